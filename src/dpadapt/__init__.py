@@ -1,0 +1,68 @@
+"""Differentially private transfer learning.
+
+Private rows go in at one place and leave through one door (`dpadapt.Ledger`); everything else is public data
+(`dpadapt.Public`) or post-processing. Names are loaded when first used, so importing this package is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpadapt.accounting.calibrate import calibrate
+    from dpadapt.accounting.cost import delta, epsilon
+    from dpadapt.accounting.ledger import Ledger
+    from dpadapt.accounting.receipt import Receipt
+    from dpadapt.data import Public
+    from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+    from dpadapt.learning.linear import PrivateLinearRegression
+    from dpadapt.learning.logistic import PrivateLogisticRegression
+    from dpadapt.mechanisms.adjacency import Adjacency
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adjacency",
+    "BudgetExceeded",
+    "DataUnavailable",
+    "Ledger",
+    "LedgerError",
+    "PrivacyError",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "Public",
+    "Receipt",
+    "calibrate",
+    "delta",
+    "epsilon",
+]
+
+_HOME = {
+    "Adjacency": "mechanisms.adjacency",
+    "BudgetExceeded": "errors",
+    "DataUnavailable": "errors",
+    "Ledger": "accounting.ledger",
+    "LedgerError": "errors",
+    "PrivacyError": "errors",
+    "PrivateLinearRegression": "learning.linear",
+    "PrivateLogisticRegression": "learning.logistic",
+    "Public": "data",
+    "Receipt": "accounting.receipt",
+    "calibrate": "accounting.calibrate",
+    "delta": "accounting.cost",
+    "epsilon": "accounting.cost",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"dpadapt.{_HOME[name]}"), name)
+    try:
+        return import_module(f"dpadapt.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"dpadapt.{name}":
+            raise
+        raise AttributeError(f"module 'dpadapt' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

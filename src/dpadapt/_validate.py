@@ -1,0 +1,45 @@
+"""One-line parameter checks; each raises a `ValueError` that names the argument and the remedy."""
+
+import math
+from collections.abc import Collection
+from numbers import Integral, Real
+from typing import Any
+
+
+def positive(value: Any, name: str, *, infinite: bool = False) -> float:
+    """Return `value` as a float if it is a positive number (finite unless `infinite`)."""
+    if not _number(value) or not value > 0 or (math.isinf(value) and not infinite):
+        raise ValueError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
+
+
+def unit(value: Any, name: str) -> float:
+    """Return `value` as a float if it lies in (0, 1]."""
+    if not _number(value) or not 0 < value <= 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {value!r}.")
+    return float(value)
+
+
+def delta(value: Any, name: str = "delta") -> float:
+    """Return `value` as a float if it is a usable delta: in [0, 1)."""
+    if not _number(value) or not 0 <= value < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {value!r}. A common choice is 1e-6, well below 1/n.")
+    return float(value)
+
+
+def count(value: Any, name: str, *, least: int = 1) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def one_of(value: Any, choices: Collection[str], name: str) -> str:
+    """Return `value` if it is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    return str(value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,9 @@
+"""Accounting: what releases cost (`epsilon`, `calibrate`) and the ledger they go through."""
+
+from dpadapt.accounting.calibrate import calibrate
+from dpadapt.accounting.cost import delta, epsilon
+from dpadapt.accounting.entry import Entry
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.accounting.receipt import Receipt, Verification
+
+__all__ = ["Entry", "Ledger", "Receipt", "Run", "Verification", "calibrate", "delta", "epsilon"]

@@ -1,0 +1,101 @@
+"""`calibrate`: the least noise that keeps a plan within a budget."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+from dpadapt import _validate
+from dpadapt.accounting import oracles
+from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.gaussian import gaussian_mu
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.events import Event, GaussianEvent, SampledEvent
+
+
+def calibrate(
+    epsilon: float,
+    delta: float,
+    *,
+    steps: int = 1,
+    rate: float = 1.0,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+) -> float:
+    """Return the smallest Gaussian noise multiplier with which `steps` releases cost at most (`epsilon`, `delta`).
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget. Gaussian noise needs delta > 0.
+    steps : int, default=1
+        How many releases.
+    rate : float, default=1.0
+        Probability with which each record takes part in a step (Poisson sampling); 1 means all rows, every time.
+    adjacency : Adjacency, default=Adjacency.ZERO_OUT
+        The multiplier is relative to the sensitivity under this relation.
+
+    Examples
+    --------
+    >>> round(calibrate(1.0, 1e-5, steps=15_000), 2)
+    456.91
+    """
+    epsilon, delta = _validate.positive(epsilon, "epsilon"), _validate.delta(delta)
+    steps, rate = _validate.count(steps, "steps"), _validate.unit(rate, "rate")
+    if delta == 0:
+        raise ValueError("delta must be positive for Gaussian noise, got 0. Use Laplace noise for a pure guarantee.")
+    if rate == 1.0:
+        return math.sqrt(steps) / gaussian_mu(epsilon, delta)
+    return _sampled(epsilon, delta, steps, rate, Adjacency.of(adjacency))
+
+
+@lru_cache(maxsize=1024)
+def _sampled(epsilon: float, delta: float, steps: int, rate: float, adjacency: Adjacency) -> float:
+    def event(multiplier: float) -> dict[Event, int]:
+        return {SampledEvent(GaussianEvent(multiplier), rate): steps}
+
+    # Without sampling the cost is higher, so that multiplier is always enough; Rényi composition comes closer.
+    high = math.sqrt(steps) / gaussian_mu(epsilon, delta)
+    if oracles.rdp_supports(event(1.0), adjacency):
+        high = min(high, _least(lambda s: float(oracles.rdp(event(s)).get_epsilon(delta)), epsilon, high, 1e-3))
+    # A privacy-loss distribution on a coarse grid is quick and close; the exact cost then settles the last digits.
+    coarse = oracles.GRID * 10
+    near = _least(
+        lambda s: float(oracles.pld(event(s), adjacency, grid=coarse).get_epsilon_for_delta(delta)), epsilon, high, 2e-4
+    )
+    return _least(lambda s: cost_of(event(s), delta, adjacency=adjacency), epsilon, near * 1.0002, 1e-4, spread=1.002)
+
+
+def _least(
+    cost: Callable[[float], float], target: float, enough: float, tolerance: float, *, spread: float = 1.1
+) -> float:
+    """Return a multiplier with cost <= `target`, at most `tolerance` (relative) above the least such.
+
+    Regula falsi on log cost against log multiplier, from `enough` downwards; only evaluated points are returned.
+    """
+    high, cost_high = enough, cost(enough)
+    while cost_high > target:
+        high *= spread
+        cost_high = cost(high)
+    low, cost_low = high / spread, cost(high / spread)
+    while cost_low <= target:
+        high, cost_high = low, cost_low
+        low /= spread**2
+        spread = spread * spread
+        cost_low = cost(low)
+    while high / low > 1 + tolerance:
+        share = (math.log(cost_low) - math.log(target)) / (math.log(cost_low) - math.log(max(cost_high, 1e-300)))
+        # Aim a little above the root, so that the upper end, which is the answer, comes down.
+        share = min(0.95, max(0.05, share + 0.3 * tolerance / math.log(high / low)))
+        middle = low * float((high / low) ** share)
+        cost_middle = cost(middle)
+        if cost_middle <= target:
+            high, cost_high = middle, cost_middle
+            # A second point just below closes the bracket in one further step when the model is good.
+            below = max(low, middle / (1 + tolerance))
+            if below > low:
+                cost_below = cost(below)
+                if cost_below > target:
+                    return high
+                high, cost_high = below, cost_below
+        else:
+            low, cost_low = middle, cost_middle
+    return high

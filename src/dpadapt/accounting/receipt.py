@@ -1,0 +1,167 @@
+"""`Receipt`: what was released and what it cost, in a form that can be kept, shown and checked."""
+
+import html
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpadapt.accounting import oracles
+from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.entry import Entry, entry_from_dict
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.events import Event, NonPrivateEvent
+
+_RELATIONS = {
+    Adjacency.ZERO_OUT: "one row blanked out; the number of rows is public",
+    Adjacency.ADD_REMOVE: "one row added or removed; the number of rows is private",
+    Adjacency.REPLACE_ONE: "one row replaced by any other; the number of rows is public",
+}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A second opinion on a receipt: the true cost lies between `lower` and `upper`."""
+
+    claimed: float
+    lower: float
+    upper: float
+    accountant: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a fit released and what it cost.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The cost: an upper bound.
+    adjacency : Adjacency
+        Which data sets it makes hard to tell apart.
+    entries : tuple of Entry
+        Every charge.
+    assumptions : tuple of str
+        Facts about the private data that are taken to be public.
+    warnings : tuple of str
+        What a reader should know before relying on it.
+
+    Examples
+    --------
+    >>> from dpadapt.accounting import Ledger
+    >>> receipt = Ledger(epsilon=1.0, delta=1e-6).receipt()
+    >>> receipt.epsilon
+    0.0
+    >>> Receipt.from_json(receipt.to_json()) == receipt
+    True
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    entries: tuple[Entry, ...]
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def seeded(self) -> bool:
+        """Whether any noise came from a seed: then there is no guarantee."""
+        return any(entry.seeded for entry in self.entries)
+
+    def tally(self) -> dict[Event, int]:
+        """Return how often each event happened."""
+        counted: dict[Event, int] = {}
+        for entry in self.entries:
+            counted[entry.event] = counted.get(entry.event, 0) + entry.times
+        return counted
+
+    def verify(self) -> Verification:
+        """Recompute the cost from the events with a second accountant.
+
+        Raises
+        ------
+        PrivacyError
+            If the claim is lower than the events allow.
+        """
+        counted = self.tally()
+        if not counted:
+            verdict = Verification(self.epsilon, 0.0, 0.0, "none needed")
+        elif any(isinstance(event, NonPrivateEvent) for event in counted):
+            verdict = Verification(self.epsilon, math.inf, math.inf, "none needed")
+        else:
+            verdict = self._second_opinion(counted)
+        # The optimistic bound is valid up to the mass that is cut off its tails.
+        if self.epsilon < verdict.lower * (1 - 1e-6) - 1e-6:
+            raise PrivacyError(
+                f"the receipt claims epsilon={self.epsilon:.4g}, but its events cost at least {verdict.lower:.4g}."
+            )
+        return verdict
+
+    def _second_opinion(self, counted: dict[Event, int]) -> Verification:
+        lower, upper, names = 0.0, math.inf, []
+        if self.delta > 0 and oracles.pld_supports(counted, self.adjacency):
+            optimistic = oracles.pld(counted, self.adjacency, pessimistic=False)
+            lower = float(optimistic.get_epsilon_for_delta(self.delta))
+            names.append("optimistic privacy-loss distribution")
+        if self.delta > 0 and oracles.rdp_supports(counted, self.adjacency):
+            upper = float(oracles.rdp(counted).get_epsilon(self.delta))
+            names.append("Rényi composition")
+        if not names:
+            lower = upper = cost_of(counted, self.delta, adjacency=self.adjacency)
+            names.append("recomputed")
+        return Verification(self.epsilon, lower, upper, " and ".join(names))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
+            "delta": self.delta,
+            "adjacency": self.adjacency.value,
+            "seeded": self.seeded,
+            "entries": [entry.to_dict() for entry in self.entries],
+            "assumptions": list(self.assumptions),
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self) -> str:
+        """Return the receipt as JSON; `from_json` reads it back."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Receipt":
+        """Return the receipt that `to_json` wrote."""
+        fields = json.loads(text)
+        return cls(
+            epsilon=float(fields["epsilon"]),
+            delta=float(fields["delta"]),
+            adjacency=Adjacency.of(fields["adjacency"]),
+            entries=tuple(entry_from_dict(entry) for entry in fields["entries"]),
+            assumptions=tuple(fields["assumptions"]),
+            warnings=tuple(fields["warnings"]),
+        )
+
+    def __str__(self) -> str:
+        """Show the receipt as text."""
+        lines = [
+            f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}",
+            f"protects: {_RELATIONS[self.adjacency]}",
+            *(f"released: {entry}" for entry in self.entries),
+            *(f"assumed public: {fact}" for fact in self.assumptions),
+            *(f"warning: {text}" for text in self._all_warnings()),
+        ]
+        return "\n".join(lines)
+
+    def _all_warnings(self) -> list[str]:
+        seed = ["the noise came from a seed: this fit has no privacy guarantee"] if self.seeded else []
+        return [*seed, *self.warnings]
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(head)}</th><td>{html.escape(rest)}</td></tr>"
+            for head, _, rest in (
+                line.partition(": " if ": " in line and "=" not in line.split(":")[0] else "\0")
+                for line in str(self).splitlines()
+            )
+        )
+        return f"<table>{rows}</table>"

@@ -1,0 +1,55 @@
+"""`Public`: the declared public data set."""
+
+from typing import Any
+
+import numpy as np
+
+
+class Public:
+    """Data that needs no protection, declared as such.
+
+    Opaque on purpose: it has no length, shape or index, so that cross-validation never splits it along with the
+    private rows, and so that nothing mistakes it for them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Public features, with the same columns as the private ones.
+    y : array-like of shape (n_rows,), optional
+        Public labels, if there are any.
+    tasks : array-like of shape (n_rows,), optional
+        Which public task each row belongs to, where there are several.
+
+    Examples
+    --------
+    >>> public = Public([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+    >>> public
+    Public(labelled)
+    """
+
+    def __init__(self, X: Any, y: Any = None, *, tasks: Any = None) -> None:
+        if isinstance(X, Public):
+            raise TypeError("X must be an array or a data frame, got a Public. Pass its parts, or use it as it is.")
+        rows = _length(X, "X")
+        for name, part in (("y", y), ("tasks", tasks)):
+            if part is not None and _length(part, name) != rows:
+                raise ValueError(
+                    f"public {name} must have one entry per public row: {rows}, got {_length(part, name)}."
+                )
+        self.X = X
+        self.y = y
+        self.tasks = tasks
+
+    def __repr__(self) -> str:
+        """Say what it holds, not how much."""
+        parts = ["unlabelled" if self.y is None else "labelled"]
+        if self.tasks is not None:
+            parts.append("with tasks")
+        return f"Public({', '.join(parts)})"
+
+
+def _length(part: Any, name: str) -> int:
+    shape = np.shape(part) if not hasattr(part, "shape") else part.shape
+    if len(shape) == 0:
+        raise TypeError(f"public {name} must be an array, a list or a data frame, got {type(part).__name__}.")
+    return int(shape[0])

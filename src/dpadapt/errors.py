@@ -1,0 +1,28 @@
+"""Exceptions.
+
+::
+
+    ValueError, TypeError        a wrong argument (the message names it and the remedy)
+    PrivacyError                 the guarantee would not hold
+    ├── BudgetExceeded           the cap does not allow this release; nothing was drawn or recorded
+    └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
+    DataUnavailable              a data set is neither on disk nor downloadable
+
+No message ever holds a private value: no row, norm, count or label.
+"""
+
+
+class PrivacyError(RuntimeError):
+    """The guarantee would not hold if this went on."""
+
+
+class BudgetExceeded(PrivacyError):
+    """A release would cost more than the cap allows. Nothing was drawn and nothing was recorded."""
+
+
+class LedgerError(PrivacyError):
+    """A ledger file can't be trusted: corrupt, truncated, or made for another data set."""
+
+
+class DataUnavailable(RuntimeError):
+    """A data set is neither on disk nor downloadable from its original source."""

@@ -1,0 +1,209 @@
+"""`Bounded`: a statistic together with the most that one record can move it, and the functions that enforce it.
+
+Only the functions of this file make a `Bounded`. Each states its inequality above the line that returns. The bound is
+that of one record becoming null (ZERO_OUT) or appearing or vanishing (ADD_REMOVE); REPLACE_ONE is at most twice that,
+or the tighter figure that the maker proves. Rows that are not finite count as null rows everywhere.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpadapt import _validate
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.rows import Block, Rows
+
+Norm = Literal["l1", "l2", "linf"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bounded:
+    """A private value and the most one record can move it.
+
+    Parameters
+    ----------
+    value : ndarray
+        Computed from private rows; it leaves only through `Ledger.release`.
+    l1, l2, linf : float, optional
+        The most that zeroing one record moves `value`, in that norm. A missing one follows from those given.
+    replaced : mapping, optional
+        Bounds under REPLACE_ONE that are tighter than twice the above.
+    monotone : bool
+        Whether a further record moves every coordinate up or not at all.
+    n_categories : int, optional
+        For one categorical answer per record (`responses`): how many answers there are.
+    """
+
+    value: NDArray[Any] = field(repr=False)
+    l1: float | None = None
+    l2: float | None = None
+    linf: float | None = None
+    replaced: Mapping[Norm, float] = field(default_factory=dict)
+    monotone: bool = False
+    n_categories: int | None = None
+
+    def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
+        """Return the most that one record can move the value, in `norm`, under `adjacency`.
+
+        Under REPLACE_ONE, `doubled` asks for twice the zero-out bound even where a tighter one is proved: the analysis
+        of Poisson sampling needs both neighbours' terms bounded one by one.
+        """
+        # |v|_inf <= |v|_2 <= |v|_1.
+        weaker: dict[Norm, tuple[float | None, ...]] = {
+            "l1": (self.l1,),
+            "l2": (self.l2, self.l1),
+            "linf": (self.linf, self.l2, self.l1),
+        }
+        known = [bound for bound in weaker[norm] if bound is not None]
+        if not known:
+            raise PrivacyError(f"this statistic has no {norm} bound; use a mechanism for the norm it is bounded in.")
+        if adjacency is not Adjacency.REPLACE_ONE:
+            return min(known)
+        # Replacing a record is zeroing it and then un-zeroing the other: at most twice as far.
+        twice = 2 * min(known)
+        return twice if doubled else min(twice, self.replaced.get(norm, math.inf))
+
+
+def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
+    """Sum rows, each first scaled down to l2 length `clip_norm` at most.
+
+    Examples
+    --------
+    >>> clipped_sum([[3.0, 4.0], [0.3, 0.4]], 1.0).value.round(3)
+    array([0.9, 1.2])
+    """
+    clip_norm = _validate.positive(clip_norm, "clip_norm")
+    array = _finite_rows(rows)
+    flat = array.reshape(len(array), -1)
+    lengths = np.sqrt(np.einsum("ij,ij->i", flat, flat))
+    total = flat.T @ _shrink(lengths, clip_norm)
+    # Every scaled row has length <= clip_norm, and zeroing one record moves the sum by its row alone.
+    return Bounded(total.reshape(array.shape[1:]), l2=clip_norm)
+
+
+def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip_norm: float) -> Bounded:
+    """Sum row times weight over `rows`, each such outer product first scaled down to length `clip_norm` at most.
+
+    This is the sum of per-example gradients of any generalised linear model, without ever storing one of them.
+    `weights` may change the array it returns only: it is scaled in place.
+    """
+    clip_norm = _validate.positive(clip_norm, "clip_norm")
+
+    def clipped(block: Block) -> NDArray[Any]:
+        weight = weights(block)
+        # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
+        limit = _margin(clip_norm, weight.dtype) / block.norms
+        if weight.ndim == 1:
+            np.clip(weight, -limit, limit, out=weight)
+            if np.isnan(weight.sum()):
+                weight[np.isnan(weight)] = 0
+        else:
+            squares = np.einsum("ij,ij->i", weight, weight)
+            if not np.isfinite(squares.sum()):
+                weight[~np.isfinite(squares)] = 0
+                squares = np.einsum("ij,ij->i", weight, weight)
+            length = np.sqrt(squares, out=squares)
+            # 0/0 only where the weight is zero already.
+            np.maximum(length, np.finfo(length.dtype).tiny, out=length)
+            weight *= np.minimum(limit / length, 1.0)[:, None]
+        return block.outer(weight)
+
+    # Zeroing one record moves the sum by its term alone.
+    return Bounded(rows.map_sum(clipped), l2=clip_norm)
+
+
+def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
+    """Sum the outer product of each row with itself, rows first scaled down to length `clip_norm` at most.
+
+    The release may be made symmetric afterwards (`(G + G.T) / 2`); that also halves the variance off the diagonal.
+    """
+    clip_norm = _validate.positive(clip_norm, "clip_norm")
+    if not isinstance(rows, Rows):
+        array = _finite_rows(rows)
+        rows = Rows(array, np.zeros(len(array)))
+
+    def scaled(block: Block) -> NDArray[Any]:
+        X = block.X if not block.intercept else np.column_stack([block.X, np.ones(len(block.X), block.X.dtype)])
+        X = X * _shrink(block.norms, clip_norm)[:, None]
+        return np.asarray(X.T @ X)
+
+    # |xx'|_F = |x|² <= clip_norm². Replacing x by z: |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴.
+    square = clip_norm**2
+    return Bounded(rows.map_sum(scaled), l2=square, replaced={"l2": math.sqrt(2) * square})
+
+
+def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
+    """Count how many records have each code in range(n_bins). Any other code counts nowhere.
+
+    Examples
+    --------
+    >>> histogram([0, 2, 2, 7], 3).value
+    array([1, 0, 2])
+    """
+    n_bins = _validate.count(n_bins, "n_bins")
+    array = np.asarray(codes)
+    known = (array >= 0) & (array < n_bins) & (array == np.floor(array))
+    counts = np.bincount(array[known].astype(np.int64), minlength=n_bins)
+    # One record is one unit in one bin. Replacing it moves that unit: two bins change by one each.
+    return Bounded(
+        counts.astype(np.int64),
+        l1=1.0,
+        l2=1.0,
+        linf=1.0,
+        replaced={"l1": 2.0, "l2": math.sqrt(2), "linf": 1.0},
+        monotone=True,
+    )
+
+
+def votes(ballots: ArrayLike) -> Bounded:
+    """Add up ballots: each record gives every one of k candidates between 0 and 1. Integers stay integers.
+
+    Examples
+    --------
+    >>> votes([[1, 0], [1, 1], [5, 0]]).value
+    array([3, 1])
+    """
+    array = np.asarray(ballots)
+    if array.ndim != 2:
+        raise ValueError(f"ballots must have one row per record and one column per candidate, got {array.ndim} axes.")
+    whole = array.dtype.kind in "bui"
+    array = np.clip(array.astype(np.int64) if whole else _finite_rows(array), 0, 1)
+    k = float(array.shape[1])
+    # Every entry lies in [0, 1], so zeroing or replacing one record moves each candidate by at most 1.
+    bounds: dict[Norm, float] = {"l1": k, "l2": math.sqrt(k), "linf": 1.0}
+    return Bounded(array.sum(axis=0), l1=k, l2=math.sqrt(k), linf=1.0, replaced=bounds, monotone=True)
+
+
+def responses(codes: ArrayLike, n_categories: int) -> Bounded:
+    """Hold one answer in range(n_categories) per record, for `RandomizedResponse`. Any other code becomes 0."""
+    n_categories = _validate.count(n_categories, "n_categories", least=2)
+    array = np.asarray(codes)
+    known = (array >= 0) & (array < n_categories) & (array == np.floor(array))
+    # One record owns one entry of the vector.
+    return Bounded(np.where(known, array, 0).astype(np.int64), n_categories=n_categories)
+
+
+def _finite_rows(rows: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(rows, dtype=np.float64)
+    if array.ndim < 2:
+        raise ValueError(f"rows must have one row per record, got {array.ndim} axes. Reshape scalars to (n, 1).")
+    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    if finite.all():
+        return array
+    return np.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, 0.0)
+
+
+def _shrink(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
+    """Return the factors that bring `lengths` down to `clip_norm`; a length of inf gives 0."""
+    safe = np.maximum(lengths, np.finfo(lengths.dtype).tiny)
+    return np.asarray(np.minimum(_margin(clip_norm, lengths.dtype) / safe, 1.0), dtype=lengths.dtype)
+
+
+def _margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:
+    """Return `clip_norm` less a few rounding errors, so that no rounding carries a term over the bound."""
+    return dtype.type(clip_norm * (1 - 16 * float(np.finfo(dtype).eps)))

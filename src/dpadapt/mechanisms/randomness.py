@@ -1,0 +1,135 @@
+"""Where random bits come from: the operating system by default, a seed only for tests.
+
+`SecureRandom` draws from AES in counter mode under a key of 128 bits from the operating system, and its discrete noise
+from OpenDP's exact samplers. `SeededRandom` is an ordinary generator: reproducible, so without any guarantee.
+"""
+
+import math
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Random(ABC):
+    """A source of noise and samples."""
+
+    seeded: bool
+
+    @property
+    @abstractmethod
+    def generator(self) -> np.random.Generator:
+        """The generator behind all continuous draws."""
+
+    @abstractmethod
+    def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw integers with P(k) proportional to exp(-|k| / scale)."""
+
+    @abstractmethod
+    def discrete_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw integers with P(k) proportional to exp(-k² / (2 scale²))."""
+
+    def normal(self, scale: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Draw normals of standard deviation `scale`."""
+        return self.generator.standard_normal(shape) * scale
+
+    def poisson_sample(self, n: int, rate: float) -> NDArray[np.int64]:
+        """Choose each of range(n) with probability `rate`, independently."""
+        if rate >= 1.0:
+            return np.arange(n)
+        # The gaps between successes of independent Bernoulli trials are geometric, so we draw about n * rate of them
+        # instead of n uniforms.
+        chunk = int(n * rate + 6 * math.sqrt(n * rate) + 16)
+        positions = np.cumsum(self.generator.geometric(rate, chunk)) - 1
+        while positions[-1] < n:
+            more = np.cumsum(self.generator.geometric(rate, chunk))
+            positions = np.concatenate([positions, positions[-1] + more])
+        return positions[: int(np.searchsorted(positions, n))]
+
+
+class SecureRandom(Random):
+    """The default: bits that nobody can predict, different in every process."""
+
+    seeded = False
+
+    def __init__(self) -> None:
+        self._generator: np.random.Generator | None = None
+        self._pid = -1
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """A cryptographic stream, keyed anew after a fork so that no two processes share noise."""
+        if self._generator is None or self._pid != os.getpid():
+            from randomgen import AESCounter
+
+            self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
+            self._pid = os.getpid()
+        return self._generator
+
+    def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw exactly, by OpenDP."""
+        return _opendp("laplace", scale, size)
+
+    def discrete_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw exactly, by OpenDP."""
+        return _opendp("gaussian", scale, size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the key: the copy takes one of its own."""
+        return (SecureRandom, ())
+
+
+class SeededRandom(Random):
+    """Reproducible noise for tests: whoever knows the seed can subtract it."""
+
+    seeded = True
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """An ordinary generator."""
+        return self._generator
+
+    def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw the difference of two geometrics, which is discrete Laplace."""
+        success = -math.expm1(-1.0 / scale)
+        draws = self._generator.geometric(success, (2, size))
+        return np.asarray(draws[0] - draws[1], dtype=np.int64)
+
+    def discrete_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
+        """Draw by rejection from discrete Laplace (Canonne, Kamath and Steinke 2020, Algorithm 3)."""
+        t = math.floor(scale) + 1.0
+        kept = np.empty(0, dtype=np.int64)
+        while kept.size < size:
+            proposal = self.discrete_laplace(t, 2 * size + 16)
+            accept = np.exp(-((np.abs(proposal) - scale**2 / t) ** 2) / (2 * scale**2))
+            kept = np.concatenate([kept, proposal[self._generator.random(proposal.size) < accept]])
+        return kept[:size]
+
+
+def random_source(random_state: Any) -> Random:
+    """Return the source that an estimator's `random_state` asks for: None is secure, an integer is seeded."""
+    if random_state is None:
+        return SecureRandom()
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise ValueError(
+            f"random_state must be None (secure noise) or a non-negative whole number (tests only), "
+            f"got {type(random_state).__name__}."
+        )
+    return SeededRandom(int(random_state))
+
+
+def _opendp(kind: str, scale: float, size: int) -> NDArray[np.int64]:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    make: dict[str, Callable[..., Any]] = {"laplace": dp.m.make_laplace, "gaussian": dp.m.make_gaussian}
+    metric = dp.l1_distance(T="i64") if kind == "laplace" else dp.l2_distance(T="f64")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), metric
+    return np.asarray(make[kind](*space, scale=scale)([0] * size), dtype=np.int64)

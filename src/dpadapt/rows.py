@@ -1,0 +1,109 @@
+"""Private rows, visited in blocks of bounded memory: the one seam for other engines.
+
+A `Rows` holds private data and gives nothing away by itself: its sums are plain arrays that only become a release once
+a maker in `mechanisms/bounded.py` has enforced a bound and the ledger has drawn noise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK_BYTES = 8 * 2**20
+_BLOCK_ROWS = (1024, 16384)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """Some consecutive rows: features, targets and the length of each row (with its constant 1, if any)."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    norms: NDArray[Any]
+    intercept: bool
+
+    def product(self, coef: NDArray[Any]) -> NDArray[Any]:
+        """Return each row times `coef`, whose last row belongs to the constant 1 if there is one."""
+        out: NDArray[Any] = self.X @ (coef[:-1] if self.intercept else coef)
+        if self.intercept:
+            out += coef[-1]
+        return out
+
+    def outer(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Return the sum over rows of row times weight: shape (features, ...)."""
+        total: NDArray[Any] = self.X.T @ weights
+        if not self.intercept:
+            return total
+        return np.concatenate([total, weights.sum(axis=0)[None]])
+
+
+class Rows:
+    """Private rows in this process's memory.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Features, float32 or float64; never copied unless a row is not finite. Such rows are zeroed: they count as null
+        rows.
+    y : ndarray of shape (n_rows,)
+        Targets or class codes.
+    intercept : bool
+        Whether every row has a further constant feature 1, which is not stored.
+    """
+
+    def __init__(self, X: NDArray[Any], y: NDArray[Any], *, intercept: bool = False) -> None:
+        if X.dtype not in (np.float32, np.float64):
+            X = X.astype(np.float64)
+        # One pass: the squared length overflows or is not a number exactly where a row can't be used as it is.
+        squares = np.einsum("ij,ij->i", X, X)
+        finite = np.isfinite(squares)
+        if y.dtype.kind == "f":
+            finite &= np.isfinite(y)
+        if not finite.all():
+            X, y = np.where(finite[:, None], X, 0), np.where(finite, y, 0)
+            squares = np.where(finite, squares, 0)
+        self.X = X
+        self.y = y
+        self.intercept = intercept
+        # A float32 sum of squares can be short by a few rounding errors; the margin keeps every norm an upper bound.
+        margin = 1 + X.shape[1] * float(np.finfo(X.dtype).eps)
+        self.norms = np.sqrt(squares + intercept) * X.dtype.type(margin)
+        # A null row must contribute nothing, not even through its constant.
+        self.norms[~finite] = np.inf
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """How many features each row has, its constant included."""
+        return int(self.X.shape[1]) + self.intercept
+
+    def take(self, index: NDArray[np.int64]) -> "Rows":
+        """Return the rows at `index`."""
+        chosen = object.__new__(Rows)
+        chosen.X, chosen.y, chosen.norms = self.X[index], self.y[index], self.norms[index]
+        chosen.intercept = self.intercept
+        return chosen
+
+    def map_sum(self, statistic: Callable[[Block], NDArray[Any]]) -> NDArray[np.float64]:
+        """Add up `statistic` over blocks, in float64."""
+        n = self.n_rows
+        size = min(max(_BLOCK_BYTES // max(1, self.X.shape[1] * self.X.itemsize), _BLOCK_ROWS[0]), _BLOCK_ROWS[1])
+        if n <= size:
+            return statistic(Block(self.X, self.y, self.norms, self.intercept)).astype(np.float64, copy=False)
+        total: NDArray[np.float64] | None = None
+        for start in range(0, n, size):
+            part = slice(start, min(start + size, n))
+            term = statistic(Block(self.X[part], self.y[part], self.norms[part], self.intercept))
+            if total is None:
+                total = term.astype(np.float64)
+            else:
+                total += term
+        if total is None:
+            raise ValueError("there are no rows to sum over.")
+        return total
