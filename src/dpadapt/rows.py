@@ -67,9 +67,7 @@ class Rows:
         self.X = X
         self.y = y
         self.intercept = intercept
-        # A float32 sum of squares can be short by a few rounding errors; the margin keeps every norm an upper bound.
-        margin = 1 + X.shape[1] * float(np.finfo(X.dtype).eps)
-        self.norms = np.sqrt(squares + intercept) * X.dtype.type(margin)
+        self.norms = norm_bounds(squares + X.dtype.type(intercept), X.shape[1] + 1)
         # A null row must contribute nothing, not even through its constant.
         self.norms[~finite] = np.inf
 
@@ -107,3 +105,12 @@ class Rows:
         if total is None:
             raise ValueError("there are no rows to sum over.")
         return total
+
+
+def norm_bounds(squares: NDArray[Any], n_terms: int) -> NDArray[Any]:
+    """Return upper bounds, never 0, on the lengths whose squares were computed as sums of `n_terms` squares."""
+    info = np.finfo(squares.dtype)
+    # Such a sum is short by at most n_terms rounding errors and, where squares underflow, by `tiny` for each of them.
+    # Without the latter a row of 1e-25 in float32 would have length 0, and its product with a weight no bound.
+    floor, margin = n_terms * float(info.tiny), 1 + n_terms * float(info.eps)
+    return np.asarray(np.sqrt(squares + squares.dtype.type(floor)) * squares.dtype.type(margin))

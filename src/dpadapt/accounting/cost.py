@@ -100,7 +100,9 @@ def gaussian_part(counted: Mapping[Event, int]) -> float | None:
     """Return the mu of `counted` if it is Gaussian noise alone, else None."""
     if not all(isinstance(event, GaussianEvent) for event in counted):
         return None
-    return math.sqrt(math.fsum(n / e.noise_multiplier**2 for e, n in counted.items() if isinstance(e, GaussianEvent)))
+    # Not 1 / s²: s² can overflow or vanish where 1 / s does neither.
+    scales = [(1 / e.noise_multiplier, n) for e, n in counted.items() if isinstance(e, GaussianEvent)]
+    return math.sqrt(math.fsum(n * scale * scale for scale, n in scales))
 
 
 def _pure_epsilon(counted: Mapping[Event, int]) -> float:
@@ -113,8 +115,8 @@ def _pure_epsilon(counted: Mapping[Event, int]) -> float:
             case LaplaceEvent(noise_multiplier=s):
                 total += times / s
             case SampledEvent(event=LaplaceEvent(noise_multiplier=s), rate=q):
-                # Amplification by sampling: log(1 + q (e^epsilon - 1)).
-                total += times * math.log1p(q * math.expm1(min(1 / s, 700.0)))
+                # Amplification by sampling: log(1 + q (e^epsilon - 1)); beyond 700 it would overflow and gain nothing.
+                total += times * (math.log1p(q * math.expm1(1 / s)) if s > 1 / 700 else 1 / s)
             case _:
                 return math.inf
     return total
@@ -130,16 +132,35 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
     mu = gaussian_part(counted)
     if mu is not None:
         return gaussian_epsilon(mu, delta)
+    best = _quick_epsilon(counted, delta, adjacency)
+    if delta > 0 and oracles.pld_supports(counted, adjacency):
+        grid = _grid(best)
+        best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_epsilon_for_delta(delta)))
+    return best
+
+
+def _quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacency) -> float:
+    """Return the least of the bounds that need no privacy-loss distribution."""
     best = _pure_epsilon(counted)
     if delta == 0:
         return best
+    # By joint convexity a Poisson sample never costs more than all rows.
+    whole: dict[Event, int] = {}
+    for event, times in counted.items():
+        inner = event.event if isinstance(event, SampledEvent) else event
+        whole[inner] = whole.get(inner, 0) + times
+    mu = gaussian_part(whole)
+    if mu is not None:
+        best = min(best, gaussian_epsilon(mu, delta))
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_epsilon(delta)))
-    if oracles.pld_supports(counted, adjacency):
-        # A cost in the hundreds is no protection: coarsen the grid rather than run out of memory on its tail.
-        grid = max(oracles.GRID, best * 2e-5) if math.isfinite(best) else oracles.GRID
-        best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_epsilon_for_delta(delta)))
     return best
+
+
+def _grid(bound: float) -> float:
+    """Return a grid fit for a cost of at most `bound`."""
+    # A cost in the hundreds is no protection: coarsen the grid rather than run out of memory on its tail.
+    return max(oracles.GRID, bound * 2e-5) if math.isfinite(bound) else oracles.GRID
 
 
 @lru_cache(maxsize=4096)
@@ -158,5 +179,6 @@ def _delta(items: frozenset[tuple[Event, int]], epsilon: float, adjacency: Adjac
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_delta(epsilon)))
     if oracles.pld_supports(counted, adjacency):
-        best = min(best, float(oracles.pld(counted, adjacency).get_delta_for_epsilon(epsilon)))
+        grid = _grid(_quick_epsilon(counted, 1e-9, adjacency))
+        best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_delta_for_epsilon(epsilon)))
     return best

@@ -13,6 +13,7 @@ from dpadapt import _validate
 
 # Roots are found to about 1e-12; stepping this much to the safe side keeps the answer valid.
 _SAFETY = 1e-10
+_ABSOLUTE = 2e-14
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -51,7 +52,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     # delta(epsilon) <= exp(-(epsilon/mu - mu/2)² / 2) bounds the root from above.
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) + 1
     root = _decreasing_root(lambda e: math.log(max(gaussian_delta(mu, e), 5e-324)) - math.log(delta), 0.0, high)
-    return root * (1 + _SAFETY)
+    return root * (1 + _SAFETY) + _ABSOLUTE
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -70,7 +71,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         high *= 2
     log_delta = math.log(delta)
     root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), 1e-12, high)
-    return root * (1 - _SAFETY)
+    # Twice, so that the epsilon of the answer, itself rounded up, is still within the target.
+    return max(0.0, root * (1 - 2 * _SAFETY) - 2 * _ABSOLUTE)
 
 
 def _decreasing_root(f: Callable[[float], float], low: float, high: float) -> float:

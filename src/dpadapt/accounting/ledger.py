@@ -5,6 +5,8 @@ data exposed.
 """
 
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -56,7 +58,7 @@ class Ledger:
     >>> ledger = Ledger(epsilon=1.0, delta=1e-6, random_state=0)
     >>> noisy = ledger.release(Gaussian(10.0), clipped_sum([[0.5], [0.25]], clip_norm=1.0), label="a sum")
     >>> round(ledger.spent(), 2)
-    0.42
+    0.4
     """
 
     def __init__(
@@ -216,7 +218,8 @@ class Ledger:
 
         def check(after: Tally) -> None:
             need = cost_of(after, self.delta, adjacency=self.adjacency)
-            if need > self.epsilon * (1 + _ROUNDING):
+            # Not `need > cap`: a cost that is not a number must not pass.
+            if not need <= self.epsilon * (1 + _ROUNDING):
                 raise BudgetExceeded(
                     f"{label!r} would bring the cost to epsilon={need:.4g} at delta={self.delta:.3g}, over the cap of "
                     f"{self.epsilon:.4g}. Nothing was released. Ask for less, or use a ledger with a higher cap."
@@ -256,32 +259,54 @@ class Run:
         self._draw = draw
         self._left = plan.steps
         self._batch_ready = isinstance(plan, Repeated)
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def batches(self, n_rows: int) -> Iterator[NDArray[np.int64]]:
         """Yield the indices of each step's Poisson sample of range(n_rows); release once per batch."""
         if not isinstance(self.plan, Sampled):
             raise TypeError("this run uses all rows in every step; only a Sampled plan has batches.")
         for _ in range(self._left):
+            if self._batch_ready:
+                raise PrivacyError(
+                    "the last batch was not released. Every batch counts, an empty one too: skipping some would be "
+                    "choosing among samples by what is in them."
+                )
             batch = self._random.poisson_sample(n_rows, self.plan.rate)
             self._batch_ready = True
             yield batch
 
     def release(self, bounded: Bounded) -> Any:
         """Draw: the noisy value of `bounded`."""
-        if self._left <= 0:
-            raise PrivacyError(f"this run was charged for {self.plan.steps} releases and has made them all.")
-        if not self._batch_ready:
-            raise PrivacyError("a sampled run releases once per batch: take the next one from run.batches(n_rows).")
         mechanism, sampled = self.plan.mechanism, isinstance(self.plan, Sampled)
         scale = mechanism.scale(bounded, self._adjacency, sampled=sampled)
-        self._left -= 1
-        self._batch_ready = not sampled
+        with self._lock:
+            if self._pid != os.getpid():
+                raise PrivacyError("a run can't be shared by processes: each would use what was charged once.")
+            if self._left <= 0:
+                raise PrivacyError(f"this run was charged for {self.plan.steps} releases and has made them all.")
+            if not self._batch_ready:
+                raise PrivacyError("a sampled run releases once per batch: take the next one from run.batches(n_rows).")
+            self._left -= 1
+            self._batch_ready = not sampled
         return self._draw(mechanism, bounded, scale, self._random)
 
     @property
     def left(self) -> int:
         """How many releases are paid for and not yet made."""
         return self._left
+
+    def __copy__(self) -> NoReturn:
+        """Refuse: two copies would make twice the releases that were paid for."""
+        raise PrivacyError("a run can't be copied or pickled: the copy's releases would not be paid for.")
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        """Refuse, as `__copy__` does."""
+        self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse, as `__copy__` does."""
+        self.__copy__()
 
 
 def _draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:

@@ -84,9 +84,11 @@ def _one_pld(event: Event, adjacency: Adjacency, options: dict[str, Any]) -> Any
         return losses.from_laplace_mechanism(event.noise_multiplier, **options)
     if isinstance(event, PureEvent | BoundedRangeEvent):
         grid = options["value_discretization_interval"]
-        # Rounding down makes the lower bound that `pessimistic=False` asks for.
-        epsilon = event.epsilon if options["pessimistic_estimate"] else math.floor(event.epsilon / grid) * grid
-        return losses.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, 0.0), grid)
+        if options["pessimistic_estimate"]:
+            return losses.from_privacy_parameters(common.DifferentialPrivacyParameters(event.epsilon, 0.0), grid)
+        # The worst that a pure event can be is randomized response between two answers.
+        lie = 2 / (1 + math.exp(min(event.epsilon, 30.0)))
+        return losses.from_randomized_response(lie, 2, pessimistic_estimate=False, value_discretization_interval=grid)
     if isinstance(event, SampledEvent):
         inner = event.event
         if isinstance(inner, LaplaceEvent):

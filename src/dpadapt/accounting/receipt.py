@@ -11,7 +11,7 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.entry import Entry, entry_from_dict
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import Event, NonPrivateEvent
+from dpadapt.mechanisms.events import BoundedRangeEvent, Event, NonPrivateEvent
 
 _RELATIONS = {
     Adjacency.ZERO_OUT: "one row blanked out; the number of rows is public",
@@ -99,17 +99,19 @@ class Receipt:
         return verdict
 
     def _second_opinion(self, counted: dict[Event, int]) -> Verification:
-        lower, upper, names = 0.0, math.inf, []
-        if self.delta > 0 and oracles.pld_supports(counted, self.adjacency):
-            optimistic = oracles.pld(counted, self.adjacency, pessimistic=False)
-            lower = float(optimistic.get_epsilon_for_delta(self.delta))
-            names.append("optimistic privacy-loss distribution")
+        # A bounded range is less than pure: the distribution of the pure event is no lower bound for it.
+        ranges = any(isinstance(event, BoundedRangeEvent) for event in counted)
+        if self.delta > 0 and not ranges and oracles.pld_supports(counted, self.adjacency):
+            grid = max(oracles.GRID, self.epsilon * 2e-5) if math.isfinite(self.epsilon) else oracles.GRID
+            optimistic = oracles.pld(counted, self.adjacency, grid=grid, pessimistic=False)
+            lower, upper = float(optimistic.get_epsilon_for_delta(self.delta)), math.inf
+            names = ["optimistic privacy-loss distribution"]
+        else:
+            lower = upper = cost_of(counted, self.delta, adjacency=self.adjacency)
+            names = ["recomputed"]
         if self.delta > 0 and oracles.rdp_supports(counted, self.adjacency):
             upper = float(oracles.rdp(counted).get_epsilon(self.delta))
             names.append("Rényi composition")
-        if not names:
-            lower = upper = cost_of(counted, self.delta, adjacency=self.adjacency)
-            names.append("recomputed")
         return Verification(self.epsilon, lower, upper, " and ".join(names))
 
     def to_dict(self) -> dict[str, Any]:

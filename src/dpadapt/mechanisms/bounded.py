@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpadapt import _validate
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.rows import Block, Rows
+from dpadapt.rows import Block, Rows, norm_bounds
 
 Norm = Literal["l1", "l2", "linf"]
 
@@ -79,8 +79,9 @@ def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
     """
     clip_norm = _validate.positive(clip_norm, "clip_norm")
     array = _finite_rows(rows)
-    flat = array.reshape(len(array), -1)
-    lengths = np.sqrt(np.einsum("ij,ij->i", flat, flat))
+    # Not -1: an empty batch has a shape too.
+    flat = array.reshape(len(array), math.prod(array.shape[1:]))
+    lengths = norm_bounds(np.einsum("ij,ij->i", flat, flat), flat.shape[1])
     total = flat.T @ _shrink(lengths, clip_norm)
     # Every scaled row has length <= clip_norm, and zeroing one record moves the sum by its row alone.
     return Bounded(total.reshape(array.shape[1:]), l2=clip_norm)
@@ -100,17 +101,17 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
         limit = _margin(clip_norm, weight.dtype) / block.norms
         if weight.ndim == 1:
             np.clip(weight, -limit, limit, out=weight)
-            if np.isnan(weight.sum()):
-                weight[np.isnan(weight)] = 0
+            if not np.isfinite(weight.sum()):
+                weight[~np.isfinite(weight)] = 0
         else:
             squares = np.einsum("ij,ij->i", weight, weight)
-            if not np.isfinite(squares.sum()):
-                weight[~np.isfinite(squares)] = 0
-                squares = np.einsum("ij,ij->i", weight, weight)
-            length = np.sqrt(squares, out=squares)
-            # 0/0 only where the weight is zero already.
-            np.maximum(length, np.finfo(length.dtype).tiny, out=length)
-            weight *= np.minimum(limit / length, 1.0)[:, None]
+            finite = np.isfinite(squares)
+            if not finite.all():
+                weight[~finite] = 0
+                squares[~finite] = 0
+            # An overflow here is a factor above 1; a warning would tell that some row had one.
+            with np.errstate(over="ignore"):
+                weight *= np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)[:, None]
         return block.outer(weight)
 
     # Zeroing one record moves the sum by its term alone.
@@ -146,7 +147,7 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
     array([1, 0, 2])
     """
     n_bins = _validate.count(n_bins, "n_bins")
-    array = np.asarray(codes)
+    array = _one_code_each(codes)
     known = (array >= 0) & (array < n_bins) & (array == np.floor(array))
     counts = np.bincount(array[known].astype(np.int64), minlength=n_bins)
     # One record is one unit in one bin. Replacing it moves that unit: two bins change by one each.
@@ -182,17 +183,24 @@ def votes(ballots: ArrayLike) -> Bounded:
 def responses(codes: ArrayLike, n_categories: int) -> Bounded:
     """Hold one answer in range(n_categories) per record, for `RandomizedResponse`. Any other code becomes 0."""
     n_categories = _validate.count(n_categories, "n_categories", least=2)
-    array = np.asarray(codes)
+    array = _one_code_each(codes)
     known = (array >= 0) & (array < n_categories) & (array == np.floor(array))
     # One record owns one entry of the vector.
     return Bounded(np.where(known, array, 0).astype(np.int64), n_categories=n_categories)
+
+
+def _one_code_each(codes: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(codes)
+    if array.ndim != 1:
+        raise ValueError(f"codes must have one entry per record, got {array.ndim} axes. A record can't count twice.")
+    return array
 
 
 def _finite_rows(rows: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(rows, dtype=np.float64)
     if array.ndim < 2:
         raise ValueError(f"rows must have one row per record, got {array.ndim} axes. Reshape scalars to (n, 1).")
-    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    finite = np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
     if finite.all():
         return array
     return np.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, 0.0)

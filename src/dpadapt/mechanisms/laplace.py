@@ -63,7 +63,11 @@ class Laplace(NoiseMechanism):
         # Rounding moves each coordinate by at most half a step in either world, so the l1 distance grows by at most
         # one step per coordinate. The discrete law on the grid is within 2^-36 of the continuous one in total
         # variation; the further 2^-20 of noise more than makes up for that in the accountant's Laplace curve.
-        return (exact + self.noise_multiplier * bounded.value.size * _grid(exact)) * (1 + 2.0**-20)
+        widening = self.noise_multiplier * bounded.value.size * _grid(exact)
+        if widening > exact / 2:
+            # The grid drawn on is that of the widened noise; it must not be coarser than the one widened for.
+            raise ValueError("noise_multiplier is too large for this many coordinates; use Gaussian noise.")
+        return (exact + widening) * (1 + 2.0**-20)
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.float64]:
         # The grid of the enlarged scale is never coarser than twice that of the exact one; halve it to be safe.

@@ -44,9 +44,10 @@ class Random(ABC):
         # The gaps between successes of independent Bernoulli trials are geometric, so we draw about n * rate of them
         # instead of n uniforms.
         chunk = int(n * rate + 6 * math.sqrt(n * rate) + 16)
-        positions = np.cumsum(self.generator.geometric(rate, chunk)) - 1
+        # A gap beyond the end is as good as any longer one, which could overflow the sum.
+        positions = np.cumsum(np.minimum(self.generator.geometric(rate, chunk), n + 1)) - 1
         while positions[-1] < n:
-            more = np.cumsum(self.generator.geometric(rate, chunk))
+            more = np.cumsum(np.minimum(self.generator.geometric(rate, chunk), n + 1))
             positions = np.concatenate([positions, positions[-1] + more])
         return positions[: int(np.searchsorted(positions, n))]
 

@@ -1,0 +1,181 @@
+"""`PrivateEstimator`: what every private estimator shares: budget, ledger, validation that shows nothing, receipt."""
+
+import math
+import re
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from dpadapt import _validate
+from dpadapt.accounting.gaussian import gaussian_mu
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.receipt import Receipt
+from dpadapt.data import Public
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms.adjacency import Adjacency
+
+# Below this n * mu a single mean of clipped terms has noise of a seventh of its range: every correction would be noise.
+_LEAST_SIGNAL = 7.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may spend, in the units that plans are made in.
+
+    Parameters
+    ----------
+    mu : float
+        The Gaussian budget: noise multipliers s_t must satisfy Σ 1 / s_t² <= mu².
+    n_rows : float
+        A public number of rows to divide sums by.
+    factor : float
+        How far a sum of bounded terms can move, per bound: 2 under replace-one, else 1. For planning only.
+    """
+
+    mu: float
+    n_rows: float
+    factor: float
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether the noise lets anything through: even one number clipped at half would drown below this."""
+        return self.n_rows * self.mu / self.factor > _LEAST_SIGNAL
+
+    def noise(self, clip_norm: float) -> float:
+        """Return the standard deviation of a mean of terms up to `clip_norm`, if the whole budget goes into it."""
+        return self.factor * clip_norm / (self.n_rows * self.mu)
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of private estimators; subclasses are plain scikit-learn estimators otherwise."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    n_rows: int | None
+    random_state: int | None
+
+    # Public data and the ledger always belong to the fit, also when scikit-learn routes metadata.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"public": True, "ledger": True}
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that small budgets score badly on small data."""
+        tags = super().__sklearn_tags__()
+        for part in (tags.regressor_tags, tags.classifier_tags):
+            if part is not None:
+                part.poor_score = True
+        return tags
+
+    def _budget(self, n_rows: int) -> Budget:
+        """Check the privacy parameters and return what may be spent."""
+        epsilon, delta = _validate.positive(self.epsilon, "epsilon"), _validate.delta(self.delta)
+        if delta == 0:
+            raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
+        adjacency = Adjacency.of(self.adjacency)
+        if adjacency is Adjacency.ADD_REMOVE:
+            if self.n_rows is None:
+                raise ValueError(
+                    "n_rows must be given under add-remove adjacency: the true number of rows is private there. "
+                    "Give a public estimate of it."
+                )
+            n_rows = _validate.count(self.n_rows, "n_rows")
+        elif self.n_rows is not None:
+            raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
+        factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+        return Budget(gaussian_mu(epsilon, delta), float(n_rows), factor)
+
+    def _ledger(self, ledger: Ledger | None) -> Ledger:
+        """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""
+        adjacency = Adjacency.of(self.adjacency)
+        if ledger is None:
+            return Ledger(self.epsilon, self.delta, adjacency=adjacency, random_state=self.random_state)
+        if not isinstance(ledger, Ledger):
+            raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
+        if ledger.adjacency is not adjacency:
+            raise PrivacyError(
+                f"the ledger counts neighbours by {ledger.adjacency.value}, this estimator by {adjacency.value}. "
+                f"Make them agree."
+            )
+        return ledger.child(self.epsilon, self.delta, label=type(self).__name__, random_state=self.random_state)
+
+    def _receipt(self, ledger: Ledger, budget: Budget, assumed: Sequence[str]) -> Receipt:
+        """Return the receipt of this fit, with what is taken to be public and what a reader should know."""
+        rows = "the number of rows" if self.n_rows is None else "n_rows, which was chosen without the private data"
+        warnings = []
+        if self.delta * budget.n_rows >= 1:
+            warnings.append(
+                f"delta = {self.delta:.3g} is not below 1/n: a method that publishes whole rows could satisfy it; "
+                f"use a smaller delta"
+            )
+        if not budget.worthwhile:
+            warnings.append(
+                "the budget is too small for this many rows: nothing was released and nothing was spent; the model is "
+                "what the public data alone gives"
+            )
+        return ledger.receipt(assumptions=[rows, "the columns and their order", *assumed], warnings=warnings)
+
+    def _check_rows(self, X: Any, y: Any, *, y_numeric: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+        with _nothing_private_in_errors():
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=y_numeric, ensure_min_samples=2)
+        return X, y
+
+    def _check_public(self, public: Public | None, X: Any) -> tuple[NDArray[np.float64] | None, Any]:
+        """Return public features and labels as arrays with the private data's columns."""
+        if public is None:
+            return None, None
+        if not isinstance(public, Public):
+            raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(public).__name__}.")
+        theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
+        if theirs is not None and ours is not None and list(theirs) != list(ours):
+            odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]
+            lacking = [str(name) for name in ours if name not in list(theirs)]
+            raise ValueError(
+                f"public and private columns must be the same, in the same order; "
+                f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
+            )
+        X_public = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X")
+        if X_public.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
+            )
+        y_public = None if public.y is None else np.asarray(public.y).ravel()
+        return X_public, y_public
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
+
+
+@contextmanager
+def _nothing_private_in_errors() -> Any:
+    """Strip values from scikit-learn's validation messages: some print the offending entry."""
+    try:
+        yield
+    except NotFittedError:
+        raise
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        if not text.startswith("The feature names"):
+            text = re.sub(r"""(['"]).*?\1""", "(not shown)", text.splitlines()[0] if text else "")
+        raise type(error)(text) from None
+
+
+def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:
+    """Return `wanted`, held between two quantiles of public `values`."""
+    bottom, top = np.quantile(values, [low, high])
+    return float(min(max(wanted, bottom), top))
+
+
+def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
+    """Return noise multipliers that spend `shares` of mu², which must add up to at most 1."""
+    if math.fsum(shares) > 1 + 1e-12:
+        raise ValueError("shares of the budget must not add up to more than 1.")
+    return [1.0 / (mu * math.sqrt(share)) for share in shares]

@@ -1,0 +1,255 @@
+"""`PrivateLinearRegression`: linear regression by private descent or private sufficient statistics.
+
+The statistics follow Y.-X. Wang, "Revisiting differentially private linear regression: optimal and adaptive
+prediction & estimation in unbounded domain", UAI 2018 (AdaSSP), with one joint release instead of three.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from dpadapt import _validate
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.learning.base import Budget, PrivateEstimator, quantile_between
+from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
+from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
+from dpadapt.learning.losses import SquaredLoss
+from dpadapt.learning.shrinkage import james_stein
+from dpadapt.mechanisms.bounded import clipped_gram
+from dpadapt.mechanisms.gaussian import Gaussian
+from dpadapt.mechanisms.plan import Repeated
+from dpadapt.rows import Rows
+
+_SOLVERS = ("auto", "descent", "statistics")
+# The noise in a released second moment has spectral norm about sqrt(2 k) max_norm² / mu; statistics are worth having
+# once that is below a tenth of n times the average eigenvalue, max_norm² / (3 k). Solving for n mu gives 42 k^1.5.
+_STATISTICS_FROM = 42.0
+
+
+class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """Linear regression on private rows, started from and standardised by public ones.
+
+    With labelled public data a ridge model is fitted there, and the private rows only pay for its correction: clipped
+    full-batch gradient steps in publicly whitened coordinates, averaged, then shrunk (James–Stein) by what the known
+    noise explains. With unlabelled public data only the scales and the whitening come from it. Without public data
+    the features are taken to lie in about [-1, 1] and the target in `target_bounds`.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`).
+    Releases: clipped gradient sums, Gaussian (descent), or one clipped second moment, Gaussian (statistics).
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    solver : {"auto", "descent", "statistics"}, default="auto"
+        "descent" releases clipped gradients; "statistics" releases the clipped second moment once, which wins for few
+        features and many rows without public data. "auto" decides from the number of rows and columns, the budget, and
+        whether there is public data.
+    target_bounds : (float, float), optional
+        Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
+        Targets outside still count, with less weight.
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import PrivateLinearRegression, Public
+    >>> rng = np.random.default_rng(7)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
+    >>> y, y_public = X @ [1.0, 0.0, -1.0] + 0.2, X_public @ [1.0, 0.5, -1.0]
+    >>> model = PrivateLinearRegression(random_state=0).fit(X, y, public=Public(X_public, y_public))
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        solver: str = "auto",
+        target_bounds: tuple[float, float] | None = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.target_bounds = target_bounds
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "PrivateLinearRegression":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features.
+        y : array-like of shape (n_rows,)
+            Private target.
+        public : Public, optional
+            Public data with the same columns, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        solver = _validate.one_of(self.solver, _SOLVERS, "solver")
+        low, high = _bounds(self.target_bounds)
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, frame)
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+
+        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
+        if X_public is not None and y_public is not None:
+            Z_public = geometry.transform(X_public)
+            prior = ridge_by_leave_one_out(Z_public, y_public.astype(np.float64))
+            start, products = prior.solution, np.linalg.norm(Z_public, axis=1) * np.abs(prior.residuals)
+            variance = float(np.mean(prior.residuals**2))
+        else:
+            # Nothing is known about the target but its bounds: start from their middle, and take a quarter of the
+            # range for a typical residual.
+            start = geometry.solution_for(np.append(np.zeros(X.shape[1]), (low + high) / 2))
+            variance = ((high - low) / 4) ** 2
+            products = np.array([geometry.typical_norm * math.sqrt(variance)])
+        change = np.zeros_like(start)
+        if budget.worthwhile:
+            Z = geometry.transform(X)
+            rows = Rows(Z, np.asarray(y - Z @ start, dtype=np.float64))
+            if solver == "auto":
+                many = budget.n_rows * budget.mu / budget.factor > _STATISTICS_FROM * Z.shape[1] ** 1.5
+                solver = "statistics" if public is None and many else "descent"
+            if solver == "statistics":
+                change = _by_statistics(child, rows, budget, geometry, variance)
+            else:
+                plan = (geometry, products, variance)
+                change = _by_descent(child, rows, budget, *plan, whitened=public is not None, warm=y_public is not None)
+        self.coef_, self.intercept_ = geometry.coefficients(start + change)
+        self.intercept_ = float(self.intercept_)
+        bounds = [] if y_public is not None else ["the bounds of the target"]
+        self.privacy_ = self._receipt(child, budget, bounds)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions for rows of `X`."""
+        return self._scores(X)
+
+
+def _by_descent(
+    ledger: Ledger,
+    rows: Rows,
+    budget: Budget,
+    geometry: Geometry,
+    products: NDArray[np.float64],
+    variance: float,
+    *,
+    whitened: bool,
+    warm: bool,
+) -> NDArray[np.float64]:
+    """Return a correction by clipped full-batch gradient steps; everything but the rows is public.
+
+    `products` are lengths of public gradients, `variance` that of public residuals.
+    """
+    k = rows.n_columns
+    variance = max(variance, 1e-300)
+    # Clip where the noise has 2% of the residual variance, if public gradients are neither all longer nor all shorter.
+    wanted = budget.n_rows * budget.mu * math.sqrt(0.02 * variance / (2 * k)) / budget.factor
+    clip_norm = max(quantile_between(products, wanted, 0.5, 0.97), 1e-300)
+    noise = budget.noise(clip_norm)
+    metric: Any = 1.0
+    ridge: Any = 0.0
+    if whitened:
+        longest = min(0.05, 8.0 / geometry.max_norm**2)
+        curvature = float(np.clip(np.mean(products < clip_norm), 0.3, 1.0))
+        progress = float(np.clip(math.log(max(1.2 * variance / (k * noise**2), math.e)) / (2 * 0.3), 1.0, 20.0))
+    else:
+        # Uniform features have curvature 1/3; without whitening one direction may hold most of a row's length.
+        longest = 1.0 / geometry.typical_norm**2
+        curvature, progress = 1.0 / 3.0, 30.0
+    if not warm:
+        # The linear least-mean-squares ridge: noise over the signal to expect, spread as the rows' variance is.
+        signal = 4 * variance * geometry.spectrum
+        ridge = np.minimum(noise**2 / (curvature * signal + 1e-300), 1e6)
+        metric = curvature / (curvature + ridge)
+    steps = min(1000, steps_for(progress, longest))
+    rule = constant(progress / steps)
+    run = ledger.start(Repeated(Gaussian(math.sqrt(steps) / budget.mu), steps), label="gradient")
+    change = private_descent(
+        run,
+        rows,
+        SquaredLoss(),
+        np.zeros(k),
+        clip_norm=clip_norm,
+        n_rows=budget.n_rows,
+        step=rule,
+        max_norm=geometry.max_norm,
+        metric=metric,
+        ridge=ridge,
+    )
+    if not warm:
+        return change
+    # Curvature is taken a little low, so that the noise is rather over- than understated.
+    scatter = tail_noise(steps, rule, np.full(k, 0.7 * curvature)) * noise**2 * steps
+    return james_stein(change, scatter)
+
+
+def _by_statistics(
+    ledger: Ledger, rows: Rows, budget: Budget, geometry: Geometry, variance: float
+) -> NDArray[np.float64]:
+    """Return a correction by ridge regression on one private second moment of rows and residuals."""
+    k = rows.n_columns
+    # Residuals on the scale of a feature, so that the joint row is not dominated by either.
+    unit = max(2 * math.sqrt(variance), 1e-300)
+    joint = np.column_stack([rows.X, rows.y / unit])
+    # Shortening a joint row keeps its linear relation: a least-squares weight, no bias. Noise and signal shrink alike
+    # once most rows are shortened, so there is nothing to gain from a longer bound.
+    clip_norm = 0.8 * math.hypot(geometry.typical_norm, 1.0)
+    moment = ledger.release(Gaussian(1.0 / budget.mu), clipped_gram(joint, clip_norm), label="second moment")
+    moment = (moment + moment.T) / (2 * budget.n_rows)
+    noise = budget.noise(clip_norm**2)
+    gram, cross = moment[:k, :k], moment[:k, k]
+    # AdaSSP's ridge: what the noise can take away from the smallest eigenvalue; known from the release itself.
+    values, vectors = np.linalg.eigh(gram)
+    ridge = max(0.0, noise * math.sqrt(2 * k) - float(values[0])) + 1e-9
+    return np.asarray(vectors @ ((vectors.T @ cross) / (values + ridge)) * unit)
+
+
+def _bounds(bounds: Any) -> tuple[float, float]:
+    if bounds is None:
+        return -1.0, 1.0
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"target_bounds must be a pair (low, high) of finite numbers with low < high, got {bounds!r}.")
+    return low, high

@@ -1,0 +1,244 @@
+"""`PrivateLogisticRegression`: logistic and softmax regression by private descent."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.learning.base import Budget, PrivateEstimator
+from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
+from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, softmax
+from dpadapt.learning.public_model import public_classifier
+from dpadapt.learning.shrinkage import james_stein
+from dpadapt.mechanisms.gaussian import Gaussian
+from dpadapt.mechanisms.plan import Repeated
+from dpadapt.rows import Rows
+
+# The noise does not depend on the number of steps; more of them only follow the curved loss more closely.
+_STEPS = 100
+
+
+class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Logistic regression (two or more classes) on private rows, started from and standardised by public ones.
+
+    With labelled public data the public model is the start, and private gradient steps correct it; the correction is
+    shrunk (James–Stein) by what the known noise explains. With unlabelled public data only the scales and the
+    whitening come from it. Without public data the features are taken to lie in about [-1, 1].
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`).
+    Releases: clipped gradient sums, Gaussian.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    classes : array-like, optional
+        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
+        receipt then lists as assumed public.
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import PrivateLogisticRegression, Public
+    >>> rng = np.random.default_rng(7)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
+    >>> y, y_public = X[:, 0] > 0.2, X_public[:, 0] > X_public[:, 1]
+    >>> model = PrivateLogisticRegression(random_state=0).fit(X, y, public=Public(X_public, y_public))
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        classes: Any = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "PrivateLogisticRegression":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features.
+        y : array-like of shape (n_rows,)
+            Private labels.
+        public : Public, optional
+            Public data with the same columns, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=False)
+        X_public, y_public = self._check_public(public, frame)
+        check_classification_targets(y)
+        classes, source = _label_set(self.classes, y_public, y)
+        codes = _codes(y, classes, "y")
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+
+        n_scores = 1 if len(classes) == 2 else len(classes)
+        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
+        start = np.zeros((X.shape[1] + 1, n_scores))
+        curvature = 0.25 if n_scores == 1 else 1.0 / n_scores
+        if X_public is not None and y_public is not None:
+            rows_public, codes_public = geometry.extend(X_public), _codes(y_public, classes, "public y")
+            extended = public_classifier(rows_public, codes_public, n_scores)
+            start = geometry.solution_for(extended)
+            curvature = _mean_curvature(rows_public @ extended)
+        change = np.zeros_like(start)
+        if budget.worthwhile:
+            rows = Rows(geometry.transform(X), codes)
+            plan = (start, budget, geometry, curvature)
+            change = _correction(child, rows, *plan, whitened=public is not None, warm=y_public is not None)
+        coef, intercept = geometry.coefficients(start + change)
+        self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept)
+        self.classes_ = classes
+        self.privacy_ = self._receipt(child, budget, [source])
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of the second class (two classes) or of each class."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class."""
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            scores = np.column_stack([np.zeros(len(scores)), scores])
+        return softmax(scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
+
+
+def _correction(
+    ledger: Ledger,
+    rows: Rows,
+    start: NDArray[np.float64],
+    budget: Budget,
+    geometry: Geometry,
+    curvature: float,
+    *,
+    whitened: bool,
+    warm: bool,
+) -> NDArray[np.float64]:
+    """Return a correction of `start` by clipped full-batch gradient steps; everything but the rows is public."""
+    k, n_scores = start.shape
+    # A residual is at most 1 (one score) or sqrt 2 long; half of that, times a typical row, clips a minority. Clipping
+    # biases probabilities, so the bound opens, up to twice as far, where a score's noise stays below 0.1.
+    clip_norm = geometry.typical_norm / (2.0 if n_scores == 1 else math.sqrt(2))
+    blur = math.sqrt(k) * budget.noise(clip_norm) / curvature
+    clip_norm *= min(2.0, max(1.0, 0.1 / blur))
+    noise = budget.noise(clip_norm)
+    # A change of coefficients that moves scores by about 1 (warm) or sqrt 3 (cold), spread over the coordinates: evenly
+    # if it corrects a model, as the rows' variance is if there is none.
+    signal = np.full(k, 1.0 / k) if warm else 3.0 * geometry.spectrum
+    # The linear least-mean-squares ridge: noise and sampling error over expected signal.
+    ridge = np.minimum((noise**2 + curvature / budget.n_rows) / (curvature * signal + 1e-300), 1e6)
+    metric = 1.0 / (curvature + ridge)
+    rule, steps = decaying(1.0), _STEPS
+    if not whitened:
+        # One direction may hold most of the length of a row, and its curvature.
+        rule, steps = constant(1.0), 4 * _STEPS
+        metric = 1.0 / (curvature * geometry.typical_norm**2 + ridge)
+    run = ledger.start(Repeated(Gaussian(math.sqrt(steps) / budget.mu), steps), label="gradient")
+    single = n_scores == 1
+    found = private_descent(
+        run,
+        rows,
+        LogisticLoss() if single else SoftmaxLoss(),
+        start[:, 0] if single else start,
+        clip_norm=clip_norm,
+        n_rows=budget.n_rows,
+        step=rule,
+        max_norm=geometry.max_norm,
+        metric=metric if single else metric[:, None],
+        ridge=ridge if single else ridge[:, None],
+    )
+    change = found.reshape(start.shape) - start
+    if not warm:
+        return change
+    scatter = tail_noise(steps, rule, np.ones(1)) * noise**2 * steps * metric**2
+    return james_stein(change, np.repeat(scatter[:, None], n_scores, axis=1))
+
+
+def _mean_curvature(scores: NDArray[np.float64]) -> float:
+    """Return the mean second derivative of the loss in a score, over public rows; at least a fifth of its most."""
+    if scores.shape[1] == 1:
+        p = 0.5 + 0.5 * np.tanh(scores / 2)
+        found = float(np.mean(p * (1 - p)))
+        return found if found > 0.05 else 0.05
+    p = softmax(scores.copy())
+    most = 1.0 / scores.shape[1]
+    found = float(np.mean(1 - np.sum(p**2, axis=1))) / (scores.shape[1] - 1)
+    return found if found > 0.2 * most else 0.2 * most
+
+
+def _label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    """Return the sorted classes and how they came to be known."""
+    if declared is not None:
+        classes, source = np.unique(np.asarray(declared)), "the label set (declared)"
+    elif y_public is not None:
+        classes, source = np.unique(y_public), "the label set (that of the public labels)"
+    else:
+        classes, source = np.unique(y), "the label set: it was read off y; declare it with classes="
+    if len(classes) < 2:
+        raise ValueError("there must be at least two classes, got one class. Declare all of them with classes=.")
+    return classes, source
+
+
+def _codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
+    labels = np.asarray(labels)
+    try:
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        known = bool(np.all(classes[codes] == labels))
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"{name} holds a label that is not among the classes. Declare all of them with classes=.")
+    return np.asarray(codes, dtype=np.int64)
