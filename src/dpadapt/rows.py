@@ -4,6 +4,7 @@ A `Rows` holds private data and gives nothing away by itself: its sums are plain
 a maker in `mechanisms/bounded.py` has enforced a bound and the ledger has drawn noise.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,12 @@ _BLOCK_ROWS = (1024, 16384)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """Some consecutive rows: features, targets and the length of each row (with its constant 1, if any)."""
+    """Some consecutive rows: features, targets, the length of each row (with its constant 1, if any) and its weight."""
 
     X: NDArray[Any]
     y: NDArray[Any]
     norms: NDArray[Any]
+    leverage: NDArray[Any] | None
     intercept: bool
 
     def product(self, coef: NDArray[Any]) -> NDArray[Any]:
@@ -51,9 +53,13 @@ class Rows:
         Targets or class codes.
     intercept : bool
         Whether every row has a further constant feature 1, which is not stored.
+    max_norm : float
+        A longer row counts with weight (max_norm / length)² in a descent, so that none dominates the curvature.
     """
 
-    def __init__(self, X: NDArray[Any], y: NDArray[Any], *, intercept: bool = False) -> None:
+    def __init__(
+        self, X: NDArray[Any], y: NDArray[Any], *, intercept: bool = False, max_norm: float = math.inf
+    ) -> None:
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
         # One pass: the squared length overflows or is not a number exactly where a row can't be used as it is.
@@ -70,6 +76,7 @@ class Rows:
         self.norms = norm_bounds(squares + X.dtype.type(intercept), X.shape[1] + 1)
         # A null row must contribute nothing, not even through its constant.
         self.norms[~finite] = np.inf
+        self.leverage = np.minimum(max_norm / self.norms, 1.0) ** 2 if math.isfinite(max_norm) else None
 
     @property
     def n_rows(self) -> int:
@@ -84,20 +91,24 @@ class Rows:
     def take(self, index: NDArray[np.int64]) -> "Rows":
         """Return the rows at `index`."""
         chosen = object.__new__(Rows)
-        chosen.X, chosen.y, chosen.norms = self.X[index], self.y[index], self.norms[index]
+        chosen.X, chosen.y, chosen.norms = self.X.take(index, axis=0), self.y[index], self.norms[index]
+        chosen.leverage = None if self.leverage is None else self.leverage[index]
         chosen.intercept = self.intercept
         return chosen
+
+    def _block(self, part: slice) -> Block:
+        leverage = None if self.leverage is None else self.leverage[part]
+        return Block(self.X[part], self.y[part], self.norms[part], leverage, self.intercept)
 
     def map_sum(self, statistic: Callable[[Block], NDArray[Any]]) -> NDArray[np.float64]:
         """Add up `statistic` over blocks, in float64."""
         n = self.n_rows
         size = min(max(_BLOCK_BYTES // max(1, self.X.shape[1] * self.X.itemsize), _BLOCK_ROWS[0]), _BLOCK_ROWS[1])
         if n <= size:
-            return statistic(Block(self.X, self.y, self.norms, self.intercept)).astype(np.float64, copy=False)
+            return statistic(self._block(slice(0, n))).astype(np.float64, copy=False)
         total: NDArray[np.float64] | None = None
         for start in range(0, n, size):
-            part = slice(start, min(start + size, n))
-            term = statistic(Block(self.X[part], self.y[part], self.norms[part], self.intercept))
+            term = statistic(self._block(slice(start, min(start + size, n))))
             if total is None:
                 total = term.astype(np.float64)
             else:

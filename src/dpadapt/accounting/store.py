@@ -3,8 +3,12 @@
 A store does one thing atomically: show the tally so far to a check, and append only if the check raises nothing.
 
 The file is in write-ahead mode with full synchronisation; each charge is one immediate transaction, so processes take
-turns and a crash loses nothing that was committed. Entries form a hash chain whose head lies in the same file: a file
-with missing or altered entries is refused. Keep the ``-wal`` file, if there is one, beside the main file.
+turns and a crash loses nothing that was committed. Terms and entries form a hash chain whose head lies in the same
+file: a file with altered terms or missing or altered entries is refused. Keep the ``-wal`` file, if there is one (after
+a crash), beside the main file.
+
+No connection outlives its transaction. SQLite's locks are not inherited by a forked process: were one kept open across
+a fork, the first process to close the file would delete the log that the other goes on committing to.
 """
 
 import hashlib
@@ -15,20 +19,22 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpadapt import _validate
 from dpadapt.accounting.entry import Entry, entry_from_dict
-from dpadapt.errors import LedgerError
+from dpadapt.errors import LedgerError, PrivacyError
+from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.events import Event
 
 Tally = dict[Event, int]
 Check = Callable[[Tally], None]
 
 _FORMAT = "dpadapt ledger 1"
-_GENESIS = hashlib.sha256(_FORMAT.encode()).hexdigest()
 
 
 class Store(ABC):
@@ -54,9 +60,11 @@ class MemoryStore(Store):
         self._entries: list[Entry] = []
         self._tally: Tally = {}
         self._lock = threading.RLock()
+        self._pid = os.getpid()
 
     def append(self, entries: Sequence[Entry], check: Check) -> None:
         """Check and append under a lock."""
+        self._require_same_process()
         with self._lock:
             after = _add(self._tally, entries)
             check(after)
@@ -67,6 +75,13 @@ class MemoryStore(Store):
         """Return a copy of the entries."""
         with self._lock:
             return list(self._entries)
+
+    def _require_same_process(self) -> None:
+        if self._pid != os.getpid():
+            raise PrivacyError(
+                "a ledger in memory can't be used in a forked process: its charges would be forgotten. "
+                "Use Ledger.open(path, ...), or n_jobs=1."
+            )
 
 
 class ChildStore(MemoryStore):
@@ -79,6 +94,7 @@ class ChildStore(MemoryStore):
 
     def append(self, entries: Sequence[Entry], check: Check) -> None:
         """Check the own cap, then charge the parent, and only then keep the entries."""
+        self._require_same_process()
         with self._lock:
             check(_add(self._tally, entries))
             self._charge_parent([Entry(f"{self._scope}: {e.label}", e.event, e.times, e.seeded) for e in entries])
@@ -94,6 +110,11 @@ class Terms:
     adjacency: str
     dataset: str
 
+    def __post_init__(self) -> None:
+        _validate.positive(self.epsilon, "epsilon", infinite=True)
+        _validate.delta(self.delta)
+        Adjacency.of(self.adjacency)
+
 
 class FileStore(Store):
     """Entries in an SQLite file, shared by processes."""
@@ -101,10 +122,9 @@ class FileStore(Store):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._pid = -1
-        self._last, self._head, self._tally = 0, _GENESIS, Tally()
-        self.terms = self._verify()
+        self.terms, self._genesis = self._verify()
+        self._last, self._head, self._tally = 0, self._genesis, Tally()
+        self.tally()
 
     @classmethod
     def create(cls, path: Path, terms: Terms) -> "FileStore":
@@ -113,18 +133,20 @@ class FileStore(Store):
         os.close(handle)
         scratch = Path(name)
         try:
-            with _connect(scratch) as connection:
+            with closing(_connect(scratch)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(
-                    "CREATE TABLE entries (id INTEGER PRIMARY KEY, time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-                    " entry TEXT NOT NULL, hash TEXT NOT NULL);"
+                    "CREATE TABLE entries (id INTEGER PRIMARY KEY, time TEXT NOT NULL, entry TEXT NOT NULL,"
+                    " hash TEXT NOT NULL);"
                     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
                 )
-                meta = {"format": _FORMAT, "terms": json.dumps(terms.__dict__), "head": _GENESIS, "count": "0"}
+                text = json.dumps(terms.__dict__)
+                meta = {"format": _FORMAT, "terms": text, "head": _link(_FORMAT, text), "count": "0"}
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-            connection.close()
             with suppress(FileExistsError):
                 # A link appears with its full content and never replaces another ledger.
                 os.link(scratch, path)
+            _sync_folder(path.parent)
         finally:
             for leftover in (scratch, Path(f"{scratch}-wal"), Path(f"{scratch}-shm")):
                 leftover.unlink(missing_ok=True)
@@ -132,19 +154,20 @@ class FileStore(Store):
 
     def append(self, entries: Sequence[Entry], check: Check) -> None:
         """Check and append in one immediate transaction."""
-        with self._lock, self._transaction() as connection:
-            self._catch_up(connection)
-            after = _add(self._tally, entries)
-            check(after)
-            last, head = self._last, self._head
-            for entry in entries:
-                text = json.dumps(entry.to_dict(), sort_keys=True)
-                last, head = last + 1, _link(head, text)
-                connection.execute("INSERT INTO entries (id, entry, hash) VALUES (?, ?, ?)", (last, text, head))
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'head'", (head,))
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'count'", (str(last),))
-        # Only after the commit: had it failed, the next charge would read the file again from where we were.
-        self._last, self._head, self._tally = last, head, after
+        with self._lock:
+            with self._transaction("BEGIN IMMEDIATE") as connection:
+                self._catch_up(connection)
+                after = _add(self._tally, entries)
+                check(after)
+                last, head = self._last, self._head
+                for entry in entries:
+                    row = (datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), json.dumps(entry.to_dict(), sort_keys=True))
+                    last, head = last + 1, _link(head, *row)
+                    connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (last, *row, head))
+                connection.execute("UPDATE meta SET value = ? WHERE key = 'head'", (head,))
+                connection.execute("UPDATE meta SET value = ? WHERE key = 'count'", (str(last),))
+            # Only after the commit: had it failed, the next charge would read the file again from where we were.
+            self._last, self._head, self._tally = last, head, after
 
     def entries(self) -> list[Entry]:
         """Return all entries, oldest first."""
@@ -152,50 +175,61 @@ class FileStore(Store):
 
     def history(self) -> list[tuple[str, Entry]]:
         """Return all entries with the time (UTC) at which they were charged."""
-        with self._lock, self._reading() as connection:
-            rows = connection.execute("SELECT time, entry FROM entries ORDER BY id").fetchall()
-        return [(str(time), entry_from_dict(json.loads(text))) for time, text in rows]
+        with self._transaction("BEGIN") as connection:
+            return self._follow(connection, 0, self._genesis)[2]
 
     def tally(self) -> Tally:
         """Return how often each event happened, other processes' included."""
-        with self._lock, self._transaction() as connection:
+        with self._lock, self._transaction("BEGIN") as connection:
             self._catch_up(connection)
-        return dict(self._tally)
+            return dict(self._tally)
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
-        """Read what other processes appended, following the hash chain."""
-        rows = connection.execute("SELECT id, entry, hash FROM entries WHERE id > ? ORDER BY id", (self._last,))
-        last, head, fresh = self._last, self._head, []
-        for number, text, digest in rows:
-            if number != last + 1 or digest != _link(head, text):
+        """Read what other processes appended."""
+        last, head, fresh = self._follow(connection, self._last, self._head)
+        self._last, self._head, self._tally = last, head, _add(self._tally, [entry for _, entry in fresh])
+
+    def _follow(self, connection: sqlite3.Connection, last: int, head: str) -> tuple[int, str, list[tuple[str, Entry]]]:
+        """Follow the hash chain to its end; return number and hash of the last entry, and all entries on the way."""
+        fresh = []
+        rows = connection.execute("SELECT id, time, entry, hash FROM entries WHERE id > ? ORDER BY id", (last,))
+        for number, time, text, digest in rows:
+            if number != last + 1 or digest != _link(head, time, text):
                 raise LedgerError(self._damaged(f"entry {last + 1} is missing or altered"))
             last, head = number, digest
-            fresh.append(entry_from_dict(json.loads(text)))
+            fresh.append((str(time), self._entry(text)))
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         if meta.get("head") != head or meta.get("count") != str(last):
             raise LedgerError(self._damaged("entries are missing at its end"))
-        self._last, self._head, self._tally = last, head, _add(self._tally, fresh)
+        return last, head, fresh
 
-    def _verify(self) -> Terms:
-        """Check the whole file once, at opening."""
+    def _entry(self, text: str) -> Entry:
+        try:
+            entry = entry_from_dict(json.loads(text))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
+        if entry.times < 1:
+            raise LedgerError(self._damaged("it holds an entry of unknown form"))
+        return entry
+
+    def _verify(self) -> tuple[Terms, str]:
+        """Check the file's form, at opening; return its terms and where its hash chain starts."""
         try:
             if self.path.stat().st_size == 0:
                 raise LedgerError(self._damaged("it is empty"))
-            with self._transaction() as connection:
-                verdict = connection.execute("PRAGMA quick_check").fetchone()
-                if verdict is None or verdict[0] != "ok":
-                    raise LedgerError(self._damaged("SQLite finds it malformed"))
-                meta = dict(connection.execute("SELECT key, value FROM meta"))
-                if meta.get("format") != _FORMAT:
-                    raise LedgerError(f"{self.path.name} is not a dpadapt ledger.")
-                self._catch_up(connection)
-                return Terms(**json.loads(meta["terms"]))
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error) or "busy" in str(error):
-                raise
-            raise LedgerError(self._damaged(str(error))) from None
-        except (sqlite3.DatabaseError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise LedgerError(self._damaged(str(error))) from None
+        except OSError as error:
+            raise LedgerError(self._damaged(error.strerror or "it can't be read")) from None
+        with self._transaction("BEGIN") as connection:
+            verdict = connection.execute("PRAGMA quick_check").fetchone()
+            if verdict is None or verdict[0] != "ok":
+                raise LedgerError(self._damaged("SQLite finds it malformed"))
+            meta = dict(connection.execute("SELECT key, value FROM meta"))
+        if meta.get("format") != _FORMAT:
+            raise LedgerError(f"{self.path.name} is not a dpadapt ledger.")
+        try:
+            return Terms(**json.loads(meta["terms"])), _link(_FORMAT, meta["terms"])
+        except (KeyError, TypeError, ValueError):
+            raise LedgerError(self._damaged("its terms are of unknown form")) from None
 
     def _damaged(self, what: str) -> str:
         return (
@@ -204,38 +238,43 @@ class FileStore(Store):
         )
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        if self._connection is None or self._pid != os.getpid():
-            # A connection must not cross a fork.
-            self._connection, self._pid = _connect(self.path), os.getpid()
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         try:
-            yield self._connection
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            raise LedgerError(self._damaged(str(error))) from None
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._reading() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            # Closing rolls back what was not committed.
+            with closing(_connect(self.path)) as connection:
+                connection.execute(begin)
                 yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if "locked" in str(error) or "busy" in str(error):
+                raise LedgerError(
+                    f"the ledger {self.path.name} is held by another process and did not become free. Nothing was "
+                    f"released; try again."
+                ) from None
+            raise LedgerError(self._damaged(str(error))) from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=120.0, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
+    # mode=rw: a ledger that has vanished must not come back empty.
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=120.0, check_same_thread=False
+    )
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 
 
-def _link(head: str, text: str) -> str:
-    return hashlib.sha256(f"{head}\n{text}".encode()).hexdigest()
+def _sync_folder(folder: Path) -> None:
+    """Make a new file's name survive a power cut; needed and possible on POSIX only."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _link(head: str, *parts: str) -> str:
+    return hashlib.sha256("\n".join([head, *map(str, parts)]).encode()).hexdigest()
 
 
 def _add(tally: Tally, entries: Sequence[Entry]) -> Tally:

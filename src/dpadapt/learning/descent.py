@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.losses import Loss
-from dpadapt.mechanisms.bounded import clipped_outer_sum
+from dpadapt.mechanisms.bounded import Array, clipped_outer_sum
 from dpadapt.mechanisms.plan import Sampled
 from dpadapt.rows import Block, Rows
 
@@ -23,7 +23,6 @@ def private_descent(
     clip_norm: float,
     n_rows: float,
     step: Callable[[int], float],
-    max_norm: float,
     metric: float | NDArray[np.float64] = 1.0,
     ridge: float | NDArray[np.float64] = 0.0,
 ) -> NDArray[np.float64]:
@@ -43,8 +42,6 @@ def private_descent(
         A public number of rows to divide sums by.
     step : callable
         Step length at step t = 0, 1, …
-    max_norm : float
-        A longer row counts with weight (max_norm / length)², so that none dominates the curvature.
     metric : float or ndarray, default=1.0
         Multiplies the steps, coordinate by coordinate.
     ridge : float or ndarray, default=0.0
@@ -57,7 +54,7 @@ def private_descent(
     expected = n_rows * run.plan.rate if isinstance(run.plan, Sampled) else n_rows
     dtype = rows.X.dtype
     for t, batch in enumerate(_batches(run, rows)):
-        weights = _weights_at(loss, current.astype(dtype), max_norm)
+        weights = gradient_weights(loss, current.astype(dtype))
         gradient = run.release(clipped_outer_sum(batch, weights, clip_norm)) / expected
         current = current - step(t) * metric * (gradient + ridge * (current - start))
         if t >= first:
@@ -74,12 +71,13 @@ def _batches(run: Run, rows: Rows) -> Iterator[Rows]:
             yield rows
 
 
-def _weights_at(loss: Loss, coef: NDArray[Any], max_norm: float) -> Callable[[Block], NDArray[Any]]:
-    def weights(block: Block) -> NDArray[Any]:
+def gradient_weights(loss: Loss, coef: NDArray[Any]) -> Callable[[Block], NDArray[Any]]:
+    """Return what each row's gradient is a multiple of: the loss's derivative at `coef`, times the row's weight."""
+
+    def weights(block: Block) -> Array:
         found = loss.weights(block.product(coef), block.y)
-        if math.isfinite(max_norm):
-            share = np.minimum(max_norm / block.norms, 1.0)
-            found *= share * share if found.ndim == 1 else (share * share)[:, None]
+        if block.leverage is not None:
+            found *= block.leverage if found.ndim == 1 else block.leverage[:, None]
         return found
 
     return weights

@@ -42,8 +42,9 @@ class Geometry:
         return extended
 
     def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Return rows in the final coordinates."""
-        return self.extend(X) @ self.basis
+        """Return rows in the final coordinates; a row too long for a float comes out not finite, without a warning."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.extend(X) @ self.basis
 
     def coefficients(self, solution: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
         """Return coefficients and intercept for raw rows from a solution in the final coordinates."""

@@ -144,7 +144,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         change = np.zeros_like(start)
         if budget.worthwhile:
             Z = geometry.transform(X)
-            rows = Rows(Z, np.asarray(y - Z @ start, dtype=np.float64))
+            with np.errstate(over="ignore", invalid="ignore"):
+                residuals = np.asarray(y - Z @ start, dtype=np.float64)
+            rows = Rows(Z, residuals, max_norm=geometry.max_norm)
             if solver == "auto":
                 many = budget.n_rows * budget.mu / budget.factor > _STATISTICS_FROM * Z.shape[1] ** 1.5
                 solver = "statistics" if public is None and many else "descent"
@@ -211,7 +213,6 @@ def _by_descent(
         clip_norm=clip_norm,
         n_rows=budget.n_rows,
         step=rule,
-        max_norm=geometry.max_norm,
         metric=metric,
         ridge=ridge,
     )

@@ -129,7 +129,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
             curvature = _mean_curvature(rows_public @ extended)
         change = np.zeros_like(start)
         if budget.worthwhile:
-            rows = Rows(geometry.transform(X), codes)
+            rows = Rows(geometry.transform(X), codes, max_norm=geometry.max_norm)
             plan = (start, budget, geometry, curvature)
             change = _correction(child, rows, *plan, whitened=public is not None, warm=y_public is not None)
         coef, intercept = geometry.coefficients(start + change)
@@ -196,7 +196,6 @@ def _correction(
         clip_norm=clip_norm,
         n_rows=budget.n_rows,
         step=rule,
-        max_norm=geometry.max_norm,
         metric=metric if single else metric[:, None],
         ridge=ridge if single else ridge[:, None],
     )

@@ -35,7 +35,7 @@ class Gaussian(NoiseMechanism):
         noisy = random.normal(scale, bounded.value.shape)
         noisy += bounded.value
         grid = math.ldexp(1.0, math.frexp(scale)[1] - _GRID_BITS)
-        noisy /= grid
+        noisy *= 1.0 / grid  # a power of two: exact
         np.rint(noisy, out=noisy)
         noisy *= grid
         return noisy

@@ -35,7 +35,9 @@ class Random(ABC):
 
     def normal(self, scale: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Draw normals of standard deviation `scale`."""
-        return self.generator.standard_normal(shape) * scale
+        noise = self.generator.standard_normal(shape)
+        noise *= scale
+        return noise
 
     def poisson_sample(self, n: int, rate: float) -> NDArray[np.int64]:
         """Choose each of range(n) with probability `rate`, independently."""

@@ -1,0 +1,210 @@
+"""What `audit_all` audits: every mechanism, and every method in the table, each with its worst pair of data sets."""
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpadapt.accounting.cost import epsilon, tally
+from dpadapt.accounting.gaussian import gaussian_epsilon
+from dpadapt.audit.releases import MechanismOutputs, ReleaseScores
+from dpadapt.audit.replay import fit_of, record
+from dpadapt.mechanisms import (
+    Adjacency,
+    Bounded,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    PermuteAndFlip,
+    RandomizedResponse,
+    clipped_gram,
+    clipped_sum,
+    histogram,
+    responses,
+    votes,
+)
+from dpadapt.mechanisms.plan import Sampled
+from dpadapt.methods import METHODS, Method
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One thing to audit.
+
+    Parameters
+    ----------
+    name : str
+    claimed : float
+        Epsilon at `delta`, by the accountant.
+    delta : float
+    method : str
+        Of `lower_bound`.
+    fit : callable
+        Takes the factor on the noise (1, or less for a planted bug) and a seed, returns the `fit` of `lower_bound`.
+    D, D_neighbour : object
+    heavy : bool
+        Whether one run is a whole fit.
+    tight : bool
+        Whether the claim is exact for this pair, so that the bound should come close.
+    """
+
+    name: str
+    claimed: float
+    delta: float
+    method: str
+    fit: Callable[[float, int | None], Callable[[Any], Any]]
+    D: Any
+    D_neighbour: Any
+    heavy: bool = False
+    tight: bool = False
+
+
+def mechanism_cases() -> list[Case]:
+    """Return a case for every mechanism, with the data sets that its own noise separates best."""
+    swap = Adjacency.REPLACE_ONE
+    rows = [[0.0, 0.0], [0.6, 0.8]]
+    null, opposite = [[0.0, 0.0], [math.nan, math.nan]], [[0.0, 0.0], [-0.6, -0.8]]
+    # The favourite of two candidates leads by one vote or by two.
+    race = [[1, 0], [1, 0]], [[1, 0], [0, 0]]
+
+    def sums(data: Any) -> Bounded:
+        return clipped_sum(data, 1.0)
+
+    def grams(data: Any) -> Bounded:
+        return clipped_gram(data, 1.0)
+
+    def bins(data: Any) -> Bounded:
+        return histogram(data, 3)
+
+    def answers(data: Any) -> Bounded:
+        return responses(data, 3)
+
+    return [
+        _case("Gaussian", Gaussian(1.0), sums, rows, null, delta=1e-5, method="gaussian", tight=True),
+        _case("Gaussian, any mechanism", Gaussian(1.0), sums, rows, null, delta=0.05),
+        _case(
+            "Gaussian, replace-one",
+            Gaussian(1.0),
+            sums,
+            rows,
+            opposite,
+            delta=1e-5,
+            method="gaussian",
+            adjacency=swap,
+            tight=True,
+        ),
+        _case(
+            "Gaussian second moment, replace-one",
+            Gaussian(1.0),
+            grams,
+            rows,
+            [[0.0, 0.0], [0.8, -0.6]],
+            delta=1e-5,
+            method="gaussian",
+            adjacency=swap,
+            tight=True,
+        ),
+        _case("Laplace", Laplace(1.0), votes, [[0.5], [1.0]], [[0.5], [math.nan]], tight=True),
+        _case("DiscreteLaplace", DiscreteLaplace(1.0), bins, [0, 0, 1], [0, 0, -1], tight=True),
+        _case(
+            "DiscreteLaplace, replace-one",
+            DiscreteLaplace(1.0),
+            bins,
+            [0, 0, 1],
+            [0, 0, 2],
+            adjacency=swap,
+            tight=False,
+        ),
+        _case("DiscreteGaussian", DiscreteGaussian(1.0), bins, [0, 0, 1], [0, 0, -1], delta=0.05),
+        _case("RandomizedResponse", RandomizedResponse(1.0), answers, [0, 1], [0, 2], score=_second_answer),
+        _case("ExponentialMechanism", ExponentialMechanism(1.0), votes, *race),
+        _case("PermuteAndFlip", PermuteAndFlip(1.0), votes, *race, tight=True),
+        _sampled_case(),
+    ]
+
+
+def _second_answer(output: Any) -> float:
+    """The answer that the two worlds differ in: 1 in the first, 2 in the second, and 0 tells nothing."""
+    return float((0, -1, 1)[int(output[1])])
+
+
+def _case(
+    name: str,
+    mechanism: Mechanism,
+    statistic: Callable[[Any], Bounded],
+    D: Any,
+    D_neighbour: Any,
+    *,
+    delta: float = 0.0,
+    method: str = "any",
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    score: Callable[[Any], float] | None = None,
+    tight: bool = False,
+) -> Case:
+    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
+        outputs = MechanismOutputs(mechanism, statistic, adjacency=adjacency, noise=noise, seed=seed)
+        return outputs if score is None else _Scored(outputs, score)
+
+    claimed = epsilon(mechanism, delta, adjacency=adjacency)
+    return Case(name, claimed, delta, method, fit, D, D_neighbour, tight=tight)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """Outputs turned into scores."""
+
+    outputs: MechanismOutputs
+    score: Callable[[Any], float]
+
+    def many(self, data: Any, runs: int) -> Any:
+        return np.array([self.score(output) for output in self.outputs.many(data, runs)])
+
+    def __call__(self, data: Any) -> float:
+        return self.score(self.outputs(data))
+
+
+def _sampled_case() -> Case:
+    plan = Sampled(Gaussian(0.5), rate=0.5, steps=2)
+    rows = np.array([[0.0], [1.0]]), np.array([[0.0], [math.nan]])
+
+    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
+        return MechanismOutputs(plan, lambda batch: clipped_sum(batch, 1.0), noise=noise, seed=seed)
+
+    return Case("Gaussian on Poisson samples", epsilon(plan, 0.05), 0.05, "any", fit, *rows)
+
+
+def estimator_cases(sizes: Sequence[int] = (40, 240), *, mu: float = 2.0, delta: float = 1e-5) -> list[Case]:
+    """Return cases for every method in the table, on few rows and on many (which may choose another solver).
+
+    All rows but one agree; the last contradicts them as strongly as it can, so that it fills its bound in every
+    release. In the neighbouring data set it is too long for its square to be a number: a null row.
+    """
+    budget = gaussian_epsilon(mu, delta)
+    return [_estimator_case(method, n_rows, budget, delta) for method in METHODS for n_rows in sizes]
+
+
+def _estimator_case(method: Method, n_rows: int, budget: float, delta: float) -> Case:
+    X = np.ones((n_rows, 1))
+    y = np.full(n_rows, -1.0) if method.task == "regression" else np.zeros(n_rows, dtype=int)
+    y[-1] = 1e6 if method.task == "regression" else 1
+    X_null, y_null = X.copy(), y.copy()
+    X_null[-1] = 1e200
+    params = {} if method.task == "regression" else {"classes": [0, 1]}
+
+    def make() -> Any:
+        return method.estimator(epsilon=budget, delta=delta, **params)
+
+    D, D_neighbour = (X, y), (X_null, y_null)
+
+    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
+        return ReleaseScores(make, D, D_neighbour, noise=noise, seed=secrets.randbits(48) if seed is None else seed)
+
+    spent = tally({entry.event: entry.times for entry in record(fit_of(make, {}), D).entries})
+    claimed = epsilon(spent, delta)
+    return Case(f"{method.name}, {n_rows} rows", claimed, delta, "gaussian", fit, D, D_neighbour, heavy=True)

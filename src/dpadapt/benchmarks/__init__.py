@@ -1,0 +1,1 @@
+"""Benchmarks: `performance` against peers; one file per paper."""

@@ -1,0 +1,313 @@
+"""The door: check, record, draw, in that order; nothing can be drawn twice for one charge."""
+
+import copy
+import math
+import os
+import pickle
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadapt.accounting import Ledger, calibrate, epsilon
+from dpadapt.accounting.cost import tally
+from dpadapt.errors import BudgetExceeded, PrivacyError
+from dpadapt.mechanisms import (
+    Adjacency,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    RandomizedResponse,
+    clipped_sum,
+    histogram,
+    responses,
+    votes,
+)
+from dpadapt.mechanisms.plan import Repeated, Sampled
+
+SUM = clipped_sum([[0.5], [0.25]], 1.0)
+
+
+@dataclass(frozen=True)
+class Broken(Gaussian):
+    """Fails while drawing."""
+
+    def _apply(self, bounded, *, scale, random):
+        raise OSError("the machine went away")
+
+
+@dataclass(frozen=True)
+class Witness(Gaussian):
+    """Notes when it draws."""
+
+    log: list = None
+
+    def _apply(self, bounded, *, scale, random):
+        self.log.append("drawn")
+        return super()._apply(bounded, scale=scale, random=random)
+
+    def __hash__(self):
+        return id(self)
+
+
+def test_ledger_charges_before_drawing():
+    ledger = Ledger(10.0, 1e-6)
+    with pytest.raises(OSError, match="went away"):
+        ledger.release(Broken(2.0), SUM, label="sum")
+    assert [entry.label for entry in ledger.entries] == ["sum"]
+    assert ledger.spent() == epsilon(Gaussian(2.0), 1e-6)
+
+
+def test_too_small_a_cap_draws_nothing_and_records_nothing():
+    ledger, log = Ledger(0.1, 1e-6), []
+    with pytest.raises(BudgetExceeded, match=r"over the cap of 0\.1\. Nothing was released"):
+        ledger.release(Witness(2.0, log), SUM, label="sum")
+    assert log == []
+    assert ledger.entries == []
+    assert ledger.spent() == 0.0
+
+
+def test_a_statistic_without_the_needed_bound_spends_nothing():
+    ledger, log = Ledger(10.0, 1e-6), []
+    for mechanism, statistic, error in (
+        (Laplace(1.0), SUM, PrivacyError),
+        (DiscreteLaplace(1.0), SUM, TypeError),
+        (DiscreteGaussian(1.0), SUM, TypeError),
+        (RandomizedResponse(1.0), SUM, TypeError),
+        (Witness(1.0, log), responses([0, 1], 2), PrivacyError),
+        (ExponentialMechanism(1.0), responses([0, 1], 2), PrivacyError),
+    ):
+        with pytest.raises(error):
+            ledger.release(mechanism, statistic, label="x")
+    assert log == []
+    assert ledger.entries == []
+
+
+def test_a_bad_statistic_does_not_use_up_a_runs_step():
+    run = Ledger(10.0, 1e-6).start(Repeated(Laplace(5.0), 2), label="x")
+    with pytest.raises(PrivacyError):
+        run.release(SUM)
+    assert run.left == 2
+
+
+def test_a_run_releases_as_often_as_was_paid_for():
+    run = Ledger(100.0, 1e-6).start(Repeated(Gaussian(2.0), 3), label="x")
+    for _ in range(3):
+        run.release(SUM)
+    assert run.left == 0
+    with pytest.raises(PrivacyError, match="charged for 3 releases and has made them all"):
+        run.release(SUM)
+
+
+def test_a_sampled_run_releases_once_per_batch():
+    run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
+    with pytest.raises(PrivacyError, match="once per batch"):
+        run.release(SUM)
+    for _ in run.batches(10):
+        run.release(SUM)
+        with pytest.raises(PrivacyError):
+            run.release(SUM)
+    assert run.left == 0
+
+
+def test_a_batch_can_not_be_passed_over():
+    run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
+    batches = run.batches(10)
+    next(batches)
+    with pytest.raises(PrivacyError, match="the last batch was not released"):
+        next(batches)
+    with pytest.raises(PrivacyError, match="the last batch was not released"):
+        next(run.batches(10))
+    with pytest.raises(TypeError, match="only a Sampled plan has batches"):
+        next(Ledger(100.0, 1e-6).start(Gaussian(2.0), label="x").batches(3))
+
+
+def test_empty_batches_are_released_like_any_other():
+    run = Ledger(100.0, 1e-6, random_state=0).start(Sampled(Gaussian(2.0), rate=1e-9, steps=3), label="x")
+    rows = np.ones((5, 2))
+    released = [run.release(clipped_sum(rows[batch], 1.0)) for batch in run.batches(5)]
+    assert np.stack(released).shape == (3, 2)
+
+
+def test_runs_can_not_be_duplicated():
+    run = Ledger(100.0, 1e-6).start(Gaussian(2.0), label="x")
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError, match="can't be copied or pickled"):
+            duplicate(run)
+
+
+def test_ledgers_in_memory_can_not_be_duplicated():
+    ledger = Ledger(100.0, 1e-6)
+    for each in (ledger, ledger.child(1.0, 1e-6, label="fit")):
+        for duplicate in (copy.copy, copy.deepcopy):
+            with pytest.raises(PrivacyError, match="can't be copied"):
+                duplicate(each)
+        with pytest.raises(PrivacyError, match="can't be sent to another process"):
+            pickle.dumps(each)
+
+
+def in_a_fork(action):
+    """Return the name of the error that `action` raises in a forked process."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+            os.write(write, b"nothing")
+        except BaseException as error:
+            os.write(write, type(error).__name__.encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    text = os.read(read, 100).decode()
+    os.close(read)
+    os.close(write)
+    return text
+
+
+def test_a_forked_process_can_not_spend_from_a_ledger_in_memory():
+    ledger = Ledger(100.0, 1e-6)
+    child = ledger.child(1.0, 1e-6, label="fit")
+    run = ledger.start(Repeated(Gaussian(2.0), 2), label="x")
+    assert in_a_fork(lambda: ledger.release(Gaussian(50.0), SUM, label="x")) == "PrivacyError"
+    assert in_a_fork(lambda: child.release(Gaussian(50.0), SUM, label="x")) == "PrivacyError"
+    assert in_a_fork(lambda: run.release(SUM)) == "PrivacyError"
+    run.release(SUM)
+
+
+def test_threads_share_one_cap_and_one_run():
+    ledger = Ledger(1000 * 0.01 + 0.005, 0.0)
+    run = Ledger(math.inf).start(Repeated(Gaussian(2.0), 500), label="x")
+    made = []
+
+    def work():
+        for _ in range(300):
+            try:
+                ledger.start(RandomizedResponse(0.01), label="x")
+                made.append("charge")
+            except BudgetExceeded:
+                pass
+            try:
+                run.release(SUM)
+                made.append("release")
+            except PrivacyError:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made.count("charge") == 1000 == len(ledger.entries)
+    assert made.count("release") == 500
+
+
+def test_a_child_charges_its_parent_and_keeps_to_both_caps():
+    parent = Ledger(3.0, 1e-6)
+    child = parent.child(1.0, 1e-6, label="fit")
+    child.release(Gaussian(10.0), SUM, label="sum")
+    assert [entry.label for entry in parent.entries] == ["fit: sum"]
+    assert child.spent() == parent.spent()
+    with pytest.raises(BudgetExceeded, match="over the cap of 1"):
+        child.release(Gaussian(3.0), SUM, label="sum")
+    generous = parent.child(100.0, 1e-6, label="other")
+    with pytest.raises(BudgetExceeded, match="over the cap of 3"):
+        generous.release(Gaussian(1.0), SUM, label="sum")
+    assert len(parent.entries) == 1
+    assert generous.entries == []
+
+
+def test_several_plans_are_charged_all_or_none():
+    ledger = Ledger(5.0, 1e-6)
+    with pytest.raises(BudgetExceeded):
+        ledger.start_all([(Gaussian(2.0), "a"), (Gaussian(0.1), "b")])
+    assert ledger.entries == []
+    assert len(ledger.start_all([(Gaussian(4.0), "a"), (Repeated(Laplace(9.0), 2), "b")])) == 2
+    assert [entry.times for entry in ledger.entries] == [1, 2]
+
+
+def test_a_deliberate_leak_needs_an_unlimited_cap_and_is_on_record():
+    with pytest.raises(BudgetExceeded):
+        Ledger(1e9, 0.5).release(NonPrivate(), SUM, label="leak")
+    ledger = Ledger(math.inf, 1e-6)
+    assert ledger.release(NonPrivate(), SUM, label="leak").tolist() == [0.75]
+    assert ledger.spent() == math.inf
+    assert ledger.receipt().epsilon == math.inf
+
+
+def test_a_cost_that_is_not_a_number_does_not_pass(monkeypatch):
+    monkeypatch.setattr("dpadapt.accounting.ledger.cost_of", lambda *args, **kwargs: math.nan)
+    with pytest.raises(BudgetExceeded):
+        Ledger(1.0, 1e-6).start(Gaussian(2.0), label="x")
+
+
+def test_seeds_mark_entries_and_make_noise_repeat():
+    noisy = [Ledger(9.0, 1e-6, random_state=4).release(Gaussian(2.0), SUM, label="x") for _ in range(2)]
+    assert noisy[0] == noisy[1]
+    fresh = [Ledger(9.0, 1e-6).release(Gaussian(2.0), SUM, label="x") for _ in range(2)]
+    assert fresh[0] != fresh[1]
+    parent = Ledger(9.0, 1e-6)
+    parent.child(9.0, 1e-6, label="fit", random_state=4).release(Gaussian(2.0), SUM, label="x")
+    parent.release(Gaussian(9.0), SUM, label="y")
+    assert [entry.seeded for entry in parent.entries] == [True, False]
+    assert parent.receipt().seeded
+
+
+def test_the_value_itself_is_not_changed_by_a_release():
+    bounded = histogram([0, 1, 1], 2)
+    Ledger(9.0, 1e-6).release(Gaussian(2.0), bounded, label="x")
+    Ledger(9.0, 1e-6).release(DiscreteLaplace(2.0), bounded, label="x")
+    assert bounded.value.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_noise_is_relative_to_the_ledgers_adjacency(adjacency):
+    ledger = Ledger(math.inf, adjacency=adjacency, random_state=0)
+    noise = ledger.release(Gaussian(1.0), clipped_sum(np.zeros((1, 4000)), 3.0), label="x")
+    # Seeded. The deviation of a standard deviation over n normals is 1 / sqrt(2 n): four of them.
+    factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+    assert noise.std() == pytest.approx(3.0 * factor, rel=4 / math.sqrt(8000))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["g", "l", "e"]), st.floats(0.3, 30.0)), max_size=6),
+    st.floats(0.1, 20.0),
+    st.sampled_from([0.0, 1e-6, 1e-2]),
+)
+def test_spent_is_the_cost_of_what_was_recorded_and_never_above_the_cap(charges, cap, delta):
+    ledger, made = Ledger(cap, delta), []
+    make = {"g": Gaussian, "l": Laplace, "e": lambda s: ExponentialMechanism(1 / s)}
+    for kind, noise in charges:
+        try:
+            ledger.start(make[kind](noise), label=kind)
+            made.append(make[kind](noise))
+        except BudgetExceeded:
+            pass
+    assert len(ledger.entries) == len(made)
+    assert ledger.spent() == (epsilon(tally(made), delta) if made else 0.0)
+    assert ledger.spent() <= cap * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("first", [[], [Gaussian(5.0)], [Gaussian(8.0), Laplace(20.0)]])
+def test_what_remains_can_be_spent_and_not_much_more(first):
+    ledger = Ledger(2.0, 1e-5)
+    for mechanism in first:
+        ledger.start(mechanism, label="first")
+    left = ledger.remaining()
+    assert 0.2 < left <= 2.0
+    with pytest.raises(BudgetExceeded):
+        ledger.start(Gaussian(calibrate(left * 1.02, 1e-5)), label="too much")
+    ledger.start(Gaussian(calibrate(left, 1e-5)), label="rest")
+
+
+def test_votes_and_labels_in_messages_are_the_callers_only():
+    with pytest.raises(BudgetExceeded) as caught:
+        Ledger(0.1, 0.0).release(Laplace(1.0), votes([[0.123456789]]), label="ballots")
+    assert "ballots" in str(caught.value)
+    assert "123456" not in str(caught.value)

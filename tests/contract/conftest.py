@@ -1,0 +1,6 @@
+"""Lets the batteries import `cases`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,317 @@
+"""Battery (d): no neighbour moves a `Bounded` further than its stated bound, for every maker, norm and adjacency.
+
+Neighbours are made by brute force with hostile values. The only tolerance is for the rounding of the sum itself: 1e-9
+of the sum of absolute terms in float64, 1e-5 in float32 (few rows; what it comes to for many is measured at the end).
+"""
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms import Adjacency, bounded
+from dpadapt.mechanisms.bounded import (
+    Bounded,
+    clipped_gram,
+    clipped_outer_sum,
+    clipped_sum,
+    histogram,
+    responses,
+    votes,
+)
+from dpadapt.rows import Rows
+
+NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
+ROUNDING = {np.float64: 1e-9, np.float32: 1e-5}
+NULL = "null"
+
+hostile = st.one_of(
+    st.sampled_from(
+        [0.0, -0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e308, 1e200, 1e155, 1e30, -1e30, 1e19, 1e-19, 1e-25, 1e-45, 1e-170,
+         5e-324, math.nan, math.inf, -math.inf]
+    ),
+    st.floats(-3, 3),
+)  # fmt: skip
+dtypes = st.sampled_from([np.float64, np.float32])
+clips = st.sampled_from([1.0, 0.3, 1e-7, 1e4])
+
+
+def cast(values, dtype):
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float64).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """How to test one maker: its records, its null record, and how many float operations round."""
+
+    name: str
+    record: st.SearchStrategy
+    options: st.SearchStrategy
+    make: object  # (records, options) -> Bounded
+    rounding: object = staticmethod(lambda options: 1e-9)
+    adjacencies: tuple = tuple(Adjacency)
+
+
+def table(records, width, dtype):
+    """Records as a matrix; the null record is a row that is not a number."""
+    rows = [np.full(width, np.nan) if record is NULL else record[:width] for record in records]
+    return cast(rows, dtype).reshape(len(records), width)
+
+
+def labelled(records, width, dtype):
+    rows = [[np.nan] * width + [0.0] if record is NULL else [*record[:width], record[-1]] for record in records]
+    whole = cast(rows, dtype).reshape(len(records), width + 1)
+    return whole[:, :width].copy(), whole[:, width].copy()
+
+
+def make_outer_sum(records, options):
+    """Weights depend on the row and its label in every hostile way that a loss could."""
+    width, dtype, clip_norm, intercept, kind = options
+    X, y = labelled(records, width, dtype)
+
+    def weights(block):
+        with np.errstate(all="ignore"):
+            score = (block.X.sum(axis=1) + 1) * block.y
+            if kind == "label":
+                return block.y.copy()
+            if kind == "product":
+                return score
+            if kind == "reciprocal":
+                return 1 / (score - score)
+            if kind == "wide":
+                return np.column_stack([block.y, score, np.ones_like(score)])
+            return np.column_stack([np.full_like(score, kind), -block.y])
+
+    return clipped_outer_sum(Rows(X, y, intercept=intercept), weights, clip_norm)
+
+
+records = st.lists(hostile, min_size=4, max_size=4)
+codes = st.sampled_from([0, 1, 2, 3, -1, 7, 10**9, 0.5, 1e300, -1e300, math.nan, math.inf])
+kinds = st.sampled_from(["label", "product", "reciprocal", "wide", math.inf, math.nan, 1e300, 1e30, 1e-30, 0.0])
+
+
+def make_codes(maker):
+    def make(records, options):
+        return maker([-1 if record is NULL else record for record in records], options)
+
+    return make
+
+
+MAKERS = [
+    Maker(
+        "clipped_sum",
+        records,
+        st.tuples(st.integers(1, 4), dtypes, clips),
+        lambda records, o: clipped_sum(table(records, o[0], o[1]), o[2]),
+    ),
+    Maker(
+        "clipped_gram",
+        records,
+        st.tuples(st.integers(1, 4), dtypes, clips),
+        lambda records, o: clipped_gram(table(records, o[0], o[1]), o[2]),
+    ),
+    Maker(
+        "clipped_gram",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans()),
+        lambda records, o: clipped_gram(Rows(*labelled(records, o[0], o[1]), intercept=o[3]), o[2]),
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker(
+        "clipped_outer_sum",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
+        make_outer_sum,
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker("histogram", codes, st.integers(1, 4), make_codes(histogram)),
+    Maker(
+        "votes",
+        records,
+        st.tuples(st.integers(1, 4), dtypes),
+        lambda records, o: votes(table(records, *o)),
+    ),
+    Maker(
+        "votes",
+        st.lists(st.integers(-5, 5), min_size=4, max_size=4),
+        st.integers(1, 4),
+        lambda records, o: votes(
+            np.array([r[:o] if r is not NULL else [0] * o for r in records], dtype=int).reshape(-1, o)
+        ),
+    ),
+    Maker(
+        "responses",
+        codes,
+        st.integers(2, 4),
+        make_codes(responses),
+        adjacencies=(Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE),
+    ),
+]
+ids = [f"{maker.name}{i}" for i, maker in enumerate(MAKERS)]
+
+
+def neighbour(records, at, other, adjacency):
+    if adjacency is Adjacency.ADD_REMOVE:
+        return [*records[:at], *records[at + 1 :]]
+    return [*records[:at], NULL if adjacency is Adjacency.ZERO_OUT else other, *records[at + 1 :]]
+
+
+def excess(first, second, adjacency, tolerance, bound=None):
+    """Return by how much two neighbours' distance exceeds the stated bound, in the worst norm."""
+    gap = np.ravel(first.value).astype(np.float64) - np.ravel(second.value).astype(np.float64)
+    worst = -math.inf
+    for norm, order in NORMS.items():
+        try:
+            limit = (bound or first).sensitivity(norm, adjacency)
+        except PrivacyError:
+            continue
+        worst = max(worst, float(np.linalg.norm(gap, order)) - limit * (1 + 1e-12) - tolerance)
+    return worst
+
+
+def check(maker, data, adjacency, weaken=lambda bounded: bounded):
+    records = data.draw(st.lists(maker.record, min_size=1, max_size=5))
+    at = data.draw(st.integers(0, len(records) - 1))
+    other = data.draw(maker.record)
+    options = data.draw(maker.options)
+    first = maker.make(records, options)
+    second = maker.make(neighbour(records, at, other, adjacency), options)
+    assert first.value.shape == second.value.shape
+    assert np.isfinite(first.value).all()
+    if maker.name == "responses":
+        # One record owns one entry.
+        assert np.count_nonzero(first.value != second.value) <= 1
+        assert first.n_categories == options
+        assert ((first.value >= 0) & (first.value < options)).all()
+        return
+    largest = max(first.l1 or 0, first.l2 or 0) * len(records)
+    assert excess(first, second, adjacency, largest * maker.rounding(options), weaken(first)) <= 0
+    if first.monotone and adjacency is not Adjacency.REPLACE_ONE:
+        assert (first.value >= second.value).all()
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=ids)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_no_neighbour_moves_further_than_the_bound(maker, adjacency, data):
+    if adjacency in maker.adjacencies:
+        check(maker, data, adjacency)
+
+
+@pytest.mark.parametrize("maker", [m for m in MAKERS if m.name != "responses"], ids=[i for i in ids if i[:2] != "re"])
+def test_a_planted_wrong_bound_is_caught(maker):
+    @settings(
+        max_examples=300,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+    )
+    @given(data=st.data())
+    def battery(data):
+        check(maker, data, Adjacency.ZERO_OUT, weaken=lambda b: replace(b, **halved(b)))
+
+    def halved(b):
+        return {norm: None if getattr(b, norm) is None else getattr(b, norm) * 0.9 for norm in NORMS}
+
+    with pytest.raises(AssertionError):
+        battery()
+
+
+@pytest.mark.parametrize("maker", [clipped_gram, votes, histogram])
+def test_planted_wrong_replacement_bounds_are_caught(maker):
+    D, D_neighbour, make = {
+        clipped_gram: ([[1.0, 0.0]], [[0.0, 1.0]], lambda rows: clipped_gram(rows, 1.0)),
+        votes: ([[1, 0]], [[0, 1]], votes),
+        histogram: ([0], [1], lambda codes: histogram(codes, 2)),
+    }[maker]
+    first, second = make(D), make(D_neighbour)
+    assert -1e-9 < excess(first, second, Adjacency.REPLACE_ONE, 0.0) <= 0  # tight
+    low = replace(first, replaced={norm: 0.99 * bound for norm, bound in first.replaced.items()})
+    assert excess(first, second, Adjacency.REPLACE_ONE, 0.0, low) > 0
+
+
+def test_every_public_maker_is_in_the_battery():
+    public = {
+        name
+        for name, value in vars(bounded).items()
+        if inspect.isfunction(value) and value.__module__ == bounded.__name__ and not name.startswith("_")
+    }
+    assert public == {maker.name for maker in MAKERS}
+
+
+def test_bounds_follow_from_stronger_ones_and_double_when_replaced():
+    one = clipped_sum([[1.0]], 2.0)
+    assert one.sensitivity("linf", Adjacency.ZERO_OUT) == 2.0
+    assert one.sensitivity("l2", Adjacency.REPLACE_ONE) == 4.0
+    with pytest.raises(PrivacyError, match="no l1 bound"):
+        one.sensitivity("l1", Adjacency.ZERO_OUT)
+    gram = clipped_gram([[1.0]], 2.0)
+    assert gram.sensitivity("l2", Adjacency.REPLACE_ONE) == 4.0 * math.sqrt(2)
+    assert gram.sensitivity("l2", Adjacency.REPLACE_ONE, doubled=True) == 8.0
+    assert isinstance(gram, Bounded)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 2, 2), (4, 0)])
+def test_empty_tables_follow_the_same_path(shape):
+    rows = np.zeros(shape)
+    assert clipped_sum(rows, 1.0).value.shape == shape[1:]
+    if len(shape) == 2:
+        assert clipped_gram(rows, 1.0).value.shape == (shape[1], shape[1])
+        assert votes(rows).value.shape == shape[1:]
+        made = clipped_outer_sum(Rows(rows, np.zeros(shape[0])), lambda block: np.ones(len(block.y)), 1.0)
+        assert made.value.shape == shape[1:]
+    assert histogram([], 3).value.tolist() == [0, 0, 0]
+
+
+def test_one_record_can_not_count_twice():
+    for make in (histogram, responses):
+        with pytest.raises(ValueError, match="one entry per record"):
+            make([[0, 1], [1, 1]], 3)
+    for make in (lambda rows: clipped_sum(rows, 1.0), lambda rows: clipped_gram(rows, 1.0), votes):
+        with pytest.raises(ValueError, match="axes"):
+            make([1.0, 2.0])
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, -1.0, math.nan, math.inf, None, "1"])
+def test_clip_norms_must_be_positive(clip_norm):
+    rows = Rows(np.ones((1, 1)), np.ones(1))
+    for make in (
+        lambda: clipped_sum([[1.0]], clip_norm),
+        lambda: clipped_gram([[1.0]], clip_norm),
+        lambda: clipped_outer_sum(rows, lambda block: block.y.copy(), clip_norm),
+    ):
+        with pytest.raises(ValueError, match="clip_norm must be a positive number"):
+            make()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_longer_than_the_bound_keep_their_direction(dtype):
+    X = cast([[3.0, 4.0], [0.3, 0.4]], dtype)
+    assert clipped_sum(X, 1.0).value == pytest.approx([0.9, 1.2], rel=1e-5)
+    assert clipped_gram(X, 1.0).value == pytest.approx(np.outer([0.6, 0.8], [0.6, 0.8]) * 1.25, rel=1e-5)
+    made = clipped_outer_sum(Rows(X, cast([5.0, 1.0], dtype)), lambda block: block.y.copy(), 1.0)
+    assert made.value == pytest.approx([0.9, 1.2], rel=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "share"), [(np.float64, 1e-10), (np.float32, 0.02)])
+def test_rounding_of_long_sums_stays_a_small_share_of_the_bound(dtype, share):
+    """All rows point one way, so that the sum is as long, and rounds as coarsely, as it can."""
+    rng = np.random.default_rng(0)
+    X = (1 + 0.01 * rng.standard_normal((16_384, 20))).astype(dtype)
+    y = np.full(len(X), 100.0, dtype)
+    moved = []
+    for at in (0, 777, 16_383):
+        X_null = X.copy()
+        X_null[at] = np.nan
+        sums = [clipped_outer_sum(Rows(rows, y), lambda block: block.y.copy(), 1.0).value for rows in (X, X_null)]
+        moved.append(float(np.linalg.norm(sums[0] - sums[1])))
+    assert max(moved) <= 1 + share

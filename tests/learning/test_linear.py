@@ -1,0 +1,114 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.validation import check_is_fitted
+
+from dpadapt import Ledger, PrivateLinearRegression, Public
+from dpadapt.datasets.synthetic import shifted_regression
+from dpadapt.mechanisms.events import GaussianEvent
+
+random = np.random.default_rng(11)
+X = random.uniform(-1, 1, (4000, 5))
+y = X @ [0.5, -0.3, 0.0, 0.2, 0.1] + 0.1 + 0.1 * random.standard_normal(4000)
+X_public = random.uniform(-1, 1, (300, 5))
+y_public = X_public @ [0.5, -0.3, 0.0, 0.2, 0.6] + 0.1 * random.standard_normal(300)
+
+
+def _error(model, X=X, y=y):
+    return float(np.mean((model.predict(X) - y) ** 2) / np.var(y))
+
+
+@pytest.mark.parametrize("solver", ["descent", "statistics"])
+def test_both_solvers_find_the_coefficients(solver):
+    model = PrivateLinearRegression(epsilon=4.0, solver=solver, random_state=0).fit(X, y)
+    assert model.coef_ == pytest.approx([0.5, -0.3, 0.0, 0.2, 0.1], abs=0.06)
+    assert model.intercept_ == pytest.approx(0.1, abs=0.05)
+
+
+def test_private_rows_correct_a_shifted_public_model():
+    public = Public(X_public, y_public)
+    alone = PrivateLinearRegression(epsilon=1e-6, delta=1e-12, random_state=0).fit(X, y, public=public)
+    assert alone.privacy_.epsilon == 0.0  # nothing could be bought: this is the public model
+    together = [PrivateLinearRegression(random_state=seed).fit(X, y, public=public) for seed in range(5)]
+    assert np.mean([_error(model) for model in together]) < 0.5 * _error(alone)
+
+
+def test_public_data_helps_at_a_small_budget():
+    public = Public(X_public, X_public @ [0.5, -0.3, 0.0, 0.2, 0.1] + 0.1)
+    few = slice(0, 300)
+    with_public = [PrivateLinearRegression(0.5, random_state=s).fit(X[few], y[few], public=public) for s in range(5)]
+    without = [PrivateLinearRegression(0.5, random_state=s).fit(X[few], y[few]) for s in range(5)]
+    assert np.mean([_error(m) for m in with_public]) < 0.5 * np.mean([_error(m) for m in without])
+
+
+def test_solver_is_chosen_from_public_quantities():
+    def label(n, epsilon, public=None):
+        ledger = Ledger(epsilon=100.0, delta=1e-5)
+        PrivateLinearRegression(epsilon, 1e-6, random_state=0).fit(X[:n], y[:n], public=public, ledger=ledger)
+        return ledger.entries[0].label
+
+    assert "second moment" in label(4000, 8.0)
+    assert "gradient" in label(400, 1.0)
+    assert "gradient" in label(4000, 8.0, Public(X_public, y_public))
+
+
+def test_targets_far_outside_the_bounds_do_not_move_the_noise():
+    narrow = PrivateLinearRegression(target_bounds=(-1, 1), random_state=0).fit(X, y)
+    wild = PrivateLinearRegression(target_bounds=(-1, 1), random_state=0).fit(X, np.where(y > 0.5, 1e9, y))
+    assert narrow.privacy_.tally() == wild.privacy_.tally()
+
+
+@pytest.mark.parametrize("bounds", [(1, -1), (0, np.inf), 3, ("a", "b"), (1, 2, 3)])
+def test_bad_target_bounds_are_named(bounds):
+    with pytest.raises(ValueError, match="target_bounds must be a pair"):
+        PrivateLinearRegression(target_bounds=bounds).fit(X, y)
+
+
+def test_unknown_solver_is_named():
+    with pytest.raises(ValueError, match="solver must be one of"):
+        PrivateLinearRegression(solver="magic").fit(X, y)
+
+
+def test_replace_one_doubles_the_noise_not_the_cost():
+    one = PrivateLinearRegression(random_state=0).fit(X, y, public=Public(X_public, y_public))
+    two = PrivateLinearRegression(random_state=0, adjacency="replace-one").fit(X, y, public=Public(X_public, y_public))
+    assert one.privacy_.epsilon == pytest.approx(two.privacy_.epsilon)
+    assert all(isinstance(entry.event, GaussianEvent) for entry in two.privacy_.entries)
+
+
+def test_add_remove_needs_a_public_number_of_rows():
+    with pytest.raises(ValueError, match="n_rows must be given"):
+        PrivateLinearRegression(adjacency="add-remove").fit(X, y)
+    with pytest.raises(ValueError, match="only for add-remove"):
+        PrivateLinearRegression(n_rows=4000).fit(X, y)
+    model = PrivateLinearRegression(adjacency="add-remove", n_rows=3500, random_state=0).fit(X, y)
+    assert _error(model) < 0.4
+
+
+def test_data_frames_with_other_columns_are_refused_by_name():
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    other = pd.DataFrame(X_public, columns=list("abcdz"))
+    with pytest.raises(ValueError, match="public has z and lacks e"):
+        PrivateLinearRegression().fit(frame, y, public=Public(other, y_public))
+    model = PrivateLinearRegression(random_state=0).fit(frame, y)
+    check_is_fitted(model)
+    assert list(model.feature_names_in_) == list("abcde")
+
+
+def test_errors_show_no_private_value():
+    frame = pd.DataFrame(X[:10], columns=list("abcde")).astype(object)
+    frame.iloc[3, 2] = "patient-4711"
+    with pytest.raises(ValueError, match="not shown") as failure:
+        PrivateLinearRegression().fit(frame, y[:10])
+    assert "4711" not in str(failure.value)
+    assert failure.value.__cause__ is None
+    assert failure.value.__suppress_context__
+
+
+@pytest.mark.parametrize("shift", ["none", "intercept", "coefficients"])
+def test_known_shifts_are_recovered(shift):
+    data = shifted_regression(n_public=400, n_private=8000, n_features=6, shift=shift, seed=1)
+    public = Public(*data.domains.source)
+    X, y = (np.asarray(part) for part in data.domains.target)
+    model = PrivateLinearRegression(epsilon=4.0, random_state=0).fit(X, y, public=public)
+    assert 1 - model.score(X, y) < 0.35

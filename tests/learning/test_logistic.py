@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from dpadapt import PrivateLogisticRegression, Public
+from dpadapt.datasets.bundled import digits, fair_by_age
+
+random = np.random.default_rng(12)
+X = random.uniform(-1, 1, (4000, 4))
+score = 3 * (X @ [1.0, -1.0, 0.5, 0.0]) + 0.5
+y = (random.random(4000) < 1 / (1 + np.exp(-score))).astype(int)
+X_public, y_public = X[:200] + 0.1, (score[:200] > 0.8).astype(int)
+
+
+def test_binary_model_finds_the_direction():
+    model = PrivateLogisticRegression(epsilon=4.0, random_state=0).fit(X, y)
+    truth = np.array([1.0, -1.0, 0.5, 0.0])
+    cosine = model.coef_[0] @ truth / np.linalg.norm(model.coef_) / np.linalg.norm(truth)
+    assert cosine > 0.97
+    assert model.coef_.shape == (1, 4)
+    assert model.score(X, y) > 0.75
+
+
+def test_probabilities_are_probabilities():
+    for labels in (y, np.digitize(score, [-1.0, 1.0])):
+        model = PrivateLogisticRegression(random_state=0).fit(X, labels)
+        proba = model.predict_proba(X)
+        assert np.allclose(proba.sum(axis=1), 1.0)
+        assert proba.shape == (4000, len(np.unique(labels)))
+        assert np.array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+
+
+def test_correction_of_a_public_model_on_real_data():
+    domains = fair_by_age()
+    X_target, y_target = np.asarray(domains.target.X, float), np.asarray(domains.target.y)
+    order = np.random.default_rng(0).permutation(len(y_target))
+    test, train = order[:1000], order[1000:]
+    public = Public(np.asarray(domains.source.X, float), np.asarray(domains.source.y))
+
+    def loss(epsilon, delta=1e-6):
+        model = PrivateLogisticRegression(epsilon, delta, random_state=1)
+        model.fit(X_target[train], y_target[train], public=public)
+        return log_loss(y_target[test], model.predict_proba(X_target[test]))
+
+    public_only = loss(1e-6, 1e-12)
+    assert loss(3.0) < public_only - 0.02
+
+
+def test_ten_classes_with_unlabelled_public_features():
+    arrays = digits().arrays
+    X_digits, y_digits = arrays["X"].reshape(len(arrays["y"]), -1).astype(float), arrays["y"]
+    public = Public(X_digits[:600])
+    model = PrivateLogisticRegression(20.0, 1e-4, classes=range(10), random_state=0)
+    model.fit(X_digits[600:], y_digits[600:], public=public)
+    assert model.score(X_digits[600:], y_digits[600:]) > 0.6
+
+
+def test_where_the_label_set_comes_from_is_on_the_receipt():
+    def fact(**arguments):
+        model = PrivateLogisticRegression(classes=arguments.pop("classes", None), random_state=0)
+        return model.fit(X, y, **arguments).privacy_.assumptions[-1]
+
+    assert "read off y" in fact()
+    assert "declared" in fact(classes=[0, 1])
+    assert "public labels" in fact(public=Public(X_public, y_public))
+    assert "read off y" in fact(public=Public(X_public))
+
+
+def test_labels_outside_the_declared_set_are_refused_without_being_shown():
+    with pytest.raises(ValueError, match="not among the classes") as failure:
+        PrivateLogisticRegression(classes=[0, 5]).fit(X, np.where(y == 1, 77, 0))
+    assert "77" not in str(failure.value)
+    with pytest.raises(ValueError, match="not among the classes"):
+        PrivateLogisticRegression(classes=["a", "b"]).fit(X, y)
+    with pytest.raises(ValueError, match="public y holds a label"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, y, public=Public(X_public, y_public + 1))
+
+
+def test_a_declared_class_without_rows_is_allowed():
+    model = PrivateLogisticRegression(epsilon=4.0, classes=[0, 1, 2], random_state=0).fit(X, y)
+    assert list(model.classes_) == [0, 1, 2]
+    assert np.mean(model.predict(X) == 2) < 0.05
+
+
+def test_string_labels_work():
+    names = np.where(y == 1, "yes", "no")
+    model = PrivateLogisticRegression(random_state=0).fit(
+        X, names, public=Public(X_public, np.where(y_public, "yes", "no"))
+    )
+    assert set(model.predict(X)) <= {"yes", "no"}
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="at least two classes"):
+        PrivateLogisticRegression().fit(X, np.zeros(4000))

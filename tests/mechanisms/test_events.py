@@ -1,0 +1,119 @@
+"""Events and plans: what they say, to JSON and back, and what is refused."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpadapt.mechanisms import (
+    Adjacency,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    PermuteAndFlip,
+    RandomizedResponse,
+)
+from dpadapt.mechanisms.events import (
+    BoundedRangeEvent,
+    ConcentratedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    PureEvent,
+    SampledEvent,
+    from_dict,
+)
+from dpadapt.mechanisms.plan import Repeated, Sampled, as_plan
+
+positive = st.floats(1e-6, 1e6)
+plain = st.one_of(
+    st.builds(GaussianEvent, positive),
+    st.builds(LaplaceEvent, positive),
+)
+events = st.one_of(
+    plain,
+    st.builds(ConcentratedEvent, positive),
+    st.builds(PureEvent, positive),
+    st.builds(BoundedRangeEvent, positive),
+    st.builds(SampledEvent, plain, st.floats(1e-6, 1.0)),
+    st.builds(NonPrivateEvent),
+)
+
+
+@given(events)
+def test_events_survive_json_and_hash_alike(event):
+    back = from_dict(json.loads(json.dumps(event.to_dict())))
+    assert back == event
+    assert hash(back) == hash(event)
+    assert type(back) is type(event)
+
+
+def test_events_of_different_kinds_never_merge():
+    assert GaussianEvent(1.0) != LaplaceEvent(1.0)
+    assert PureEvent(1.0) != BoundedRangeEvent(1.0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"kind": "Event"}, {"kind": "Nothing"}, {"kind": None}])
+def test_unknown_kinds_are_refused(fields):
+    with pytest.raises(ValueError, match="unknown event kind"):
+        from_dict(fields)
+
+
+@pytest.mark.parametrize("kind", [GaussianEvent, LaplaceEvent, ConcentratedEvent, PureEvent, BoundedRangeEvent])
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", None, True])
+def test_events_refuse_impossible_noise(kind, bad):
+    with pytest.raises(ValueError, match="must be a positive number"):
+        kind(bad)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])
+def test_sampling_rates_are_probabilities(rate):
+    with pytest.raises(ValueError, match="rate must lie in"):
+        SampledEvent(GaussianEvent(1.0), rate)
+
+
+def test_only_gaussian_and_laplace_noise_can_be_sampled():
+    for event in (PureEvent(1.0), NonPrivateEvent(), SampledEvent(GaussianEvent(1.0), 0.5)):
+        with pytest.raises(TypeError, match="can be sampled"):
+            SampledEvent(event, 0.5)
+    for mechanism in (DiscreteLaplace(1.0), DiscreteGaussian(1.0), ExponentialMechanism(1.0), NonPrivate()):
+        with pytest.raises(TypeError, match="can be sampled"):
+            Sampled(mechanism, rate=0.1)
+
+
+def test_mechanisms_describe_themselves():
+    assert Gaussian(2).event() == GaussianEvent(2.0)
+    assert Laplace(2).event() == LaplaceEvent(2.0)
+    assert DiscreteLaplace(2).event() == PureEvent(0.5)
+    assert DiscreteGaussian(2).event() == ConcentratedEvent(0.125)
+    assert RandomizedResponse(2).event() == PureEvent(2.0)
+    assert ExponentialMechanism(2).event() == BoundedRangeEvent(2.0)
+    assert PermuteAndFlip(2).event() == PureEvent(2.0)
+    assert NonPrivate().event() == NonPrivateEvent()
+    assert str(Sampled(Gaussian(2), rate=0.5).event()) == "Sampled(event=Gaussian(noise_multiplier=2), rate=0.5)"
+    assert issubclass(GaussianEvent, Event)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True])
+def test_plans_count_whole_steps(steps):
+    for make in (lambda: Repeated(Gaussian(1.0), steps), lambda: Sampled(Gaussian(1.0), 0.5, steps)):
+        with pytest.raises(ValueError, match="steps must be a whole number"):
+            make()
+
+
+def test_only_plans_are_plans():
+    assert as_plan(Gaussian(1.0)) == Repeated(Gaussian(1.0), 1)
+    with pytest.raises(TypeError, match="expected a mechanism"):
+        as_plan(GaussianEvent(1.0))
+
+
+def test_adjacency_by_name():
+    assert Adjacency.of("replace-one") is Adjacency.REPLACE_ONE
+    with pytest.raises(ValueError, match="adjacency must be one of 'zero-out'"):
+        Adjacency.of("neighbour")

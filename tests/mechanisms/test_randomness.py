@@ -1,0 +1,110 @@
+"""Random bits: unpredictable and never shared by default, reproducible from a seed, and samples of the right law."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chisquare, kstest
+
+from dpadapt.mechanisms.randomness import SecureRandom, SeededRandom, random_source
+
+
+def sources():
+    return [SecureRandom(), SeededRandom(0)]
+
+
+def fingerprint(random):
+    return (
+        random.generator.random(4).tobytes()
+        + random.discrete_laplace(1e6, 4).tobytes()
+        + random.discrete_gaussian(1e6, 4).tobytes()
+    )
+
+
+def test_secure_sources_never_repeat():
+    shared = SecureRandom()
+    prints = {fingerprint(SecureRandom()) for _ in range(5)} | {fingerprint(shared) for _ in range(5)}
+    assert len(prints) == 10
+
+
+def test_a_fork_does_not_share_noise():
+    random = SecureRandom()
+    fingerprint(random)  # the stream is keyed before the fork
+    prints = set()
+    for _ in range(3):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write, fingerprint(random))
+            os._exit(0)
+        prints.add(os.read(read, 1000))
+        assert os.waitpid(child, 0)[1] == 0
+        os.close(read)
+        os.close(write)
+    assert len(prints | {fingerprint(random)}) == 4
+
+
+def test_pickling_a_secure_source_takes_no_key_along():
+    random = SecureRandom()
+    random.generator.random()
+    assert fingerprint(pickle.loads(pickle.dumps(random))) != fingerprint(random)
+
+
+def test_seeded_sources_repeat_and_differ_by_seed():
+    assert fingerprint(SeededRandom(3)) == fingerprint(SeededRandom(3))
+    assert fingerprint(SeededRandom(3)) != fingerprint(SeededRandom(4))
+    assert np.array_equal(SeededRandom(3).poisson_sample(99, 0.3), SeededRandom(3).poisson_sample(99, 0.3))
+
+
+def test_random_state_chooses_the_source():
+    assert isinstance(random_source(None), SecureRandom)
+    assert random_source(np.int64(3)).seeded
+    for bad in (True, -1, 1.5, "seed", np.random.RandomState(0)):
+        with pytest.raises(ValueError, match="random_state must be None"):
+            random_source(bad)
+
+
+def test_numpys_global_generator_is_never_touched():
+    before = repr(np.random.get_state())  # noqa: NPY002
+    for random in sources():
+        fingerprint(random)
+        random.poisson_sample(100, 0.5)
+    assert repr(np.random.get_state()) == before  # noqa: NPY002
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.2, 0.7])
+def test_poisson_samples_have_binomial_sizes_and_equal_chances(rate):
+    # Seeded: a chi-squared test each at 1e-3.
+    random, n, draws = SeededRandom(5), 40, 4000
+    taken, sizes = np.zeros(n), np.zeros(n + 1)
+    for _ in range(draws):
+        sample = random.poisson_sample(n, rate)
+        taken[sample] += 1
+        sizes[len(sample)] += 1
+        assert np.all(np.diff(sample) > 0)
+    included = np.array([taken.sum(), n * draws - taken.sum()])
+    assert chisquare(included, n * draws * np.array([rate, 1 - rate])).pvalue > 1e-3
+    assert chisquare(included, n * draws * np.array([rate * 0.9, 1 - rate * 0.9])).pvalue < 1e-3  # the test can fail
+    assert chisquare(taken).pvalue > 1e-3
+    expected = binom(n, rate).pmf(np.arange(n + 1)) * draws
+    common = expected > 5
+    seen = np.append(sizes[common], sizes[~common].sum())
+    assert chisquare(seen, np.append(expected[common], expected[~common].sum())).pvalue > 1e-3
+
+
+def test_records_take_part_independently():
+    random, n = SeededRandom(6), 30
+    inside = np.zeros((4000, n))
+    for row in inside:
+        row[random.poisson_sample(n, 0.3)] = 1
+    pairs = np.corrcoef(inside.T)[np.triu_indices(n, 1)] * np.sqrt(len(inside))
+    assert kstest(pairs, "norm").pvalue > 1e-3
+
+
+def test_poisson_samples_at_the_edges():
+    for random in sources():
+        assert random.poisson_sample(7, 1.0).tolist() == list(range(7))
+        assert random.poisson_sample(0, 0.5).tolist() == []
+        assert random.poisson_sample(1000, 1e-18).tolist() == []  # gaps of 1e18 must not overflow
+        assert random.poisson_sample(0, 1.0).tolist() == []
