@@ -13,10 +13,11 @@ from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows
 
-# Warnings of the peers about themselves: hooks on a first layer, whose inputs need no gradient, and an old name in optax.
+# The peers' own: hooks on a first layer, whose inputs need no gradient, and names that optax and scipy have retired.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Full backward hook"),
     pytest.mark.filterwarnings("ignore:optax.global_norm"),
+    pytest.mark.filterwarnings("ignore:scipy.optimize"),
 ]
 
 SOFTMAX = Case("softmax, full batch", 300, 12, 5, 1.0, 1, np.float32)

@@ -71,7 +71,7 @@ def interleaved(contenders: dict[str, Callable[[], Any]], *, repetitions: int) -
     taken: dict[str, list[int]] = {name: [] for name in contenders}
     for step in contenders.values():
         step()
-    budget = {name: repetitions for name in contenders}
+    budget = dict.fromkeys(contenders, repetitions)
     for _ in range(repetitions):
         for name, step in contenders.items():
             if budget[name] <= 0:

@@ -211,11 +211,11 @@ def _mean_curvature(scores: NDArray[np.float64]) -> float:
     if scores.shape[1] == 1:
         p = 0.5 + 0.5 * np.tanh(scores / 2)
         found = float(np.mean(p * (1 - p)))
-        return found if found > 0.05 else 0.05
+        return max(0.05, found)
     p = softmax(scores.copy())
     most = 1.0 / scores.shape[1]
-    found = float(np.mean(1 - np.sum(p**2, axis=1))) / (scores.shape[1] - 1)
-    return found if found > 0.2 * most else 0.2 * most
+    found: float = np.mean(1 - np.sum(p**2, axis=1)) / (scores.shape[1] - 1)
+    return float(max(0.2 * most, found))
 
 
 def _label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:

@@ -1,0 +1,73 @@
+"""What several commands share: option types, checks and consoles."""
+
+import json
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class TaskName(StrEnum):
+    """What a model predicts."""
+
+    regression = "regression"
+    classification = "classification"
+
+
+class AdjacencyName(StrEnum):
+    """Which data sets count as neighbours; the values are those of `Adjacency`."""
+
+    zero_out = "zero-out"
+    add_remove = "add-remove"
+    replace_one = "replace-one"
+
+
+Delta = Annotated[
+    float, typer.Option(help="Probability with which the guarantee may fail: in [0, 1), well below 1 / rows.")
+]
+AdjacencyOption = Annotated[
+    AdjacencyName,
+    typer.Option(help="What is protected: one row blanked out, added or removed, or replaced by another."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+
+
+def teach(text: str) -> str:
+    """Return help text with its paragraphs unwrapped, for the terminal to wrap; blocks marked with \\b stay."""
+    paragraphs = text.strip().split("\n\n")
+    return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in paragraphs)
+
+
+def console() -> "Console":
+    """Return the console that results go to."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def print_json(fields: dict[str, Any]) -> None:
+    """Print `fields` as JSON; infinities become text, as on receipts."""
+    typer.echo(json.dumps({key: _finite(value) for key, value in fields.items()}, indent=2))
+
+
+def check_suffix(path: Path, option: str) -> None:
+    """Refuse a table to be written that is neither CSV nor Parquet."""
+    if path.suffix.lower() not in (".csv", ".parquet", ".pq"):
+        raise ValueError(f"{option} {path}: expected a name ending in .csv or .parquet.")
+
+
+def check_parent(path: Path, option: str) -> None:
+    """Refuse a file to be written where there is no folder, or one that is a folder itself."""
+    if path.is_dir():
+        raise ValueError(f"{option} {path}: this is a folder. Give a file name.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{option} {path}: its folder does not exist. Make it first.")
+
+
+def _finite(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

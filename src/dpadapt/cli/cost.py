@@ -1,0 +1,164 @@
+"""`dpadapt cost` and `dpadapt calibrate`: the price of noise, before any data is touched."""
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpadapt.cli._options import AdjacencyName, AdjacencyOption, Delta, Json, console, print_json, teach
+
+if TYPE_CHECKING:
+    from dpadapt.mechanisms.events import Event
+
+_COST = teach(
+    """
+Compute what releases cost together: the epsilon at a given delta.
+
+Every mechanism is written as NOISE, NOISE:STEPS or NOISE:STEPS:RATE, where noise is relative to what one row can
+change, and may be repeated and mixed. --steps and --rate hold for those that don't say. Nothing is released here.
+
+Examples:
+
+\b
+  dpadapt cost --gaussian 1.5 --rate 0.04 --steps 2250 --delta 1e-5
+  dpadapt cost --gaussian 20:100 --gaussian 1.5:2250:0.04 \\
+               --laplace 10 --pure 0.1 --delta 1e-5
+"""
+)
+
+_CALIBRATE = teach(
+    """
+Find the least Gaussian noise that keeps a number of releases within a budget.
+
+The answer is a noise multiplier: the standard deviation of the noise over what one row can change. It is rounded up,
+so the budget is never exceeded.
+
+Examples:
+
+\b
+  dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 15000
+  dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 5000 --rate 0.01
+"""
+)
+
+Steps = Annotated[int, typer.Option(help="How many releases.")]
+Rate = Annotated[
+    float | None, typer.Option(help="Poisson sampling: the probability with which a row takes part in a release.")
+]
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("cost", help=_COST)(_cost)
+    app.command("calibrate", help=_CALIBRATE)(_calibrate)
+
+
+def _cost(
+    delta: Delta,
+    gaussian: Annotated[list[str] | None, typer.Option(help="Gaussian noise, over the l2 sensitivity.")] = None,
+    laplace: Annotated[list[str] | None, typer.Option(help="Laplace noise, over the l1 sensitivity.")] = None,
+    pure: Annotated[list[str] | None, typer.Option(help="Anything with a pure guarantee: its epsilon.")] = None,
+    steps: Steps = 1,
+    rate: Rate = None,
+    adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    as_json: Json = False,
+) -> None:
+    """Compose and print."""
+    from dpadapt.accounting.cost import epsilon
+    from dpadapt.mechanisms.adjacency import Adjacency
+    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, PureEvent
+
+    counted: dict[Event, int] = {}
+    for option, values in (("gaussian", gaussian), ("laplace", laplace), ("pure", pure)):
+        for text in values or ():
+            noise, times, share = _parse(text, f"--{option}", steps, rate)
+            event: Event
+            if option == "pure":
+                if share is not None:
+                    raise ValueError(
+                        f"--pure {text}: only Gaussian and Laplace noise can be sampled. Give the rate to those alone, "
+                        f"e.g. --gaussian 1.5:2250:0.04."
+                    )
+                event = PureEvent(noise)
+            else:
+                event = _sampled(GaussianEvent(noise) if option == "gaussian" else LaplaceEvent(noise), share)
+            counted[event] = counted.get(event, 0) + times
+    if not counted:
+        raise ValueError("there is nothing to add up. Give --gaussian, --laplace or --pure, e.g. --gaussian 1.5.")
+    spent = epsilon(counted, delta, adjacency=Adjacency.of(adjacency.value))
+    if as_json:
+        releases = [{"event": event.to_dict(), "times": times} for event, times in counted.items()]
+        print_json({"epsilon": spent, "delta": delta, "adjacency": adjacency.value, "releases": releases})
+        return
+    for event, times in counted.items():
+        typer.echo(f"{event} x {times}")
+    typer.echo(f"epsilon = {_up_to_four(spent)} at delta = {delta:.3g} ({adjacency.value})")
+    if math.isinf(spent):
+        typer.echo("Gaussian noise has no finite epsilon at delta = 0. Give a small positive delta.")
+
+
+def _calibrate(
+    epsilon: Annotated[float, typer.Option(help="The most that all releases may cost. Positive.")],
+    delta: Delta,
+    steps: Steps = 1,
+    rate: Rate = None,
+    adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    as_json: Json = False,
+) -> None:
+    """Search and print."""
+    from dpadapt.accounting.calibrate import calibrate
+    from dpadapt.mechanisms.adjacency import Adjacency
+
+    share = 1.0 if rate is None else rate
+    noise = calibrate(epsilon, delta, steps=steps, rate=share, adjacency=Adjacency.of(adjacency.value))
+    if as_json:
+        print_json({
+            "noise_multiplier": noise, "epsilon": epsilon, "delta": delta,
+            "steps": steps, "rate": share, "adjacency": adjacency.value,
+        })  # fmt: skip
+        return
+    sampled = "" if rate is None else f", each with a Poisson sample of rate {rate:g}"
+    console().print(f"noise multiplier = {_round_up(noise)} for {steps} Gaussian releases{sampled}")
+    console().print(f"together they cost at most epsilon = {epsilon:g} at delta = {delta:g} ({adjacency.value})")
+
+
+def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[float, int, float | None]:
+    """Read NOISE[:STEPS[:RATE]]."""
+    from dpadapt import _validate
+
+    parts = text.split(":")
+    try:
+        if len(parts) > 3:
+            raise ValueError
+        noise = float(parts[0])
+        times = int(parts[1]) if len(parts) > 1 else steps
+        share = float(parts[2]) if len(parts) > 2 else rate
+    except ValueError:
+        raise ValueError(
+            f"{option} must be NOISE, NOISE:STEPS or NOISE:STEPS:RATE, e.g. {option} 1.5:100, got {text!r}."
+        ) from None
+    named = "the epsilon of --pure" if option == "--pure" else f"the noise of {option}"
+    _validate.count(times, "steps")
+    return _validate.positive(noise, named), times, share if share is None else _validate.unit(share, "rate")
+
+
+def _sampled(event: "Event", share: float | None) -> "Event":
+    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, SampledEvent
+
+    if share is None or share == 1.0 or not isinstance(event, GaussianEvent | LaplaceEvent):
+        return event
+    return SampledEvent(event, share)
+
+
+def _up_to_four(spent: float) -> str:
+    """Return four digits of `spent`, never less than it: a cost is an upper bound."""
+    if spent == 0 or math.isinf(spent):
+        return f"{spent:g}"
+    digits = 3 - math.floor(math.log10(spent))
+    return f"{math.ceil(round(spent * 10.0**digits, 6)) / 10.0**digits:.10g}"
+
+
+def _round_up(noise: float) -> str:
+    """Return at least six digits of `noise`, never less than it."""
+    digits = max(2, 5 - math.floor(math.log10(noise)))
+    return f"{math.ceil(noise * 10**digits) / 10**digits:.{digits}f}"

@@ -1,0 +1,96 @@
+"""`dpadapt fit`: a private model, its receipt and a report from two tables and a schema."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpadapt.cli._options import AdjacencyName, AdjacencyOption, Delta, TaskName, console, teach
+from dpadapt.methods import METHODS
+
+_LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in METHODS)
+
+_HELP = teach(
+    f"""
+Fit a model on private rows, helped by public ones, and write a receipt of what it cost.
+
+The private table is read once, encoded by the schema and released only as noisy statistics that cost at most --epsilon
+and --delta. Everything is checked before anything is spent. The folder gets model.json and arrays.npz (the model, no
+pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
+
+With --ledger, the cost is charged to a file that belongs to the private data set, together with everything spent on
+it before; a fit over its cap is refused. Without it, nobody adds up what several fits cost together.
+
+Example:
+
+\b
+  dpadapt fit --private private.csv --public public.csv \\
+              --schema schema.toml --label cost --task regression \\
+              --epsilon 1 --delta 1e-6 --ledger patients.ledger --out model/
+
+Methods:
+
+{_LIST}
+"""
+)
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("fit", help=_HELP)(_fit)
+
+
+def _fit(
+    private: Annotated[Path, typer.Option(help="The private rows, CSV or Parquet.")],
+    schema: Annotated[Path, typer.Option(help="What is known about the columns; made by dpadapt schema.")],
+    label: Annotated[str, typer.Option(help="The column to predict.")],
+    task: Annotated[TaskName, typer.Option(help="Predict a number or a class.")],
+    epsilon: Annotated[float, typer.Option(help="The most this fit may spend. Positive; smaller is more private.")],
+    out: Annotated[Path, typer.Option(help="A folder for the model, the receipt and the report.")],
+    public: Annotated[
+        Path | None, typer.Option(help="Public rows, CSV or Parquet, with or without the label. Not protected.")
+    ] = None,
+    delta: Delta = 1e-6,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The private data set's ledger, shared by all fits on it. Made if missing.")
+    ] = None,
+    ledger_epsilon: Annotated[
+        float | None, typer.Option(help="Cap of a new ledger: the most ever to be spent. Default: --epsilon.")
+    ] = None,
+    ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(m.name for m in METHODS)}. Default: by the task.")
+    ] = None,
+    adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    rows: Annotated[
+        int | None, typer.Option(help="With --adjacency add-remove: a public estimate of the number of private rows.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="FOR TESTS ONLY, NO GUARANTEE: noise that anybody with the seed can subtract.")
+    ] = None,
+) -> None:
+    """Check everything, then fit, save and report."""
+    from dpadapt.cli._fitting import LedgerOptions, Order, carry_out
+    from dpadapt.report.terminal import fit_table
+
+    order = Order(
+        private=private,
+        public=public,
+        schema=schema,
+        label=label,
+        task=task.value,
+        epsilon=epsilon,
+        delta=delta,
+        out=out,
+        ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta),
+        method=method,
+        adjacency=adjacency.value,
+        rows=rows,
+        seed=seed,
+    )
+    summary = carry_out(order)
+    screen = console()
+    screen.print(fit_table(summary))
+    for warning in summary["receipt"]["warnings"]:
+        screen.print(f"[bold yellow]warning:[/] {warning}")
+    screen.print(f"Wrote model.json, arrays.npz, receipt.json and report.html to {out}", soft_wrap=True)

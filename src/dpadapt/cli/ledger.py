@@ -1,0 +1,120 @@
+"""`dpadapt ledger show` and `dpadapt ledger history`: what was spent on a private data set."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpadapt.cli._options import Json, console, print_json, teach
+
+if TYPE_CHECKING:
+    from dpadapt.accounting.ledger import Ledger
+
+_GROUP = teach(
+    """
+Look at a private data set's ledger: its cap, what was spent, and on what.
+
+A ledger is a file that every fit on one private data set charges before it draws noise (dpadapt fit --ledger). It
+refuses what would exceed the cap. Looking at it costs nothing.
+
+Examples:
+
+\b
+  dpadapt ledger show patients.ledger
+  dpadapt ledger history patients.ledger
+"""
+)
+
+_SHOW = teach(
+    """
+Show a ledger's data set, cap, and what is spent and left.
+
+Example:
+
+\b
+  dpadapt ledger show patients.ledger
+"""
+)
+
+_HISTORY = teach(
+    """
+List every charge of a ledger, oldest first.
+
+Example:
+
+\b
+  dpadapt ledger history patients.ledger --json
+"""
+)
+
+File = Annotated[Path, typer.Argument(help="A ledger made by dpadapt fit --ledger or Ledger.open.")]
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    group = typer.Typer(help=_GROUP)
+    group.callback(invoke_without_command=True)(_help)
+    group.command("show", help=_SHOW)(_show)
+    group.command("history", help=_HISTORY)(_history)
+    app.add_typer(group, name="ledger")
+
+
+def _help(context: typer.Context) -> None:
+    """Show the help if no command was given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _open(file: Path) -> "Ledger":
+    """Open a ledger that exists."""
+    from dpadapt.accounting.ledger import Ledger
+
+    if not file.is_file():
+        raise ValueError(f"{file}: there is no such ledger. dpadapt fit --ledger {file} makes one.")
+    return Ledger.open(file)
+
+
+def _show(file: File, as_json: Json = False) -> None:
+    """Print the summary."""
+    ledger = _open(file)
+    entries = ledger.entries
+    facts = {
+        "dataset": ledger.dataset,
+        "adjacency": ledger.adjacency.value,
+        "cap_epsilon": ledger.epsilon,
+        "delta": ledger.delta,
+        "spent_epsilon": ledger.spent(),
+        "remaining_epsilon": ledger.remaining(),
+        "charges": len(entries),
+        "seeded": any(entry.seeded for entry in entries),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    from dpadapt.report.terminal import facts_table
+
+    charges = f"{len(entries)} {'charge' if len(entries) == 1 else 'charges'}"
+    shown = {
+        "data set": ledger.dataset or "(no name)",
+        "cap": f"epsilon = {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}",
+        "spent": f"epsilon = {facts['spent_epsilon']:.4g} in {charges}",
+        "largest release left": f"epsilon = {facts['remaining_epsilon']:.4g}",
+        "neighbours": ledger.adjacency.value,
+    }
+    if facts["seeded"]:
+        shown["warning"] = "some noise came from a seed: no guarantee for those charges"
+    console().print(facts_table(file.name, shown))
+
+
+def _history(file: File, as_json: Json = False) -> None:
+    """Print every charge."""
+    ledger = _open(file)
+    history = ledger.history()
+    if as_json:
+        print_json(
+            {"dataset": ledger.dataset, "charges": [{"time": time, **entry.to_dict()} for time, entry in history]}
+        )
+        return
+    from dpadapt.report.terminal import history_table
+
+    console().print(history_table(file.name, history))

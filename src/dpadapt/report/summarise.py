@@ -1,0 +1,158 @@
+"""Results as plain dictionaries: what every report is made from, and what goes to JSON."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from dpadapt.accounting.receipt import Receipt
+from dpadapt.methods import Method
+from dpadapt.report.guarantee import best_guess, percent, words
+from dpadapt.report.helped import help_in_words
+
+_PROTECTS = {
+    "zero-out": "one row, used or left blank",
+    "add-remove": "one row, in the data or not",
+    "replace-one": "one row, replaced by any other",
+}
+# More bars than this are no longer read.
+_MOST_BARS = 20
+_MOST_CHARTS = 6
+
+
+def summarise_fit(
+    model: Any,
+    *,
+    method: Method,
+    dataset: str,
+    label: str,
+    names: Sequence[str],
+    public: str | None,
+    comparison: Mapping[str, Any] | None = None,
+    ledger: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return all that a report of one fit says.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    method : Method
+    dataset : str
+        Name of the private data set.
+    label : str
+        The column that is predicted.
+    names : sequence of str
+        Names of the encoded features.
+    public : str or None
+        What was used as public data, in words.
+    comparison : mapping, optional
+        From `compare_on_public`.
+    ledger : mapping, optional
+        With `words`: the state of the data set's ledger.
+    """
+    receipt: Receipt = model.privacy_
+    return {
+        "kind": "fit",
+        "dataset": dataset,
+        "task": method.task,
+        "label": label,
+        "method": {"name": method.name, "summary": method.summary},
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": _version(),
+        "guarantee": words(receipt),
+        "best_guess": percent(best_guess(receipt.epsilon, receipt.delta)),
+        "receipt": summarise_receipt(receipt),
+        "public": public,
+        "parameters": {name: _shown(value) for name, value in model.get_params(deep=False).items()},
+        "coefficients": _coefficients(model, names, label),
+        "comparison": None if comparison is None else dict(comparison),
+        "ledger": None if ledger is None else dict(ledger),
+    }
+
+
+def summarise_receipt(receipt: Receipt) -> dict[str, Any]:
+    """Return what a receipt says, with every warning, and a second accountant's opinion."""
+    second = receipt.verify()
+    seeded = ["The noise came from a seed: this fit has no privacy guarantee."] if receipt.seeded else []
+    return {
+        "epsilon": receipt.epsilon if math.isfinite(receipt.epsilon) else "inf",
+        "delta": receipt.delta,
+        "adjacency": receipt.adjacency.value,
+        "protects": _PROTECTS[receipt.adjacency.value],
+        "seeded": receipt.seeded,
+        "entries": [
+            {"label": entry.label, "mechanism": str(entry.event), "times": entry.times} for entry in receipt.entries
+        ],
+        "assumptions": list(receipt.assumptions),
+        "warnings": [*seeded, *receipt.warnings],
+        "second": {"lower": second.lower, "upper": second.upper, "accountant": second.accountant},
+    }
+
+
+def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `results` with means, spreads and words for each case.
+
+    Parameters
+    ----------
+    results : mapping
+        As `dpadapt demo` measures them: under ``cases``, references and curves with one value per seed.
+    """
+    return {**results, "kind": "demo", "version": _version(), "cases": [_case(case) for case in results["cases"]]}
+
+
+def _case(case: Mapping[str, Any]) -> dict[str, Any]:
+    references = [{**level, **_spread(level["values"])} for level in case["references"]]
+    curves = [
+        {**curve, "points": [{**point, **_spread(point["values"])} for point in curve["points"]]}
+        for curve in case["curves"]
+    ]
+    return {**case, "references": references, "curves": curves, "words": help_in_words(references, curves)}
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": float(np.mean(values)), "spread": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
+
+
+def _coefficients(model: Any, names: Sequence[str], label: str) -> dict[str, Any]:
+    """Return the largest coefficients, for each class where there are several."""
+    matrix = np.atleast_2d(np.asarray(getattr(model, "coef_", np.empty((0, len(names))))))
+    if matrix.shape[1] != len(names):
+        return {"parts": [], "left_out": 0, "classes_left_out": 0}
+    classes = [str(value) for value in getattr(model, "classes_", [])]
+    if not classes:
+        titles, unit = [label], "change of"
+    else:
+        titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
+        unit = "change of the log-odds of"
+    parts = []
+    for title, row in list(zip(titles, matrix, strict=False))[:_MOST_CHARTS]:
+        order = np.argsort(-np.abs(row))[:_MOST_BARS]
+        parts.append({
+            "title": title,
+            "unit": f"{unit} {title}",
+            "rows": [{"name": names[k], "value": float(row[k])} for k in order],
+        })  # fmt: skip
+    return {
+        "parts": parts,
+        "left_out": max(0, len(names) - _MOST_BARS),
+        "classes_left_out": max(0, len(matrix) - _MOST_CHARTS),
+    }
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return "not set"
+        case float():
+            return f"{value:g}"
+        case list() | tuple():
+            return ", ".join(map(str, value))
+    return str(value)
+
+
+def _version() -> str:
+    from dpadapt import __version__
+
+    return __version__

@@ -1,0 +1,27 @@
+"""Tables: CSV and Parquet files, the schema that describes them, and their encoding as numbers.
+
+What is known about a private table before it is opened stands in a schema, made from public data and edited by a
+person. Encoding follows the schema alone, so nothing is read off the private rows for free.
+"""
+
+from dpadapt.tables.encoding import check_columns, encode_features, encode_labels, feature_names
+from dpadapt.tables.infer import infer
+from dpadapt.tables.reading import Table, read_table
+from dpadapt.tables.schema import Category, Ignored, Number, Schema, read_schema
+from dpadapt.tables.writing import to_toml
+
+__all__ = [
+    "Category",
+    "Ignored",
+    "Number",
+    "Schema",
+    "Table",
+    "check_columns",
+    "encode_features",
+    "encode_labels",
+    "feature_names",
+    "infer",
+    "read_schema",
+    "read_table",
+    "to_toml",
+]

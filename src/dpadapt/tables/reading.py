@@ -1,0 +1,123 @@
+"""`read_table`: a CSV or Parquet file as a frame, with errors that show nothing of a private one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """A file's rows, how errors call it, and whether they may show its values.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Text columns if it came from CSV.
+    origin : str
+        For errors, e.g. ``--private a.csv``.
+    private : bool
+        True: no message about this table may hold a value, a count or a position.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> Table(pd.DataFrame({"age": ["31"]}), "--private a.csv", private=True)
+    Table(--private a.csv)
+    """
+
+    frame: "pd.DataFrame"
+    origin: str
+    private: bool
+
+    def __repr__(self) -> str:
+        """Name the table, show nothing of it."""
+        return f"Table({self.origin})"
+
+
+def read_table(path: str | Path, *, origin: str | None = None, private: bool) -> Table:
+    """Read a CSV or Parquet file; the ending of its name decides which.
+
+    CSV files are UTF-8 with a header line; their cells stay text until the schema says what they are.
+
+    Parameters
+    ----------
+    path : str or Path
+    origin : str, optional
+        How errors name the file; the file's name if left out.
+    private : bool
+        Whether errors must not show values of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.csv")
+    ...     _ = path.write_text("age,plan\\n31,free\\n")
+    ...     read_table(path, private=True).frame.columns.tolist()
+    ['age', 'plan']
+    """
+    path = Path(path)
+    named = origin or path.name
+    readers = {".csv": _read_csv, ".parquet": _read_parquet, ".pq": _read_parquet}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{named}: expected a file ending in .csv or .parquet.")
+    if not path.exists():
+        raise ValueError(f"{named}: there is no such file. Check the path.")
+    if path.is_dir():
+        raise ValueError(f"{named}: this is a folder. Give a CSV or Parquet file.")
+    try:
+        frame = reader(path, named)
+    except OSError as error:
+        raise ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).") from None
+    if frame.columns.has_duplicates:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"{named}: two columns are called {twice!r}. Rename one of them.")
+    if frame.empty:
+        raise ValueError(f"{named}: the file has no rows. Give a file with a header and at least one row.")
+    return Table(frame, named, private)
+
+
+def _read_csv(path: Path, named: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    # The parsers' own messages quote cells, bytes and line numbers, so none of them is passed on.
+    try:
+        # Read without a header: a header shorter than the rows would turn the first column into an index.
+        frame = pd.read_csv(
+            path, header=None, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
+        )
+    except pd.errors.EmptyDataError:
+        raise ValueError(f"{named}: the file is empty. Give a file with a header and at least one row.") from None
+    except pd.errors.ParserError:
+        raise ValueError(
+            f"{named}: not a valid CSV file: a row has more cells than the header, or a quote is not closed. "
+            f"Use commas between cells and quote text that holds one."
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{named}: not UTF-8 text. Save the file as UTF-8.") from None
+    except (ValueError, MemoryError):
+        raise ValueError(f"{named}: can't be read as CSV. Check that it is a CSV file.") from None
+    header = [str(name).strip() for name in frame.iloc[0]]
+    if "" in header:
+        raise ValueError(f"{named}: a column has no name. Give every column a name in the first line.")
+    frame = frame.iloc[1:].reset_index(drop=True)
+    frame.columns = pd.Index(header)
+    return frame
+
+
+def _read_parquet(path: Path, named: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+    except OSError:
+        raise
+    except Exception:
+        # pyarrow has no one base class for the many ways in which a file can be malformed.
+        raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.") from None
+    frame.columns = pd.Index([str(name) for name in frame.columns])
+    return frame.reset_index(drop=True)

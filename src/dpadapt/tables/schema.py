@@ -1,0 +1,253 @@
+"""`Schema`: what is known about a table without opening the private file."""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+Values = tuple[str, ...] | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers.
+
+    Parameters
+    ----------
+    name : str
+        The column's header.
+    low, high : float
+        Its range. Values outside are moved to the nearer end, silently: saying so would tell about private rows.
+    values : tuple of int, default=()
+        The whole numbers it can be; needed only where the column is the label of a classification.
+
+    Examples
+    --------
+    >>> Number("age", low=18, high=99).high
+    99
+    """
+
+    name: str
+    low: float
+    high: float
+    values: Values = ()
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories.
+
+    Parameters
+    ----------
+    name : str
+        The column's header.
+    values : tuple of str, or tuple of int
+        Every value it can have. Any other value in a file is refused.
+
+    Examples
+    --------
+    >>> Category("plan", ("free", "paid")).values
+    ('free', 'paid')
+    """
+
+    name: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A column that may stand in the files and is never used, such as an identifier.
+
+    Examples
+    --------
+    >>> Ignored("patient_id").name
+    'patient_id'
+    """
+
+    name: str
+
+
+Column = Number | Category | Ignored
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table and the name of the private data set they describe.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the private data set; a ledger belongs to one.
+    columns : tuple of Number, Category or Ignored
+        In the order in which features are encoded.
+
+    Examples
+    --------
+    >>> schema = Schema("patients", (Number("age", 18, 99), Category("plan", ("free", "paid")), Number("cost", 0, 500)))
+    >>> schema.bounds("cost")
+    (0, 500)
+    >>> Schema.from_dict(schema.to_dict()) == schema
+    True
+    """
+
+    dataset: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """Return the column called `name`."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(repr(column.name) for column in self.columns)
+        raise ValueError(f"--label: there is no column {name!r} in the schema. Its columns are {known}.")
+
+    def features(self, label: str | None) -> tuple[Number | Category, ...]:
+        """Return the columns a model may use: all but the label and the ignored ones."""
+        return tuple(c for c in self.columns if not isinstance(c, Ignored) and c.name != label)
+
+    def bounds(self, label: str) -> tuple[float, float]:
+        """Return the declared range of the label of a regression."""
+        column = self.column(label)
+        if not isinstance(column, Number):
+            raise ValueError(
+                f"--task regression: the schema does not call the label {label!r} a number. Use --task classification, "
+                f'or give the column type = "number" with low and high in the schema.'
+            )
+        return column.low, column.high
+
+    def classes(self, label: str) -> Values:
+        """Return the declared values of the label of a classification."""
+        column = self.column(label)
+        if isinstance(column, Ignored) or not column.values:
+            raise ValueError(
+                f"--task classification: the schema lists no values for the label {label!r}. Use --task regression, "
+                f"or list every class in the schema, e.g. values = [0, 1]."
+            )
+        if len(column.values) < 2:
+            raise ValueError(
+                f"--task classification: the schema lists one value for the label {label!r}. List every class there."
+            )
+        return column.values
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description; `from_dict` reads it back."""
+        return {"dataset": self.dataset, "columns": {column.name: _describe(column) for column in self.columns}}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], *, origin: str = "the schema") -> "Schema":
+        """Return the schema that `fields` describe; `origin` is named in errors."""
+        unknown = sorted(set(fields) - {"dataset", "columns"})
+        if unknown:
+            _refuse(
+                origin, f'{unknown[0]!r} is not known here. Use dataset = "name" and one [columns.NAME] per column.'
+            )
+        dataset = fields.get("dataset")
+        if not isinstance(dataset, str) or not dataset.strip():
+            _refuse(origin, 'dataset must name the private data set. Add a line such as dataset = "patients".')
+        columns = fields.get("columns")
+        if not isinstance(columns, Mapping) or not columns:
+            _refuse(origin, "there are no columns. Make a schema with dpadapt schema public.csv -o schema.toml.")
+        return cls(dataset.strip(), tuple(_parse(str(name), column, origin) for name, column in columns.items()))
+
+
+def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
+    """Read a schema from a TOML file.
+
+    Parameters
+    ----------
+    path : str or Path
+    origin : str, optional
+        How errors name the file; the file's name if left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "schema.toml")
+    ...     _ = path.write_text('dataset = "patients"\\n[columns.age]\\ntype = "number"\\nlow = 18\\nhigh = 99\\n')
+    ...     read_schema(path).dataset
+    'patients'
+    """
+    path = Path(path)
+    named = origin or path.name
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(
+            f"{named}: there is no such file. Make it with dpadapt schema public.csv -o schema.toml."
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{named}: not a UTF-8 text file. Give the schema made by dpadapt schema.") from None
+    except OSError as error:
+        raise ValueError(f"{named}: can't be read ({error.strerror}).") from None
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{named}: not valid TOML: {error}. Correct that place, or make the schema anew.") from None
+    return Schema.from_dict(fields, origin=named)
+
+
+def _describe(column: Column) -> dict[str, Any]:
+    match column:
+        case Number(low=low, high=high, values=values):
+            return {"type": "number", "low": low, "high": high, **({"values": list(values)} if values else {})}
+        case Category(values=values):
+            return {"type": "category", "values": list(values)}
+        case Ignored():
+            return {"type": "ignore"}
+
+
+_KEYS = {"number": {"type", "low", "high", "values"}, "category": {"type", "values"}, "ignore": {"type"}}
+
+
+def _parse(name: str, fields: Any, origin: str) -> Column:
+    where = f"{origin}, column {name!r}"
+    if not isinstance(fields, Mapping):
+        _refuse(where, f'expected a table. Write [columns.{name}] and below it type = "number" or "category".')
+    kind = fields.get("type")
+    if kind not in _KEYS:
+        _refuse(where, f'type must be "number", "category" or "ignore", got {kind!r}.')
+    unknown = sorted(set(fields) - _KEYS[kind])
+    if unknown:
+        _refuse(where, f"{unknown[0]!r} is not known for type = {kind!r}. Known are {', '.join(sorted(_KEYS[kind]))}.")
+    if kind == "ignore":
+        return Ignored(name)
+    if kind == "category":
+        return Category(name, _parse_values(fields.get("values"), where))
+    low, high = (_parse_end(fields.get(end), end, where) for end in ("low", "high"))
+    if not low < high:
+        _refuse(where, f"low must be below high, got low = {low:g}, high = {high:g}.")
+    if "values" not in fields:
+        return Number(name, low, high)
+    values = _parse_values(fields["values"], where)
+    if isinstance(values[0], str):
+        _refuse(where, 'values of a number must be whole numbers. For text, use type = "category".')
+    return Number(name, low, high, values)
+
+
+def _parse_end(value: Any, end: str, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        _refuse(
+            where, f"{end} must be a finite number, got {value!r}. Choose it from what you know, not from the data."
+        )
+    return float(value)
+
+
+def _parse_values(values: Any, where: str) -> Values:
+    if not isinstance(values, list | tuple) or not values:
+        _refuse(where, 'values must list every value the column can have, e.g. values = ["no", "yes"].')
+    if all(isinstance(value, str) and value.strip() for value in values):
+        found: Values = tuple(value.strip() for value in values)
+    elif all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        found = tuple(values)
+    else:
+        _refuse(where, "values must be all text or all whole numbers, none of them empty.")
+    if len(set(found)) < len(found):
+        _refuse(where, "values lists one of them twice. Remove the second one.")
+    return found
+
+
+def _refuse(where: str, what: str) -> NoReturn:
+    raise ValueError(f"{where}: {what}")

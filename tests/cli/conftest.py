@@ -1,0 +1,102 @@
+"""Tables for the command line, and a way to run it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.cli import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(capsys) -> Callable[..., Outcome]:
+    def call(*arguments) -> Outcome:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+def make_table(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    age, smoker = rng.integers(18, 90, n), rng.choice(["no", "yes"], n)
+    region, bmi = rng.choice(["north", "south", "west"], n), rng.normal(26, 4, n).round(1)
+    cost = 200 + 6 * age + 300 * (smoker == "yes") + 12 * (bmi - 25) + rng.normal(0, 60, n)
+    ill = (rng.random(n) < 1 / (1 + np.exp((60 - age) / 8))).astype(int)
+    return pd.DataFrame(
+        {
+            "id": [f"p{seed}-{k:05d}" for k in range(n)],
+            "age": age,
+            "region": region,
+            "smoker": smoker,
+            "bmi": bmi,
+            "cost": cost.round(2),
+            "ill": ill,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Site:
+    """A folder with the files of one job."""
+
+    folder: Path
+
+    @property
+    def private(self) -> Path:
+        return self.folder / "private.csv"
+
+    @property
+    def schema(self) -> Path:
+        return self.folder / "schema.toml"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "patients.ledger"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "model"
+
+    def fit(self, **changes) -> list[str]:
+        """Arguments of a good fit, with changes; None leaves an option out."""
+        options = {
+            "private": self.private,
+            "public": self.folder / "public.csv",
+            "schema": self.schema,
+            "label": "cost",
+            "task": "regression",
+            "epsilon": 1,
+            "delta": 1e-6,
+            "ledger": self.ledger,
+            "out": self.out,
+        } | changes
+        named = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
+        return ["fit", *(part for name, value in named.items() for part in (f"--{name}", str(value)))]
+
+    def untouched(self) -> bool:
+        """Whether nothing was spent and no model was written."""
+        return not Ledger.open(self.ledger).entries and not (self.out / "model.json").exists()
+
+
+@pytest.fixture
+def site(tmp_path, run) -> Site:
+    make_table(200, 1).to_csv(tmp_path / "public.csv", index=False)
+    make_table(600, 2).to_csv(tmp_path / "private.csv", index=False)
+    make_table(7, 3).drop(columns=["id", "cost"]).to_csv(tmp_path / "new.csv", index=False)
+    site = Site(tmp_path)
+    assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--dataset", "patients").code == 0
+    Ledger.open(site.ledger, epsilon=3.0, delta=1e-6, dataset="patients")
+    return site

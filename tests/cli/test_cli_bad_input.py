@@ -1,0 +1,311 @@
+"""Every bad input: one line, exit code 2, the argument named, nothing private shown, nothing spent."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpadapt.accounting.ledger import Ledger
+
+SECRET_TEXT = "ZEBRA7731"
+SECRET_NUMBER = "98765.4321"
+
+
+def refused(outcome, *named: str) -> None:
+    assert outcome.code == 2, outcome.out
+    assert outcome.err.startswith("dpadapt: error: ")
+    assert outcome.err.count("\n") == 1
+    assert outcome.out == ""
+    for name in named:
+        assert name in outcome.err
+    for secret in (SECRET_TEXT, SECRET_NUMBER, "Traceback"):
+        assert secret not in outcome.err
+
+
+def edit_private(site, change) -> None:
+    frame = pd.read_csv(site.private, dtype=str)
+    # Every private table holds the sentinels somewhere, whatever else is wrong with it.
+    frame.loc[1, "id"], frame.loc[2, "bmi"] = SECRET_TEXT, SECRET_NUMBER
+    change(frame).to_csv(site.private, index=False)
+
+
+PRIVATE = {
+    "missing column": (lambda f: f.drop(columns="age"), ["--private", "'age'", "missing"]),
+    "missing label": (lambda f: f.drop(columns="cost"), ["--private", "'cost'", "missing"]),
+    "extra column": (lambda f: f.assign(shoe=SECRET_TEXT), ["--private", "'shoe'", "not in the schema"]),
+    "two extra columns": (lambda f: f.assign(shoe=1, hat=SECRET_TEXT), ["'shoe', 'hat'", "are not in the schema"]),
+    "unknown category": (lambda f: f.assign(region=SECRET_TEXT), ["--private", "'region'", "schema"]),
+    "missing category": (lambda f: f.assign(region=""), ["--private", "'region'"]),
+    "missing number": (lambda f: f.assign(age=""), ["--private", "'age'", "missing"]),
+    "text for a number": (lambda f: f.assign(age=SECRET_TEXT), ["--private", "'age'", "non-numeric"]),
+    "number with a unit": (lambda f: f.assign(age=SECRET_NUMBER + " years"), ["--private", "'age'"]),
+    "infinite number": (lambda f: f.assign(bmi="inf"), ["--private", "'bmi'", "infinite"]),
+    "nan label": (lambda f: f.assign(cost="nan"), ["--private", "'cost'"]),
+    "no rows": (lambda f: f.iloc[:0], ["--private", "no rows"]),
+    "one row": (lambda f: f.iloc[2:3], []),
+    "unnamed column": (lambda f: f.rename(columns={"age": " "}), ["--private", "no name"]),
+}
+
+
+@pytest.mark.parametrize("case", PRIVATE)
+def test_bad_private_table(run, site, case):
+    change, named = PRIVATE[case]
+    edit_private(site, change)
+    refused(run(*site.fit()), *named)
+    assert site.untouched()
+
+
+@pytest.mark.parametrize("case", PRIVATE)
+def test_bad_private_parquet(run, site, case, tmp_path):
+    change, named = PRIVATE[case]
+    edit_private(site, lambda f: f)
+    path = tmp_path / "private.parquet"
+    change(pd.read_csv(site.private, dtype=str, keep_default_na=False)).to_parquet(path)
+    refused(run(*site.fit(private=path)), *(name for name in named if name != "no name"))
+    assert site.untouched()
+
+
+@pytest.mark.parametrize("values", [["0", SECRET_NUMBER], ["0", "2"], ["0", "yes"], ["0", ""]], ids=str)
+def test_labels_outside_the_declared_set(run, site, values):
+    edit_private(site, lambda f: f.assign(ill=[values[k % 2] for k in range(len(f))]))
+    refused(run(*site.fit(label="ill", task="classification")), "--private", "'ill'", "schema")
+    assert site.untouched()
+
+
+RAW = {
+    "empty": b"",
+    "only a header": b"id,age,region,smoker,bmi,cost,ill\n",
+    "not utf-8": b"id,age,region,smoker,bmi,cost,ill\n1,2,\xff\xfe" + SECRET_TEXT.encode() + b",yes,1,2,3\n",
+    "too many cells": f"id,age,region,smoker,bmi,cost,ill\n{',' * 9}{SECRET_TEXT}\n".encode(),
+    "open quote": f'id,age,region,smoker,bmi,cost,ill\n1,"{SECRET_TEXT},2\n'.encode(),
+    "binary": bytes(range(256)) * 8,
+    "nul bytes": b"id,age\n\x00\x00," + SECRET_TEXT.encode() + b"\n",
+    "twice the same column": f"id,age,age,region,smoker,bmi,cost,ill\n{SECRET_TEXT},1,2,north,yes,1,2,0\n".encode(),
+}
+
+
+@pytest.mark.parametrize("case", RAW)
+@pytest.mark.parametrize("option", ["private", "public"])
+def test_unreadable_csv(run, site, tmp_path, case, option):
+    path = tmp_path / "broken.csv"
+    path.write_bytes(RAW[case])
+    refused(run(*site.fit(**{option: path})), f"--{option}")
+    assert site.untouched()
+
+
+@pytest.mark.parametrize("option", ["private", "public"])
+@pytest.mark.parametrize("content", [b"", b"PAR1 no", SECRET_TEXT.encode() * 40], ids=["empty", "short", "text"])
+def test_unreadable_parquet(run, site, tmp_path, option, content):
+    path = tmp_path / "broken.parquet"
+    path.write_bytes(content)
+    refused(run(*site.fit(**{option: path})), f"--{option}")
+    assert site.untouched()
+
+
+@pytest.mark.parametrize("option", ["private", "public", "schema"])
+def test_missing_file_and_folder_in_its_place(run, site, tmp_path, option):
+    suffix = ".toml" if option == "schema" else ".csv"
+    refused(run(*site.fit(**{option: tmp_path / f"nothing{suffix}"})), f"--{option}")
+    (tmp_path / f"folder{suffix}").mkdir()
+    refused(run(*site.fit(**{option: tmp_path / f"folder{suffix}"})), f"--{option}")
+    assert site.untouched()
+
+
+def test_unknown_kind_of_file(run, site, tmp_path):
+    (tmp_path / "private.xlsx").write_bytes(b"x")
+    refused(run(*site.fit(private=tmp_path / "private.xlsx")), "--private", ".csv or .parquet")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsilon": 0}, "--epsilon"),
+        ({"epsilon": -1}, "--epsilon"),
+        ({"epsilon": "nan"}, "--epsilon"),
+        ({"epsilon": "inf"}, "--epsilon"),
+        ({"epsilon": "much"}, "--epsilon"),
+        ({"delta": 1}, "--delta"),
+        ({"delta": -1e-6}, "--delta"),
+        ({"delta": "nan"}, "--delta"),
+        ({"delta": 0}, "delta"),
+        ({"method": "nonsense"}, "--method"),
+        ({"method": "logistic"}, "--method"),
+        ({"task": "clustering"}, "--task"),
+        ({"task": "classification"}, "--task classification"),
+        ({"label": "region"}, "--task regression"),
+        ({"label": "id"}, "--task regression"),
+        ({"label": "nonsense"}, "--label"),
+        ({"ledger_epsilon": 0}, "--ledger-epsilon"),
+        ({"ledger_delta": 2}, "--ledger-delta"),
+        ({"ledger_epsilon": 99}, "epsilon=3.0"),
+        ({"ledger": None, "ledger_epsilon": 5}, "--ledger"),
+        ({"adjacency": "nonsense"}, "--adjacency"),
+        ({"adjacency": "add-remove"}, "--rows"),
+        ({"rows": 5}, "--rows"),
+        ({"adjacency": "replace-one"}, "adjacency"),
+        ({"epsilon": 4}, "cap"),
+        ({"seed": -1}, "random_state"),
+    ],
+    ids=str,
+)
+def test_bad_option(run, site, changes, named):
+    edit_private(site, lambda f: f)
+    refused(run(*site.fit(**changes)), named)
+    assert site.untouched()
+
+
+def test_ledger_of_another_data_set(run, site, tmp_path):
+    other = tmp_path / "other.ledger"
+    Ledger.open(other, epsilon=3.0, delta=1e-6, dataset="employees")
+    refused(run(*site.fit(ledger=other)), "employees", "patients")
+    assert not Ledger.open(other).entries
+    assert site.untouched()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "empty", "entry removed"])
+def test_corrupt_ledger(run, site, damage):
+    assert run(*site.fit(epsilon=0.5)).code == 0
+    receipt = (site.out / "receipt.json").read_bytes()
+    broken = site.folder / "broken.ledger"
+    connection = sqlite3.connect(site.ledger)
+    connection.execute("VACUUM INTO ?", (str(broken),))
+    connection.close()
+    content = broken.read_bytes()
+    if damage == "entry removed":
+        connection = sqlite3.connect(broken, isolation_level=None)
+        connection.execute("DELETE FROM entries")
+        connection.close()
+    else:
+        damaged = {"truncated": content[: len(content) // 2], "garbage": b"nonsense " * 900, "empty": b""}
+        broken.write_bytes(damaged[damage])
+    refused(run(*site.fit(ledger=broken)), "broken.ledger")
+    refused(run("ledger", "show", broken), "broken.ledger")
+    assert (site.out / "receipt.json").read_bytes() == receipt
+
+
+def test_ledger_that_is_a_folder_or_has_none(run, site, tmp_path):
+    (tmp_path / "folder").mkdir()
+    refused(run(*site.fit(ledger=tmp_path / "folder")), "--ledger")
+    refused(run(*site.fit(ledger=tmp_path / "no" / "such.ledger")), "--ledger")
+
+
+@pytest.mark.parametrize("place", ["a file", "below a file"])
+def test_output_folder_that_cannot_be_made(run, site, tmp_path, place):
+    (tmp_path / "file").write_text("x")
+    out = tmp_path / "file" if place == "a file" else tmp_path / "file" / "model"
+    refused(run(*site.fit(out=out)), "--out")
+    assert site.untouched()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_output_folder_that_is_read_only(run, site):
+    site.out.mkdir(mode=0o500)
+    refused(run(*site.fit()), "--out")
+    assert site.untouched()
+
+
+def test_write_refused_by_the_system(run, site, monkeypatch):
+    def fail(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    refused(run(*site.fit()), "--out", "Permission denied")
+    assert site.untouched()
+
+
+SCHEMA = {
+    "not toml": ("dataset = ", "not valid TOML"),
+    "no data set": ('[columns.age]\ntype = "number"\nlow = 0\nhigh = 1', "dataset"),
+    "empty data set": ('dataset = " "\n[columns.age]\ntype = "number"\nlow = 0\nhigh = 1', "dataset"),
+    "no columns": ('dataset = "patients"', "columns"),
+    "unknown key": ('dataset = "patients"\nrange = 3', "'range'"),
+    "unknown type": ('dataset = "patients"\n[columns.age]\ntype = "date"', "'age'"),
+    "no type": ('dataset = "patients"\n[columns.age]\nlow = 0', "'age'"),
+    "unknown column key": ('dataset = "patients"\n[columns.age]\ntype = "ignore"\nlow = 0', "'low'"),
+    "no range": ('dataset = "patients"\n[columns.age]\ntype = "number"\nlow = 0', "high"),
+    "infinite range": ('dataset = "patients"\n[columns.age]\ntype = "number"\nlow = 0\nhigh = inf', "high"),
+    "range upside down": ('dataset = "patients"\n[columns.age]\ntype = "number"\nlow = 9\nhigh = 1', "below"),
+    "no values": ('dataset = "patients"\n[columns.plan]\ntype = "category"', "'plan'"),
+    "mixed values": ('dataset = "patients"\n[columns.plan]\ntype = "category"\nvalues = [1, "a"]', "'plan'"),
+    "value twice": ('dataset = "patients"\n[columns.plan]\ntype = "category"\nvalues = ["a", "a"]', "twice"),
+    "text values of a number": (
+        'dataset = "patients"\n[columns.age]\ntype = "number"\nlow = 0\nhigh = 1\nvalues = ["a"]',
+        "whole",
+    ),
+    "not a table": ('dataset = "patients"\n[columns]\nage = 3', "'age'"),
+}
+
+
+@pytest.mark.parametrize("case", SCHEMA)
+def test_bad_schema(run, site, case):
+    content, named = SCHEMA[case]
+    site.schema.write_text(content)
+    refused(run(*site.fit()), "--schema", named)
+    assert site.untouched()
+
+
+def test_schema_that_is_no_text(run, site):
+    site.schema.write_bytes(b"\xff\xfe\x00")
+    refused(run(*site.fit()), "--schema", "UTF-8")
+
+
+def test_public_values_may_be_shown(run, site, tmp_path):
+    frame = pd.read_csv(tmp_path / "public.csv", dtype=str)
+    frame.loc[3, "region"] = "atlantis"
+    frame.to_csv(tmp_path / "public.csv", index=False)
+    refused(run(*site.fit()), "--public", "atlantis", "row 4")
+    frame.loc[3, ["region", "age"]] = ["north", "old"]
+    frame.to_csv(tmp_path / "public.csv", index=False)
+    refused(run(*site.fit()), "--public", "'old'", "row 4")
+    assert site.untouched()
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("age\n1\nNA\n", "row 2"),
+        ("age\n1\ninf\n", "row 2"),
+        ("plan,age\na,1\n,2\n", "'plan'"),
+        ("", "empty"),
+        ("age\n", "no rows"),
+    ],
+)
+def test_bad_table_for_a_schema(run, tmp_path, content, named):
+    path = tmp_path / "public.csv"
+    path.write_text(content)
+    refused(run("schema", path, "-o", tmp_path / "schema.toml"), named)
+    assert not (tmp_path / "schema.toml").exists()
+
+
+def test_schema_into_a_missing_folder_or_of_a_missing_column(run, site, tmp_path):
+    refused(run("schema", tmp_path / "public.csv", "-o", tmp_path / "no" / "schema.toml"), "--out")
+    refused(run("schema", tmp_path / "public.csv", "-o", tmp_path / "s.toml", "--category", "shoe"), "--category")
+
+
+def test_bad_predictions(run, site, tmp_path):
+    assert run(*site.fit()).code == 0
+    new, out = tmp_path / "new.csv", tmp_path / "o.csv"
+    refused(run("predict", tmp_path, new, "-o", out), "not a model")
+    refused(run("predict", tmp_path / "nothing", new, "-o", out), "not a model")
+    refused(run("predict", site.out, new, "-o", tmp_path / "o.xlsx"), "--out")
+    refused(run("predict", site.out, new, "-o", tmp_path / "no" / "o.csv"), "--out")
+    refused(run("predict", site.out, new, "-o", tmp_path), "--out")
+    frame = pd.read_csv(new, dtype=str)
+    frame.assign(region=SECRET_TEXT).to_csv(new, index=False)
+    refused(run("predict", site.out, new, "-o", out), "'region'")
+    frame.drop(columns="age").to_csv(new, index=False)
+    refused(run("predict", site.out, new, "-o", out), "'age'")
+    assert not Path(out).exists()
+
+
+def test_no_private_value_leaves_with_a_good_fit(run, site):
+    # In an ignored column and beyond a range: neither may show up anywhere.
+    edit_private(site, lambda f: f)
+    outcome = run(*site.fit())
+    assert outcome.code == 0
+    written = b"".join(path.read_bytes() for path in site.out.iterdir())
+    for secret in (SECRET_TEXT, SECRET_NUMBER):
+        assert secret not in outcome.out + outcome.err
+        assert secret.encode() not in written
