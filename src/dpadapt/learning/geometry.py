@@ -69,8 +69,8 @@ def public_geometry(X: NDArray[np.float64]) -> Geometry:
     """Return the geometry of public rows: standardised and whitened."""
     n, d = X.shape
     center, scale = X.mean(axis=0), X.std(axis=0)
-    # A column that is constant in public tells nothing there; it stays, with its raw scale.
-    scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(center)), scale, 1.0)
+    # A column that is constant in public has no public scale: it is left out, by a scale of infinity.
+    scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(center)), scale, np.inf)
     extended = Geometry(center, scale, np.eye(d + 1), np.ones(d + 1), 1.0, 1.0).extend(X)
     values, vectors = np.linalg.eigh(extended.T @ extended / n)
     values = np.maximum(values, 0.0)

@@ -214,8 +214,8 @@ def _mean_curvature(scores: NDArray[np.float64]) -> float:
         return max(0.05, found)
     p = softmax(scores.copy())
     most = 1.0 / scores.shape[1]
-    found: float = np.mean(1 - np.sum(p**2, axis=1)) / (scores.shape[1] - 1)
-    return float(max(0.2 * most, found))
+    spread = float(np.mean(1 - np.sum(p**2, axis=1)))
+    return float(max(0.2 * most, spread / (scores.shape[1] - 1)))
 
 
 def _label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:

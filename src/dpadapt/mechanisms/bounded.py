@@ -115,7 +115,10 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
                 squares[~finite] = 0
             # An overflow here is a factor above 1; a warning would tell that some row had one.
             with np.errstate(over="ignore"):
-                weight *= np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)[:, None]
+                factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
+            # A factor too small to be a normal number may have been rounded up by any amount.
+            factor[factor < np.finfo(factor.dtype).tiny] = 0
+            weight *= factor[:, None]
         return block.outer(weight)
 
     # Zeroing one record moves the sum by its term alone.
@@ -218,4 +221,8 @@ def _shrink(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
 
 def _margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:
     """Return `clip_norm` less a few rounding errors, so that no rounding carries a term over the bound."""
-    return dtype.type(clip_norm * (1 - 16 * float(np.finfo(dtype).eps)))
+    info = np.finfo(dtype)
+    # Lengths go up to sqrt(max) < 2 / sqrt(tiny); below this, clip_norm over a length may not be a normal number.
+    if clip_norm < 2 * math.sqrt(float(info.tiny)):
+        return dtype.type(0)
+    return dtype.type(clip_norm * (1 - 16 * float(info.eps)))
