@@ -28,7 +28,7 @@ audit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m slow
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/performance.py
+	$(BIN)/dpadapt bench performance
 
 docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py

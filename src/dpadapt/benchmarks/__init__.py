@@ -1,1 +1,5 @@
-"""Benchmarks: `performance` against peers; one file per paper."""
+"""Benchmarks: each is a module that prints tables and writes JSON; `dpadapt bench NAME` runs one by this table."""
+
+BENCHMARKS: dict[str, tuple[str, str]] = {
+    "performance": ("dpadapt.benchmarks.performance", "speed and memory against non-private steps and peers"),
+}

@@ -41,7 +41,8 @@ def peer_steps(
     """Return a callable per installed peer: sample, gather, clip each gradient, add noise, update.
 
     Each returns the coefficients after its step, in the shape of `coef`; unlike ours, the peers' steps go on from where
-    the last one ended. A noise multiplier of 0 is for tests: it shows whether a peer computes the same gradient.
+    the last one ended. `noise_multiplier` and `part`, the rows that are worked on at once, are there for tests: without
+    noise, it shows whether a peer computes our gradient.
     """
     expected = case.rate * case.n_rows
     one_gradient_mb = coef.size * X.itemsize / 2**20
@@ -56,6 +57,9 @@ def peer_steps(
     if _importable("torch", "opacus"):
         found |= {f"Opacus hooks{way}": _opacus_hooks(case, *data, part=size) for way, size in ways.items()}
         found["Opacus ghost"] = _opacus_ghost(case, *data)
+    # XLA reads these once, when it starts. The second sets the size of its thread pool.
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    os.environ.setdefault("NPROC", "1")
     if _importable("jax", "jax_privacy.clipping"):
         found |= {f"jax-privacy{way}": _jax_privacy(case, *data, part=size) for way, size in ways.items()}
     if case.n_scores == 1 and _importable("diffprivlib.models"):
@@ -65,9 +69,6 @@ def peer_steps(
 
 def _importable(*modules: str) -> bool:
     """Tell whether all modules load: one may be installed and still refuse the scikit-learn at hand."""
-    # XLA reads these once, when it starts. The second sets the size of its thread pool.
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-    os.environ.setdefault("NPROC", "1")
     try:
         for module in modules:
             importlib.import_module(module)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dpadapt import __version__
-from dpadapt.cli import cost, demo, fit, ledger, predict, schema
+from dpadapt.cli import audit, bench, cost, demo, fit, ledger, predict, schema
 from dpadapt.cli._options import teach
 from dpadapt.errors import DataUnavailable, PrivacyError
 
@@ -42,6 +42,8 @@ predict.mount(app)
 cost.mount(app)
 ledger.mount(app)
 demo.mount(app)
+audit.mount(app)
+bench.mount(app)
 
 
 @app.callback(help=_HELP, invoke_without_command=True)
