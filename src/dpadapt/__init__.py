@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
+    from dpadapt.learning.rehearsal import rehearse
     from dpadapt.mechanisms.adjacency import Adjacency
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "calibrate",
     "delta",
     "epsilon",
+    "rehearse",
 ]
 
 _HOME = {
@@ -50,6 +52,7 @@ _HOME = {
     "calibrate": "accounting.calibrate",
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
+    "rehearse": "learning.rehearsal",
 }
 
 

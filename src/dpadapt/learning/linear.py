@@ -133,8 +133,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         if X_public is not None and y_public is not None:
             Z_public = geometry.transform(X_public)
             prior = ridge_by_leave_one_out(Z_public, y_public.astype(np.float64))
-            start, products = prior.solution, np.linalg.norm(Z_public, axis=1) * np.abs(prior.residuals)
-            variance = float(np.mean(prior.residuals**2))
+            # A public fit without error must not clip the private rows' shift away: a twentieth of the target's
+            # spread is the least residual to expect.
+            residuals = np.maximum(np.abs(prior.residuals), 0.05 * np.std(y_public))
+            start, products = prior.solution, np.linalg.norm(Z_public, axis=1) * residuals
+            variance = float(np.mean(residuals**2))
         else:
             # Nothing is known about the target but its bounds: start from their middle, and take a quarter of the
             # range for a typical residual.
@@ -145,8 +148,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         if budget.worthwhile:
             Z = geometry.transform(X)
             with np.errstate(over="ignore", invalid="ignore"):
-                residuals = np.asarray(y - Z @ start, dtype=np.float64)
-            rows = Rows(Z, residuals, max_norm=geometry.max_norm)
+                errors = np.asarray(y - Z @ start, dtype=np.float64)
+            rows = Rows(Z, errors, max_norm=geometry.max_norm)
             if solver == "auto":
                 many = budget.n_rows * budget.mu / budget.factor > _STATISTICS_FROM * Z.shape[1] ** 1.5
                 solver = "statistics" if public is None and many else "descent"

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from dpadapt import PrivateLinearRegression, PrivateLogisticRegression, Public
+from dpadapt.learning.rehearsal import rehearse
+
+random = np.random.default_rng(9)
+X = random.uniform(-1, 1, (1500, 4))
+signal = X @ [1.0, -1.0, 0.5, 0.0]
+shifted = signal + 1.5 * (X[:, 3] > 0)
+public = Public(X, signal + 0.2 * random.standard_normal(1500))
+
+
+def test_more_budget_rehearses_better():
+    found = rehearse(PrivateLinearRegression(), public, 300, epsilons=(0.05, 10.0), split_by=X[:, 0], random_state=0)
+    assert found.errors[:, 1].mean() < 0.2
+    assert not found.repeated_rows
+    assert "epsilon 10" in str(found)
+
+
+def test_a_mimicked_shift_hurts_the_public_model_and_private_rows_mend_it():
+    moved = Public(X, shifted)
+    found = rehearse(PrivateLinearRegression(), moved, 400, epsilons=(5.0,), split_by=X[:, 3], random_state=0)
+    assert found.errors[:, 0].mean() < 0.8 * found.public_only.mean()
+
+
+def test_classifiers_are_rehearsed_by_log_loss():
+    labelled = Public(X, np.where(signal > 0, "yes", "no"))
+    found = rehearse(PrivateLogisticRegression(), labelled, 2000, epsilons=(5.0,), repeats=2, random_state=0)
+    assert found.metric == "log-loss"
+    assert found.errors.max() < 0.5
+    assert found.repeated_rows
+    assert "too good" in str(found)
+
+
+def test_rehearsals_repeat_with_a_seed_and_differ_without():
+    first, second = (rehearse(PrivateLinearRegression(), public, 99, repeats=2, random_state=3) for _ in range(2))
+    assert np.array_equal(first.errors, second.errors)
+    assert not np.array_equal(first.errors, rehearse(PrivateLinearRegression(), public, 99, repeats=2).errors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Public(X), 100), "labelled"),
+        ((public, 1), "n_private"),
+        ((Public(X[:8], signal[:8]), 10), "at least 12 rows"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rehearse(PrivateLinearRegression(), *arguments)
+    with pytest.raises(ValueError, match="split_by must have one entry"):
+        rehearse(PrivateLinearRegression(), public, 10, split_by=[1, 2])
