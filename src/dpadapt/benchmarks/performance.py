@@ -53,12 +53,15 @@ def run(*, quick: bool) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for case in steps.CASES:
         contenders: dict[str, Callable[[], Any]] = steps.contenders(case, peers=not quick)
-        times = interleaved(contenders, repetitions=max(5, case.repetitions // (10 if quick else 2)))
+        times = interleaved(contenders, repetitions=max(5, case.repetitions // (10 if quick else 1)))
         base = times["non-private"]
         rows += [{"case": case.name, "what": name, "ms": ms, "ratio": ms / base} for name, ms in times.items()]
     return {
         "machine": {"python": platform.python_version(), "processor": platform.machine(), "cores": os.cpu_count()},
-        "versions": {name: _version(name) for name in ("numpy", "scipy", "dp-accounting", "opacus", "jax-privacy")},
+        "versions": {
+            name: _version(name)
+            for name in ("numpy", "scipy", "dp-accounting", "torch", "opacus", "jax", "jax-privacy")
+        },
         "steps": rows,
         "memory_mb": steps_memory(),
         "calibration": calibration_times(),
@@ -67,23 +70,25 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def interleaved(contenders: dict[str, Callable[[], Any]], *, repetitions: int) -> dict[str, float]:
-    """Return the median CPU milliseconds of each contender, taking turns of ten steps in a row, as training does."""
+    """Return the median CPU milliseconds of each contender, taking turns of up to ten steps in a row.
+
+    Training takes many steps in a row, too; a turn ends after 50 ms, and a contender drops out after 20 s in all.
+    """
     taken: dict[str, list[int]] = {name: [] for name in contenders}
     for step in contenders.values():
         step()
-    budget = dict.fromkeys(contenders, repetitions)
     for _ in range(repetitions):
         for name, step in contenders.items():
-            if budget[name] <= 0:
+            if sum(taken[name]) > 20e9:
                 continue
+            turn = 0
             for _ in range(10):
                 start = time.process_time_ns()
                 step()
                 taken[name].append(time.process_time_ns() - start)
-                if taken[name][-1] > 50_000_000:
+                turn += taken[name][-1]
+                if turn > 50e6:
                     break
-            # A contender a hundred times slower need not run as often for a steady median.
-            budget[name] -= max(1, min(repetitions // 5, taken[name][-1] // 50_000_000))
     return {name: statistics.median(values) / 1e6 for name, values in taken.items()}
 
 

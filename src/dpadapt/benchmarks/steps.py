@@ -34,9 +34,9 @@ class Case:
 
 
 CASES = (
-    Case("softmax, batch of 1,024", 50_000, 512, 45, 1024 / 50_000, 400, np.float32),
-    Case("softmax, full batch", 50_000, 512, 45, 1.0, 15, np.float32),
-    Case("binary, full batch", 6_847, 14, 1, 1.0, 3000, np.float64),
+    Case("softmax, batch of 1,024", 50_000, 512, 45, 1024 / 50_000, 100, np.float32),
+    Case("softmax, full batch", 50_000, 512, 45, 1.0, 25, np.float32),
+    Case("binary, full batch", 6_847, 14, 1, 1.0, 500, np.float64),
 )
 
 
