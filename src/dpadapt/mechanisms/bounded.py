@@ -105,8 +105,9 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
             # Two ufuncs cost a third of np.clip.
             np.minimum(weight, limit, out=weight)
             np.maximum(weight, np.negative(limit, out=limit), out=weight)
-            if not math.isfinite(weight @ weight):
-                weight[~np.isfinite(weight)] = 0
+            # Limits are finite, so only what is not a number can be left; a maximum finds it and never overflows.
+            if math.isnan(weight.max(initial=-math.inf)):
+                weight[np.isnan(weight)] = 0
         else:
             squares = np.einsum("ij,ij->i", weight, weight)
             finite = np.isfinite(squares)
