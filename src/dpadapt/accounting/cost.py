@@ -133,10 +133,14 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
     if mu is not None:
         return gaussian_epsilon(mu, delta)
     best = _quick_epsilon(counted, delta, adjacency)
-    if delta > 0 and oracles.pld_supports(counted, adjacency):
+    if delta == 0 or not oracles.pld_supports(counted, adjacency):
+        return best
+    while True:
         grid = _grid(best)
         best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_epsilon_for_delta(delta)))
-    return best
+        # The first bound may have been far off, and the grid too coarse with it.
+        if _grid(best) > grid / 2:
+            return best
 
 
 def _quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacency) -> float:
@@ -179,6 +183,7 @@ def _delta(items: frozenset[tuple[Event, int]], epsilon: float, adjacency: Adjac
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_delta(epsilon)))
     if oracles.pld_supports(counted, adjacency):
-        grid = _grid(_quick_epsilon(counted, 1e-9, adjacency))
+        quick = oracles.rdp_supports(counted, adjacency)
+        grid = _grid(_quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency))
         best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_delta_for_epsilon(epsilon)))
     return best

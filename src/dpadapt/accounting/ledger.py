@@ -72,13 +72,28 @@ class Ledger:
         self._setup(MemoryStore(), epsilon, delta, adjacency, random_source(random_state))
 
     def _setup(self, store: Store, epsilon: float, delta: float, adjacency: Adjacency, random: Random) -> None:
-        self.epsilon = _validate.positive(epsilon, "epsilon", infinite=True)
-        self.delta = _validate.delta(delta)
-        self.adjacency = Adjacency.of(adjacency)
+        self._epsilon = _validate.positive(epsilon, "epsilon", infinite=True)
+        self._delta = _validate.delta(delta)
+        self._adjacency = Adjacency.of(adjacency)
         self.dataset = ""
         self._store = store
         self._random = random
         self._draw: Draw = _draw
+
+    @property
+    def epsilon(self) -> float:
+        """The cap; it can't be changed."""
+        return self._epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta that goes with the cap; it can't be changed."""
+        return self._delta
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Which data sets count as neighbours."""
+        return self._adjacency
 
     @classmethod
     def open(

@@ -124,7 +124,7 @@ def mechanism_cases() -> list[Case]:
         _case("DiscreteGaussian", DiscreteGaussian(1.0), bins, [0, 0, 1], [0, 0, -1], delta=0.05),
         _case("RandomizedResponse", RandomizedResponse(1.0), answers, [0, 1], [0, 2], score=_second_answer),
         _case("ExponentialMechanism", ExponentialMechanism(1.0), votes, *race),
-        _case("PermuteAndFlip", PermuteAndFlip(1.0), votes, *race, tight=True),
+        _case("PermuteAndFlip", PermuteAndFlip(1.0), votes, [[1, 0]], [[0, 0]], tight=True),
         _sampled_case(),
     ]
 
@@ -170,7 +170,7 @@ class _Scored:
 
 
 def _sampled_case() -> Case:
-    plan = Sampled(Gaussian(0.5), rate=0.5, steps=2)
+    plan = Sampled(Gaussian(1.0), rate=0.5, steps=2)
     rows = np.array([[0.0], [1.0]]), np.array([[0.0], [math.nan]])
 
     def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:

@@ -1,0 +1,257 @@
+"""The replay names what leaves past the ledger: planted leaks are found, a clean fit shows none."""
+
+import numpy as np
+import pytest
+
+from dpadapt.accounting import Ledger
+from dpadapt.audit import PathDiffers, leaks, lower_bound, record, replay
+from dpadapt.audit.releases import ReleaseScores
+from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
+from dpadapt.mechanisms.plan import Repeated, Sampled
+
+X = np.linspace(-1, 1, 24).reshape(12, 2)
+y = np.tile([0, 1], 6)
+D = (X, y)
+X_other, y_other = X.copy(), y.copy()
+X_other[-1], y_other[-1] = [5.0, -9.0], 2
+D_NEIGHBOUR = (X_other, y_other)
+
+
+class Fake:
+    """A clean estimator: noisy mean of clipped rows; subclasses leak."""
+
+    adjacency = "zero-out"
+
+    def __init__(self, clip_norm=1.0):
+        self.clip_norm = clip_norm
+
+    def get_params(self, deep=True):
+        return {"clip_norm": self.clip_norm}
+
+    def fit(self, X, y, *, ledger):
+        self.n_features_in_ = X.shape[1]
+        child = ledger.child(np.inf, 0.0, label="Fake")
+        self.mean_ = self.released(child, X) / len(X)
+        self.privacy_ = child.receipt()
+        self.finish(X, y)
+        return self
+
+    def released(self, ledger, X):
+        return ledger.release(Gaussian(2.0), clipped_sum(X, self.clip_norm), label="sum")
+
+    def finish(self, X, y):
+        pass
+
+
+class Sampling(Fake):
+    """Clean too: Poisson batches, which the replay must draw alike."""
+
+    def released(self, ledger, X):
+        run = ledger.start(Sampled(Gaussian(2.0), rate=0.4, steps=6), label="sums")
+        self.batches_ = []
+        total = 0.0
+        for batch in run.batches(len(X)):
+            self.batches_.append(batch)
+            total = total + run.release(clipped_sum(X[batch], 1.0))
+        return total
+
+
+class Labels(Fake):
+    def finish(self, X, y):
+        self.labels_ = np.unique(y)
+
+
+class Scale(Fake):
+    def finish(self, X, y):
+        self.scale_ = float(np.abs(X).max())
+
+
+class HiddenCopy(Fake):
+    def finish(self, X, y):
+        self._rows = {"cache": [X]}
+
+
+class LastBit(Fake):
+    """The released mean, rounded by something private."""
+
+    def finish(self, X, y):
+        self.mean_ = self.mean_ + (1e-17 * X.sum() if X.sum() else 0) * 1e3
+
+
+class Missing(Fake):
+    def finish(self, X, y):
+        if 2 in y:
+            self.has_two_ = True
+
+
+class Bounds(Fake):
+    """Clips at the longest private row, so that the noise follows the data."""
+
+    def released(self, ledger, X):
+        return ledger.release(Gaussian(2.0), clipped_sum(X, float(np.linalg.norm(X, axis=1).max())), label="sum")
+
+
+class Stop(Fake):
+    """Stops when the private rows, not their releases, look settled."""
+
+    def released(self, ledger, X):
+        run = ledger.start(Repeated(Gaussian(2.0), 9), label="sums")
+        total = 0.0
+        for _ in range(9 if np.abs(X).max() > 1 else 3):
+            total = total + run.release(clipped_sum(X, 1.0))
+        return total
+
+
+class StopSooner(Fake):
+    """The other way round: fewer releases on the neighbour."""
+
+    def released(self, ledger, X):
+        run = ledger.start(Repeated(Gaussian(2.0), 9), label="sums")
+        return sum(run.release(clipped_sum(X, 1.0)) for _ in range(3 if np.abs(X).max() > 1 else 9))
+
+
+class Label(Fake):
+    """Same releases, but what they are called depends on the data."""
+
+    def released(self, ledger, X):
+        return ledger.release(Gaussian(2.0), clipped_sum(X, 1.0), label=f"sum of {np.abs(X).max():.0f}")
+
+
+class Kind(Fake):
+    def released(self, ledger, X):
+        mechanism = Laplace(2.0) if np.abs(X).max() > 1 else Gaussian(2.0)
+        return ledger.release(mechanism, votes(X), label="sum")
+
+
+class Width(Fake):
+    def released(self, ledger, X):
+        kept = X[:, np.abs(X).max(axis=0) < 6]
+        return ledger.release(Gaussian(2.0), clipped_sum(kept, 1.0), label="sum").sum()
+
+
+@pytest.mark.parametrize("clean", [Fake, Sampling])
+def test_a_clean_fit_shows_no_leak(clean):
+    assert leaks(clean, D, D_NEIGHBOUR) == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "named"),
+    [
+        (Labels, ["labels_"]),
+        (Scale, ["scale_"]),
+        (HiddenCopy, ["_rows"]),
+        (LastBit, ["mean_"]),
+        (Missing, ["has_two_"]),
+        (Bounds, ["path"]),
+        (Stop, ["path"]),
+        (StopSooner, ["path"]),
+        (Label, ["path"]),
+        (Kind, ["path"]),
+        (Width, ["path"]),
+    ],
+)
+def test_planted_leaks_are_named(planted, named):
+    assert leaks(planted, D, D_NEIGHBOUR) == named
+
+
+def test_equal_data_never_shows_a_leak():
+    for planted in (Labels, Scale, HiddenCopy, Bounds, Stop):
+        assert leaks(planted, D, (X.copy(), y.copy())) == []
+
+
+def fit(data, ledger):
+    return ledger.release(Gaussian(2.0), clipped_sum(data[0], 1.0), label="sum")
+
+
+def test_a_tape_holds_what_left_and_a_replay_gives_it_back():
+    tape = record(fit, D, seed=3)
+    (release,) = tape.releases
+    assert (release.kind, release.scale) == ("Gaussian", 2.0)
+    assert np.array_equal(release.noisy, tape.result)
+    assert [entry.label for entry in tape.entries] == ["sum"]
+    again = replay(fit, D_NEIGHBOUR, tape, seed=3)
+    assert np.array_equal(again.result, tape.result)
+    assert not np.array_equal(again.releases[0].value, release.value)
+
+
+def test_what_a_fit_does_to_a_release_does_not_change_the_tape():
+    def spoil(data, ledger):
+        noisy = fit(data, ledger)
+        noisy *= 0
+        return noisy
+
+    tape = record(spoil, D)
+    assert np.any(tape.releases[0].noisy != 0)
+
+
+def test_a_replay_that_asks_for_another_release_is_refused():
+    def twice(data, ledger):
+        return [fit(data, ledger), fit(data, ledger)]
+
+    with pytest.raises(PathDiffers, match="more releases"):
+        replay(twice, D, record(fit, D))
+    with pytest.raises(PathDiffers, match="fewer releases"):
+        replay(fit, D, record(twice, D))
+    with pytest.raises(PathDiffers, match="differs in kind, shape or noise"):
+        replay(fit, (X[:, :1], y), record(fit, D))
+
+
+def test_record_can_plant_less_noise():
+    def wide(data, ledger):
+        return ledger.release(Gaussian(2.0), clipped_sum(np.zeros((1, 4000)), 1.0), label="x")
+
+    # Seeded; the deviation of a standard deviation over n normals is 1 / sqrt(2 n): four of them.
+    assert record(wide, D).result.std() == pytest.approx(2.0, rel=0.05)
+    assert record(wide, D, noise=0.5).result.std() == pytest.approx(1.0, rel=0.05)
+
+
+class OneRow(Fake):
+    def released(self, ledger, X):
+        return ledger.release(Gaussian(1.0), clipped_sum(X, 1.0), label="sum")
+
+
+def test_release_scores_are_log_likelihood_ratios():
+    far = np.array([[1.0, 0.0], [0.0, 0.0]]), y[:2]
+    null = np.array([[0.0, 0.0], [0.0, 0.0]]), y[:2]
+    scores = ReleaseScores(OneRow, far, null)
+    drawn = np.array([[scores(world) for _ in range(600)] for world in (far, null)])
+    # For mu = 1 they are normal with means -+1/2 and deviation 1; four deviations of a mean of 600 are 0.16.
+    assert drawn.mean(axis=1) == pytest.approx([-0.5, 0.5], abs=0.16)
+    assert drawn.std(axis=1) == pytest.approx([1.0, 1.0], abs=0.12)
+    found = lower_bound(ReleaseScores(OneRow, far, null), far, null, delta=1e-3, runs=300, method="gaussian")
+    assert 0 < found.epsilon_lower < 3.4
+
+
+def test_release_scores_know_laplace_noise_too():
+    class Counts(Fake):
+        def released(self, ledger, X):
+            return ledger.release(Laplace(0.2), votes(X), label="sum")
+
+    far, null = (np.array([[1.0]]), y[:1]), (np.array([[0.0]]), y[:1])
+    scores = ReleaseScores(Counts, far, null)
+    assert all(abs(scores(world)) <= 5.0 for world in (far, null) for _ in range(50))
+
+
+def test_release_scores_refuse_what_they_can_not_score():
+    class Choice(Fake):
+        def released(self, ledger, X):
+            return ledger.release(PermuteAndFlip(1.0), votes(X), label="best")
+
+    with pytest.raises(TypeError, match="no likelihood here"):
+        ReleaseScores(Choice, D, D_NEIGHBOUR)(D)
+    with pytest.raises(TypeError, match="Poisson samples"):
+        ReleaseScores(Sampling, D, D_NEIGHBOUR)(D)
+    with pytest.raises(ValueError, match="one of the two data sets"):
+        ReleaseScores(Fake, D, D_NEIGHBOUR)((X, y))
+
+
+def test_adjacency_is_the_estimators_own():
+    class Swap(Fake):
+        adjacency = "replace-one"
+
+        def released(self, ledger, X):
+            assert ledger.adjacency is Adjacency.REPLACE_ONE
+            return super().released(ledger, X)
+
+    assert leaks(Swap, D, D_NEIGHBOUR) == []
+    assert isinstance(Ledger(1.0), Ledger)

@@ -1,0 +1,96 @@
+"""Rows: sums in blocks equal sums at once, norms are upper bounds, and rows that are not finite are null."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dpadapt import rows as module
+from dpadapt.rows import Rows, norm_bounds
+
+dtypes = st.sampled_from([np.float32, np.float64])
+
+
+@st.composite
+def tables(draw):
+    dtype = draw(dtypes)
+    top = 1e30 if dtype is np.float32 else 1e300
+    shape = (draw(st.integers(0, 5)), draw(st.integers(1, 6)))
+    width = 32 if dtype is np.float32 else 64
+    limit = float(np.dtype(dtype).type(top))
+    return draw(arrays(dtype, shape, elements=st.floats(-limit, limit, width=width)))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(tables(), st.booleans())
+def test_norms_are_upper_bounds_and_never_zero(X, intercept):
+    rows = Rows(X, np.zeros(len(X)), intercept=intercept)
+    assert (rows.norms > 0).all()
+    with np.errstate(over="ignore"):
+        exact = np.sqrt((rows.X.astype(np.longdouble) ** 2).sum(axis=1) + intercept)
+    assert (rows.norms >= exact).all()
+    ordinary = np.isfinite(rows.norms) & (exact > 1e-10)
+    assert (rows.norms[ordinary] <= exact[ordinary] * (1 + 1e-5)).all()
+
+
+def test_squares_that_underflow_do_not_shorten_a_row():
+    for dtype, tiny in ((np.float32, 1e-25), (np.float64, 1e-170)):
+        squares = np.full(1, tiny, dtype) ** 2
+        assert squares == 0
+        assert norm_bounds(squares, 1) > tiny
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
+def test_rows_that_can_not_be_used_are_null_and_the_callers_stay_as_they_are(bad):
+    X, y = np.array([[1.0, 2.0], [bad, 1.0]]), np.array([3.0, 4.0])
+    before = X.copy()
+    rows = Rows(X, y, intercept=True)
+    assert rows.X.tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert rows.y.tolist() == [3.0, 0.0]
+    assert rows.norms[1] == np.inf
+    assert np.array_equal(X, before, equal_nan=True)
+    assert Rows(np.ones((2, 1)), np.array([1.0, np.nan])).norms.tolist()[1] == np.inf
+
+
+def test_finite_data_is_not_copied():
+    X = np.ones((4, 2), np.float32)
+    assert Rows(X, np.zeros(4)).X is X
+    assert Rows(np.ones((4, 2), int), np.zeros(4)).X.dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_sums_in_blocks_equal_sums_at_once(monkeypatch, dtype, intercept):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 3)).astype(dtype), rng.standard_normal(100).astype(dtype)
+    full = X if not intercept else np.column_stack([X, np.ones(100, dtype)])
+    coef = rng.standard_normal(3 + intercept).astype(dtype)
+    seen = []
+
+    def statistic(block):
+        seen.append(len(block.X))
+        assert block.product(coef) == pytest.approx(
+            block.X @ coef[:3] + (coef[3] if intercept else 0), rel=1e-4, abs=1e-5
+        )
+        return block.outer(block.y)
+
+    expected = full.T.astype(np.float64) @ y
+    rows = Rows(X, y, intercept=intercept)
+    assert rows.map_sum(statistic) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    monkeypatch.setattr(module, "_BLOCK_ROWS", (16, 16))
+    total = rows.map_sum(statistic)
+    assert total == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert total.dtype == np.float64
+    assert seen == [100, 16, 16, 16, 16, 16, 16, 4]
+    assert (rows.n_rows, rows.n_columns) == (100, 3 + intercept)
+
+
+def test_taken_rows_keep_their_norms():
+    rows = Rows(np.arange(8.0).reshape(4, 2), np.arange(4.0))
+    some = rows.take(np.array([2, 0]))
+    assert some.X.tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    assert some.y.tolist() == [2.0, 0.0]
+    assert some.norms.tolist() == rows.norms[[2, 0]].tolist()
+    none = rows.take(np.array([], dtype=np.int64))
+    assert none.map_sum(lambda block: block.outer(block.y)).tolist() == [0.0, 0.0]
