@@ -245,6 +245,9 @@ class FileStore(Store):
                 connection.execute(begin)
                 yield connection
                 connection.execute("COMMIT")
+        except UnicodeDecodeError:
+            # What SQLite has to say about a damaged file may quote its bytes.
+            raise LedgerError(self._damaged("SQLite finds it malformed")) from None
         except sqlite3.Error as error:
             if "locked" in str(error) or "busy" in str(error):
                 raise LedgerError(
@@ -259,7 +262,11 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=120.0, check_same_thread=False
     )
-    connection.execute("PRAGMA synchronous = FULL")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
