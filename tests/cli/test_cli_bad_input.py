@@ -82,6 +82,8 @@ RAW = {
     "open quote": f'id,age,region,smoker,bmi,cost,ill\n1,"{SECRET_TEXT},2\n'.encode(),
     "binary": bytes(range(256)) * 8,
     "nul bytes": b"id,age\n\x00\x00," + SECRET_TEXT.encode() + b"\n",
+    "no header, a gap": f"1,{SECRET_NUMBER},,yes,1,2,0\n1,2,north,yes,1,2,0\n".encode(),
+    "one row": f"id,age,region,smoker,bmi,cost,ill\n{SECRET_TEXT},31,north,yes,20,2,0\n".encode(),
     "twice the same column": f"id,age,age,region,smoker,bmi,cost,ill\n{SECRET_TEXT},1,2,north,yes,1,2,0\n".encode(),
 }
 
@@ -92,6 +94,16 @@ def test_unreadable_csv(run, site, tmp_path, case, option):
     path = tmp_path / "broken.csv"
     path.write_bytes(RAW[case])
     refused(run(*site.fit(**{option: path})), f"--{option}")
+    assert site.untouched()
+
+
+def test_private_csv_without_a_header_does_not_show_its_first_row(run, site):
+    # The first row reads as names of columns, two of them equal.
+    row = f"{SECRET_TEXT},{SECRET_NUMBER},north,yes,{SECRET_NUMBER},2,0\n"
+    site.private.write_text(row * 2)
+    refused(run(*site.fit()), "--private", "first line")
+    site.private.write_text(f"id,age,region,smoker,bmi,cost,ill,{SECRET_TEXT},{SECRET_TEXT}\n" + row)
+    refused(run(*site.fit()), "--private", "same name")
     assert site.untouched()
 
 
@@ -129,7 +141,8 @@ def test_unknown_kind_of_file(run, site, tmp_path):
         ({"delta": 1}, "--delta"),
         ({"delta": -1e-6}, "--delta"),
         ({"delta": "nan"}, "--delta"),
-        ({"delta": 0}, "delta"),
+        ({"delta": 0}, "--delta"),
+        ({"ledger_delta": 0}, "--ledger-delta"),
         ({"method": "nonsense"}, "--method"),
         ({"method": "logistic"}, "--method"),
         ({"task": "clustering"}, "--task"),
@@ -153,6 +166,24 @@ def test_unknown_kind_of_file(run, site, tmp_path):
 def test_bad_option(run, site, changes, named):
     edit_private(site, lambda f: f)
     refused(run(*site.fit(**changes)), named)
+    assert site.untouched()
+
+
+def test_a_refused_fit_leaves_no_new_ledger_behind(run, site, tmp_path):
+    (tmp_path / "one.csv").write_text("".join((tmp_path / "public.csv").read_text().splitlines(True)[:2]))
+    for changes in ({"delta": 0}, {"public": tmp_path / "one.csv"}):
+        refused(run(*site.fit(ledger=tmp_path / "new.ledger", **changes)))
+        assert not (tmp_path / "new.ledger").exists()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_the_private_file_is_refused_as_the_public_one(run, site, tmp_path, copied):
+    edit_private(site, lambda f: f.assign(bmi=20))
+    path = site.private
+    if copied:
+        path = tmp_path / "copy.csv"
+        path.write_bytes(site.private.read_bytes())
+    refused(run(*site.fit(public=path)), "--public", "private file")
     assert site.untouched()
 
 
@@ -233,6 +264,14 @@ SCHEMA = {
     "text values of a number": (
         'dataset = "patients"\n[columns.age]\ntype = "number"\nlow = 0\nhigh = 1\nvalues = ["a"]',
         "whole",
+    ),
+    "range too long for a float": (
+        f'dataset = "patients"\n[columns.age]\ntype = "number"\nlow = 0\nhigh = {10**400}',
+        "high",
+    ),
+    "values that floats can't tell apart": (
+        f'dataset = "patients"\n[columns.plan]\ntype = "category"\nvalues = [{2**53}, {2**53 + 1}]',
+        "2^53",
     ),
     "not a table": ('dataset = "patients"\n[columns]\nage = 3', "'age'"),
 }

@@ -180,3 +180,68 @@ def test_looking_at_a_missing_ledger_makes_none(run, tmp_path):
     outcome = run("ledger", "show", tmp_path / "no.ledger")
     assert outcome.code == 2
     assert not list(tmp_path.iterdir())
+
+
+def _full_disk(monkeypatch, *, refuses):
+    """Let writing fail, after the fit, for the files and folders that `refuses` picks."""
+    write = persist.write_atomically
+
+    def fail(path, content):
+        if refuses(path):
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(persist, "write_atomically", fail)
+
+
+def test_a_model_that_was_paid_for_is_saved_elsewhere_if_its_folder_fails(run, site, tmp_path, monkeypatch):
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    _full_disk(monkeypatch, refuses=lambda path: path.parent == site.out)
+    outcome = run(*site.fit())
+    assert outcome.code == 1
+    assert outcome.err.count("\n") == 1
+    assert "No space left on device" in outcome.err
+    assert "budget is spent" in outcome.err
+    (folder,) = spare.iterdir()
+    assert str(folder) in outcome.err
+    assert persist.load(folder).model.privacy_.tally() == Ledger.open(site.ledger).receipt().tally()
+
+
+def test_a_model_that_can_be_saved_nowhere_is_said_to_be_lost(run, site, monkeypatch):
+    _full_disk(monkeypatch, refuses=lambda path: True)
+    outcome = run(*site.fit())
+    assert outcome.code == 1
+    assert "budget is spent" in outcome.err
+    assert "could not be saved" in outcome.err
+
+
+def test_the_report_of_an_earlier_model_never_stands_beside_a_new_one(run, site, monkeypatch):
+    assert run(*site.fit(epsilon=0.5)).code == 0
+    assert (site.out / "report.html").exists()
+    _full_disk(monkeypatch, refuses=lambda path: path.name == "report.html")
+    outcome = run(*site.fit(epsilon=1))
+    assert outcome.code == 1
+    assert "model and its receipt are there" in outcome.err
+    assert persist.load(site.out).model.privacy_.epsilon > 0.9
+    assert not (site.out / "report.html").exists()
+
+
+def test_an_interrupted_fit_says_that_the_budget_is_spent(run, site, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpadapt.learning.linear.private_descent", interrupt)
+    outcome = run(*site.fit())
+    assert outcome.code == 130
+    assert "stays spent" in outcome.err
+    assert len(Ledger.open(site.ledger).entries) == 1
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(run, site, tmp_path):
+    ledger = tmp_path / "v[red]2.ledger"
+    outcome = run(*site.fit(out=tmp_path / "model[red]", ledger=ledger))
+    assert outcome.out.rstrip().endswith("model[red]")
+    assert ledger.name in run("ledger", "show", ledger).out
+    assert ledger.name in run("ledger", "history", ledger).out

@@ -1,7 +1,9 @@
 """Battery (b): ours, on every method of the table, with labelled, unlabelled and no public data."""
 
+import datetime
 import math
 import pickle
+import traceback
 
 import numpy as np
 import pytest
@@ -128,6 +130,47 @@ def test_non_finite_rows_are_refused_and_nothing_is_spent(case, bad):
     assert ledger.entries == []
 
 
+SECRET = "ZEBRA7731"
+
+
+@every_case
+@pytest.mark.parametrize(
+    "cell",
+    [
+        SECRET,
+        f'it\'s {SECRET} "or so"',
+        f"'\n{SECRET}\"",
+        SECRET.encode(),
+        {SECRET: 1},
+        datetime.date(1977, 3, 1),
+        10**400,
+    ],
+    ids=["text", "both quotes", "two lines", "bytes", "dict", "date", "too large"],
+)
+def test_no_cell_is_shown_when_rows_are_refused(case, cell):
+    X, y = case.data()
+    X = X.astype(object)
+    X[3, 1] = cell
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    with pytest.raises((ValueError, TypeError)) as failure:
+        case.fit(X, y, ledger=ledger)
+    error = failure.value
+    assert SECRET not in "".join(traceback.format_exception(error))
+    # Some loggers walk the chain whether it is suppressed or not.
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    assert ledger.entries == []
+
+
+@every_case
+def test_the_private_rows_are_refused_as_public_ones(case):
+    X, y = case.data()
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    with pytest.raises(PrivacyError, match="public holds the private X"):
+        case.make().fit(X, y, public=Public(X, y), ledger=ledger)
+    assert ledger.entries == []
+
+
 @every_case
 def test_pickled_model_predicts_the_same(case):
     X, y = case.data()
@@ -142,9 +185,16 @@ def test_seeded_repeats_and_unseeded_does_not(case):
     X, y = case.data()
     first, second = case.fit(X, y), case.fit(X, y)
     assert np.array_equal(first.coef_, second.coef_)
-    secure = [case.fit(X, y, random_state=None) for _ in range(2)]
-    assert not np.array_equal(secure[0].coef_, secure[1].coef_)
-    assert not secure[0].privacy_.seeded
+    # What was drawn, not the coefficients: noise that explains the whole correction leaves the public model.
+    drawn = []
+    for _ in range(2):
+        ledger = Ledger(epsilon=5.0, delta=1e-5)
+        draw = ledger._draw
+        ledger._draw = lambda *release, draw=draw: drawn.append(draw(*release)) or drawn[-1]
+        secure = case.fit(X, y, random_state=None, ledger=ledger)
+        assert not secure.privacy_.seeded
+    assert len(drawn) % 2 == 0
+    assert all(not np.array_equal(*pair) for pair in zip(drawn, drawn[len(drawn) // 2 :], strict=False))
 
 
 @every_case

@@ -93,3 +93,14 @@ def test_string_labels_work():
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="at least two classes"):
         PrivateLogisticRegression().fit(X, np.zeros(4000))
+
+
+def test_labels_that_would_make_scikit_learn_warn_are_quiet():
+    model = PrivateLogisticRegression(epsilon=50.0, delta=0.01, random_state=0)
+    model.fit(X[:60], np.append(np.arange(40.0), np.arange(20.0)))
+    assert len(model.classes_) == 40
+
+
+def test_labels_of_mixed_kinds_are_named():
+    with pytest.raises(ValueError, match="one kind|must hold"):
+        PrivateLogisticRegression().fit(X[:4], np.array(["a", None, "b", "a"], dtype=object))

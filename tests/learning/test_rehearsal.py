@@ -50,5 +50,24 @@ def test_rehearsals_repeat_with_a_seed_and_differ_without():
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         rehearse(PrivateLinearRegression(), *arguments)
-    with pytest.raises(ValueError, match="split_by must have one entry"):
-        rehearse(PrivateLinearRegression(), public, 10, split_by=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split_by": [1, 2]}, "split_by must have one entry"),
+        ({"split_by": ["2020-01-01"] * 1500}, "split_by must hold numbers or dates"),
+        ({"epsilons": 1.0}, "epsilons must be a list"),
+        ({"epsilons": (1.0, -1.0)}, "each of epsilons must be a positive number"),
+        ({"epsilons": "many"}, "each of epsilons must be a positive number"),
+    ],
+)
+def test_bad_option_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        rehearse(PrivateLinearRegression(), public, 10, **options)
+
+
+def test_a_date_may_mimic_the_shift():
+    days = np.datetime64("2020-01-01") + np.arange(1500)
+    found = rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=1, split_by=days)
+    assert found.errors.shape == (1, 1)

@@ -12,7 +12,7 @@ import typer
 
 from dpadapt import __version__
 from dpadapt.cli import audit, bench, cost, demo, fit, ledger, predict, schema
-from dpadapt.cli._options import teach
+from dpadapt.cli._options import Incomplete, teach
 from dpadapt.errors import DataUnavailable, PrivacyError
 
 _HELP = teach(
@@ -58,12 +58,17 @@ def _root(
         typer.echo(context.get_help())
 
 
+# What typer returns, without a word, for Ctrl-C; some versions raise instead.
+_INTERRUPTED = 130
+
 # typer's own usage errors; where the base class lives differs between its versions.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, or 2 with one line on standard error.
+    """Run the command line and return its exit code: 0, or 2 with one line on standard error and nothing spent.
+
+    1 means that something failed after the budget was spent, or that an audit found a flaw; 130 an interruption.
 
     Parameters
     ----------
@@ -81,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _UsageError as error:
         return _fail(error.format_message())  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
-        return _fail("interrupted. What a ledger had recorded stays spent.", code=130)
+        outcome = _INTERRUPTED
+    except Incomplete as error:
+        return _fail(str(error), code=1)
     except (ValueError, TypeError, PrivacyError, DataUnavailable) as error:
         return _fail(str(error))
     except sqlite3.Error as error:
@@ -89,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
         return _fail(f"{named}{error.strerror or error}")
+    if outcome == _INTERRUPTED:
+        return _fail("interrupted. What a ledger had recorded stays spent.", code=_INTERRUPTED)
     return outcome if isinstance(outcome, int) else 0
 
 

@@ -1,5 +1,7 @@
 """What `dpadapt fit` does, in order: check all of it, open the ledger, fit, save, report."""
 
+import filecmp
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import _validate, persist
+from dpadapt.cli._options import Incomplete
 from dpadapt.data import Public
 from dpadapt.methods import Method, find
 from dpadapt.tables import (
     Schema,
+    Table,
     check_columns,
     encode_features,
     encode_labels,
@@ -73,15 +77,16 @@ class _Public:
 
 def carry_out(order: Order) -> dict[str, Any]:
     """Fit, save and report; return the summary. Nothing is spent unless every check has passed."""
-    from dpadapt.report.compare import compare_on_public
-    from dpadapt.report.html import fit_page
-    from dpadapt.report.summarise import summarise_fit
-
     method = _check_options(order)
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = _estimator(order, method, schema)
     public = None if order.public is None else _encode_public(order, schema, order.public)
     X, y = _encode_private(order, schema)
+    if order.public is not None and filecmp.cmp(order.public, order.private, shallow=False):
+        raise ValueError(
+            f"--public {order.public}: this is the private file. Public rows are not protected at all: give other "
+            f"rows, or leave --public out."
+        )
     persist.prepare(order.out)
     ledger = _open_ledger(order, schema)
 
@@ -90,7 +95,44 @@ def carry_out(order: Order) -> dict[str, Any]:
     # A fact assumed public belongs on the receipt; these are known here and not to the estimator.
     model.privacy_ = replace(model.privacy_, assumptions=(*model.privacy_.assumptions, *_ASSUMED))
     # Saved before anything else is tried: the budget is spent.
-    persist.save(model, order.out, extra={"schema": schema.to_dict(), "label": order.label, "task": order.task})
+    _save(model, order, schema)
+    try:
+        return _report(model, order, method, schema, public, ledger)
+    except Exception as error:
+        raise Incomplete(
+            f"--out {order.out}: the model and its receipt are there, but report.html could not be made "
+            f"({_reason(error)}). The budget is spent."
+        ) from None
+
+
+def _save(model: Any, order: Order, schema: Schema) -> None:
+    """Save the model; if its folder fails, somewhere else: another fit would have to be paid for."""
+    extra = {"schema": schema.to_dict(), "label": order.label, "task": order.task}
+    try:
+        # The report of an earlier model must not stand beside this one.
+        (order.out / "report.html").unlink(missing_ok=True)
+        persist.save(model, order.out, extra=extra)
+    except (OSError, ValueError) as error:
+        failed = f"--out {order.out}: can't write there any more ({_reason(error)}). The budget is spent"
+        try:
+            spare = tempfile.mkdtemp(prefix="dpadapt-model-")
+            persist.save(model, spare, extra=extra)
+        except (OSError, ValueError):
+            raise Incomplete(f"{failed}, and the model could not be saved elsewhere.") from None
+        raise Incomplete(f"{failed}; the model and its receipt were saved to {spare} instead.") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _report(
+    model: Any, order: Order, method: Method, schema: Schema, public: _Public | None, ledger: "Ledger | None"
+) -> dict[str, Any]:
+    """Write report.html and return its summary."""
+    from dpadapt.report.compare import compare_on_public
+    from dpadapt.report.html import fit_page
+    from dpadapt.report.summarise import summarise_fit
 
     comparison = None
     if public is not None and public.y is not None:
@@ -111,17 +153,23 @@ def carry_out(order: Order) -> dict[str, Any]:
 
 def _check_options(order: Order) -> Method:
     _validate.positive(order.epsilon, "--epsilon")
-    _validate.delta(order.delta, "--delta")
+    _check_delta(order.delta, "--delta")
     if order.ledger.path is None and (order.ledger.epsilon is not None or order.ledger.delta is not None):
         raise ValueError("--ledger-epsilon and --ledger-delta are the cap of a ledger. Name its file with --ledger.")
     if order.ledger.epsilon is not None:
         _validate.positive(order.ledger.epsilon, "--ledger-epsilon")
     if order.ledger.delta is not None:
-        _validate.delta(order.ledger.delta, "--ledger-delta")
+        _check_delta(order.ledger.delta, "--ledger-delta")
     try:
         return find(order.method, order.task)
     except ValueError as error:
         raise ValueError(f"--method: {error}") from None
+
+
+def _check_delta(delta: float, option: str) -> None:
+    # Here, not in the fit: by then a new ledger would have a cap that no fit could ever be charged to.
+    if _validate.delta(delta, option) == 0:
+        raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
 
 
 def _estimator(order: Order, method: Method, schema: Schema) -> Any:
@@ -149,8 +197,15 @@ def _estimator(order: Order, method: Method, schema: Schema) -> Any:
     return model
 
 
+def _read(path: Path, option: str, *, private: bool) -> Table:
+    table = read_table(path, origin=f"{option} {path}", private=private)
+    if len(table.frame) < 2:
+        raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
+    return table
+
+
 def _encode_public(order: Order, schema: Schema, path: Path) -> _Public:
-    table = read_table(path, origin=f"--public {path}", private=False)
+    table = _read(path, "--public", private=False)
     check_columns(table, schema, label=order.label, optional=order.label)
     X = encode_features(table, schema, label=order.label)
     if order.label not in table.frame.columns:
@@ -159,7 +214,7 @@ def _encode_public(order: Order, schema: Schema, path: Path) -> _Public:
 
 
 def _encode_private(order: Order, schema: Schema) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    table = read_table(order.private, origin=f"--private {order.private}", private=True)
+    table = _read(order.private, "--private", private=True)
     check_columns(table, schema, label=order.label)
     return (
         encode_features(table, schema, label=order.label),

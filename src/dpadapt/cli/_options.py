@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+class Incomplete(RuntimeError):
+    """Something failed after a budget was spent; the message says what was saved."""
+
+
 class TaskName(StrEnum):
     """What a model predicts."""
 

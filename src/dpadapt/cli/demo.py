@@ -56,7 +56,7 @@ def _demo(
         screen.print()
     write_atomically(out / "results.json", json.dumps(summary, indent=2).encode())
     write_atomically(out / "report.html", demo_page(summary).encode())
-    screen.print(f"Wrote report.html and results.json to {out}", soft_wrap=True)
+    screen.print(f"Wrote report.html and results.json to {out}", soft_wrap=True, markup=False)
 
 
 def _measure(screen: "Console", *, seeds: int) -> dict[str, Any]:

@@ -93,4 +93,5 @@ def _fit(
     screen.print(fit_table(summary))
     for warning in summary["receipt"]["warnings"]:
         screen.print(f"[bold yellow]warning:[/] {warning}")
-    screen.print(f"Wrote model.json, arrays.npz, receipt.json and report.html to {out}", soft_wrap=True)
+    # A folder's name may look like markup.
+    screen.print(f"Wrote model.json, arrays.npz, receipt.json and report.html to {out}", soft_wrap=True, markup=False)

@@ -3,14 +3,12 @@
 import math
 import re
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dpadapt import _validate
@@ -122,9 +120,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return ledger.receipt(assumptions=[rows, "the columns and their order", *assumed], warnings=warnings)
 
     def _check_rows(self, X: Any, y: Any, *, y_numeric: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        with _nothing_private_in_errors():
+        """Return private features and labels as arrays, or refuse them without showing a value."""
+        try:
             X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=y_numeric, ensure_min_samples=2)
-        return X, y
+        except (ValueError, TypeError, OverflowError) as error:
+            refusal = _without_values(error)
+        else:
+            return X, y
+        # Not inside the handler: the original error may quote a cell, and would hang on as this one's context.
+        raise refusal
 
     def _check_public(self, public: Public | None, X: Any) -> tuple[NDArray[np.float64] | None, Any]:
         """Return public features and labels as arrays with the private data's columns."""
@@ -132,6 +136,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             return None, None
         if not isinstance(public, Public):
             raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(public).__name__}.")
+        if public.X is X:
+            raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
         if theirs is not None and ours is not None and list(theirs) != list(ours):
             odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]
@@ -140,7 +146,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"public and private columns must be the same, in the same order; "
                 f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
             )
-        X_public = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X")
+        X_public = check_array(
+            public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X", estimator="public X"
+        )
         if X_public.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
@@ -154,18 +162,31 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
 
-@contextmanager
-def _nothing_private_in_errors() -> Any:
-    """Strip values from scikit-learn's validation messages: some print the offending entry."""
+# What scikit-learn says of shapes, types and column names. Its other messages may quote a cell: none is passed on.
+_HARMLESS = re.compile(
+    r"The feature names|Feature names|X has \d+ features|Expected (\d|a \d|unique)|Found (array with|input variables)|"
+    r"Input [Xy] contains|Sparse data|Complex data|y should be|dtype='numeric'|(float\(\) )?argument must be|"
+    r"This \w+ estimator requires y"
+)
+
+
+def _without_values(error: Exception) -> ValueError | TypeError:
+    """Return what may be said of an error that private rows caused."""
+    text = str(error)
+    if _HARMLESS.match(text) is None:
+        text = "X must hold numbers alone, and y numbers or labels, without gaps; which cell does not is not shown."
+    elif not text.startswith(("The feature names", "Feature names")):
+        # Values and counts come after the first line, or after a colon.
+        text = re.sub(r":.*", ".", text.splitlines()[0])
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
+    """Return public labels as numbers."""
     try:
-        yield
-    except NotFittedError:
-        raise
-    except (ValueError, TypeError) as error:
-        text = str(error)
-        if not text.startswith("The feature names"):
-            text = re.sub(r"""(['"]).*?\1""", "(not shown)", text.splitlines()[0] if text else "")
-        raise type(error)(text) from None
+        return np.asarray(y_public, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("public y must hold numbers for a regression; it holds text.") from None
 
 
 def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:

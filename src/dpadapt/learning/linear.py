@@ -14,7 +14,7 @@ from sklearn.base import RegressorMixin
 from dpadapt import _validate
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import Budget, PrivateEstimator, quantile_between
+from dpadapt.learning.base import Budget, PrivateEstimator, numeric_labels, quantile_between
 from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
 from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
 from dpadapt.learning.losses import SquaredLoss
@@ -132,7 +132,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
         if X_public is not None and y_public is not None:
             Z_public = geometry.transform(X_public)
-            prior = ridge_by_leave_one_out(Z_public, y_public.astype(np.float64))
+            prior = ridge_by_leave_one_out(Z_public, numeric_labels(y_public))
             # A public fit without error must not clip the private rows' shift away: a twentieth of the target's
             # spread is the least residual to expect.
             residuals = np.maximum(np.abs(prior.residuals), 0.05 * np.std(y_public))
@@ -158,10 +158,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             else:
                 plan = (geometry, products, variance)
                 change = _by_descent(child, rows, budget, *plan, whitened=public is not None, warm=y_public is not None)
-        self.coef_, self.intercept_ = geometry.coefficients(start + change)
-        self.intercept_ = float(self.intercept_)
         bounds = [] if y_public is not None else ["the bounds of the target"]
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(child, budget, bounds)
+        coef, intercept = geometry.coefficients(start + change)
+        self.coef_, self.intercept_ = coef, float(intercept)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -233,7 +234,8 @@ def _by_statistics(
     k = rows.n_columns
     # Residuals on the scale of a feature, so that the joint row is not dominated by either.
     unit = max(2 * math.sqrt(variance), 1e-300)
-    joint = np.column_stack([rows.X, rows.y / unit])
+    with np.errstate(over="ignore"):
+        joint = np.column_stack([rows.X, rows.y / unit])
     # Shortening a joint row keeps its linear relation: a least-squares weight, no bias. Noise and signal shrink alike
     # once most rows are shortened, so there is nothing to gain from a longer bound.
     clip_norm = 0.8 * math.hypot(geometry.typical_norm, 1.0)

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
 from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry
+from dpadapt.learning.label_set import label_codes, label_set
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, softmax
 from dpadapt.learning.public_model import public_classifier
 from dpadapt.learning.shrinkage import james_stein
@@ -112,9 +112,8 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         frame = X
         X, y = self._check_rows(X, y, y_numeric=False)
         X_public, y_public = self._check_public(public, frame)
-        check_classification_targets(y)
-        classes, source = _label_set(self.classes, y_public, y)
-        codes = _codes(y, classes, "y")
+        classes, source = label_set(self.classes, y_public, y)
+        codes = label_codes(y, classes, "y")
         budget = self._budget(len(X))
         child = self._ledger(ledger)
 
@@ -123,7 +122,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         start = np.zeros((X.shape[1] + 1, n_scores))
         curvature = 0.25 if n_scores == 1 else 1.0 / n_scores
         if X_public is not None and y_public is not None:
-            rows_public, codes_public = geometry.extend(X_public), _codes(y_public, classes, "public y")
+            rows_public, codes_public = geometry.extend(X_public), label_codes(y_public, classes, "public y")
             extended = public_classifier(rows_public, codes_public, n_scores)
             start = geometry.solution_for(extended)
             curvature = _mean_curvature(rows_public @ extended)
@@ -133,9 +132,10 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
             plan = (start, budget, geometry, curvature)
             change = _correction(child, rows, *plan, whitened=public is not None, warm=y_public is not None)
         coef, intercept = geometry.coefficients(start + change)
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(child, budget, [source])
         self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept)
         self.classes_ = classes
-        self.privacy_ = self._receipt(child, budget, [source])
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -216,28 +216,3 @@ def _mean_curvature(scores: NDArray[np.float64]) -> float:
     most = 1.0 / scores.shape[1]
     spread = float(np.mean(1 - np.sum(p**2, axis=1)))
     return float(max(0.2 * most, spread / (scores.shape[1] - 1)))
-
-
-def _label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
-    """Return the sorted classes and how they came to be known."""
-    if declared is not None:
-        classes, source = np.unique(np.asarray(declared)), "the label set (declared)"
-    elif y_public is not None:
-        classes, source = np.unique(y_public), "the label set (that of the public labels)"
-    else:
-        classes, source = np.unique(y), "the label set: it was read off y; declare it with classes="
-    if len(classes) < 2:
-        raise ValueError("there must be at least two classes, got one class. Declare all of them with classes=.")
-    return classes, source
-
-
-def _codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
-    labels = np.asarray(labels)
-    try:
-        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        known = bool(np.all(classes[codes] == labels))
-    except TypeError:
-        known = False
-    if not known:
-        raise ValueError(f"{name} holds a label that is not among the classes. Declare all of them with classes=.")
-    return np.asarray(codes, dtype=np.int64)

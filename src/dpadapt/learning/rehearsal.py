@@ -95,6 +95,9 @@ def rehearse(
         raise ValueError("public must be a labelled Public to rehearse on: public=Public(X_public, y_public).")
     n_private = _validate.count(n_private, "n_private", least=2)
     repeats = _validate.count(repeats, "repeats")
+    if not np.iterable(epsilons):
+        raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
+    epsilons = [_validate.positive(epsilon, "each of epsilons") for epsilon in epsilons]
     X, y = check_array(public.X, dtype=np.float64), np.asarray(public.y).ravel()
     if len(y) < 12:
         raise ValueError(f"public must have at least 12 rows to rehearse on, got {len(y)}.")
@@ -118,14 +121,17 @@ def rehearse(
         alone[i] = error(_NOTHING)
         errors[i] = [error({"epsilon": epsilon}) for epsilon in epsilons]
     metric = "log-loss" if classifier else "mean squared error over variance"
-    return Rehearsal(metric, tuple(float(e) for e in epsilons), errors, alone, bool(repeated))
+    return Rehearsal(metric, tuple(epsilons), errors, alone, bool(repeated))
 
 
 def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows that stay public and those that play the private part, the latter shuffled."""
     order = random.permutation(n)
     if split_by is not None:
-        key = np.asarray(split_by, dtype=np.float64).ravel()
+        try:
+            key = np.asarray(split_by).ravel().astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("split_by must hold numbers or dates; turn texts into either first.") from None
         if len(key) != n:
             raise ValueError(f"split_by must have one entry per public row: {n}, got {len(key)}.")
         # Shuffled first, so that ties fall at random.

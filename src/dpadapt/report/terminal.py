@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Return names and values in two columns."""
-    table = Table(title=title, title_justify="left", show_header=False, title_style="bold")
+    table = Table(title=_plain(title), title_justify="left", show_header=False, title_style="bold")
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts.items():
@@ -22,7 +22,7 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
 
 def history_table(title: str, history: Sequence[tuple[str, "Entry"]]) -> Table:
     """Return a ledger's charges, oldest first."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=_plain(title), title_justify="left", title_style="bold")
     for heading in ("time (UTC)", "for", "release", "times"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "times" else "left")
     for time, entry in history:

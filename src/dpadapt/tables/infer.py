@@ -6,7 +6,7 @@ import numpy as np
 
 from dpadapt.tables.encoding import parse_numbers, parse_text
 from dpadapt.tables.reading import Table
-from dpadapt.tables.schema import Category, Column, Ignored, Number, Schema
+from dpadapt.tables.schema import MOST_WHOLE, Category, Column, Ignored, Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def _infer_column(name: str, series: "pd.Series[Any]", origin: str, category: bo
         distinct = sorted(set(text))
         return Category(name, tuple(distinct)) if category or len(distinct) <= _MOST_CATEGORIES else Ignored(name)
     amounts = np.unique(numbers)
-    whole = bool((amounts == np.round(amounts)).all())
+    whole = bool((amounts == np.round(amounts)).all() and np.abs(amounts).max() <= MOST_WHOLE)
     if category:
         return Category(name, tuple(int(v) for v in amounts) if whole else tuple(sorted(set(text))))
     low, high = float(amounts[0]), float(amounts[-1])

@@ -74,8 +74,9 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
     except OSError as error:
         raise ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).") from None
     if frame.columns.has_duplicates:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise ValueError(f"{named}: two columns are called {twice!r}. Rename one of them.")
+        # A private file without a header would show the values of its first row here.
+        twice = "" if private else f", {frame.columns[frame.columns.duplicated()][0]!r}"
+        raise ValueError(f"{named}: two columns have the same name{twice}. Name each column once, in the first line.")
     if frame.empty:
         raise ValueError(f"{named}: the file has no rows. Give a file with a header and at least one row.")
     return Table(frame, named, private)

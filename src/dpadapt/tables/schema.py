@@ -1,6 +1,6 @@
 """`Schema`: what is known about a table without opening the private file."""
 
-import math
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 Values = tuple[str, ...] | tuple[int, ...]
+# Beyond this, doubles no longer tell whole numbers apart.
+MOST_WHOLE = 2**53
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,8 @@ def _parse(name: str, fields: Any, origin: str) -> Column:
 
 
 def _parse_end(value: Any, end: str, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Compared, not converted: a whole number in TOML may be too long for a float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         _refuse(
             where, f"{end} must be a finite number, got {value!r}. Choose it from what you know, not from the data."
         )
@@ -244,6 +247,8 @@ def _parse_values(values: Any, where: str) -> Values:
         found = tuple(values)
     else:
         _refuse(where, "values must be all text or all whole numbers, none of them empty.")
+    if any(isinstance(value, int) and abs(value) > MOST_WHOLE for value in found):
+        _refuse(where, "whole numbers in values must not be beyond 2^53. Write such codes as text, in quotes.")
     if len(set(found)) < len(found):
         _refuse(where, "values lists one of them twice. Remove the second one.")
     return found
