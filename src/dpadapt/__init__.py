@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
     from dpadapt.learning.rehearsal import rehearse
+    from dpadapt.learning.transfer_classification import PrivateTransferClassifier
     from dpadapt.mechanisms.adjacency import Adjacency
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ __all__ = [
     "PrivacyError",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
+    "PrivateTransferClassifier",
     "Public",
     "Receipt",
     "calibrate",
@@ -47,6 +49,7 @@ _HOME = {
     "PrivacyError": "errors",
     "PrivateLinearRegression": "learning.linear",
     "PrivateLogisticRegression": "learning.logistic",
+    "PrivateTransferClassifier": "learning.transfer_classification",
     "Public": "data",
     "Receipt": "accounting.receipt",
     "calibrate": "accounting.calibrate",

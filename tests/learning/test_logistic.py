@@ -102,5 +102,5 @@ def test_labels_that_would_make_scikit_learn_warn_are_quiet():
 
 
 def test_labels_of_mixed_kinds_are_named():
-    with pytest.raises(ValueError, match="one kind|must hold"):
+    with pytest.raises(ValueError, match=r"one kind|must hold"):
         PrivateLogisticRegression().fit(X[:4], np.array(["a", None, "b", "a"], dtype=object))

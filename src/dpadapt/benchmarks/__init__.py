@@ -2,4 +2,8 @@
 
 BENCHMARKS: dict[str, tuple[str, str]] = {
     "performance": ("dpadapt.benchmarks.performance", "speed and memory against non-private steps and peers"),
+    "transfer-classification": (
+        "dpadapt.benchmarks.transfer_classification",
+        "the transfer classifier against public-only and plain private models: harm, gain, monotony, speed",
+    ),
 }

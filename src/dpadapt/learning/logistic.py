@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import Budget, PrivateEstimator
+from dpadapt.learning.base import Budget
 from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
 from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry
 from dpadapt.learning.label_set import label_codes, label_set
+from dpadapt.learning.linear_classifier import LinearClassifier
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, softmax
 from dpadapt.learning.public_model import public_classifier
 from dpadapt.learning.shrinkage import james_stein
@@ -24,7 +24,7 @@ from dpadapt.rows import Rows
 _STEPS = 100
 
 
-class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateLogisticRegression(LinearClassifier):
     """Logistic regression (two or more classes) on private rows, started from and standardised by public ones.
 
     With labelled public data the public model is the start, and private gradient steps correct it; the correction is
@@ -137,23 +137,6 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept)
         self.classes_ = classes
         return self
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of the second class (two classes) or of each class."""
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class."""
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            scores = np.column_stack([np.zeros(len(scores)), scores])
-        return softmax(scores)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each row."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
 
 
 def _correction(
