@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dpadapt.learning.logistic import PrivateLogisticRegression
     from dpadapt.learning.rehearsal import rehearse
     from dpadapt.learning.transfer_classification import PrivateTransferClassifier
+    from dpadapt.learning.transfer_regression import PrivateTransferRegressor
     from dpadapt.mechanisms.adjacency import Adjacency
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
     "PrivateTransferClassifier",
+    "PrivateTransferRegressor",
     "Public",
     "Receipt",
     "calibrate",
@@ -50,6 +52,7 @@ _HOME = {
     "PrivateLinearRegression": "learning.linear",
     "PrivateLogisticRegression": "learning.logistic",
     "PrivateTransferClassifier": "learning.transfer_classification",
+    "PrivateTransferRegressor": "learning.transfer_regression",
     "Public": "data",
     "Receipt": "accounting.receipt",
     "calibrate": "accounting.calibrate",

@@ -44,6 +44,12 @@ METHODS: tuple[Method, ...] = (
         "linear regression by private statistics or private descent, started from the public model",
     ),
     Method(
+        "transfer-regressor",
+        "regression",
+        "dpadapt.learning.transfer_regression.PrivateTransferRegressor",
+        "linear regression that keeps to the public model unless the private rows show that it is wrong",
+    ),
+    Method(
         "transfer-classifier",
         "classification",
         "dpadapt.learning.transfer_classification.PrivateTransferClassifier",

@@ -2,5 +2,14 @@
 
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.logistic import PrivateLogisticRegression
+from dpadapt.learning.rehearsal import rehearse
+from dpadapt.learning.transfer_classification import PrivateTransferClassifier
+from dpadapt.learning.transfer_regression import PrivateTransferRegressor
 
-__all__ = ["PrivateLinearRegression", "PrivateLogisticRegression"]
+__all__ = [
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivateTransferClassifier",
+    "PrivateTransferRegressor",
+    "rehearse",
+]

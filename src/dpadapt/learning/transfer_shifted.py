@@ -1,0 +1,213 @@
+"""Private correction of a public model whose population may have shifted: calibrate, correct, gate each."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.learning.base import Budget
+from dpadapt.learning.transfer_gate import keep, relative_size
+from dpadapt.learning.transfer_geometry import TransferGeometry
+from dpadapt.learning.transfer_plan import choose_directions, dyadic_blocks, plan_stage
+from dpadapt.learning.transfer_stage import Stage, leverages, release_facts, residual_facts, run_stage
+from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
+from dpadapt.mechanisms.gaussian import Gaussian
+from dpadapt.mechanisms.plan import Repeated
+from dpadapt.rows import Block, Rows
+
+# How many releases each part makes. All have the same noise multiplier, so these are the shares of the budget too:
+# 3% where the rows are, 13% calibration, 2% its curvature, 2% sizes, 78% correction, 2% its check.
+RELEASES = {"row mean": 6, "calibration": 26, "plane": 4, "sizes": 4, "correction": 156, "check": 4}
+# A coordinate of the row mean is believed from this many noise deviations on.
+_MEAN_DOUBT = 4.0
+# The private curvature is taken a little low, so that noise is rather over- than understated.
+_CALIBRATION_CURVATURE, _CORRECTION_CURVATURE = 0.8, 0.7
+# Released shares are taken this many noise deviations to the safe side.
+_FACTS_DOUBT = 2.0
+
+
+def shifted_change(
+    ledger: Ledger, geometry: TransferGeometry, rows: NDArray[Any], residuals: NDArray[np.float64], budget: Budget
+) -> NDArray[np.float64]:
+    """Return the change of the public solution: calibration, then correction, each gated."""
+    # N releases of Gaussian noise with multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP.
+    multiplier = math.sqrt(sum(RELEASES.values())) / budget.mu
+    plans = [(Repeated(Gaussian(multiplier), steps), label) for label, steps in RELEASES.items()]
+    runs = dict(zip(RELEASES, ledger.start_all(plans), strict=True))
+    # Noise of one release of a mean of clipped terms, per unit of clip.
+    per_clip = budget.factor * multiplier / budget.n_rows
+    unit = 2.0 * math.sqrt(geometry.variance)
+
+    mean = _row_mean(runs["row mean"], geometry, rows, budget.n_rows, per_clip)
+    directions = _calibration_plane(geometry, mean)
+    stage = plan_stage(
+        geometry,
+        directions,
+        np.ones(directions.shape[1]),
+        noise_per_clip=per_clip,
+        n_steps=RELEASES["calibration"],
+        size=1.0,
+        # Two coordinates have so little noise that clipping, which biases skewed residuals, need not be tight.
+        quantiles=(0.8, 0.999),
+        progress=(0.6, 20.0),
+        longest_step=0.5,
+    )
+    private = _stage_rows(rows, residuals, stage)
+    found = run_stage(runs["calibration"], stage, private, budget.n_rows, centred=True)
+    facts = residual_facts(private, stage, found, np.ones(len(rows)), unit)
+    (unclipped, square, seen), noise = release_facts(runs["sizes"], facts, budget.n_rows)
+    low, size = relative_size(geometry.residuals, unit, seen, noise)
+    moved, established = _gate_plane(
+        runs["plane"], stage, private, found, (unclipped, square, noise), budget, low, geometry
+    )
+    change = stage.map @ moved
+    with np.errstate(over="ignore", invalid="ignore"):
+        residuals = residuals - rows @ change
+
+    chosen, weights = choose_directions(
+        geometry, n_rows=budget.n_rows, noise_per_clip=per_clip, n_steps=RELEASES["correction"], size=size
+    )
+    stage = plan_stage(
+        geometry,
+        _for_private_rows(geometry, mean)[:, chosen],
+        weights,
+        noise_per_clip=per_clip,
+        n_steps=RELEASES["correction"],
+        size=size,
+        quantiles=(0.5, 0.97),
+        progress=(0.7, 15.0),
+        longest_step=0.1,
+    )
+    private = _stage_rows(rows, residuals, stage)
+    found = run_stage(runs["correction"], stage, private, budget.n_rows, centred=False)
+    facts = residual_facts(private, stage, found, leverages(private) * rows[:, -1] ** 2, unit)
+    (unclipped, square, _), noise = release_facts(runs["check"], facts, budget.n_rows)
+    curvature = (
+        _CORRECTION_CURVATURE * weights * float(np.clip(unclipped / stage.row_weight - _FACTS_DOUBT * noise, 0.02, 1.0))
+    )
+    variance = weights * _variance(
+        stage, curvature, float(np.clip(square + _FACTS_DOUBT * noise, 0.02, 1.0)), budget.n_rows
+    )
+    error = geometry.variance * low**2
+    judged = keep(np.sqrt(weights) * found, variance, dyadic_blocks(chosen), error=error, established=established)
+    return np.asarray(change + stage.map @ (judged.factors * found))
+
+
+def _for_private_rows(geometry: TransferGeometry, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the whitening, contracted along the private rows' mean, where their second moment is 1 + |mean|².
+
+    Otherwise steps that suit public rows would be too long there.
+    """
+    away = np.concatenate([[0.0], mean[1:]])
+    square = float(away @ away)
+    if square == 0:
+        return geometry.whitening
+    contraction = (1.0 / math.sqrt(1.0 + square) - 1.0) / square
+    return geometry.whitening + np.outer(geometry.whitening @ away, contraction * away)
+
+
+def _stage_rows(rows: NDArray[Any], residuals: NDArray[np.float64], stage: Stage) -> Rows:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Rows(rows @ stage.map, residuals, max_norm=stage.max_norm)
+
+
+def _variance(stage: Stage, curvature: NDArray[np.float64], square: float, n_rows: float) -> NDArray[np.float64]:
+    """Return the noise of each averaged coordinate: that of the releases and that of the private sample.
+
+    `square` is the mean squared gradient over the squared clip, so a coordinate of the sample's mean gradient has
+    variance square * clip² / (k n); the iterate follows it as far as `response` says.
+    """
+    sample = square * stage.clip_norm**2 / (len(stage.weights) * n_rows)
+    return stage.noise_of_average(curvature) + sample * stage.response(curvature) ** 2
+
+
+def _row_mean(
+    run: Run, geometry: TransferGeometry, rows: NDArray[Any], n_rows: float, per_clip: float
+) -> NDArray[np.float64]:
+    """Return the mean of the private rows in whitened coordinates, as far as it is told from noise."""
+    whitened = geometry.rows @ geometry.whitening
+    longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
+    with np.errstate(over="ignore", invalid="ignore"):
+        private = Rows(rows @ geometry.whitening, np.zeros(len(rows)))
+    total = np.zeros(private.n_columns)
+    for _ in range(run.plan.steps):
+        total += run.release(clipped_outer_sum(private, _ones, longest))
+    mean = total / (run.plan.steps * n_rows)
+    noise = per_clip * longest / math.sqrt(run.plan.steps)
+    mean = np.where(np.abs(mean) > max(_MEAN_DOUBT * noise, 0.1), mean, 0.0)
+    # The constant is 1 in every row: if noise hides it, or shortening halves it, it is still there.
+    constant = float(np.sign(np.mean(whitened[:, 0])))
+    if mean[0] * constant < 0.3:
+        mean[0] = constant
+    return mean
+
+
+def _ones(block: Block) -> NDArray[np.float64]:
+    return np.ones(len(block.y))
+
+
+def _calibration_plane(geometry: TransferGeometry, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return two directions: the one that lifts predictions by the least change of coefficients, and the slope's.
+
+    Where the private rows lie elsewhere, their mean residual is explained by moving along their mean, not by the
+    constant alone. The first is scaled so that the private rows' coordinate is about 1.
+    """
+    lift = mean / float(mean @ mean)
+    if len(mean) < 2:
+        return np.asarray(geometry.whitening @ lift[:, None])
+    slope = np.eye(len(mean))[1] - mean * (mean[1] / float(mean @ mean))
+    length = float(np.linalg.norm(slope))
+    slope = slope / length if length > 0.3 else np.eye(len(mean))[1]
+    return np.asarray(geometry.whitening @ np.column_stack([lift, slope]))
+
+
+def _gate_plane(
+    run: Run,
+    stage: Stage,
+    private: Rows,
+    found: NDArray[np.float64],
+    facts: tuple[float, float, float],
+    budget: Budget,
+    low: float,
+    geometry: TransferGeometry,
+) -> tuple[NDArray[np.float64], float]:
+    """Return what is kept of the calibration and the energy established, by the axes of the private second moment."""
+    k = len(found)
+    weighted = private.X * np.sqrt(leverages(private))[:, None]
+    total = np.zeros((k, k))
+    for _ in range(run.plan.steps):
+        # Weighted rows are at most max_norm long, so this clips none but the null rows.
+        total += run.release(clipped_gram(weighted, stage.max_norm))
+    moment = (total + total.T) / (2 * run.plan.steps * budget.n_rows)
+    # One row moves a second moment by max_norm² (zero-out), by sqrt 2 of that if it is replaced.
+    noise = (
+        math.sqrt(budget.factor) * stage.max_norm**2 * _multiplier(run) / (math.sqrt(run.plan.steps) * budget.n_rows)
+    )
+    values, vectors = np.linalg.eigh(moment)
+    least, most = np.maximum(values - noise, 0.05), np.maximum(values + noise, 0.05)
+    if noise > 0.5:
+        # The release tells nothing: assume little curvature for the noise, and the public one for the effect.
+        vectors, least, most = np.eye(k), np.full(k, 0.2), np.ones(k)
+    unclipped, square, fuzz = facts
+    curvature = _CALIBRATION_CURVATURE * float(np.clip(unclipped - _FACTS_DOUBT * fuzz, 0.02, 1.0)) * least
+    variance = _variance(stage, curvature, float(np.clip(square + _FACTS_DOUBT * fuzz, 0.02, 1.0)), budget.n_rows)
+    # The bias of clipping was subtracted as it is on public rows; on private ones it may be half as large or as small
+    # again.
+    bias = vectors.T @ stage.bias / np.maximum(least * max(stage.unclipped, 0.3), 0.05)
+    turned = vectors.T @ found
+    kept = keep(
+        np.sqrt(most) * turned,
+        most * (variance + 0.25 * bias**2),
+        [np.array([i]) for i in range(k)],
+        error=geometry.variance * low**2,
+    )
+    return np.asarray(vectors @ (kept.factors * turned)), kept.established
+
+
+def _multiplier(run: Run) -> float:
+    mechanism = run.plan.mechanism
+    if not isinstance(mechanism, Gaussian):
+        raise TypeError("the noise of this release must be Gaussian.")
+    return mechanism.noise_multiplier
