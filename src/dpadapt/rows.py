@@ -23,6 +23,7 @@ class Block:
     X: NDArray[Any]
     y: NDArray[Any]
     norms: NDArray[Any]
+    inverse_norms: NDArray[Any]
     leverage: NDArray[Any] | None
     intercept: bool
 
@@ -76,6 +77,7 @@ class Rows:
         self.norms = norm_bounds(squares + X.dtype.type(intercept), X.shape[1] + 1)
         # A null row must contribute nothing, not even through its constant.
         self.norms[~finite] = np.inf
+        self.inverse_norms = 1 / self.norms
         self.leverage = np.minimum(max_norm / self.norms, 1.0) ** 2 if math.isfinite(max_norm) else None
 
     @property
@@ -92,20 +94,23 @@ class Rows:
         """Return the rows at `index`."""
         chosen = object.__new__(Rows)
         chosen.X, chosen.y, chosen.norms = self.X.take(index, axis=0), self.y[index], self.norms[index]
+        chosen.inverse_norms = self.inverse_norms[index]
         chosen.leverage = None if self.leverage is None else self.leverage[index]
         chosen.intercept = self.intercept
         return chosen
 
     def _block(self, part: slice) -> Block:
         leverage = None if self.leverage is None else self.leverage[part]
-        return Block(self.X[part], self.y[part], self.norms[part], leverage, self.intercept)
+        lengths = self.norms[part], self.inverse_norms[part]
+        return Block(self.X[part], self.y[part], *lengths, leverage, self.intercept)
 
     def map_sum(self, statistic: Callable[[Block], NDArray[Any]]) -> NDArray[np.float64]:
         """Add up `statistic` over blocks, in float64."""
         n = self.n_rows
         size = min(max(_BLOCK_BYTES // max(1, self.X.shape[1] * self.X.itemsize), _BLOCK_ROWS[0]), _BLOCK_ROWS[1])
         if n <= size:
-            return statistic(self._block(slice(0, n))).astype(np.float64, copy=False)
+            lengths = self.norms, self.inverse_norms, self.leverage
+            return statistic(Block(self.X, self.y, *lengths, self.intercept)).astype(np.float64, copy=False)
         total: NDArray[np.float64] | None = None
         for start in range(0, n, size):
             term = statistic(self._block(slice(start, min(start + size, n))))

@@ -67,6 +67,7 @@ def _loss(case: Case) -> LogisticLoss | SoftmaxLoss:
 
 def _non_private(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -> Callable[[], Any]:
     loss, random = _loss(case), SeededRandom(1)
+    length = 0.1 / (case.rate * case.n_rows)
 
     def step() -> Any:
         rows, target = X, y
@@ -74,13 +75,14 @@ def _non_private(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any
             index = random.poisson_sample(case.n_rows, case.rate)
             rows, target = X.take(index, axis=0), y[index]
         weights = loss.weights(rows @ coef, target)
-        return coef - 0.1 * (rows.T @ weights) / (case.rate * case.n_rows)
+        return coef - (rows.T @ weights) * length
 
     return step
 
 
 def _dpadapt(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -> Callable[[], Any]:
     loss, rows = _loss(case), Rows(X, y)
+    length = 0.1 / (case.rate * case.n_rows)
     mechanism = Gaussian(1e6)
     ledger = Ledger(epsilon=10.0, delta=1e-6)
     if case.rate < 1:
@@ -92,7 +94,7 @@ def _dpadapt(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -
     def step() -> Any:
         batch = rows.take(next(batches)) if case.rate < 1 else rows
         gradient = run.release(clipped_outer_sum(batch, gradient_weights(loss, coef), 1.0))
-        return coef - 0.1 * gradient / (case.rate * case.n_rows)
+        return coef - gradient * length
 
     return step
 

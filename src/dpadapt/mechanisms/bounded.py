@@ -55,20 +55,15 @@ class Bounded:
         Under REPLACE_ONE, `doubled` asks for twice the zero-out bound even where a tighter one is proved: the analysis
         of Poisson sampling needs both neighbours' terms bounded one by one.
         """
-        # |v|_inf <= |v|_2 <= |v|_1.
-        weaker: dict[Norm, tuple[float | None, ...]] = {
-            "l1": (self.l1,),
-            "l2": (self.l2, self.l1),
-            "linf": (self.linf, self.l2, self.l1),
-        }
-        known = [bound for bound in weaker[norm] if bound is not None]
-        if not known:
+        # |v|_inf <= |v|_2 <= |v|_1: a bound in a later norm of the chain bounds the earlier ones.
+        chain = (self.linf, self.l2, self.l1)[("linf", "l2", "l1").index(norm) :]
+        bound = min((known for known in chain if known is not None), default=None)
+        if bound is None:
             raise PrivacyError(f"this statistic has no {norm} bound; use a mechanism for the norm it is bounded in.")
         if adjacency is not Adjacency.REPLACE_ONE:
-            return min(known)
+            return bound
         # Replacing a record is zeroing it and then un-zeroing the other: at most twice as far.
-        twice = 2 * min(known)
-        return twice if doubled else min(twice, self.replaced.get(norm, math.inf))
+        return 2 * bound if doubled else min(2 * bound, self.replaced.get(norm, math.inf))
 
 
 def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
@@ -100,26 +95,28 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
     def clipped(block: Block) -> Array:
         weight = weights(block)
         # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
-        limit = _margin(clip_norm, weight.dtype) / block.norms
+        limit = _margin(clip_norm, weight.dtype) * block.inverse_norms
         if weight.ndim == 1:
             # Two ufuncs cost a third of np.clip.
             np.minimum(weight, limit, out=weight)
             np.maximum(weight, np.negative(limit, out=limit), out=weight)
-            # Limits are finite, so only what is not a number can be left; a maximum finds it and never overflows.
-            if math.isnan(weight.max(initial=-math.inf)):
+            # Limits are finite, so only what is not a number can be left, and it would show in every entry of the sum.
+            total = block.outer(weight)
+            if total.size and math.isnan(total[0]):
                 weight[np.isnan(weight)] = 0
-        else:
-            squares = np.einsum("ij,ij->i", weight, weight)
-            finite = np.isfinite(squares)
-            if not finite.all():
-                weight[~finite] = 0
-                squares[~finite] = 0
-            # An overflow here is a factor above 1; a warning would tell that some row had one.
-            with np.errstate(over="ignore"):
-                factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
-            # A factor too small to be a normal number may have been rounded up by any amount.
-            factor[factor < np.finfo(factor.dtype).tiny] = 0
-            weight *= factor[:, None]
+                total = block.outer(weight)
+            return total
+        squares = np.einsum("ij,ij->i", weight, weight)
+        finite = np.isfinite(squares)
+        if not finite.all():
+            weight[~finite] = 0
+            squares[~finite] = 0
+        # An overflow here is a factor above 1; a warning would tell that some row had one.
+        with np.errstate(over="ignore"):
+            factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
+        # A factor too small to be a normal number may have been rounded up by any amount.
+        factor[factor < np.finfo(factor.dtype).tiny] = 0
+        weight *= factor[:, None]
         return block.outer(weight)
 
     # Zeroing one record moves the sum by its term alone.
