@@ -4,9 +4,7 @@ Ratios to a non-private step that does the same two matrix products on the same 
 contenders interleaved; medians. Peers are measured where they are installed.
 """
 
-import argparse
 import importlib.util
-import json
 import os
 import platform
 import statistics
@@ -14,36 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+from dpadapt.benchmarks.command import command, one_thread
 
 TARGETS = {
     "softmax, batch of 1,024": 1.2,
     "softmax, full batch": 1.2,
     "binary, full batch": 1.4,
 }
-
-
-def main() -> None:
-    """Run everything, print the table, and write JSON if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions, no peers")
-    parser.add_argument("--out", type=Path, help="write the results as JSON")
-    arguments = parser.parse_args()
-    if not all(os.environ.get(name) == "1" for name in THREADS):
-        # The numerical libraries read this when they are loaded, so start over with it set.
-        os.execve(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]], {**os.environ, **one_thread()})
-    results = run(quick=arguments.quick)
-    show(results)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(results, indent=2))
-
-
-def one_thread() -> dict[str, str]:
-    """Return the environment that holds numerical libraries to one thread."""
-    return dict.fromkeys(THREADS, "1")
 
 
 def run(*, quick: bool) -> dict[str, Any]:
@@ -137,8 +114,8 @@ def show(results: dict[str, Any]) -> None:
 
 
 def _python(code: str) -> str:
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **one_thread()})
+    call = [sys.executable, "-c", code]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, env={**os.environ, **one_thread()})
     return done.stdout.strip().splitlines()[-1]
 
 
@@ -157,4 +134,4 @@ def installed(module: str) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    command(__spec__.name, __doc__, run, show)

@@ -4,23 +4,19 @@
 `DPADAPT_DATA` if that is set, else on bundled ones. Splits and noise are seeded; nothing is tuned per set or cell.
 """
 
-import argparse
-import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.benchmarks.performance import THREADS, one_thread
+from dpadapt.benchmarks.command import command
 from dpadapt.data import Public
 from dpadapt.datasets import adult_by_sex, amazon_by_domain, load
 from dpadapt.datasets.bundled import digits, fair_by_age, fair_by_children
@@ -362,20 +358,5 @@ def show(results: dict[str, Any]) -> None:
     console.print(results["adjacency"], results["versions"])
 
 
-def main() -> None:
-    """Run everything, print the tables, and write JSON if asked."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="fewer sets and seeds")
-    parser.add_argument("--out", type=Path, help="write the results as JSON")
-    arguments = parser.parse_args()
-    if not all(os.environ.get(name) == "1" for name in THREADS):
-        # The numerical libraries read this when they are loaded, so start over with it set.
-        os.execve(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]], {**os.environ, **one_thread()})
-    results = run(quick=arguments.quick)
-    show(results)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(results, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    command(__spec__.name, __doc__, run, show)
