@@ -44,13 +44,13 @@ METHODS: tuple[Method, ...] = (
         "linear regression by private statistics or private descent, started from the public model",
     ),
     Method(
-        "transfer-regressor",
+        "transfer",
         "regression",
         "dpadapt.learning.transfer_regression.PrivateTransferRegressor",
         "linear regression that keeps to the public model unless the private rows show that it is wrong",
     ),
     Method(
-        "transfer-classifier",
+        "transfer",
         "classification",
         "dpadapt.learning.transfer_classification.PrivateTransferClassifier",
         "logistic regression that keeps to the public model unless the private rows show that it is wrong",

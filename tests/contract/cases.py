@@ -17,7 +17,7 @@ class Case:
     public: str  # "labelled", "unlabelled" or "none"
 
     def __str__(self) -> str:
-        return f"{self.method.name}-{self.public}"
+        return f"{self.method.name}-{self.method.task}-{self.public}"
 
     def make(self, **params: Any) -> Any:
         defaults: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}

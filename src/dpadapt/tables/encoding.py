@@ -83,8 +83,9 @@ def encode_features(table: Table, schema: Schema, *, label: str | None = None) -
     for column in schema.features(label):
         if isinstance(column, Number):
             numbers = np.clip(_numbers(table, column.name), column.low, column.high)
-            # Halves first: high - low may overflow where neither end does.
-            centre, half = column.low / 2 + column.high / 2, column.high / 2 - column.low / 2
+            # Halves first: high - low may overflow where neither end does; and half of the least number is 0.
+            centre = column.low / 2 + column.high / 2
+            half = max(column.high / 2 - column.low / 2, float(np.finfo(np.float64).tiny))
             blocks.append(np.clip((numbers - centre) / half, -1.0, 1.0)[:, None])
         else:
             codes = _codes(table, column.name, column.values)
