@@ -26,6 +26,7 @@ lint: $(STAMP)
 ## statistical audits of every mechanism and estimator, crash tests at full size
 audit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m slow
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/contract/test_bounded.py tests/contract/test_accountants.py tests/test_tables.py tests/accounting
 
 bench: $(STAMP)
 	$(BIN)/dpadapt bench performance
