@@ -55,10 +55,7 @@ def private_descent(
     dtype = rows.X.dtype
     for t, batch in enumerate(_batches(run, rows)):
         weights = gradient_weights(loss, current.astype(dtype))
-        # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
-        with np.errstate(all="ignore"):
-            bounded = clipped_outer_sum(batch, weights, clip_norm)
-        gradient = run.release(bounded) / expected
+        gradient = run.release(clipped_outer_sum(batch, weights, clip_norm)) / expected
         current = current - step(t) * metric * (gradient + ridge * (current - start))
         if t >= first:
             average += current

@@ -121,10 +121,12 @@ def _released_slope(
     """Release the mean clipped loss difference at the whole change and return the slope it points to."""
     bound = difference_bound(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
     coef = (change / plan.weights[plan.used][:, None]).astype(private.rows.X.dtype)
-    after = private.rows.X @ coef
-    after += private.scores
+    with np.errstate(all="ignore"):
+        after = private.rows.X @ coef
+        after += private.scores
+        gains = loss_differences(private.scores, after, private.codes)
     # Each difference is one number, clipped to +-bound: zeroing a row moves the sum by at most that.
-    differences = clipped_sum(loss_differences(private.scores, after, private.codes)[:, None], bound)
+    differences = clipped_sum(gains[:, None], bound)
     mean = float(run.release(differences)[0]) / budget.n_rows
     noise = budget.noise(bound) / math.sqrt(plan.gate_share)
     # Akaike: what a fit gains on its own rows by chance, one unit per effective coefficient.

@@ -111,16 +111,18 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
         if not finite.all():
             weight[~finite] = 0
             squares[~finite] = 0
-        # An overflow here is a factor above 1; a warning would tell that some row had one.
-        with np.errstate(over="ignore"):
-            factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
+        # An overflow here is a factor above 1.
+        factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
         # A factor too small to be a normal number may have been rounded up by any amount.
         factor[factor < np.finfo(factor.dtype).tiny] = 0
         weight *= factor[:, None]
         return block.outer(weight)
 
+    # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+    with np.errstate(all="ignore"):
+        total = rows.map_sum(clipped)
     # Zeroing one record moves the sum by its term alone.
-    return Bounded(rows.map_sum(clipped), l2=clip_norm)
+    return Bounded(total, l2=clip_norm)
 
 
 def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
