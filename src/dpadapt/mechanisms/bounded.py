@@ -1,12 +1,13 @@
 """`Bounded`: a statistic together with the most that one record can move it, and the functions that enforce it.
 
-Only the functions of this file make a `Bounded`. Each states its inequality above the line that returns. The bound is
-that of one record becoming null (ZERO_OUT) or appearing or vanishing (ADD_REMOVE); REPLACE_ONE is at most twice that,
-or the tighter figure that the maker proves. Rows that are not finite count as null rows everywhere.
+Only the functions of this file and of `bounded_losses.py` make a `Bounded`. Each states its inequality above the line
+that returns. The bound is that of one record becoming null (ZERO_OUT) or appearing or vanishing (ADD_REMOVE);
+REPLACE_ONE is at most twice that, or the tighter figure that the maker proves. Rows that are not finite count as null
+rows everywhere.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +22,11 @@ from dpadapt.rows import Block, Rows, norm_bounds
 Norm = Literal["l1", "l2", "linf"]
 # Spelt out once: in an inner function the annotation would be evaluated at every step of a descent.
 Array = NDArray[Any]
+
+_SINGLE = np.dtype(np.float32)
+_SINGLE_TINY = float(np.finfo(np.float32).tiny)
+# A term that would have to be scaled down further than this counts as null.
+_LEAST_FACTOR = 2.0**-80
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +128,30 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
     with np.errstate(all="ignore"):
         total = rows.map_sum(clipped)
     # Zeroing one record moves the sum by its term alone.
+    return Bounded(total, l2=clip_norm)
+
+
+def clipped_term_sum(
+    parts: Iterable[tuple[Array, Callable[[Array], Array]]], n_numbers: int, clip_norm: float
+) -> Bounded:
+    """Sum vectors of `n_numbers` numbers, one per record, each first scaled down to length `clip_norm` at most.
+
+    For terms that are never stored, such as the gradients of a network. Each of `parts` stands for some records: upper
+    bounds on the lengths of their terms, and a function that takes a factor per record and returns the sum of factor
+    times term. A record whose factor is 0 must add nothing, whatever its term is.
+    """
+    clip_norm = _validate.positive(clip_norm, "clip_norm")
+    total: Array = np.zeros(_validate.count(n_numbers, "n_numbers"))
+    # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+    with np.errstate(all="ignore"):
+        for lengths, combine in parts:
+            # Terms are summed in float32, so factors leave its rounding a margin.
+            factors = np.minimum(_margin(clip_norm, _SINGLE) / np.maximum(lengths, _SINGLE_TINY), 1.0)
+            # Null: lengths that are not finite, and factors that would be rounded up by any amount in float32.
+            factors[~(np.isfinite(lengths) & (factors >= _LEAST_FACTOR))] = 0
+            total += combine(factors)
+    # factor * term <= clip_norm / length * length, so every term adds at most clip_norm, and zeroing one record moves
+    # the sum by its term alone. This needs lengths that bound the terms: tests/networks measures that they do.
     return Bounded(total, l2=clip_norm)
 
 

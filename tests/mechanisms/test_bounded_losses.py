@@ -1,0 +1,188 @@
+"""No neighbour moves a statistic of bounded losses further than stated, for every maker and adjacency offered."""
+
+import inspect
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpadapt.mechanisms import Adjacency, bounded_losses
+from dpadapt.mechanisms.bounded_losses import (
+    gradient_bounds,
+    limited_rows,
+    listed_discrepancy,
+    loss_bound,
+    own_losses,
+    squared_loss_discrepancy,
+    squared_loss_gradient,
+)
+
+D = 3
+HOSTILE = [0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e200, 1e30, 1e-30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
+NULL = [math.nan] * (D + 1)
+
+
+def record(rng):
+    """A row and its target: ordinary, on the edge, or hostile."""
+    kind = rng.integers(4)
+    if kind == 0:
+        return rng.choice(HOSTILE, D + 1)
+    row = rng.standard_normal(D + 1) * rng.choice([0.3, 3.0, 1e4])
+    if kind == 1:
+        row[-1] = rng.choice([-1e9, 1e9])
+    return row
+
+
+def neighbours(rng, adjacency):
+    records = [record(rng) for _ in range(int(rng.integers(1, 6)))]
+    at = int(rng.integers(len(records)))
+    other = records.copy()
+    if adjacency is Adjacency.ADD_REMOVE:
+        del other[at]
+    else:
+        other[at] = NULL if adjacency is Adjacency.ZERO_OUT else record(rng)
+    return [np.array(part, dtype=float).reshape(-1, D + 1) for part in (records, other)]
+
+
+def limited(table, max_norm=1.0, max_target=1.0):
+    return limited_rows(table[:, :D], table[:, D], max_norm=max_norm, max_target=max_target)
+
+
+PUBLIC = limited(np.random.default_rng(9).standard_normal((8, D + 1))).moments().divided(8)
+LISTED = np.random.default_rng(8).standard_normal((5, D))
+
+
+def make_gradient(table, rng, case):
+    direction = rng.standard_normal(D)
+    coef = direction / np.linalg.norm(direction) * rng.choice([0.0, 0.5, case, 100.0])
+    return lambda t: squared_loss_gradient(limited(t, 0.7, 1.3).moments(), coef, case)
+
+
+def make_weighted_gradient(table, rng, case):
+    # Public factors belong to places, so a removed record takes its factor with it: uniform under add-remove.
+    factor = rng.random()
+    coef = case * np.eye(D)[0]
+    return lambda t: squared_loss_gradient(limited(t).moments(np.full(len(t), factor)), coef, case)
+
+
+def make_discrepancy(table, rng, case):
+    return lambda t: squared_loss_discrepancy(limited(t).moments(), PUBLIC, case, 5.0)
+
+
+def make_listed(table, rng, case):
+    def make(t):
+        rows = limited(t)
+        losses = (rows.X @ LISTED.T * 1e3 - rows.y[:, None]) ** 2
+        return listed_discrepancy(losses, np.arange(5.0), case, 5.0)
+
+    return make
+
+
+def make_own(table, rng, case):
+    with np.errstate(all="ignore"):
+        return lambda t: own_losses(np.prod(t, axis=1), case, np.full(len(t), 0.8))
+
+
+MAKERS = {
+    "squared_loss_gradient": make_gradient,
+    "squared_loss_gradient, weighted": make_weighted_gradient,
+    "squared_loss_discrepancy": make_discrepancy,
+    "listed_discrepancy": make_listed,
+    "own_losses": make_own,
+}
+NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
+
+
+# One entry per record: the number of rows is public where own_losses is used.
+OFFERED = [(n, a) for n in MAKERS for a in Adjacency if not (n == "own_losses" and a is Adjacency.ADD_REMOVE)]
+
+
+@pytest.mark.parametrize(("name", "adjacency"), OFFERED)
+def test_no_neighbour_moves_further_than_the_bound(name, adjacency):
+    rng = np.random.default_rng(len(name))
+    furthest = 0.0
+    for _ in range(400):
+        case = float(rng.choice([0.25, 1.0, 10.0]))
+        table, other = neighbours(rng, adjacency)
+        with np.errstate(all="ignore"):
+            make = MAKERS[name](table, rng, case)
+            first, second = make(table), make(other)
+        assert np.isfinite(first.value).all()
+        gap = np.ravel(first.value - second.value)
+        norm = "l2" if "gradient" in name else "l1"
+        bound = first.sensitivity(norm, adjacency)
+        moved = float(np.linalg.norm(gap, NORMS[norm]))
+        assert moved <= bound * (1 + 1e-12) + 1e-12
+        furthest = max(furthest, moved / bound)
+    # The bound is approached, so a bound of half the size would be caught.
+    assert furthest > 0.5
+
+
+@pytest.mark.parametrize("reach", [0.25, 1.0, 5.0, 100.0])
+def test_the_replacement_bound_of_gradients_is_tight(reach):
+    rng = np.random.default_rng(0)
+    w = np.array([reach, 0.0])
+    x = rng.standard_normal((60_000, 2))
+    x /= np.linalg.norm(x, axis=1, keepdims=True) * np.where(
+        rng.random((len(x), 1)) < 0.7, 1, rng.uniform(1, 3, (len(x), 1))
+    )
+    y = np.where(rng.random(len(x)) < 0.7, rng.choice([-1.0, 1.0], len(x)), rng.uniform(-1, 1, len(x)))
+    g = 2 * x * (x @ w - y)[:, None]
+    single, replaced = gradient_bounds(1.0, 1.0, reach)
+    assert 0.98 * single <= np.linalg.norm(g, axis=1).max() <= single * (1 + 1e-12)
+    # The largest distance of two points is the largest width of the set.
+    directions = np.column_stack([np.cos(np.linspace(0, np.pi, 361)), np.sin(np.linspace(0, np.pi, 361))])
+    widths = np.ptp(g @ directions.T, axis=0)
+    assert 0.98 * replaced <= widths.max() <= replaced * (1 + 1e-12)
+    assert replaced <= 2 * single
+
+
+@pytest.mark.parametrize("at", ["replaced", "l2"])
+def test_a_planted_wrong_bound_is_caught(at):
+    c = 2 / (1 + 3)  # cos t of the worst pair at reach 1: 2 c² + c = 1
+    pair = [np.array([[c, s, 0.0, -1.0]]) for s in (math.sqrt(1 - c * c), -math.sqrt(1 - c * c))]
+    made = [squared_loss_gradient(limited(t).moments(), np.array([1.0, 0, 0]), 1.0) for t in pair]
+    moved = float(np.linalg.norm(made[0].value - made[1].value))
+    low = (
+        replace(made[0], replaced={"l2": 0.99 * made[0].replaced["l2"]})
+        if at == "replaced"
+        else replace(made[0], l2=2.5)
+    )
+    assert moved <= made[0].sensitivity("l2", Adjacency.REPLACE_ONE) * (1 + 1e-12)
+    assert moved > low.sensitivity("l2", Adjacency.REPLACE_ONE)
+
+
+def test_gradients_are_the_sum_of_the_rows_gradients():
+    rng = np.random.default_rng(1)
+    X, y, w, c = rng.uniform(-0.5, 0.5, (20, D)), rng.uniform(-1, 1, 20), np.array([0.3, -0.2, 0.1]), rng.random(20)
+    rows = limited_rows(X, y, max_norm=1.0, max_target=1.0)
+    expected = 2 * X.T @ (c * (X @ w - y))
+    assert squared_loss_gradient(rows.moments(c), w, 1.0).value == pytest.approx(expected, abs=1e-12)
+    # Coefficients outside the ball are brought back, not believed.
+    far = squared_loss_gradient(rows.moments(), 10 * w, 0.5).value
+    assert far == pytest.approx(squared_loss_gradient(rows.moments(), 0.5 * w / np.linalg.norm(w), 0.5).value)
+
+
+def test_limits_are_enforced_and_losses_bounded():
+    rows = limited_rows([[3.0, 4.0], [0.3, 0.4], [math.inf, 0.0]], [9.0, 0.5, 1.0], max_norm=1.0, max_target=2.0)
+    assert np.allclose(rows.X, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
+    assert rows.y.tolist() == [2.0, 0.5, 0.0]
+    assert loss_bound(1.0, 2.0, 3.0) == 25.0
+    with pytest.raises(ValueError, match="one entry per record"):
+        own_losses([[1.0]], 1.0)
+    with pytest.raises(ValueError, match="max_norm"):
+        limited_rows([[1.0]], [1.0], max_norm=0.0, max_target=1.0)
+    with pytest.raises(ValueError, match="at least 1"):
+        rows.moments().divided(0)
+
+
+def test_every_public_maker_is_tested_here():
+    makers = {
+        name
+        for name, value in vars(bounded_losses).items()
+        if inspect.isfunction(value)
+        and value.__module__ == bounded_losses.__name__
+        and value.__annotations__.get("return") is bounded_losses.Bounded
+    }
+    assert makers == {name.split(",")[0] for name in MAKERS}
