@@ -2,13 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+TORCH_BIN := .venv-torch/bin
+TORCH_STAMP := .venv-torch/.installed
 
-.PHONY: demo test lint audit bench docs clean
+.PHONY: demo test test-networks lint audit bench docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(STAMP)
+
+# Apart, so that the core is tested without torch. Torch goes first and alone, as in docs/networks.md.
+$(TORCH_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-torch
+	$(TORCH_BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(TORCH_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,dev]'
+	touch $(TORCH_STAMP)
 
 ## the main job on real data that ships inside installed packages
 demo: $(STAMP)
@@ -17,6 +26,11 @@ demo: $(STAMP)
 ## everything but the heavy audits and benchmarks
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+## what needs torch: networks, their examples and their page
+test-networks: $(TORCH_STAMP)
+	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n 2 -m "not slow" tests/networks tests/benchmarks/test_paper2_networks.py src/dpadapt/networks
+	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q tests/test_docs.py -k network
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -35,4 +49,4 @@ docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 clean:
-	rm -rf .venv build dist demo-report
+	rm -rf .venv .venv-torch build dist demo-report

@@ -8,7 +8,7 @@ private rows, that number itself would be a release.
 import numpy as np
 from sklearn.metrics import log_loss
 
-from dpadapt import PrivateLogisticRegression, Public
+from dpadapt import PrivateTransferClassifier, Public
 from dpadapt.datasets.bundled import fair_by_age
 
 domains = fair_by_age()
@@ -21,7 +21,7 @@ print("epsilon   private only   private with public   (log-loss on held-out rows
 for epsilon in (0.3, 1.0, 3.0):
     losses = []
     for data in (None, public):
-        model = PrivateLogisticRegression(epsilon=epsilon, delta=1e-6, classes=[0, 1])
+        model = PrivateTransferClassifier(epsilon=epsilon, delta=1e-6, classes=[0, 1])
         scale = 1.0 if data is not None else np.abs(np.asarray(domains.source.X, dtype=float)).max(axis=0)
         model.fit(X[train] / scale, y[train], public=data)
         losses.append(log_loss(y[test], model.predict_proba(X[test] / scale)))

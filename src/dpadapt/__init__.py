@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpadapt.accounting.receipt import Receipt
     from dpadapt.data import Public
     from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+    from dpadapt.learning.forecast import forecast
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
     from dpadapt.learning.rehearsal import rehearse
@@ -39,6 +40,7 @@ __all__ = [
     "calibrate",
     "delta",
     "epsilon",
+    "forecast",
     "rehearse",
 ]
 
@@ -58,6 +60,7 @@ _HOME = {
     "calibrate": "accounting.calibrate",
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
+    "forecast": "learning.forecast",
     "rehearse": "learning.rehearsal",
 }
 

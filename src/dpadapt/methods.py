@@ -23,12 +23,15 @@ class Method:
         Module and class, loaded when first used.
     summary : str
         One line for `--help`.
+    paper : int, optional
+        Which of the five papers (PAPERS.md) it comes from; None: it is ours.
     """
 
     name: str
     task: Task
     path: str
     summary: str
+    paper: int | None = None
 
     def estimator(self, **params: Any) -> Any:
         """Return a new, unfitted estimator."""
@@ -38,16 +41,16 @@ class Method:
 
 METHODS: tuple[Method, ...] = (
     Method(
-        "linear",
-        "regression",
-        "dpadapt.learning.linear.PrivateLinearRegression",
-        "linear regression by private statistics or private descent, started from the public model",
-    ),
-    Method(
         "transfer",
         "regression",
         "dpadapt.learning.transfer_regression.PrivateTransferRegressor",
         "linear regression that keeps to the public model unless the private rows show that it is wrong",
+    ),
+    Method(
+        "linear",
+        "regression",
+        "dpadapt.learning.linear.PrivateLinearRegression",
+        "linear regression by private statistics or private descent, started from the public model, without a gate",
     ),
     Method(
         "transfer",
@@ -59,11 +62,67 @@ METHODS: tuple[Method, ...] = (
         "logistic",
         "classification",
         "dpadapt.learning.logistic.PrivateLogisticRegression",
-        "logistic regression (two or more classes) by private descent, started from the public model",
+        "logistic regression (two or more classes) by private descent, started from the public model, without a gate",
+    ),
+    Method(
+        "cnvxadap",
+        "regression",
+        "dpadapt.adaptation.cnvx.CnvxAdap",
+        "CnvxAdap of private domain adaptation: noisy descent on private and public rows together",
+        paper=1,
+    ),
+    Method(
+        "noisysgd",
+        "regression",
+        "dpadapt.adaptation.noisy_sgd.NoisySGD",
+        "noisy descent on the private rows alone, the baseline of private domain adaptation",
+        paper=1,
+    ),
+    Method(
+        "privatemixture",
+        "regression",
+        "dpadapt.adaptation.private_mixture.PrivateMixture",
+        "private statistics of the private rows, mixed with those of the public rows",
+        paper=1,
+    ),
+    Method(
+        "privatedm",
+        "regression",
+        "dpadapt.adaptation.private_dm.PrivateDiscrepancyMinimization",
+        "public rows reweighed to look like the private ones, whose labels are not used",
+        paper=1,
+    ),
+    Method(
+        "mirror",
+        "regression",
+        "dpadapt.mirror.regression.PDADPMDRegressor",
+        "PDA-DPMD: private mirror descent with the public loss as the mirror map",
+        paper=2,
+    ),
+    Method(
+        "reverse",
+        "regression",
+        "dpadapt.adaptation.reverse.ReverseAdaptation",
+        "the reverse of adaptation: private rows help to model the public population",
+        paper=1,
+    ),
+    Method(
+        "ncnvxadap",
+        "classification",
+        "dpadapt.adaptation.ncnvx.NCnvxAdap",
+        "NCnvxAdap of private domain adaptation: noisy descent on private and public rows together",
+        paper=1,
+    ),
+    Method(
+        "mirror",
+        "classification",
+        "dpadapt.mirror.classification.PDADPMDClassifier",
+        "PDA-DPMD: private mirror descent with the public loss as the mirror map",
+        paper=2,
     ),
 )
 
-DEFAULT: dict[Task, str] = {"regression": "linear", "classification": "logistic"}
+DEFAULT: dict[Task, str] = {"regression": "transfer", "classification": "transfer"}
 
 
 def find(name: str | None, task: Task) -> Method:

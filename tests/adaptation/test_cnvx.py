@@ -274,3 +274,13 @@ def test_bad_parameters_are_named_and_nothing_is_spent(params, name):
     with pytest.raises(ValueError, match=name):
         CnvxAdap(1.0, 0.01, **params).fit(X, y, public=Public(X_s, y_s), ledger=ledger)
     assert ledger.entries == []
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", Adjacency.ADD_REMOVE])
+def test_the_papers_private_weights_are_refused_where_their_number_is_private(adjacency):
+    X_s, y_s, X, y = make_data(80, 50, 3)
+    model = CnvxAdap(4.0, 0.01, noise="paper", adjacency=adjacency, n_rows=50)
+    ledger = Ledger(4.0, 0.01, adjacency=Adjacency.ADD_REMOVE)
+    with pytest.raises(PrivacyError, match="one weight per private row"):
+        model.fit(X, y, public=Public(X_s, y_s), ledger=ledger)
+    assert ledger.entries == []

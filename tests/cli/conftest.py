@@ -48,6 +48,11 @@ def make_table(n: int, seed: int) -> pd.DataFrame:
     )
 
 
+def _arguments(options: dict) -> list[str]:
+    named = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
+    return [part for name, value in named.items() for part in (f"--{name}", str(value))]
+
+
 @dataclass(frozen=True)
 class Site:
     """A folder with the files of one job."""
@@ -83,8 +88,19 @@ class Site:
             "ledger": self.ledger,
             "out": self.out,
         } | changes
-        named = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
-        return ["fit", *(part for name, value in named.items() for part in (f"--{name}", str(value)))]
+        return ["fit", *_arguments(options)]
+
+    def before(self, command: str, **changes) -> list[str]:
+        """Arguments of a good forecast or rehearsal, with changes."""
+        options = {
+            "public": self.folder / "public.csv",
+            "schema": self.schema,
+            "label": "cost",
+            "task": "regression",
+            "rows": 600,
+            "out": self.folder / f"{command}.html",
+        } | changes
+        return [command, *_arguments(options)]
 
     def untouched(self) -> bool:
         """Whether nothing was spent and no model was written."""

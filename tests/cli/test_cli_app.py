@@ -11,7 +11,7 @@ from dpadapt.cli._options import AdjacencyName
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.methods import METHODS
 
-COMMANDS = ["schema", "fit", "predict", "cost", "calibrate", "ledger", "demo"]
+COMMANDS = ["schema", "forecast", "rehearse", "fit", "predict", "cost", "calibrate", "ledger", "demo"]
 
 
 def test_version(run):

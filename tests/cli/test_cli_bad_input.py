@@ -169,6 +169,31 @@ def test_bad_option(run, site, changes, named):
     assert site.untouched()
 
 
+@pytest.mark.parametrize("public", [True, False])
+def test_fewer_than_ten_private_rows_are_refused(run, site, tmp_path, public):
+    edit_private(site, lambda f: f.iloc[:9])
+    changes = {} if public else {"public": None}
+    refused(run(*site.fit(**changes)), "--private", "at least 10 rows", "Nothing was spent")
+    assert site.untouched()
+
+
+def test_how_few_rows_there_are_is_not_told_where_their_number_is_private(run, site, tmp_path):
+    edit_private(site, lambda f: f.iloc[:9])
+    outcome = run(*site.fit(adjacency="add-remove", rows=9, ledger=None))
+    assert outcome.code == 0, outcome.err
+
+
+@pytest.mark.parametrize("table", ["public", "private"])
+@pytest.mark.parametrize("change", ["lacks", "adds"])
+def test_public_and_private_columns_that_differ(run, site, tmp_path, table, change):
+    path = tmp_path / f"{table}.csv"
+    frame = pd.read_csv(path, dtype=str)
+    frame = frame.drop(columns="bmi") if change == "lacks" else frame.assign(shoe="44")
+    frame.to_csv(path, index=False)
+    refused(run(*site.fit()), f"--{table}", "'bmi'" if change == "lacks" else "'shoe'")
+    assert site.untouched()
+
+
 def test_a_refused_fit_leaves_no_new_ledger_behind(run, site, tmp_path):
     (tmp_path / "one.csv").write_text("".join((tmp_path / "public.csv").read_text().splitlines(True)[:2]))
     for changes in ({"delta": 0}, {"public": tmp_path / "one.csv"}):

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from dpadapt.cli._side_by_side import CASES, EPSILONS, side_by_side
-from dpadapt.methods import METHODS
+from dpadapt.cli._side_by_side import CASES, EPSILONS, compared, side_by_side
+from dpadapt.methods import DEFAULT, METHODS
 
 
 def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
@@ -17,18 +17,42 @@ def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
     results = json.loads((tmp_path / "demo" / "results.json").read_text())
     assert len(results["cases"]) == len(CASES)
     for case in results["cases"]:
-        assert {level["key"] for level in case["references"]} == {"no model", "public only", "not private"}
-        curves = {(curve["method"], curve["public"]) for curve in case["curves"]}
-        assert curves == {(m.name, shared) for m in METHODS if m.task == case["task"] for shared in (False, True)}
-        for curve in case["curves"]:
-            assert [point["epsilon"] for point in curve["points"]] == list(EPSILONS)
+        by_epsilon, by_rows = case["panels"]
+        assert {level["key"] for level in by_epsilon["levels"]} == {"no model", "public only", "not private"}
+        with_public = {curve["method"] for curve in by_epsilon["curves"] if curve["public"]}
+        assert with_public == {method.name for method in METHODS if method.task == case["task"] and not method.paper}
+        floor = next(level["mean"] for level in by_epsilon["levels"] if level["key"] == "not private")
+        for curve in by_epsilon["curves"]:
+            assert [point["x"] for point in curve["points"]] == list(EPSILONS)
             # A generous budget comes close to the model without privacy.
-            floor = next(level["mean"] for level in case["references"] if level["key"] == "not private")
             assert curve["points"][-1]["mean"] < floor + 0.06
+        assert by_rows["x"] == sorted(by_rows["x"])
+        assert by_rows["x"][-1] == case["rows"]["private"]
+        assert "not private" in {curve["key"] for curve in by_rows["curves"]}
         assert case["words"]
     page = (tmp_path / "demo" / "report.html").read_text()
-    assert page.count("<svg") == len(CASES)
+    for case in results["papers"]:
+        shown = [curve["method"] for panel in case["panels"] for curve in panel["curves"]]
+        assert shown[0] == DEFAULT[case["task"]]
+        papers = {method.name for method in METHODS if method.task == case["task"] and method.paper}
+        assert set(shown[1:]) == papers - {"reverse"}  # which models the public population
+    assert page.count("<svg") == 2 * len(CASES)
     assert all(case.title in outcome.out for case in CASES)
+
+
+def test_the_panels_meet_where_all_rows_are_used_at_the_middle_epsilon():
+    (case,) = side_by_side(CASES[2:3], epsilons=[0.3, 1.0], seeds=1, done=lambda name: None)["cases"]
+    by_epsilon, by_rows = case["panels"]
+    for first, second in zip(by_epsilon["curves"], by_rows["curves"], strict=False):
+        assert first["key"] == second["key"]
+        assert first["points"][-1]["values"] == second["points"][-1]["values"]
+
+
+@pytest.mark.parametrize("task", DEFAULT)
+def test_private_rows_alone_are_one_line(task):
+    alone = [line for line in compared(task) if not line.shared]
+    assert [line.key for line in alone] == ["private only"]
+    assert compared(task)[0].method.name == DEFAULT[task]
 
 
 def test_the_demo_is_reproducible():

@@ -101,9 +101,49 @@ def test_a_new_ledger_without_a_cap_has_nothing_left(run, site, tmp_path):
     assert run(*site.fit(ledger=new)).code == 2
 
 
+@pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
+def test_the_default_is_transfer_and_the_baselines_are_named(run, site, label, task):
+    chosen = {"label": label, "task": task, "ledger": None}
+    assert run(*site.fit(**chosen)).code == 0
+    assert json.loads((site.out / "model.json").read_text())["method"] == "transfer"
+    older = "linear" if task == "regression" else "logistic"
+    assert run(*site.fit(**chosen, method=older)).code == 0
+    assert json.loads((site.out / "model.json").read_text())["method"] == older
+
+
+@pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
+def test_a_fit_says_what_each_part_of_the_data_brought(run, site, label, task):
+    outcome = run(*site.fit(label=label, task=task))
+    said = " ".join(outcome.out.split())
+    assert "What the public and the private rows brought" in said
+    assert "The public rows gave the model to start from" in said
+    assert "What could be said beforehand" in said
+    assert "ε = 1 was spent" in said
+    report = (site.out / "report.html").read_text()
+    assert "What the public and the private rows brought" in report
+    assert "not an error bar" in report
+
+
+def test_a_budget_that_buys_nothing_is_said_and_not_spent(run, site):
+    outcome = run(*site.fit(epsilon=0.001))
+    assert outcome.code == 0
+    said = " ".join(outcome.out.split())
+    assert "Nothing was spent" in said
+    assert "The model is the public one" in said
+    assert not Ledger.open(site.ledger).entries
+
+
+def test_the_forecast_of_an_add_remove_fit_uses_the_public_number_of_rows(run, site):
+    assert run(*site.fit(adjacency="add-remove", rows=450, ledger=None)).code == 0
+    report = (site.out / "report.html").read_text()
+    assert "For 450 private rows" in report
+    assert "600 private" not in report
+
+
 def test_private_rows_alone(run, site):
     outcome = run(*site.fit(public=None))
     assert outcome.code == 0
+    assert "There were no public rows" in " ".join(outcome.out.split())
     report = (site.out / "report.html").read_text()
     assert "private rows alone" in report
     assert "no public rows to compare" in report
@@ -164,7 +204,7 @@ def test_a_schema_is_not_overwritten_unasked(run, site, tmp_path):
 
 
 def test_ledger_show_and_history(run, site):
-    assert run(*site.fit()).code == 0
+    assert run(*site.fit(method="linear")).code == 0
     shown = run("ledger", "show", site.ledger)
     assert "patients" in shown.out
     assert "epsilon = 3" in shown.out
@@ -233,7 +273,7 @@ def test_an_interrupted_fit_says_that_the_budget_is_spent(run, site, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dpadapt.learning.linear.private_descent", interrupt)
-    outcome = run(*site.fit())
+    outcome = run(*site.fit(method="linear"))
     assert outcome.code == 130
     assert "stays spent" in outcome.err
     assert len(Ledger.open(site.ledger).entries) == 1

@@ -21,6 +21,8 @@ class Case:
 
     def make(self, **params: Any) -> Any:
         defaults: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}
+        # Papers' algorithms have other defaults: their adjacency, and more steps than a test needs.
+        defaults |= {"adjacency": "zero-out", "n_steps": 50}
         if self.method.task == "classification":
             defaults["classes"] = [0, 1, 2] if self.public != "none" else [0, 1]
         estimator = self.method.estimator()

@@ -20,11 +20,12 @@ from dpadapt.mechanisms.bounded import (
     clipped_gram,
     clipped_outer_sum,
     clipped_sum,
+    clipped_term_sum,
     histogram,
     responses,
     votes,
 )
-from dpadapt.rows import Rows
+from dpadapt.rows import Rows, norm_bounds
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 ROUNDING = {np.float64: 1e-9, np.float32: 1e-5}
@@ -87,6 +88,23 @@ def make_outer_sum(records, options):
     return clipped_outer_sum(Rows(X, y, intercept=intercept), weights, clip_norm)
 
 
+def make_term_sum(records, options):
+    """Terms that are stored only here, in two parts, summed in float32 as a network's are."""
+    width, clip_norm = options
+    terms = table(records, width, np.float32)
+    squares = np.einsum("ij,ij->i", terms, terms, dtype=np.float64)
+
+    def part(rows, squares):
+        def combine(factors):
+            return factors.astype(np.float32) @ np.where((factors == 0)[:, None], 0, rows)
+
+        return norm_bounds(squares, width), combine
+
+    halves = slice(0, 2), slice(2, None)
+    with np.errstate(all="ignore"):
+        return clipped_term_sum([part(terms[half], squares[half]) for half in halves], width, clip_norm)
+
+
 records = st.lists(hostile, min_size=4, max_size=4)
 codes = st.sampled_from([0, 1, 2, 3, -1, 7, 10**9, 0.5, 1e300, -1e300, math.nan, math.inf])
 KINDS = ["label", "product", "reciprocal", "wide", math.inf, math.nan, 1e300, 1e30, 1e-30, 0.0]
@@ -126,6 +144,13 @@ MAKERS = [
         st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
         make_outer_sum,
         rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker(
+        "clipped_term_sum",
+        records,
+        st.tuples(st.integers(1, 4), clips),
+        make_term_sum,
+        rounding=lambda o: ROUNDING[np.float32],
     ),
     Maker("histogram", codes, st.integers(1, 4), make_codes(histogram)),
     Maker(
@@ -278,6 +303,7 @@ def test_empty_tables_follow_the_same_path(shape):
         made = clipped_outer_sum(Rows(rows, np.zeros(shape[0])), lambda block: np.ones(len(block.y)), 1.0)
         assert made.value.shape == shape[1:]
     assert histogram([], 3).value.tolist() == [0, 0, 0]
+    assert clipped_term_sum([], 3, 1.0).value.tolist() == [0, 0, 0]
 
 
 def test_one_record_can_not_count_twice():
@@ -296,6 +322,7 @@ def test_clip_norms_must_be_positive(clip_norm):
         lambda: clipped_sum([[1.0]], clip_norm),
         lambda: clipped_gram([[1.0]], clip_norm),
         lambda: clipped_outer_sum(rows, lambda block: block.y.copy(), clip_norm),
+        lambda: clipped_term_sum([], 3, clip_norm),
     ):
         with pytest.raises(ValueError, match="clip_norm must be a positive number"):
             make()

@@ -99,7 +99,7 @@ def test_no_record_moves_a_release_further_than_its_noise_assumes(case, adjacenc
                 moved = np.linalg.norm(before.value - after.value)
                 assert moved <= bound * (1 + 1e-9) + 1e-9
                 furthest = max(furthest, moved / bound)
-    assert furthest > 0.2  # the records do matter
+    assert furthest > 0.1  # the records do matter
 
 
 @every_case
@@ -225,7 +225,7 @@ def test_large_delta_is_said_on_the_receipt(case):
     X, y = case.data()
     model = case.fit(X, y, delta=0.01)
     assert any("1/n" in text for text in model.privacy_.warnings)
-    assert case.fit(X, y).privacy_.warnings == ()
+    assert not any("1/n" in text for text in case.fit(X, y).privacy_.warnings)
 
 
 @every_case
@@ -252,8 +252,12 @@ def test_public_columns_must_match(case):
         case.make().fit(X, y, public=Public(X[:, :3], y))
 
 
+# One entry per fit.
+LINEAR = next(case for case in CASES if case.method.name == "linear")
+
+
 def test_every_cross_validation_fit_is_charged():
-    case = CASES[0]
+    case = LINEAR
     X, y = case.data()
     ledger = Ledger(epsilon=50.0, delta=1e-5)
     params = {"ledger": ledger, "public": case.public_data()}
@@ -272,7 +276,7 @@ def test_every_grid_search_fit_is_charged():
 
 
 def test_parallel_cross_validation_fails_loudly_with_a_ledger_in_memory():
-    case = CASES[0]
+    case = LINEAR
     X, y = case.data()
     params = {"ledger": Ledger(epsilon=50.0, delta=1e-5), "public": case.public_data()}
     with pytest.raises(pickle.PicklingError) as failure:
@@ -281,7 +285,7 @@ def test_parallel_cross_validation_fails_loudly_with_a_ledger_in_memory():
 
 
 def test_parallel_cross_validation_with_a_durable_ledger_charges_every_fit(tmp_path):
-    case = CASES[0]
+    case = LINEAR
     X, y = case.data()
     ledger = Ledger.open(tmp_path / "a.ledger", epsilon=50.0, delta=1e-5)
     params = {"ledger": ledger, "public": case.public_data()}

@@ -3,15 +3,16 @@ import math
 import numpy as np
 import pytest
 
+from dpadapt.learning import loss_gate
 from dpadapt.learning.loss_gate import (
+    Path,
     Slope,
-    bend_of,
-    difference_bound,
     loss_differences,
+    row_divergences,
     slope_from_change,
     slope_from_losses,
 )
-from dpadapt.learning.losses import SoftmaxLoss
+from dpadapt.learning.losses import SoftmaxLoss, softmax
 
 random = np.random.default_rng(4)
 
@@ -45,27 +46,56 @@ def test_two_estimates_are_weighted_by_precision():
     assert both.scatter == pytest.approx(1 / math.sqrt(125.0))
 
 
+class _Quadratic:
+    """A path along which the divergence is bend c²."""
+
+    def __init__(self, bend):
+        self.bend, self.scatter = bend, math.sqrt(2.0 * bend)
+
+    def divergence(self, c):
+        return self.bend * c**2
+
+    def steepness(self, c):
+        return 2.0 * self.bend * c
+
+
+def _how_far(value, scatter, bend, caution, tolerance):
+    return Slope(value, scatter).fraction(_Quadratic(bend), caution, tolerance)
+
+
 def test_how_far_to_go():
-    assert Slope(1.0, 0.1).fraction(0.5, 0.0) == 1.0
-    assert Slope(1.0, 0.1).fraction(1.0, 2.0) == pytest.approx(0.4)
-    assert Slope(1.0, 0.6).fraction(1.0, 2.0) == 0.0
-    assert Slope(-1.0, 0.1).fraction(1.0, -1.5) == 0.0
+    assert _how_far(1.0, 0.1, 0.5, 0.0, 0.0) == 1.0
+    assert _how_far(1.0, 0.1, 2.0, 2.0, 0.0) == pytest.approx(0.25, abs=1e-6)  # where the gain is largest
+    assert _how_far(1.0, 0.6, 1.0, 2.0, 0.0) == 0.0
+    assert _how_far(-1.0, 0.1, 1.0, -1.5, 0.1) == 0.0
+    assert _how_far(0.0, 0.1, 1.0, 1.75, 0.1) == 0.0
+    assert _how_far(1.0, 0.1, 1.0, -5.0, 0.0) == pytest.approx(0.75, abs=1e-6)
 
 
-def _mean_gain(caution, gradient, n_repeats=3000):
+@pytest.mark.parametrize(("value", "scatter"), [(0.1, 0.3), (1.0, 0.6), (0.01, 0.1), (0.5, 0.1)])
+def test_worst_case_stays_within_the_tolerance(value, scatter):
+    bend, caution, tolerance = 0.7, 1.75, 0.02
+    c = _how_far(value, scatter, bend, caution, tolerance)
+    assert c > 0
+    assert bend * c**2 - (value - caution * scatter) * c <= tolerance * (1 + 1e-9)
+    # A little further would be too far, unless the gain itself turns there or the change ends.
+    further = 1.05 * c
+    beyond = bend * further**2 - (value - caution * scatter) * further > tolerance
+    assert beyond or c == pytest.approx(min(1.0, value / (2 * bend)), abs=1e-6)
+
+
+def _mean_gain(caution, tolerance, gradient, n_repeats=800):
     """Mean gain (as a share of the bend) of going as far as a gate with this caution says, in the quadratic model."""
     stiffness, variance = np.ones(10), np.full(10, 0.02)
     gains = []
     for change in _changes(gradient, stiffness, variance, n_repeats):
-        bend = bend_of(change, np.full(10, 0.8))
+        path = _Quadratic(0.5 * 0.8 * float(np.sum(change**2)))
         slope = math.sqrt(2.0) * float(gradient @ change[:, 0])
         noise = 0.1
-        measured = slope_from_losses(
-            slope - bend + noise * random.standard_normal(), noise, optimism=0.0, bend=bend, n_rows=1e9
-        )
-        found = slope_from_change(change, stiffness, variance).with_other(measured)
-        c = found.fraction(bend, caution)
-        gains.append(c * slope - c * c * bend)
+        mean = slope - path.bend + noise * random.standard_normal()
+        measured = slope_from_losses(mean, noise, path, optimism=0.0, n_rows=1e9)
+        c = slope_from_change(change, stiffness, variance).with_other(measured).fraction(path, caution, tolerance)
+        gains.append(c * slope - path.divergence(c))
     return float(np.mean(gains))
 
 
@@ -73,9 +103,45 @@ def _mean_gain(caution, gradient, n_repeats=3000):
 def test_gate_does_no_harm_and_an_over_confident_one_does(size):
     gradient = np.full(10, size)
     noise_cost = 0.5 * 0.8 * 10 * 0.02  # what adopting pure noise would cost
-    assert _mean_gain(1.75, gradient) > -0.02 * noise_cost
+    assert _mean_gain(1.75, 0.0, gradient) > -0.02 * noise_cost
+    assert _mean_gain(1.75, 0.1 * noise_cost, gradient) > -0.1 * noise_cost
     if size == 0.0:
-        assert _mean_gain(-1.75, gradient) < -0.2 * noise_cost
+        assert _mean_gain(-1.75, 0.0, gradient) < -0.2 * noise_cost
+
+
+def _scores(size):
+    return random.standard_normal((500, 3)), size * random.standard_normal((500, 3))
+
+
+@pytest.mark.parametrize("size", [0.1, 3.0])
+def test_gain_is_the_slope_less_the_divergence_exactly(size, monkeypatch):
+    monkeypatch.setattr(loss_gate, "_BEND", 1.0)
+    before, move = _scores(size)
+    codes = random.integers(0, 3, 500)
+    path = Path(before, before + move)
+    whole = float(np.mean(loss_differences(before, before + move, codes)))
+    slope = slope_from_losses(whole, 0.0, path, optimism=0.0, n_rows=500.0).value
+    gradient = softmax(before.copy()) - np.eye(3)[codes]
+    assert slope == pytest.approx(-float(np.mean(np.sum(gradient * move, axis=1))))
+    for c in (0.2, 0.5, 1.0):
+        gain = float(np.mean(loss_differences(before, before + c * move, codes)))
+        assert slope * c - path.divergence(c) == pytest.approx(gain)
+        rise = (path.divergence(c + 1e-5) - path.divergence(c - 1e-5)) / 2e-5
+        assert path.steepness(c) == pytest.approx(rise, rel=1e-4)
+
+
+def test_class_that_public_rows_lack_is_no_reason_to_stop_half_way():
+    # The public model gives the third class e^-20 everywhere and the change brings it up: the loss falls in a straight
+    # line, which a parabola with the end's curvature takes for one that turns.
+    before = np.column_stack([random.standard_normal((500, 2)), np.full(500, -20.0)])
+    after = before + np.array([0.0, 0.0, 21.0])
+    path = Path(before, after)
+    gain = float(np.mean(loss_differences(before, after, np.arange(500) % 3)))
+    slope = slope_from_losses(gain, 0.0, path, optimism=0.0, n_rows=500.0)
+    assert slope.fraction(path, 2.5, 0.0) > 0.95
+    p = softmax(after.copy())
+    parabola = 0.5 * 21.0**2 * float(np.mean(p[:, 2] * (1.0 - p[:, 2])))
+    assert (gain + parabola) / (2.0 * parabola) < 0.7
 
 
 def test_loss_differences_are_differences_of_losses():
@@ -84,8 +150,34 @@ def test_loss_differences_are_differences_of_losses():
     assert np.allclose(loss_differences(before, after, codes), np.array(single[:5]) - np.array(single[5:]))
 
 
+def test_part_of_a_change_gains_at_least_its_part():
+    # Convexity: what the gate rests on where public rows mislead it.
+    before, move = _scores(3.0)
+    codes = random.integers(0, 3, 500)
+    whole = float(np.mean(loss_differences(before, before + move, codes)))
+    for c in (0.1, 0.5, 0.9):
+        assert float(np.mean(loss_differences(before, before + c * move, codes))) >= c * whole
+
+
 def test_bound_grows_with_the_change_and_stays_positive():
-    scores, move = random.standard_normal((500, 3)), random.standard_normal((500, 3))
-    small, large = (difference_bound(scores, scores + c * move) for c in (0.1, 1.0))
+    scores, move = _scores(1.0)
+    small, large = (Path(scores, scores + c * move).bound for c in (0.1, 1.0))
     assert 0 < small < large
-    assert difference_bound(scores, scores) > 0
+    assert Path(scores, scores).bound > 0
+    tiny = Path(scores, scores + 0.01 * move)
+    assert tiny.scatter**2 == pytest.approx(2.0 * tiny.divergence(1.0) / loss_gate._BEND, rel=0.02)
+
+
+def test_divergence_follows_private_rows_as_far_as_they_can_be_heard():
+    scores, move = _scores(1.0)
+    path = Path(scores, scores + move)
+    whole = path.divergence(1.0)
+    assert loss_gate._BEND * float(np.mean(row_divergences(scores, scores + move))) == pytest.approx(whole)
+    heard = path.as_measured(0.4 * whole, 0.0)
+    for c in (0.3, 1.0):
+        assert heard.divergence(c) == pytest.approx(0.4 * path.divergence(c))
+        assert heard.steepness(c) == pytest.approx(0.4 * path.steepness(c))
+    assert path.as_measured(0.4 * whole, 1e3 * whole).divergence(1.0) == pytest.approx(whole, rel=1e-3)
+    assert 0.0 < path.as_measured(-5.0 * whole, 0.0).divergence(1.0) < whole
+    assert path.as_measured(5.0 * whole, 0.0).divergence(1.0) == whole  # never more than public rows say
+    assert path.divergence(1.0) == whole  # the original is left as it is

@@ -35,7 +35,7 @@ def test_unlabelled_public_data_needs_the_classes_and_has_no_gate():
 
 def test_blur_is_what_the_noise_does_to_scores():
     # Without a gate, the same rows again and again: what varies is noise. 20 fits, so within 40% at 4 standard errors.
-    rows, labels = random.uniform(-1, 1, (2000, 5)), random.integers(0, 2, 2000)
+    rows, labels = random.uniform(-1, 1, (1000, 5)), random.integers(0, 2, 1000)
     unlabelled = Public(X)
     fits = [
         PrivateTransferClassifier(classes=[0, 1], random_state=seed).fit(rows, labels, public=unlabelled)
@@ -44,4 +44,4 @@ def test_blur_is_what_the_noise_does_to_scores():
     margins = np.std([model.decision_function(rows) for model in fits], axis=0)
     # A margin of two classes is the difference of two scores that are each other's negative.
     measured = float(np.sqrt(np.mean(margins**2))) / 2
-    assert measured == pytest.approx(forecast_classification(unlabelled, 2000, classes=[0, 1]).blur, rel=0.4)
+    assert measured == pytest.approx(forecast_classification(unlabelled, 1000, classes=[0, 1]).blur, rel=0.4)

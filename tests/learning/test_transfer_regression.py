@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivateLinearRegression, Public, audit
@@ -9,9 +10,9 @@ from dpadapt.datasets import bundled
 from dpadapt.learning import transfer_gate
 from dpadapt.learning.transfer_forecast import forecast
 from dpadapt.learning.transfer_geometry import transfer_geometry
-from dpadapt.learning.transfer_plan import choose_directions, dyadic_blocks, plan_stage, shift_prior
+from dpadapt.learning.transfer_plan import CORRECTION, choose_directions, dyadic_blocks, plan_stage, shift_prior
 from dpadapt.learning.transfer_regression import PrivateTransferRegressor
-from dpadapt.learning.transfer_shifted import RELEASES
+from dpadapt.learning.transfer_shifted import RELEASES, planned_steps
 
 
 def _population(d, flip=False, level=0.0, n=6000, n_public=2000, seed=0):
@@ -37,10 +38,32 @@ def _errors(public, X, y, n, epsilon, seeds, **params):
     return float(np.mean(moved)), float(np.mean((alone.predict(X[rest]) - y[rest]) ** 2))
 
 
-@pytest.mark.parametrize(("n", "epsilon"), [(50, 4.0), (100, 1.0), (300, 1.0), (1000, 0.5), (1000, 10.0)])
-def test_without_a_shift_nothing_is_lost(n, epsilon):
-    private, public = _errors(*_population(50), n, epsilon, 8)
-    assert private <= 1.01 * public
+CELLS = [(50, 4.0), (100, 1.0), (300, 1.0), (1000, 0.5), (1000, 10.0)]
+
+
+def _worst_harm(d=50, seeds=8):
+    """Largest error over that of the public model, over the cells, where there is nothing to gain."""
+    population = _population(d)
+    errors = [_errors(*population, n, epsilon, seeds) for n, epsilon in CELLS]
+    return max(private / public for private, public in errors)
+
+
+def test_without_a_shift_nothing_is_lost():
+    assert _worst_harm() <= 1.01
+
+
+def _open_gate(change, variance, blocks, *, error, established=0.0):
+    return transfer_gate.Kept(np.ones(len(change)), established)
+
+
+def _hopeful_gate(change, variance, blocks, *, error, established=0.0):
+    return transfer_gate.keep(change, variance / 10, blocks, error=error, established=established)
+
+
+@pytest.mark.parametrize("gate", [_open_gate, _hopeful_gate])
+def test_an_over_confident_gate_fails_the_same_check(monkeypatch, gate):
+    monkeypatch.setattr("dpadapt.learning.transfer_shifted.keep", gate)
+    assert _worst_harm(seeds=3) > 1.01
 
 
 @pytest.mark.parametrize("domains", [bundled.randhie_by_plan, bundled.randhie_by_health])
@@ -51,15 +74,6 @@ def test_visits_to_a_doctor_are_predicted_no_worse_than_by_the_public_model(doma
     order = np.random.default_rng(2).permutation(len(y))
     private, public = _errors(Public(*found.source), X[order], y[order], n, epsilon, 6)
     assert private <= 1.015 * public
-
-
-def test_an_over_confident_gate_fails_the_no_harm_test(monkeypatch):
-    def open_gate(change, variance, blocks, *, error, established=0.0):
-        return transfer_gate.Kept(np.ones(len(change)), established)
-
-    monkeypatch.setattr("dpadapt.learning.transfer_shifted.keep", open_gate)
-    private, public = _errors(*_population(50), 300, 1.0, 4)
-    assert private > 1.05 * public
 
 
 def test_a_model_of_the_wrong_sign_is_left():
@@ -82,12 +96,30 @@ def test_same_population_prior_gains_where_public_rows_are_few():
     assert private - 0.09 < 0.3 * (public - 0.09)
 
 
-def test_accounting_is_exact():
-    public, X, y = _population(5, n=500, n_public=300)
-    model = PrivateTransferRegressor(0.7, 1e-5, random_state=0).fit(X, y, public=public)
-    spent = sum(e.times / e.event.noise_multiplier**2 for e in model.privacy_.entries)
-    assert math.sqrt(spent) == pytest.approx(gaussian_mu(0.7, 1e-5), rel=1e-9)
-    assert [e.times for e in model.privacy_.entries] == list(RELEASES.values())
+@pytest.mark.parametrize("prior", ["shifted", "same-population"])
+@pytest.mark.parametrize(("d", "epsilon", "delta"), [(5, 0.7, 1e-5), (5, 8.0, 1e-2), (60, 1.0, 1e-6), (400, 2.0, 1e-3)])
+def test_the_receipt_spends_the_planned_budget_and_never_more(prior, d, epsilon, delta):
+    public, X, y = _population(d, n=500, n_public=300)
+    model = PrivateTransferRegressor(epsilon, delta, prior=prior, random_state=0).fit(X, y, public=public)
+    spent = math.sqrt(sum(e.times / e.event.noise_multiplier**2 for e in model.privacy_.entries))
+    assert spent == pytest.approx(gaussian_mu(epsilon, delta), rel=1e-9)
+    assert model.privacy_.epsilon <= epsilon
+    if prior == "shifted":
+        times = [e.times for e in model.privacy_.entries]
+        assert [t for t, part in zip(times, RELEASES, strict=True) if part != "correction"] == [
+            t for part, t in RELEASES.items() if part != "correction"
+        ]
+
+
+def test_long_rows_make_more_steps_of_the_same_budget():
+    def steps(d):
+        public, _, _ = _population(d, n=10, n_public=800)
+        geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
+        return planned_steps(geometry, 10_000.0, 0.001)
+
+    (few, noise), (many, more_noise) = steps(5), steps(400)
+    assert few < many
+    assert noise**2 / few == pytest.approx(more_noise**2 / many)
 
 
 def test_too_small_a_cap_raises_before_any_draw():
@@ -110,6 +142,27 @@ def test_fallback_is_the_public_model_bit_by_bit():
     assert model.intercept_ == intercept
     assert model.privacy_.epsilon == 0.0
     assert any("nothing was spent" in text for text in model.privacy_.warnings)
+    assert model.adopted_ == 0.0
+
+
+def test_a_shut_gate_is_the_public_model_bit_by_bit_and_says_so():
+    public, X, y = _population(50)
+    params = {"adjacency": "replace-one", "random_state": 1}
+    model = PrivateTransferRegressor(1.0, 0.01, **params).fit(X[:200], y[:200], public=public)
+    alone = PrivateTransferRegressor(1e-6, 1e-12).fit(X[:200], y[:200], public=public)
+    assert model.adopted_ == 0.0
+    assert np.array_equal(model.coef_, alone.coef_)
+    assert model.privacy_.epsilon > 0.9
+    assert any("nothing was adopted" in text for text in model.privacy_.warnings)
+
+
+def test_what_was_adopted_is_a_share_and_is_not_noted():
+    public, X, y = _population(20, flip=True)
+    model = PrivateTransferRegressor(4.0, 0.01, random_state=0).fit(X[:1000], y[:1000], public=public)
+    assert 0.5 < model.adopted_ <= 1.0
+    assert not any("nothing" in text for text in model.privacy_.warnings)
+    for given, share in ((None, 1.0), (Public(public.X), 1.0)):
+        assert PrivateTransferRegressor(random_state=0).fit(X, y, public=given).adopted_ == share
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one", "add-remove"])
@@ -131,8 +184,8 @@ def test_no_row_moves_a_release_further_than_its_noise_assumes(adjacency, prior)
             extreme = np.vstack([row, X[1:]]), np.append(target, y[1:])
             tape = audit.record(fit, extreme, adjacency=relation)
             played = audit.replay(fit, without, tape, adjacency=relation)
-            multiplier = tape.entries[0].event.noise_multiplier
-            for before, after in zip(tape.releases, played.releases, strict=True):
+            multipliers = [e.event.noise_multiplier for e in tape.entries for _ in range(e.times)]
+            for before, after, multiplier in zip(tape.releases, played.releases, multipliers, strict=True):
                 bound = before.scale / multiplier
                 moved = float(np.linalg.norm(before.value - after.value))
                 assert moved <= bound * (1 + 1e-9)
@@ -158,13 +211,71 @@ def test_ordinary_rows_are_predicted_by_the_coefficients_and_long_ones_are_short
     assert abs(far[0]) < 10
 
 
-def test_columns_constant_in_public_and_few_public_rows_are_survived():
-    public, X, y = _population(30, n=400, n_public=20)
+def test_columns_constant_in_public_are_left_out():
+    public, X, y = _population(30, n=400, n_public=200)
     X_public = np.array(public.X)
     X_public[:, 3] = 1.0
     model = PrivateTransferRegressor(4.0, random_state=0).fit(X, y, public=Public(X_public, public.y))
     assert np.isfinite(model.coef_).all()
     assert model.coef_[3] == 0.0
+
+
+def test_columns_constant_in_private_do_no_harm():
+    public, X, y = _population(10, n=400, n_public=200)
+    X[:, 3] = 5.0
+    model = PrivateTransferRegressor(4.0, random_state=0).fit(X, y, public=public)
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("prior", ["shifted", "same-population"])
+@pytest.mark.parametrize("n_public", [2, 20])
+def test_fewer_public_rows_than_features_suffice(prior, n_public):
+    public, X, y = _population(30, n=400, n_public=n_public)
+    model = PrivateTransferRegressor(4.0, prior=prior, random_state=0).fit(X, y, public=public)
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+@pytest.mark.parametrize("epsilon", [1.0, 1000.0])
+def test_a_handful_of_private_rows_is_no_error(n, epsilon):
+    public, X, y = _population(4, n=n, n_public=100)
+    model = PrivateTransferRegressor(epsilon, random_state=0).fit(X, y, public=public)
+    assert np.isfinite(model.coef_).all()
+    if epsilon == 1.0:
+        assert (model.privacy_.epsilon, model.adopted_) == (0.0, 0.0)
+
+
+def test_columns_that_differ_are_named_before_anything_is_spent():
+    public, X, y = _population(4, n=400, n_public=100)
+    ledger = Ledger(epsilon=2.0, delta=1e-5)
+    with pytest.raises(ValueError, match="public must have the private data's 4 columns, got 3"):
+        PrivateTransferRegressor().fit(X, y, public=Public(np.asarray(public.X)[:, :3], public.y), ledger=ledger)
+    frame, other = pd.DataFrame(X, columns=list("abcd")), pd.DataFrame(public.X, columns=list("abce"))
+    with pytest.raises(ValueError, match="public has e and lacks d"):
+        PrivateTransferRegressor().fit(frame, y, public=Public(other, public.y), ledger=ledger)
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rows_that_are_not_finite_are_refused_without_showing_them(bad):
+    public, X, y = _population(4, n=400, n_public=100)
+    ledger = Ledger(epsilon=2.0, delta=1e-5)
+    broken = X.copy()
+    broken[77, 2] = bad
+    with pytest.raises(ValueError, match="X contains") as refusal:
+        PrivateTransferRegressor().fit(broken, y, public=public, ledger=ledger)
+    assert "77" not in str(refusal.value)
+    with pytest.raises(ValueError, match="public X contains"):
+        PrivateTransferRegressor().fit(X, y, public=Public(broken, y), ledger=ledger)
+    assert ledger.entries == []
+
+
+def test_rows_too_long_for_a_float_are_survived():
+    public, X, y = _population(4, n=400, n_public=100)
+    X[5], y[6] = 1e300, 1e300
+    model = PrivateTransferRegressor(4.0, random_state=0).fit(X, y, public=public)
+    assert np.isfinite(model.coef_).all()
 
 
 def test_constant_public_labels_are_survived():
@@ -199,9 +310,9 @@ def test_plans_are_made_without_private_rows():
     assert weights.max() == 1.0
     few, _ = choose_directions(geometry, n_rows=1000, noise_per_clip=10.0, n_steps=100, size=1.0)
     assert len(few) < len(chosen)
-    common = {"n_steps": 100, "size": 1.0, "quantiles": (0.5, 0.97), "progress": (0.7, 15.0), "longest_step": 0.1}
+    common = {"n_steps": 100, "size": 1.0, "kind": CORRECTION}
     quiet, loud = (
-        plan_stage(geometry, geometry.whitening[:, chosen], weights, noise_per_clip=n, **common) for n in (0.01, 1.0)
+        plan_stage(geometry, np.eye(21)[:, chosen], weights, noise_per_clip=n, **common) for n in (0.01, 1.0)
     )
     assert quiet.clip_norm >= loud.clip_norm
     assert quiet.step >= loud.step

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpadapt.mechanisms import Adjacency, bounded_losses
+from dpadapt import Ledger, PrivacyError
+from dpadapt.mechanisms import Adjacency, Gaussian, bounded_losses, clipped_gram
+from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.bounded_losses import (
     gradient_bounds,
     limited_rows,
@@ -17,6 +19,7 @@ from dpadapt.mechanisms.bounded_losses import (
     squared_loss_discrepancy,
     squared_loss_gradient,
 )
+from dpadapt.rows import Rows
 
 D = 3
 HOSTILE = [0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e200, 1e30, 1e-30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
@@ -186,3 +189,14 @@ def test_every_public_maker_is_tested_here():
         and value.__annotations__.get("return") is bounded_losses.Bounded
     }
     assert makers == {name.split(",")[0] for name in MAKERS}
+
+
+def test_what_needs_a_fixed_number_of_rows_is_refused_under_add_remove():
+    single = Rows(np.ones((4, 2), np.float32), np.zeros(4, np.float32))
+    ones = lambda block: np.ones(len(block.y), block.X.dtype)  # noqa: E731
+    for bounded in (own_losses([0.5, 0.2], 1.0), clipped_outer_sum(single, ones, 1.0), clipped_gram(single, 1.0)):
+        ledger = Ledger(10.0, 1e-5, adjacency=Adjacency.ADD_REMOVE, random_state=0)
+        with pytest.raises(PrivacyError, match="number of rows is public"):
+            ledger.release(Gaussian(10.0), bounded, label="x")
+        assert ledger.entries == []
+        assert Ledger(10.0, 1e-5, random_state=0).release(Gaussian(10.0), bounded, label="x").shape

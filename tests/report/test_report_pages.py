@@ -15,11 +15,11 @@ from dpadapt.mechanisms import Adjacency, Gaussian, NonPrivate, clipped_sum
 from dpadapt.methods import METHODS, Method
 from dpadapt.report.compare import compare_on_public
 from dpadapt.report.guarantee import best_guess, percent, words
-from dpadapt.report.helped import help_in_words
+from dpadapt.report.helped import contributions, help_in_words, worth_in_rows
 from dpadapt.report.html import demo_page, fit_page
-from dpadapt.report.plots import Level, Line, bar_chart, line_chart
+from dpadapt.report.plots import Level, Line, Panel, bar_chart, line_chart
 from dpadapt.report.summarise import summarise_demo, summarise_fit
-from dpadapt.report.terminal import demo_table, fit_table
+from dpadapt.report.terminal import fit_table, panel_tables
 
 NASTY = "<script>alert('x')</script> & \"y\""
 
@@ -64,6 +64,12 @@ def check_page(page: str) -> Checked:
 def render(table) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(table)
+    return console.file.getvalue()
+
+
+def render_panels(case) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    panel_tables(console, case)
     return console.file.getvalue()
 
 
@@ -143,25 +149,37 @@ def test_best_guess_is_that_of_randomized_response():
     assert best_guess(0.0, 0.1) == pytest.approx(0.55)
 
 
+def spread_over(mean):
+    return [mean - 0.01, mean + 0.01, mean, mean]
+
+
 def case(alone, shared, public=0.9, floor=0.5):
     def level(key, value):
         return {"key": key, "name": key, "values": [value] * 4}
 
-    def curve(shared, means):
-        values = [[m - 0.01, m + 0.01, m, m] for m in means]
-        points = [{"epsilon": e, "values": v} for e, v in zip((0.1, 1.0), values, strict=True)]
-        return {"method": "m", "public": shared, "name": f"m {shared}", "points": points}
+    def curve(key, shared, means, xs):
+        points = [{"x": x, "values": spread_over(mean)} for x, mean in zip(xs, means, strict=True)]
+        return {"key": key, "method": "m", "public": shared, "name": key, "points": points}
 
+    def panel(key, xs, levels, *more):
+        curves = [curve("together", True, shared, xs), curve("private only", False, alone, xs), *more]
+        return {"key": key, "title": f"{NASTY} {key}", "axis": key, "symbol": key[0], "x": list(xs), "levels": levels,
+                "curves": curves}  # fmt: skip
+
+    fixed = [level("no model", 1.0), level("public only", public)]
+    bare = curve("not private", False, [0.8, floor], (100, 1000))
     return {
         "title": NASTY, "what": "w", "task": "regression", "provenance": "p", "axis": "error", "measure": "error",
-        "rows": {"public": 1, "private": 1, "test": 1}, "epsilons": [0.1, 1.0],
-        "references": [level("no model", 1.0), level("public only", public), level("not private", floor)],
-        "curves": [curve(False, alone), curve(True, shared)],
+        "rows": {"public": 1, "private": 1, "test": 1}, "middle": 1.0,
+        "panels": [
+            panel("epsilon", (0.1, 1.0), [*fixed, level("not private", floor)]),
+            panel("rows", (100, 1000), fixed, bare),
+        ],
     }  # fmt: skip
 
 
 def demo(*cases):
-    results = {"epsilons": [0.1, 1.0], "delta": 1e-6, "seeds": 4, "cases": list(cases)}
+    results = {"epsilons": [0.1, 1.0], "delta": 1e-6, "seeds": 4, "cases": list(cases), "papers": list(cases)}
     return summarise_demo(results | {"methods": [{"name": "m", "task": "regression", "summary": "s"}]})
 
 
@@ -170,13 +188,52 @@ def test_the_demo_page_stands_alone():
     page = demo_page(summary)
     check_page(page)
     assert "<script>" not in page
-    assert "error by epsilon" in page
-    assert "1.400" in render(demo_table(summary["cases"][0]))
+    assert "error by epsilon and rows" in page
+    assert "1.400" in render_panels(summary["cases"][0])
+
+
+def parts(*means):
+    return [{"values": spread_over(mean), "mean": mean} for mean in means]
+
+
+@pytest.mark.parametrize(
+    ("means", "said"),
+    [
+        (
+            (0.62, 0.91, 0.45, 0.36),
+            "the private rows brought 65% of what they could, and the public rows took away 84%",
+        ),
+        ((0.62, 0.91, 0.62, 0.36), "the private rows brought nothing that can be told from chance"),
+        ((0.62, 0.91, 0.70, 0.36), "the private rows did harm, and the public rows took away 38%"),
+        ((0.36, 0.91, 0.36, 0.36), "there was nothing for the private rows to bring"),
+        ((0.62, 0.40, 0.45, 0.36), "the public rows did harm"),
+        ((0.62, 0.45, 0.45, 0.36), "the public rows made no difference that can be told from chance"),
+        ((0.62, 0.36, 0.36, 0.36), "the price of privacy can't be told from chance even without the public rows"),
+        ((0.62, 0.91, 0.30, 0.36), "the private rows brought all they could, and the public rows took away all"),
+    ],
+)
+def test_each_part_of_the_data_gets_its_due(means, said):
+    assert said in contributions(*parts(*means))
+
+
+def test_public_rows_are_counted_in_private_ones():
+    # Halfway between 0.9 at 100 rows and 0.7 at 1,000, on the logarithmic axis: sqrt(100 * 1,000) = 316.
+    by_rows = demo(case([0.9, 0.7], [0.8, 0.6]))["cases"][0]["panels"][1]
+    assert "100 private rows with the public ones do as well as about 320 private rows alone" in worth_in_rows(
+        by_rows, 1
+    )
+    by_rows = demo(case([0.9, 0.7], [0.65, 0.6]))["cases"][0]["panels"][1]
+    assert "better than all 1,000 private rows alone" in worth_in_rows(by_rows, 1)
+
+
+def test_what_public_rows_do_alone_is_no_merit_of_the_private_ones():
+    by_rows = demo(case([1.2, 0.6], [0.9, 0.6]))["cases"][0]["panels"][1]
+    assert worth_in_rows(by_rows, 1) is None
 
 
 def sentences(*args, **kwargs):
-    part = demo(case(*args, **kwargs))["cases"][0]
-    return " ".join(help_in_words(part["references"], part["curves"]))
+    panel = demo(case(*args, **kwargs))["cases"][0]["panels"][0]
+    return " ".join(help_in_words(panel["levels"], panel["curves"]))
 
 
 def test_help_is_said_where_there_was_some():
@@ -210,18 +267,52 @@ def test_bars_are_finite(values):
     assert "inf" not in svg
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("means", [[1.0, 1.0], [0.0, 0.0], [1e9, 1.0], [1.0, 1e-9]], ids=str)
-def test_lines_are_finite_and_inside(means):
+def test_lines_are_finite_and_inside(means, whole):
     line = Line("a", [0.1, 10.0], means, means, means, "s1")
-    svg = line_chart([line], [Level("r", 1.0)], title="t", x_label="x", y_label="y")
+    panel = Panel([line], [Level("r", 1.0)], "x")
+    svg = line_chart([panel, panel], title="t", y_label="y", whole=whole)
     assert "nan" not in svg
     heights = [float(v) for v in re.findall(r'cy="([^"]*)"', svg)]
+    heights += [float(y) for drawn in re.findall(r'points="([^"]*)"', svg) for y in re.findall(r",([-0-9.]+)", drawn)]
     assert all(0 <= height <= 400 for height in heights)
+    assert ('<path class="dot' in svg) == (max(means) > 1 and not whole)
+
+
+def test_a_curve_leaves_the_plot_at_its_own_slope_and_carries_its_value():
+    line = Line("a", [1, 10, 100], [300.0, 0.9, 0.5], [300.0, 0.9, 0.5], [300.0, 0.9, 0.5], "s1")
+    svg = line_chart([Panel([line], [Level("r", 1.0)], "x")], title="t", y_label="y")
+    assert ">300<" in svg
+    (drawn,) = re.findall(r'<polyline class="line s1" points="([^"]*)"', svg)
+    (x0, y0), (x1, _), _ = (tuple(map(float, point.split(","))) for point in drawn.split())
+    # Cut where it crosses the top edge, hardly left of its second point; not flat along the edge.
+    assert x1 - x0 < 2
+    assert y0 == pytest.approx(18)
+
+
+def test_values_above_the_plot_do_not_overlap():
+    lines = [Line(f"l{k}", [1, 10], [300.0 + k, 0.5], [300.0, 0.5], [300.0, 0.5], "s1") for k in range(3)]
+    svg = line_chart([Panel(lines, [Level("r", 1.0)], "x")], title="t", y_label="y")
+    places = [float(re.search(rf'y="([0-9.]+)">{300 + k}<', svg)[1]) for k in range(3)]
+    assert min(np.diff(places)) > 16
 
 
 def test_end_labels_do_not_overlap():
     lines = [Line(f"l{k}", [0.1, 1.0], [1, 0.5], [1, 0.5], [1, 0.5], "s1") for k in range(6)]
-    svg = line_chart(lines, [Level("r", 0.5)], title="t", x_label="x", y_label="y")
+    svg = line_chart([Panel(lines, [Level("r", 0.5)], "x")], title="t", y_label="y")
     places = sorted(float(y) for y in re.findall(r'class="end [^"]*" x="[^"]*" y="([^"]*)"', svg))
     assert len(places) == 7
     assert min(np.diff(places)) > 16
+
+
+def test_panels_stand_beside_each_other():
+    line = Line("a", [0.1, 10.0], [1.0, 0.5], [1.0, 0.5], [1.0, 0.5], "s1")
+    svg = line_chart(
+        [Panel([line], [], "x", "left"), Panel([line], [], "n", "right")], title="t", y_label="y", whole=True
+    )
+    centres = [float(x) for x in re.findall(r'cx="([^"]*)"', svg)]
+    assert max(centres[:2]) < min(centres[2:])
+    assert svg.count('class="end s1"') == 1
+    assert "left" in svg
+    assert "right" in svg

@@ -5,14 +5,10 @@ data exposed.
 """
 
 import math
-import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpadapt import _validate
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -20,19 +16,20 @@ from dpadapt.accounting.cost import gaussian_part
 from dpadapt.accounting.entry import Entry
 from dpadapt.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpadapt.accounting.receipt import Receipt
+from dpadapt.accounting.run import Draw, Run
 from dpadapt.accounting.store import ChildStore, FileStore, MemoryStore, Store, Tally, Terms
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.events import GaussianEvent
 from dpadapt.mechanisms.mechanism import Mechanism
-from dpadapt.mechanisms.plan import Plan, Repeated, Sampled, as_plan
+from dpadapt.mechanisms.plan import Plan, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
+
+__all__ = ["Ledger", "Run"]
 
 # Calibrated noise meets its target to 1e-10; a cap is not exceeded by rounding.
 _ROUNDING = 1e-9
-
-Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
 
 class Ledger:
@@ -162,7 +159,7 @@ class Ledger:
         """
         ledger = object.__new__(Ledger)
         random = self._random if random_state is None else random_source(random_state)
-        ledger._setup(ChildStore(self._charge, label), epsilon, delta, self.adjacency, random)
+        ledger._setup(ChildStore(self, label), epsilon, delta, self.adjacency, random)
         ledger.dataset = self.dataset
         ledger._draw = self._draw
         return ledger
@@ -172,9 +169,39 @@ class Ledger:
         mechanism.scale(bounded, self.adjacency)  # refuses a statistic it can't protect, before anything is spent
         return self.start(mechanism, label=label).release(bounded)
 
-    def start(self, plan: Plan | Mechanism, *, label: str) -> "Run":
-        """Charge a whole plan at once and return the run that may carry it out."""
-        return self.start_all([(plan, label)])[0]
+    def start(self, plan: Plan | Mechanism, *, label: str, resumable: bool = False) -> "Run":
+        """Charge a whole plan at once and return the run that may carry it out.
+
+        Parameters
+        ----------
+        plan : Repeated, Sampled or Mechanism
+        label : str
+        resumable : bool, default=False
+            Keep count of the run's releases durably, so that `resume` can go on with it after a crash. Needs a ledger
+            made by `Ledger.open`, or a child of one.
+        """
+        if not resumable:
+            return self.start_all([(plan, label)])[0]
+        ready, mark = as_plan(plan), secrets.token_hex(16)
+        self._charge([Entry(label, ready.event(), ready.steps, self._random.seeded)], mark=mark)
+        return Run(ready, self.adjacency, self._random, self._draw, mark=mark, record=self._reserve)
+
+    def resume(self, plan: Plan | Mechanism, mark: str, *, label: str) -> "Run":
+        """Go on with a resumable run that was charged earlier, in another process perhaps; nothing new is charged.
+
+        The run has the releases left that were neither made nor reserved when it was interrupted.
+
+        Parameters
+        ----------
+        plan, label : as they were given to `start`; others are refused.
+        mark : str
+            The interrupted run's `mark`.
+        """
+        ready = as_plan(plan)
+        used = self._readmit(Entry(label, ready.event(), ready.steps, self._random.seeded), mark)
+        run = Run(ready, self.adjacency, self._random, self._draw, mark=mark, record=self._reserve)
+        run._left -= used
+        return run
 
     def start_all(self, plans: Sequence[tuple[Plan | Mechanism, str]]) -> list["Run"]:
         """Charge several plans, each with its label, all or none; return their runs."""
@@ -228,9 +255,16 @@ class Ledger:
             warnings=tuple(warnings),
         )
 
-    def _charge(self, entries: Sequence[Entry]) -> None:
-        label = entries[0].label if entries else ""
+    def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None:
+        self._store.append(entries, self._check(entries[0].label if entries else ""), mark=mark)
 
+    def _readmit(self, entry: Entry, mark: str) -> int:
+        return self._store.readmit(entry, mark, self._check(entry.label))
+
+    def _reserve(self, mark: str, steps: int) -> None:
+        self._store.reserve(mark, steps)
+
+    def _check(self, label: str) -> Callable[[Tally], None]:
         def check(after: Tally) -> None:
             need = cost_of(after, self.delta, adjacency=self.adjacency)
             # Not `need > cap`: a cost that is not a number must not pass.
@@ -240,7 +274,7 @@ class Ledger:
                     f"{self.epsilon:.4g}. Nothing was released. Ask for less, or use a ledger with a higher cap."
                 )
 
-        self._store.append(entries, check)
+        return check
 
     def __repr__(self) -> str:
         """Show the cap and what is spent."""
@@ -262,66 +296,6 @@ class Ledger:
             "a ledger in memory can't be sent to another process: its charges would be forgotten. "
             "Use Ledger.open(path, ...), or n_jobs=1."
         )
-
-
-class Run:
-    """A plan that was charged: it may release as often as was paid for, and draws its own samples."""
-
-    def __init__(self, plan: Plan, adjacency: Adjacency, random: Random, draw: Draw) -> None:
-        self.plan = plan
-        self._adjacency = adjacency
-        self._random = random
-        self._draw = draw
-        self._left = plan.steps
-        self._batch_ready = isinstance(plan, Repeated)
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-
-    def batches(self, n_rows: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the indices of each step's Poisson sample of range(n_rows); release once per batch."""
-        if not isinstance(self.plan, Sampled):
-            raise TypeError("this run uses all rows in every step; only a Sampled plan has batches.")
-        for _ in range(self._left):
-            if self._batch_ready:
-                raise PrivacyError(
-                    "the last batch was not released. Every batch counts, an empty one too: skipping some would be "
-                    "choosing among samples by what is in them."
-                )
-            batch = self._random.poisson_sample(n_rows, self.plan.rate)
-            self._batch_ready = True
-            yield batch
-
-    def release(self, bounded: Bounded) -> Any:
-        """Draw: the noisy value of `bounded`."""
-        mechanism, sampled = self.plan.mechanism, isinstance(self.plan, Sampled)
-        scale = mechanism.scale(bounded, self._adjacency, sampled=sampled)
-        with self._lock:
-            if self._pid != os.getpid():
-                raise PrivacyError("a run can't be shared by processes: each would use what was charged once.")
-            if self._left <= 0:
-                raise PrivacyError(f"this run was charged for {self.plan.steps} releases and has made them all.")
-            if not self._batch_ready:
-                raise PrivacyError("a sampled run releases once per batch: take the next one from run.batches(n_rows).")
-            self._left -= 1
-            self._batch_ready = not sampled
-        return self._draw(mechanism, bounded, scale, self._random)
-
-    @property
-    def left(self) -> int:
-        """How many releases are paid for and not yet made."""
-        return self._left
-
-    def __copy__(self) -> NoReturn:
-        """Refuse: two copies would make twice the releases that were paid for."""
-        raise PrivacyError("a run can't be copied or pickled: the copy's releases would not be paid for.")
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        """Refuse, as `__copy__` does."""
-        self.__copy__()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse, as `__copy__` does."""
-        self.__copy__()
 
 
 def _draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:

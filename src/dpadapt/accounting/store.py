@@ -7,6 +7,10 @@ turns and a crash loses nothing that was committed. Terms and entries form a has
 file: a file with altered terms or missing or altered entries is refused. Keep the ``-wal`` file, if there is one (after
 a crash), beside the main file.
 
+A run that may be resumed after a crash has a mark. The file then also says how many of its releases may have been made.
+That number is raised before they are, in the same chain: no crash and no copy of a checkpoint makes more of them than
+were paid for.
+
 No connection outlives its transaction. SQLite's locks are not inherited by a forked process: were one kept open across
 a fork, the first process to close the file would delete the log that the other goes on committing to.
 """
@@ -23,7 +27,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dpadapt import _validate
 from dpadapt.accounting.entry import Entry, entry_from_dict
@@ -35,14 +39,28 @@ Tally = dict[Event, int]
 Check = Callable[[Tally], None]
 
 _FORMAT = "dpadapt ledger 1"
+_NOT_DURABLE = (
+    "only a durable ledger can resume a run: after a crash, one in memory is gone. Use Ledger.open(path, ...)."
+)
 
 
 class Store(ABC):
     """Entries that can only grow."""
 
     @abstractmethod
-    def append(self, entries: Sequence[Entry], check: Check) -> None:
-        """Call `check` with the tally that `entries` would lead to; if it returns, append them, all or none."""
+    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
+        """Call `check` with the tally that `entries` would lead to; if it returns, append them, all or none.
+
+        With a `mark`, the last of them is a run that may be resumed.
+        """
+
+    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+        """Return how many releases the run of `entry` with this mark may have made; refuse any other run."""
+        raise PrivacyError(_NOT_DURABLE)
+
+    def reserve(self, mark: str, steps: int) -> None:
+        """Record that the run with this mark may have made `steps` further releases, if so many are left."""
+        raise PrivacyError(_NOT_DURABLE)
 
     @abstractmethod
     def entries(self) -> list[Entry]:
@@ -62,9 +80,11 @@ class MemoryStore(Store):
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
-    def append(self, entries: Sequence[Entry], check: Check) -> None:
+    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
         """Check and append under a lock."""
         self._require_same_process()
+        if mark:
+            raise PrivacyError(_NOT_DURABLE)
         with self._lock:
             after = _add(self._tally, entries)
             check(after)
@@ -84,21 +104,47 @@ class MemoryStore(Store):
             )
 
 
+class Parent(Protocol):
+    """What a child's store needs of the parent ledger."""
+
+    def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None: ...
+
+    def _readmit(self, entry: Entry, mark: str) -> int: ...
+
+    def _reserve(self, mark: str, steps: int) -> None: ...
+
+
 class ChildStore(MemoryStore):
     """Entries that are charged to a parent too: both caps must allow them."""
 
-    def __init__(self, charge_parent: Callable[[Sequence[Entry]], None], scope: str) -> None:
+    def __init__(self, parent: Parent, scope: str) -> None:
         super().__init__()
-        self._charge_parent = charge_parent
+        self._parent = parent
         self._scope = scope
 
-    def append(self, entries: Sequence[Entry], check: Check) -> None:
+    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
         """Check the own cap, then charge the parent, and only then keep the entries."""
         self._require_same_process()
         with self._lock:
             check(_add(self._tally, entries))
-            self._charge_parent([Entry(f"{self._scope}: {e.label}", e.event, e.times, e.seeded) for e in entries])
+            self._parent._charge([self._scoped(entry) for entry in entries], mark=mark)
             super().append(entries, _allow)
+
+    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+        """Check the own cap, let the parent find the run, and only then keep the entry."""
+        self._require_same_process()
+        with self._lock:
+            check(_add(self._tally, [entry]))
+            used = self._parent._readmit(self._scoped(entry), mark)
+            super().append([entry], _allow)
+            return used
+
+    def reserve(self, mark: str, steps: int) -> None:
+        """Pass it on to where it is kept."""
+        self._parent._reserve(mark, steps)
+
+    def _scoped(self, entry: Entry) -> Entry:
+        return Entry(f"{self._scope}: {entry.label}", entry.event, entry.times, entry.seeded)
 
 
 @dataclass(frozen=True)
@@ -124,6 +170,8 @@ class FileStore(Store):
         self._lock = threading.RLock()
         self.terms, self._genesis = self._verify()
         self._last, self._head, self._tally = 0, self._genesis, Tally()
+        # By mark: what a run was charged, and how many of its releases may have been made.
+        self._runs: dict[str, tuple[Entry, int]] = {}
         self.tally()
 
     @classmethod
@@ -152,22 +200,54 @@ class FileStore(Store):
                 leftover.unlink(missing_ok=True)
         return cls(path)
 
-    def append(self, entries: Sequence[Entry], check: Check) -> None:
+    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
         """Check and append in one immediate transaction."""
         with self._lock:
             with self._transaction("BEGIN IMMEDIATE") as connection:
                 self._catch_up(connection)
                 after = _add(self._tally, entries)
                 check(after)
-                last, head = self._last, self._head
-                for entry in entries:
-                    row = (datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), json.dumps(entry.to_dict(), sort_keys=True))
-                    last, head = last + 1, _link(head, *row)
-                    connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (last, *row, head))
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'head'", (head,))
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'count'", (str(last),))
+                texts = [json.dumps(entry.to_dict(), sort_keys=True) for entry in entries]
+                last, head = self._extend(connection, [*texts, *([_used(mark, 0)] if mark else [])])
             # Only after the commit: had it failed, the next charge would read the file again from where we were.
             self._last, self._head, self._tally = last, head, after
+            if mark:
+                self._runs[mark] = entries[-1], 0
+
+    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+        """Find the run in the file."""
+        with self._lock:
+            self.tally()
+            charged, used = self._runs.get(mark, (None, 0))
+            if charged != entry:
+                raise PrivacyError(
+                    f"the ledger {self.path.name} holds no such run: it was charged to another ledger, or for another "
+                    f"plan. Use the ledger and the settings that it was started with, or start a new one."
+                )
+            return used
+
+    def reserve(self, mark: str, steps: int) -> None:
+        """Raise the number of releases in one immediate transaction."""
+        with self._lock:
+            with self._transaction("BEGIN IMMEDIATE") as connection:
+                self._catch_up(connection)
+                entry, used = self._runs[mark]
+                if used + steps > entry.times:
+                    raise PrivacyError("the releases of this run were all made, or reserved by another process.")
+                last, head = self._extend(connection, [_used(mark, used + steps)])
+            self._last, self._head = last, head
+            self._runs[mark] = entry, used + steps
+
+    def _extend(self, connection: sqlite3.Connection, texts: Sequence[str]) -> tuple[int, str]:
+        """Add links to the hash chain; return number and hash of the last."""
+        last, head = self._last, self._head
+        for text in texts:
+            row = (datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), text)
+            last, head = last + 1, _link(head, *row)
+            connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (last, *row, head))
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'head'", (head,))
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'count'", (str(last),))
+        return last, head
 
     def entries(self) -> list[Entry]:
         """Return all entries, oldest first."""
@@ -176,7 +256,7 @@ class FileStore(Store):
     def history(self) -> list[tuple[str, Entry]]:
         """Return all entries with the time (UTC) at which they were charged."""
         with self._transaction("BEGIN") as connection:
-            return self._follow(connection, 0, self._genesis)[2]
+            return self._follow(connection, 0, self._genesis, {})[2]
 
     def tally(self) -> Tally:
         """Return how often each event happened, other processes' included."""
@@ -186,27 +266,47 @@ class FileStore(Store):
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
         """Read what other processes appended."""
-        last, head, fresh = self._follow(connection, self._last, self._head)
+        last, head, fresh = self._follow(connection, self._last, self._head, self._runs)
         self._last, self._head, self._tally = last, head, _add(self._tally, [entry for _, entry in fresh])
 
-    def _follow(self, connection: sqlite3.Connection, last: int, head: str) -> tuple[int, str, list[tuple[str, Entry]]]:
-        """Follow the hash chain to its end; return number and hash of the last entry, and all entries on the way."""
-        fresh = []
+    def _follow(
+        self, connection: sqlite3.Connection, last: int, head: str, runs: dict[str, tuple[Entry, int]]
+    ) -> tuple[int, str, list[tuple[str, Entry]]]:
+        """Follow the hash chain to its end; return number and hash of the last link, and all entries on the way.
+
+        What the chain says of runs that may be resumed goes into `runs`.
+        """
+        fresh: list[tuple[str, Entry]] = []
         rows = connection.execute("SELECT id, time, entry, hash FROM entries WHERE id > ? ORDER BY id", (last,))
         for number, time, text, digest in rows:
             if number != last + 1 or digest != _link(head, time, text):
                 raise LedgerError(self._damaged(f"entry {last + 1} is missing or altered"))
             last, head = number, digest
-            fresh.append((str(time), self._entry(text)))
+            found = self._parsed(text)
+            if isinstance(found, Entry):
+                fresh.append((str(time), found))
+            else:
+                # The first link with a mark was written together with the entry before it.
+                mark, used = found
+                if mark not in runs and (used or not fresh):
+                    raise LedgerError(self._damaged("it counts releases of an unknown run"))
+                charged, before = runs.get(mark) or (fresh[-1][1], 0)
+                if not before <= used <= charged.times:
+                    raise LedgerError(self._damaged("it counts releases that were not paid for"))
+                runs[mark] = charged, used
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         if meta.get("head") != head or meta.get("count") != str(last):
             raise LedgerError(self._damaged("entries are missing at its end"))
         return last, head, fresh
 
-    def _entry(self, text: str) -> Entry:
+    def _parsed(self, text: str) -> Entry | tuple[str, int]:
+        """Return an entry, or a run's mark and how many releases it may have made."""
         try:
-            entry = entry_from_dict(json.loads(text))
-        except (AttributeError, KeyError, TypeError, ValueError):
+            fields = json.loads(text)
+            if "mark" in fields:
+                return str(fields["mark"]), int(fields["used"])
+            entry = entry_from_dict(fields)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
         if entry.times < 1:
             raise LedgerError(self._damaged("it holds an entry of unknown form"))
@@ -278,6 +378,10 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _used(mark: str, releases: int) -> str:
+    return json.dumps({"mark": mark, "used": releases})
 
 
 def _link(head: str, *parts: str) -> str:

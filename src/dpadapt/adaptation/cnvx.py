@@ -208,6 +208,12 @@ class CnvxAdap(RegressorMixin, AdaptationEstimator):  # type: ignore[misc]
         """Return predictions for rows of `X`."""
         return self._scores(X)
 
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that the paper's short steps from 0 score badly on small data, at any budget."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
     def _share(self, source: LimitedRows | None) -> float:
         """Return the discrepancy's part of epsilon; without a source there is none to measure."""
         share = calibration.discrepancy_share(self.discrepancy_share, self.noise)

@@ -156,9 +156,10 @@ def descend(
         steps = min(work.block, work.n_steps - start)
         # The source's part of the gradient, in units of the target's weights, is public: it joins the sum for free.
         moments = weights.target_moments().plus(pull / unit, offset / unit)
-        visited = np.empty((steps, width))
+        visited = np.empty((steps if weights.moves else 0, width))
         for step in range(steps):
-            visited[step] = coef
+            if weights.moves:
+                visited[step] = coef
             if run is not None:
                 gradient = run.release(squared_loss_gradient(moments, coef, work.radius))
             else:
@@ -170,7 +171,7 @@ def descend(
                 coef *= math.sqrt(limit / square)
             if start + step >= first:
                 total += coef
-        if weights.move(visited, pending.pop(0) if pending else None):
+        if weights.moves and weights.move(visited, pending.pop(0) if pending else None):
             pull, offset = weights.source_sums()
     return total / (work.n_steps - work.first)
 
@@ -185,6 +186,7 @@ class _Weights:
         self._inverse_source = np.full(work.n_source if self.p_source else 0, 1 / max(self.p_source, 1e-300))
         # Private weights that stay still count in the length of all weights, by their public number.
         self._moving = work.weight_noise is not None
+        self.moves = self._moving or work.source_moves
         size = len(rows.y) if self._moving else round(work.n_rows)
         self._inverse_target = np.full(size if self.p_target else 0, 1 / max(self.p_target, 1e-300))
         self._blocks = self._steps = 0

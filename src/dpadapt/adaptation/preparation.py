@@ -16,6 +16,7 @@ from dpadapt import _validate
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.learning.geometry import Geometry
+from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded_losses import LimitedRows, limited_rows
 
 Array = NDArray[np.float64]
@@ -75,7 +76,8 @@ def target_scale(bounds: Any, y_public: Array | None) -> TargetScale:
 
 def bounded_rows(Z: Array, targets: Array) -> LimitedRows:
     """Return rows of length at most 1; a longer one is shortened with its target, which keeps their linear relation."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+    with np.errstate(all="ignore"):
         targets = np.clip(targets, -MAX_TARGET, MAX_TARGET) * np.minimum(1.0, MAX_NORM / np.linalg.norm(Z, axis=1))
     # Row by row, so that the bounds that `limited_rows` enforces are still those of one record.
     return limited_rows(Z, targets, max_norm=MAX_NORM, max_target=MAX_TARGET)
@@ -111,7 +113,7 @@ class AdaptationEstimator(PrivateEstimator):
 
 def refuse_add_remove(adjacency: str) -> None:
     """Refuse the paper's private weights where the number of rows is private: there is one of them for each row."""
-    if adjacency == "add-remove":
+    if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE:
         raise PrivacyError(
             "noise='paper' releases one weight per private row, which tells their number; add-remove protects it. "
             "Use noise='exact', or replace-one adjacency as in the paper."

@@ -160,7 +160,7 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
         else:
             assumed.append("the bounds of the target")
             geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
-            found = _by_target_alone(child, budget, geometry, X, (y - scale.middle) / scale.half)
+            found = _by_target_alone(child, budget, geometry, X, scale.apply(y))
             found = found[0] * scale.half, found[1] * scale.half + scale.middle
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(child, budget, assumed)

@@ -57,6 +57,9 @@ def mixture_share(alpha: float) -> float:
     """Return `alpha`, the source's share of the reference weights, if it lies in [0, 1]."""
     if not isinstance(alpha, int | float | np.floating) or isinstance(alpha, bool) or not 0 <= alpha <= 1:
         raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}.")
+    if 1 - 1e-6 < alpha < 1:
+        # Beside so heavy a source the private sums would be lost in rounding, and their bounds with them.
+        raise ValueError(f"alpha must be 1 or at most 1 - 1e-6, got {alpha!r}.")
     return float(alpha)
 
 

@@ -60,6 +60,9 @@ class TwoSamples:
 class Unprotected:
     """What the baselines share: everything is charged to the ledger as a leak before anything is computed."""
 
+    # Nobody is protected, so it does not matter from whom neighbours would differ.
+    adjacency = "zero-out"
+
     def _disclose(self, ledger: Ledger | None) -> Receipt:
         """Charge epsilon = inf and return the receipt that says so; a ledger with a finite cap refuses."""
         name = type(self).__name__

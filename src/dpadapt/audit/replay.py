@@ -193,6 +193,9 @@ def _same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if callable(getattr(a, "state_dict", None)):
+        # A network: its parameters are what it shows.
+        return _same(*({key: np.asarray(value) for key, value in x.state_dict().items()} for x in (a, b)))
     if hasattr(a, "__dict__") and not callable(a):
         return _same(vars(a), vars(b))
     if isinstance(a, str | bytes | int | bool | complex | set | frozenset | np.generic):

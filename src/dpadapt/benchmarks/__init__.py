@@ -2,12 +2,16 @@
 
 BENCHMARKS: dict[str, tuple[str, str]] = {
     "performance": ("dpadapt.benchmarks.performance", "speed and memory against non-private steps and peers"),
-    "transfer-regression": (
-        "dpadapt.benchmarks.transfer_regression",
-        "the transfer regressor against public-only and plain private models: harm, gain, monotony, speed",
+    "transfer": (
+        "dpadapt.benchmarks.transfer",
+        "the transfer estimators against public-only and plain private models: harm, gain, monotony, speed",
     ),
-    "transfer-classification": (
-        "dpadapt.benchmarks.transfer_classification",
-        "the transfer classifier against public-only and plain private models: harm, gain, monotony, speed",
+    "adaptation": (
+        "dpadapt.benchmarks.paper1",
+        "private domain adaptation: the paper's tables, figures and privacy claims, and ours beside them",
+    ),
+    "mirror": (
+        "dpadapt.benchmarks.paper2",
+        "public data as the mirror map: the paper's figures and theorems, real tables, and ours beside them",
     ),
 }

@@ -4,11 +4,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+Writer = Callable[[dict[str, Any], Path], None]
 
 
 def one_thread() -> dict[str, str]:
@@ -17,17 +19,41 @@ def one_thread() -> dict[str, str]:
 
 
 def command(
-    module: str, about: str | None, run: Callable[..., dict[str, Any]], show: Callable[[dict[str, Any]], None]
+    module: str,
+    about: str | None,
+    run: Callable[..., dict[str, Any]],
+    show: Callable[[dict[str, Any]], None],
+    *,
+    writers: Mapping[str, tuple[str, Writer]] | None = None,
 ) -> None:
-    """Run a benchmark's module as a command: measure, print the tables, and write JSON if asked."""
+    """Run a benchmark's module as a command: measure, print the tables, and write what is asked for.
+
+    `writers` are further options: each takes a file, has a help text, and a function that writes results there.
+    """
+    writers = {"out": ("write the results as JSON", _write_json), **(writers or {})}
     parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
     parser.add_argument("--quick", action="store_true", help="a few minutes at most: fewer repetitions, sets or seeds")
-    parser.add_argument("--out", type=Path, help="write the results as JSON")
+    parser.add_argument("--results", type=Path, help="measure nothing: show these, which an earlier --out wrote")
+    for name, (text, _) in writers.items():
+        parser.add_argument(f"--{name}", type=Path, help=text)
     options = parser.parse_args()
-    if not all(os.environ.get(name) == "1" for name in _THREADS):
-        # The numerical libraries read this when they are loaded, so start over with it set.
-        os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, **one_thread()})
-    results = run(quick=options.quick)
+    asked = {name: getattr(options, name) for name in writers if getattr(options, name)}
+    for name, path in asked.items():
+        # Before a run of minutes, not after it.
+        if not path.parent.is_dir() or path.is_dir():
+            parser.error(f"--{name} must name a file in a folder that exists, got {path}.")
+    if options.results:
+        results = json.loads(options.results.read_text(encoding="utf-8"))
+    else:
+        if not all(os.environ.get(name) == "1" for name in _THREADS):
+            # The numerical libraries read this when they are loaded, so start over with it set.
+            os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, **one_thread()})
+        results = run(quick=options.quick)
+    # Written first: a screen that fails must not lose them.
+    for name, path in asked.items():
+        writers[name][1](results, path)
     show(results)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=2))
+
+
+def _write_json(results: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(results, indent=2), encoding="utf-8")

@@ -1,22 +1,19 @@
-"""No harm, gain, monotony and speed: `python -m dpadapt.benchmarks.transfer_classification [--quick] [--out FILE]`.
+"""The classification half of `dpadapt bench transfer`: sets, cells, gains and speed.
 
-`PrivateTransferClassifier` against the public model and against `PrivateLogisticRegression`, on the real sets below
-`DPADAPT_DATA` if that is set, else on bundled ones. Splits and noise are seeded; nothing is tuned per set or cell.
+`PrivateTransferClassifier` against the public model, on the real sets below `DPADAPT_DATA` if that is set, else on
+bundled ones. Splits and noise are seeded; nothing is tuned per set or cell.
 """
 
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.benchmarks.command import command
+from dpadapt.benchmarks.transfer_common import EPSILONS, ROWS, claim
 from dpadapt.data import Public
 from dpadapt.datasets import adult_by_sex, amazon_by_domain, load
 from dpadapt.datasets.bundled import digits, fair_by_age, fair_by_children
@@ -26,7 +23,6 @@ from dpadapt.learning.transfer_classification import PrivateTransferClassifier
 from dpadapt.learning.transfer_classification_plan import STEPS
 
 Array = NDArray[Any]
-ROWS, EPSILONS = (50, 100, 300, 1_000, 10_000), (0.1, 0.5, 1.0, 4.0, 10.0)
 DELTA = 1e-5
 
 
@@ -151,6 +147,17 @@ def _unlabelled(name: str, n_public: int, n_test: int) -> Callable[[int], Split]
     return split
 
 
+def _other_mix(seed: int) -> Split:
+    """Use 2,000 labelled public rows in which each class is 1.5 times as frequent as the one before it."""
+    X, y = _features("cifar")
+    random = np.random.default_rng(seed)
+    odds = 1.5 ** y.astype(float)
+    public = random.choice(len(y), 2000, replace=False, p=odds / odds.sum())
+    rest = random.permutation(np.setdiff1d(np.arange(len(y)), public))
+    test, train = rest[:2000], rest[2000:]
+    return Split(Public(X[public], y[public]), X[train], y[train], X[test], y[test])
+
+
 TASKS = (
     Task("fair by age", _shifted("fair by age"), bundled=True, quick=True),
     Task("fair by children", _shifted("fair by children"), bundled=True),
@@ -163,6 +170,7 @@ TASKS = (
     Task("amazon books kitchen", _shifted("amazon books kitchen")),
     Task("fashion", _shifted("fashion")),
     Task("mnist", _shifted("mnist")),
+    Task("cifar, other mix", _other_mix),
 )
 
 
@@ -180,10 +188,10 @@ def fitted(learner: Any, split: Split, n: int, classes: Array, **params: Any) ->
     return measure(model, split, classes)
 
 
-def grid(task: Task, seeds: int, *, plain: bool) -> list[dict[str, Any]]:
+def grid(task: Task, seeds: int, *, first: int = 0) -> list[dict[str, Any]]:
     """Return one row per number of private rows and epsilon: means over seeds."""
     results: dict[tuple[int, float], list[list[tuple[float, float]]]] = {}
-    for seed in range(seeds):
+    for seed in range(first, first + seeds):
         split = task.split(seed)
         classes = np.unique(np.concatenate([split.y, split.y_test]))
         public = fitted(PrivateTransferClassifier, split, 50, classes, epsilon=1e-6, delta=1e-12)
@@ -191,39 +199,28 @@ def grid(task: Task, seeds: int, *, plain: bool) -> list[dict[str, Any]]:
             for i, epsilon in enumerate(EPSILONS):
                 params = {"epsilon": epsilon, "delta": DELTA, "random_state": 10_000 * seed + 10 * n + i}
                 ours = fitted(PrivateTransferClassifier, split, n, classes, prior=task.prior, **params)
-                other = fitted(PrivateLogisticRegression, split, n, classes, **params) if plain else public
-                results.setdefault((n, epsilon), []).append([public, ours, other])
-    names = ("public", "ours", "plain") if plain else ("public", "ours")
+                results.setdefault((n, epsilon), []).append([public, ours])
     rows = []
     for (n, epsilon), found in results.items():
-        means = np.mean(found, axis=0)
-        row = {"task": task.name, "n": n, "epsilon": epsilon}
-        rows.append(row | {name: means[i].tolist() for i, name in enumerate(names)})
+        before, after = np.mean(found, axis=0).tolist()
+        rows.append({"task": task.name, "n": n, "epsilon": epsilon, "public": before, "ours": after})
     return rows
 
 
-def worst_rise(rows: list[dict[str, Any]]) -> float:
-    """Return the largest ratio of log-losses between a cell and one with as many rows and budget or fewer."""
-    pairs = ((a, b) for a in rows for b in rows if b["n"] >= a["n"] and b["epsilon"] >= a["epsilon"])
-    return float(max(b["ours"][1] / a["ours"][1] for a, b in pairs))
-
-
-def harm_claims(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the no-harm, monotony and plain-learner claims of one task."""
-    name = rows[0]["task"]
-    points = min(row["ours"][0] - row["public"][0] for row in rows)
-    ratio = max(row["ours"][1] / row["public"][1] for row in rows)
-    fine = points >= -0.3 and ratio <= 1.01
-    yield _claim(f"{name}: no cell below public-only - 0.3 points or above 1.01x", f"{points:+.2f}, {ratio:.3f}x", fine)
-    rise = worst_rise(rows)
-    yield _claim(
-        f"{name}: log-loss rises by 3% at most as rows or epsilon grow", f"{100 * (rise - 1):.1f}%", rise <= 1.03
-    )
-    if "plain" in rows[0]:
-        behind = [r for r in rows if r["ours"][1] > 1.01 * r["plain"][1] or r["ours"][0] < r["plain"][0] - 0.3]
-        ahead = [r for r in rows if r["plain"][1] > 1.01 * r["ours"][1] or r["plain"][0] < r["ours"][0] - 0.3]
-        text = f"behind in {len(behind)}, ahead in {len(ahead)} of {len(rows)}"
-        yield _claim(f"{name}: never behind PrivateLogisticRegression", text, not behind)
+def calibration_claims() -> Iterator[dict[str, Any]]:
+    """Yield how far confidence and accuracy lie apart on average, over fifteen bins of confidence."""
+    for name in ("adult one-hot", "mnist"):
+        split = _shifted(name)(0)
+        classes = np.unique(split.y)
+        gaps = []
+        for epsilon in (1e-6, 1.0):
+            model = PrivateTransferClassifier(epsilon, DELTA, classes=classes, random_state=0)
+            p = model.fit(split.X, split.y, public=split.public).predict_proba(split.X_test)
+            sure, right = p.max(axis=1), classes[p.argmax(axis=1)] == split.y_test
+            bins = np.minimum((15 * sure).astype(int), 14)
+            gaps.append(float(np.abs(np.bincount(bins, sure - right, minlength=15)).sum()) / len(right))
+        text = f"{gaps[1]:.3f} (public model {gaps[0]:.3f})"
+        yield claim(f"{name}, epsilon 1: calibration error below 0.03", text, gaps[1] < 0.03)
 
 
 def gain_claims(*, quick: bool) -> Iterator[dict[str, Any]]:
@@ -238,23 +235,24 @@ def gain_claims(*, quick: bool) -> Iterator[dict[str, Any]]:
         for label, params in relations.items():
             found = _mean(_shifted(name), 6847, 10, **params)
             text = f"{found[0]:.2f} (non-private {limit[0]:.2f})"
-            yield _claim(f"{name}, n=6,847, epsilon 1, {label}: {wanted}%", text, found[0] >= wanted)
+            yield claim(f"{name}, n=6,847, epsilon 1, {label}: {wanted}%", text, found[0] >= wanted)
     if quick:
         return
+    yield from calibration_claims()
     public, limit = _mean(_adult_same, 31_000, 4, epsilon=1e-6, delta=1e-12), _mean_reference(_adult_same, 4)
     for prior in ("shifted", "same-population"):
         found = _mean(_adult_same, 31_000, 4, epsilon=0.3, delta=DELTA, prior=prior)
         share = 100 * (public[1] - found[1]) / (public[1] - limit[1])
-        yield _claim(f"adult 4% public, epsilon 0.3, {prior}: 75% of the gap", f"{share:.0f}%", share >= 75)
+        yield claim(f"adult 4% public, epsilon 0.3, {prior}: 75% of the gap", f"{share:.0f}%", share >= 75)
     for epsilon in (0.3, 1.0):
         split = _unlabelled("fashion", 8000, 2000)
         found, plain = (_mean(split, 10_000, 3, learner=k, epsilon=epsilon, delta=DELTA) for k in _LEARNERS)
         text = f"{found[0]:.1f} against {plain[0]:.1f}"
-        yield _claim(
+        yield claim(
             f"fashion PCA-100, unlabelled, epsilon {epsilon}: above the plain learner", text, found[0] > plain[0]
         )
     found = _mean(_unlabelled("cifar", 3000, 2000), 5000, 2, epsilon=1.0, delta=DELTA)
-    yield _claim("cifar features, unlabelled, n=5,000, epsilon 1: 68%", f"{found[0]:.1f}", found[0] >= 68)
+    yield claim("cifar features, unlabelled, n=5,000, epsilon 1: 68%", f"{found[0]:.1f}", found[0] >= 68)
 
 
 _LEARNERS = (PrivateTransferClassifier, PrivateLogisticRegression)
@@ -303,60 +301,4 @@ def speed_claim(*, quick: bool) -> dict[str, Any]:
             coef -= 0.1 * (X.T @ loss.weights(X @ coef, y)) / n
         times.append((middle - start) / (time.process_time() - middle))
     ratio = float(np.median(times[1:]))
-    return _claim(f"n={n:,}, d={d}, K={k}: 1.4x the same number of non-private steps", f"{ratio:.2f}x", ratio <= 1.4)
-
-
-def _claim(claim: str, measured: str, holds: bool) -> dict[str, Any]:
-    return {"claim": claim, "measured": measured, "verdict": "holds" if holds else "missed"}
-
-
-def run(*, quick: bool) -> dict[str, Any]:
-    """Return all results as plain data."""
-    real = bool(os.environ.get("DPADAPT_DATA"))
-    seeds = 2 if quick else 10
-    tasks = [task for task in TASKS if (real or task.bundled) and (task.quick or not quick)]
-    rows: list[dict[str, Any]] = []
-    claims: list[dict[str, Any]] = []
-    for task in tasks:
-        images = task.name in ("fashion", "mnist")
-        found = grid(task, 3 if images else seeds, plain=not images and task.prior == "shifted")
-        rows += found
-        claims += harm_claims(found)
-    if real:
-        claims += gain_claims(quick=quick)
-    return {
-        "data": "real sets" if real else "bundled sets only: DPADAPT_DATA is not set",
-        "adjacency": f"zero-out, delta {DELTA} unless said",
-        "seeds": seeds,
-        "versions": {
-            "python": platform.python_version(),
-            **{k: version(k) for k in ("numpy", "scipy", "scikit-learn")},
-        },
-        "grid": rows,
-        "claims": [*claims, speed_claim(quick=quick)],
-    }
-
-
-def show(results: dict[str, Any]) -> None:
-    """Print the tables."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    cells = Table("set", "rows", *(f"epsilon {e:g}" for e in EPSILONS), title="points / log-loss ratio to public-only")
-    table: dict[tuple[str, int], list[str]] = {}
-    for row in results["grid"]:
-        text = f"{row['ours'][0] - row['public'][0]:+.1f} / {row['ours'][1] / row['public'][1]:.3f}"
-        table.setdefault((row["task"], row["n"]), []).append(text)
-    for (name, n), texts in table.items():
-        cells.add_row(name, f"{n:,}", *texts)
-    console.print(cells)
-    claims = Table("claim", "measured", "verdict", title=f"{results['data']}; {results['seeds']} seeds")
-    for claim in results["claims"]:
-        claims.add_row(claim["claim"], claim["measured"], claim["verdict"])
-    console.print(claims)
-    console.print(results["adjacency"], results["versions"])
-
-
-if __name__ == "__main__":
-    command(__spec__.name, __doc__, run, show)
+    return claim(f"n={n:,}, d={d}, K={k}: 1.4x the same number of non-private steps", f"{ratio:.2f}x", ratio <= 1.4)

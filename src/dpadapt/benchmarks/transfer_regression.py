@@ -1,31 +1,27 @@
-"""No harm, gain, monotony and speed: `python -m dpadapt.benchmarks.transfer_regression [--quick] [--out FILE]`.
+"""The regression half of `dpadapt bench transfer`: sets, cells, gains and speed.
 
 `PrivateTransferRegressor` against the public model, on the real sets below `DPADAPT_DATA` if that is set, else on
 bundled and made-up ones. Error is the mean squared error over the variance of the test labels. Splits and noise are
 seeded; nothing is tuned per set or cell. The constants of the method were chosen while looking at these sets.
 """
 
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import datasets
-from dpadapt.benchmarks.command import command
+from dpadapt.benchmarks.transfer_common import EPSILONS, ROWS, claim
 from dpadapt.data import Public
 from dpadapt.datasets import bundled
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.transfer_regression import PrivateTransferRegressor
 
 Array = NDArray[np.float64]
-ROWS, EPSILONS = (50, 100, 300, 1_000, 10_000), (0.1, 0.5, 1.0, 4.0, 10.0)
 DELTA, ADJACENCY = 0.01, "replace-one"
 _TESTED = 3000
 
@@ -86,6 +82,40 @@ def _amazon() -> Domains:
     return Domains(X_public, np.asarray(train.source.y, dtype=np.float64), X, y)
 
 
+def _california_logs() -> Domains:
+    """Logarithms of prices and of counts per household, and whether the coast is near; south of 35.5 degrees is public.
+
+    Raw columns, as `california_by_latitude` has them, leave any linear model at 0.29: no private one could reach 0.27.
+    """
+    frame = datasets.load("california_housing").frame.dropna()
+    homes = frame["households"]
+    columns = [
+        *(np.log(frame[name] / homes) for name in ("total_rooms", "total_bedrooms", "population")),
+        *(np.log(part) for part in (homes, frame["median_income"])),
+        *(frame["ocean_proximity"] == place for place in ("<1H OCEAN", "INLAND")),
+        *(frame[name] for name in ("housing_median_age", "longitude", "latitude")),
+    ]
+    X, y = np.column_stack(columns).astype(np.float64), np.log(frame["median_house_value"].to_numpy(dtype=np.float64))
+    south = (frame["latitude"] < 35.5).to_numpy()
+    return Domains(X[south], y[south], X[~south], y[~south])
+
+
+def _cifar() -> Domains:
+    """Animal or vehicle from 1,280 features of photographs; public and private pictures show different classes."""
+    arrays = datasets.load("cifar10", part="features").arrays
+    X, kind = (np.concatenate([arrays[f"{name}_{part}"] for part in ("train", "test")]) for name in ("F", "y"))
+    # Classes in the order of the alphabet: airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck.
+    y = np.isin(kind, [2, 3, 4, 5, 6, 7]).astype(np.float64)
+    shown = kind < 5
+    X = X.astype(np.float64)
+    return Domains(X[shown], y[shown], X[~shown], y[~shown])
+
+
+def _valence() -> Any:
+    """Materials whose valences hardly vary are public, those where they vary most private."""
+    return datasets.superconductivity_by_quarter("low", "high", by="wtd_std_Valence")
+
+
 def _made_up(d: int, *, sign: float = 1.0, level: float = 0.0, turn: float = 0.0) -> Callable[[], Domains]:
     """Correlated normal features, a linear target of variance 1 and noise of deviation 0.4."""
 
@@ -103,12 +133,16 @@ def _made_up(d: int, *, sign: float = 1.0, level: float = 0.0, turn: float = 0.0
 
 TASKS = (
     Task("wind", _domains(datasets.wind_by_month), quick=True, promised=0.281),
-    Task("california", _domains(datasets.california_by_latitude), quick=True, promised=0.270),
+    Task("california", _domains(datasets.california_by_latitude)),
+    Task("california, logarithms", _california_logs, quick=True, promised=0.270),
     Task("superconductivity", _domains(datasets.superconductivity_by_elements), quick=True, promised=0.46),
     Task("gas", _domains(datasets.gas_by_batch), quick=True, promised=0.040),
     Task("news", _domains(datasets.news_by_day)),
     Task("airline", _domains(datasets.airline_by_hour)),
     Task("amazon", _amazon),
+    Task("superconductivity by valence", _domains(_valence)),
+    Task("slice", _domains(datasets.slice_by_patient)),
+    Task("cifar", _cifar),
     Task("superconductivity, same population", _same(datasets.superconductivity_by_elements)),
     Task("california, same population", _same(datasets.california_by_latitude)),
     Task("randhie by plan", _domains(bundled.randhie_by_plan), bundled=True, quick=True),
@@ -117,11 +151,14 @@ TASKS = (
     Task("coefficients, d=20", _made_up(20, turn=0.35), bundled=True, quick=True),
     Task("sign, d=200", _made_up(200, sign=-1.0), bundled=True, quick=True),
     Task("level, d=50", _made_up(50, level=2.0), bundled=True),
+    Task("other coefficients, d=12", _made_up(12, sign=0.0, turn=1.0), bundled=True),
+    Task("other coefficients, d=50", _made_up(50, sign=0.3, level=0.5, turn=0.9), bundled=True),
 )
 
 
 @cache
-def _loaded(task: Task) -> tuple[Domains, Public]:
+def loaded(task: Task) -> tuple[Domains, Public]:
+    """Return a task's data once, so that its public part is prepared once."""
     found = task.load()
     return found, Public(found.X_public, found.y_public)
 
@@ -130,19 +167,22 @@ def _error(model: Any, X: Array, y: Array) -> float:
     return float(np.mean((model.predict(X) - y) ** 2) / np.var(y))
 
 
-def grid(task: Task, seeds: int) -> list[dict[str, Any]]:
+def _draw(n_rows: int, seed: int) -> tuple[NDArray[np.int64], dict[int, NDArray[np.int64]]]:
+    """Return which rows to test on, and private rows of each number; with replacement where there are fewer."""
+    random = np.random.default_rng(1000 + seed)
+    order = random.permutation(n_rows)
+    cut = min(n_rows // 3, _TESTED)
+    return order[:cut], {n: random.choice(order[cut:], n, replace=n > n_rows - cut) for n in ROWS}
+
+
+def grid(task: Task, seeds: int, *, first: int = 0) -> list[dict[str, Any]]:
     """Return one row per number of private rows and epsilon: errors of the public and of the private model."""
-    found, public = _loaded(task)
+    found, public = loaded(task)
     errors: dict[tuple[int, float], list[tuple[float, float]]] = {}
-    for seed in range(seeds):
-        random = np.random.default_rng(1000 + seed)
-        order = random.permutation(len(found.y))
-        cut = min(len(order) // 3, _TESTED)
-        test, pool = order[:cut], order[cut:]
+    for seed in range(first, first + seeds):
+        test, drawn = _draw(len(found.y), seed)
         alone: float | None = None
-        for n in ROWS:
-            # With replacement where the pool is smaller.
-            rows = random.choice(pool, n, replace=n > len(pool))
+        for n, rows in drawn.items():
             for i, epsilon in enumerate(EPSILONS):
                 model = PrivateTransferRegressor(
                     epsilon, DELTA, adjacency=ADJACENCY, random_state=10_000 * seed + 10 * n + i
@@ -161,32 +201,21 @@ def grid(task: Task, seeds: int) -> list[dict[str, Any]]:
     return rows_out
 
 
-def worst_rise(rows: list[dict[str, Any]]) -> float:
-    """Return the largest ratio of errors between a cell and one with as many rows and budget or fewer."""
-    pairs = ((a, b) for a in rows for b in rows if b["n"] >= a["n"] and b["epsilon"] >= a["epsilon"])
-    return float(max(b["ours"] / a["ours"] for a, b in pairs))
-
-
-def claims_of(task: Task, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the claims on one task's grid."""
-    ratio = max(row["ours"] / row["public"] for row in rows)
-    yield _claim(f"{task.name}: no cell above 1.01 x public-only", f"{ratio:.3f}", ratio <= 1.01)
-    rise = worst_rise(rows)
-    text = f"{100 * (rise - 1):.1f}%"
-    yield _claim(f"{task.name}: error rises by 3% at most as rows or epsilon grow", text, rise <= 1.03)
+def gain_claims(task: Task, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the claims on what private rows buy on one task."""
     cell = next(row for row in rows if (row["n"], row["epsilon"]) == (1000, 1.0))
     text = f"{cell['ours']:.4f} (public-only {cell['public']:.4f})"
     if task.promised is not None:
-        claim = f"{task.name}: error {task.promised} at 1,000 rows, epsilon 1"
-        yield _claim(claim, text, cell["ours"] <= task.promised)
+        what = f"{task.name}: error {task.promised} at 1,000 rows, epsilon 1"
+        yield claim(what, text, cell["ours"] <= task.promised)
     if task.name.startswith("sign"):
         cell = next(row for row in rows if (row["n"], row["epsilon"]) == (1000, 4.0))
         ratio = cell["ours"] / cell["public"]
-        yield _claim(f"{task.name}: a model of the wrong sign is left, 0.15 x", f"{ratio:.3f}", ratio <= 0.15)
+        yield claim(f"{task.name}: a model of the wrong sign is left, 0.15 x", f"{ratio:.3f}", ratio <= 0.15)
 
 
-def same_population_claim(*, quick: bool) -> dict[str, Any]:
-    """Return the claim for the setting of Section 3 of arXiv:2112.00193: sparse features, 1.5 p public rows."""
+def same_population_claims(*, quick: bool) -> Iterator[dict[str, Any]]:
+    """Yield the claims for the setting of Section 3 of arXiv:2112.00193: sparse features, 1.5 p public rows."""
     p, wanted = (500, 0.0016) if quick else (2000, 0.0075)
     random = np.random.default_rng(0)
 
@@ -205,8 +234,10 @@ def same_population_claim(*, quick: bool) -> dict[str, Any]:
     model.fit(X, y, public=Public(X_public, y_public))
     taken = time.process_time() - start
     excess = float(np.mean((model.predict(X_test) - X_test @ coef) ** 2))
-    claim = f"same population, p={p:,}, epsilon 1, zero-out: excess {wanted}"
-    return _claim(claim, f"{excess:.4f} in {taken:.1f} s", excess <= wanted)
+    what = f"same population, p={p:,}, epsilon 1, zero-out: excess {wanted}"
+    yield claim(what, f"{excess:.4f}", excess <= wanted)
+    if not quick:
+        yield claim(f"same population, p={p:,}: a fit takes 12 s", f"{taken:.1f} s", taken <= 12)
 
 
 def speed_claims() -> Iterator[dict[str, Any]]:
@@ -224,59 +255,4 @@ def speed_claims() -> Iterator[dict[str, Any]]:
             times[name].append(time.process_time() - start)
     ours, plain = (float(np.median(times[name][1:])) for name in ("ours", "plain"))
     text = f"{ours:.2f} s ({ours / plain:.2f} x PrivateLinearRegression)"
-    yield _claim("n=10,000, d=134: a fit takes 0.3 s", text, ours <= 0.3)
-
-
-def _claim(claim: str, measured: str, holds: bool) -> dict[str, Any]:
-    return {"claim": claim, "measured": measured, "verdict": "holds" if holds else "missed"}
-
-
-def run(*, quick: bool) -> dict[str, Any]:
-    """Return all results as plain data."""
-    real = bool(os.environ.get("DPADAPT_DATA"))
-    seeds = 3 if quick else 10
-    rows: list[dict[str, Any]] = []
-    claims: list[dict[str, Any]] = []
-    for task in TASKS:
-        if (real or task.bundled) and (task.quick or not quick):
-            found = grid(task, seeds)
-            rows += found
-            claims += claims_of(task, found)
-    return {
-        "data": "real sets, bundled and made-up ones" if real else "bundled and made-up sets: DPADAPT_DATA is not set",
-        "setting": f"{ADJACENCY}, delta {DELTA} unless said; a cell is the mean of {seeds} seeds",
-        "seeds": seeds,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
-        },
-        "grid": rows,
-        "claims": [*claims, same_population_claim(quick=quick), *speed_claims()],
-    }
-
-
-def show(results: dict[str, Any]) -> None:
-    """Print the tables."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    cells = Table(
-        "set", "public", "rows", *(f"epsilon {e:g}" for e in EPSILONS), title="error over that of public-only"
-    )
-    table: dict[tuple[str, float, int], list[str]] = {}
-    for row in results["grid"]:
-        key = row["task"], row["public"], row["n"]
-        table.setdefault(key, []).append(f"{row['ours'] / row['public']:.3f}")
-    for (name, public, n), texts in table.items():
-        cells.add_row(name, f"{public:.4f}", f"{n:,}", *texts)
-    console.print(cells)
-    claims = Table("claim", "measured", "verdict", title=results["data"])
-    for claim in results["claims"]:
-        claims.add_row(claim["claim"], claim["measured"], claim["verdict"])
-    console.print(claims)
-    console.print(results["setting"], results["versions"])
-
-
-if __name__ == "__main__":
-    command(__spec__.name, __doc__, run, show)
+    yield claim("n=10,000, d=134: a fit takes 0.3 s", text, ours <= 0.3)

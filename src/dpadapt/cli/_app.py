@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dpadapt import __version__
-from dpadapt.cli import audit, bench, cost, demo, fit, ledger, predict, schema
+from dpadapt.cli import audit, bench, cost, demo, fit, forecast, ledger, predict, rehearse, schema
 from dpadapt.cli._options import Incomplete, teach
 from dpadapt.errors import DataUnavailable, PrivacyError
 
@@ -27,6 +27,8 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 
 \b
   dpadapt schema public.csv -o schema.toml      (then edit schema.toml)
+  dpadapt rehearse --public public.csv --schema schema.toml --label y \\
+              --task regression --rows 1000     (free: what to expect)
   dpadapt fit --private private.csv --public public.csv \\
               --schema schema.toml --label y --task regression \\
               --epsilon 1 --out model/
@@ -37,6 +39,8 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 # One line per group of commands; a new one joins by adding its own.
 schema.mount(app)
+forecast.mount(app)
+rehearse.mount(app)
 fit.mount(app)
 predict.mount(app)
 cost.mount(app)

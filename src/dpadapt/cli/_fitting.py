@@ -4,30 +4,23 @@ import filecmp
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import _validate, persist
 from dpadapt.cli._options import Incomplete
+from dpadapt.cli._public import PublicRows, check_delta, chosen_method, encode_public, read_rows, unfitted
 from dpadapt.data import Public
-from dpadapt.methods import Method, find
-from dpadapt.tables import (
-    Schema,
-    Table,
-    check_columns,
-    encode_features,
-    encode_labels,
-    feature_names,
-    read_schema,
-    read_table,
-)
+from dpadapt.methods import Method, Task
+from dpadapt.tables import Schema, check_columns, encode_features, encode_labels, feature_names, read_schema
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
 
-Task = Literal["regression", "classification"]
+# Fewer rows than this can't be told from noise by any budget; their number is public, save under add-remove.
+_LEAST_ROWS = 10
 
 _ASSUMED = (
     "the schema: column names, ranges, categories",
@@ -63,24 +56,14 @@ class Order:
     seed: int | None
 
 
-@dataclass(frozen=True)
-class _Public:
-    """The public table, encoded."""
-
-    X: NDArray[np.float64]
-    y: NDArray[Any] | None
-
-    @property
-    def words(self) -> str:
-        return f"{len(self.X):,} rows {'without labels' if self.y is None else 'with labels'}"
-
-
 def carry_out(order: Order) -> dict[str, Any]:
     """Fit, save and report; return the summary. Nothing is spent unless every check has passed."""
     method = _check_options(order)
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = _estimator(order, method, schema)
-    public = None if order.public is None else _encode_public(order, schema, order.public)
+    public = None
+    if order.public is not None:
+        public = encode_public(order.public, schema, label=order.label, task=order.task)
     X, y = _encode_private(order, schema)
     if order.public is not None and filecmp.cmp(order.public, order.private, shallow=False):
         raise ValueError(
@@ -90,14 +73,14 @@ def carry_out(order: Order) -> dict[str, Any]:
     persist.prepare(order.out)
     ledger = _open_ledger(order, schema)
 
-    declared = None if public is None else Public(public.X, public.y)
+    declared = None if public is None else public.declared
     model.fit(X, y, public=declared, ledger=ledger)
     # A fact assumed public belongs on the receipt; these are known here and not to the estimator.
     model.privacy_ = replace(model.privacy_, assumptions=(*model.privacy_.assumptions, *_ASSUMED))
     # Saved before anything else is tried: the budget is spent.
     _save(model, order, schema)
     try:
-        return _report(model, order, method, schema, public, ledger)
+        return _report(model, order, method, schema, public, declared, len(X), ledger)
     except Exception as error:
         raise Incomplete(
             f"--out {order.out}: the model and its receipt are there, but report.html could not be made "
@@ -127,16 +110,27 @@ def _reason(error: Exception) -> str:
 
 
 def _report(
-    model: Any, order: Order, method: Method, schema: Schema, public: _Public | None, ledger: "Ledger | None"
+    model: Any,
+    order: Order,
+    method: Method,
+    schema: Schema,
+    public: PublicRows | None,
+    declared: Public | None,
+    n_private: int,
+    ledger: "Ledger | None",
 ) -> dict[str, Any]:
     """Write report.html and return its summary."""
+    from dpadapt.report.brought import fit_in_words
     from dpadapt.report.compare import compare_on_public
+    from dpadapt.report.forecast import forecast_of_fit
     from dpadapt.report.html import fit_page
     from dpadapt.report.summarise import summarise_fit
 
     comparison = None
     if public is not None and public.y is not None:
         comparison = compare_on_public(model, public.X, public.y, task=order.task)
+    # Under add-remove the number of rows is private, and the fit used the public estimate.
+    forecast = forecast_of_fit(model, declared, n_private if order.rows is None else order.rows)
     summary = summarise_fit(
         model,
         method=method,
@@ -145,6 +139,8 @@ def _report(
         names=feature_names(schema, order.label),
         public=None if public is None else public.words,
         comparison=comparison,
+        brought=fit_in_words(model, declared, comparison, forecast),
+        forecast=forecast,
         ledger=None if ledger is None else _ledger_facts(ledger),
     )
     persist.write_atomically(order.out / "report.html", fit_page(summary).encode())
@@ -153,33 +149,18 @@ def _report(
 
 def _check_options(order: Order) -> Method:
     _validate.positive(order.epsilon, "--epsilon")
-    _check_delta(order.delta, "--delta")
+    check_delta(order.delta, "--delta")
     if order.ledger.path is None and (order.ledger.epsilon is not None or order.ledger.delta is not None):
         raise ValueError("--ledger-epsilon and --ledger-delta are the cap of a ledger. Name its file with --ledger.")
     if order.ledger.epsilon is not None:
         _validate.positive(order.ledger.epsilon, "--ledger-epsilon")
     if order.ledger.delta is not None:
-        _check_delta(order.ledger.delta, "--ledger-delta")
-    try:
-        return find(order.method, order.task)
-    except ValueError as error:
-        raise ValueError(f"--method: {error}") from None
-
-
-def _check_delta(delta: float, option: str) -> None:
-    # Here, not in the fit: by then a new ledger would have a cap that no fit could ever be charged to.
-    if _validate.delta(delta, option) == 0:
-        raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
+        check_delta(order.ledger.delta, "--ledger-delta")
+    return chosen_method(order.method, order.task)
 
 
 def _estimator(order: Order, method: Method, schema: Schema) -> Any:
-    """Return the unfitted estimator, given what the schema says about the label and nothing from the rows."""
-    wanted: dict[str, Any] = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency}
-    wanted |= {"n_rows": order.rows, "random_state": order.seed}
-    if order.task == "regression":
-        wanted["target_bounds"] = schema.bounds(order.label)
-    else:
-        wanted["classes"] = list(schema.classes(order.label))
+    """Return the unfitted estimator, or refuse options that it does not have."""
     known = method.estimator().get_params(deep=False)
     for name, option, asked in (
         ("adjacency", "--adjacency", order.adjacency != "zero-out"),
@@ -192,29 +173,16 @@ def _estimator(order: Order, method: Method, schema: Schema) -> Any:
         raise ValueError("--rows is only for --adjacency add-remove. Leave it out.")
     if order.rows is None and order.adjacency == "add-remove":
         raise ValueError("--rows must be given with --adjacency add-remove: a public estimate of the number of rows.")
-    model = method.estimator(**{name: value for name, value in wanted.items() if name in known})
+    wanted: dict[str, Any] = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency}
+    wanted |= {"n_rows": order.rows, "random_state": order.seed}
+    model = unfitted(method, schema, label=order.label, **wanted)
     persist.method_of(model)  # refuses now, not after the fit, what could not be saved
     return model
 
 
-def _read(path: Path, option: str, *, private: bool) -> Table:
-    table = read_table(path, origin=f"{option} {path}", private=private)
-    if len(table.frame) < 2:
-        raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
-    return table
-
-
-def _encode_public(order: Order, schema: Schema, path: Path) -> _Public:
-    table = _read(path, "--public", private=False)
-    check_columns(table, schema, label=order.label, optional=order.label)
-    X = encode_features(table, schema, label=order.label)
-    if order.label not in table.frame.columns:
-        return _Public(X, None)
-    return _Public(X, encode_labels(table, schema, label=order.label, task=order.task))
-
-
 def _encode_private(order: Order, schema: Schema) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    table = _read(order.private, "--private", private=True)
+    least = _LEAST_ROWS if order.rows is None else 2
+    table = read_rows(order.private, "--private", private=True, least=least)
     check_columns(table, schema, label=order.label)
     return (
         encode_features(table, schema, label=order.label),

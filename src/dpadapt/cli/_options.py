@@ -38,6 +38,10 @@ AdjacencyOption = Annotated[
     AdjacencyName,
     typer.Option(help="What is protected: one row blanked out, added or removed, or replaced by another."),
 ]
+SchemaOption = Annotated[Path, typer.Option(help="What is known about the columns; made by dpadapt schema.")]
+LabelOption = Annotated[str, typer.Option(help="The column to predict.")]
+TaskOption = Annotated[TaskName, typer.Option(help="Predict a number or a class.")]
+Epsilons = Annotated[str, typer.Option(help="Budgets to look at, separated by commas.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 
@@ -57,6 +61,17 @@ def console() -> "Console":
 def print_json(fields: dict[str, Any]) -> None:
     """Print `fields` as JSON; infinities become text, as on receipts."""
     typer.echo(json.dumps({key: _finite(value) for key, value in fields.items()}, indent=2))
+
+
+def parse_epsilons(text: str) -> list[float]:
+    """Return the numbers of a list such as 0.3,1,3, in rising order."""
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(0 < epsilon < math.inf for epsilon in found):
+        raise ValueError(f"--epsilon must be positive numbers separated by commas, such as 0.3,1,3; got {text!r}.")
+    return found
 
 
 def check_suffix(path: Path, option: str) -> None:

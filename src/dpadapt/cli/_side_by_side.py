@@ -1,27 +1,33 @@
-"""What `dpadapt demo` measures: every method in the table, with and without public rows, over several epsilons.
+"""What `dpadapt demo` measures: every method in the table, with and without public rows, over epsilons and rows.
 
 The rows are real but long published, so errors may be measured on held-out rows of the private population, and seeds
 may be used: neither is allowed for data that is to be protected.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from dpadapt.data import Public
-from dpadapt.methods import METHODS, Method
+from dpadapt.methods import METHODS, Method, Task, find
 from dpadapt.report.compare import public_only
 
 if TYPE_CHECKING:
     from dpadapt.datasets.domains import Domains
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_SIZES = (100, 300, 1000, 3000)
 _DELTA = 1e-6
 _TEST_SHARE = 1 / 3
+# The papers' algorithms are there to be seen beside ours: fewer splits will do.
+_PAPER_SEEDS = 3
+# Models of the public population, not of the private one.
+_ELSEWHERE = ("reverse",)
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Case:
     name: str
     title: str
     what: str
-    task: Literal["regression", "classification"]
+    task: Task
     ranges: dict[str, tuple[float, float]]
     bounds: tuple[float, float]
     domains: Callable[[], "Domains"]
@@ -118,59 +124,151 @@ def side_by_side(
     # Tables of ten columns: threads would wait for each other three times as long as they compute.
     with threadpool_limits(1):
         measured = [_case(case, epsilons, seeds, done) for case in cases]
+        papers = [_papers(case, found, epsilons, done) for case, found in zip(cases, measured, strict=True)]
     return {
         "epsilons": list(epsilons),
         "delta": _DELTA,
         "seeds": seeds,
         "methods": [{"name": m.name, "task": m.task, "summary": m.summary} for m in METHODS],
         "cases": measured,
+        "papers": papers,
     }
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A private line of the comparison: a method, with or without public rows."""
+
+    key: str
+    name: str
+    method: Method
+    shared: bool
+
+
+def compared(task: Task) -> list[Compared]:
+    """Return every method of ours with public rows, the default first, and the default without them."""
+    default = find(None, task)
+    others = [method for method in METHODS if method.task == task and method is not default and method.paper is None]
+    return [
+        Compared("together", f"with public ({default.name})", default, shared=True),
+        *(
+            Compared(f"together, {method.name}", f"with public ({method.name})", method, shared=True)
+            for method in others
+        ),
+        # Without public rows the methods of one task are one and the same.
+        Compared("private only", "private only", default, shared=False),
+    ]
 
 
 def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str], None]) -> dict[str, Any]:
+    domains, X, y, public = _loaded(case)
+    public_model = public_only(public.X, public.y, case.task)
+    n_test = round(len(y) * _TEST_SHARE)
+    n_train = len(y) - n_test
+    sizes = [*(n for n in _SIZES if n < 0.8 * n_train), n_train]
+    middle = min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
+    lines = {line.key: line for line in compared(case.task)}
+    cells = list(dict.fromkeys([*((epsilon, n_train) for epsilon in epsilons), *((middle, n) for n in sizes)]))
+    errors: dict[tuple[str, float, int], list[float]] = {(key, *cell): [] for key in lines for cell in cells}
+    floors: dict[int, list[float]] = {n: [] for n in sizes}
+    levels: dict[str, list[float]] = {"no model": [], "public only": []}
+    for seed in range(seeds):
+        test, train = _rows(len(y), seed)
+        levels["no model"].append(1.0)
+        levels["public only"].append(_error(public_model, X[test], y[test], case.task))
+        for n, values in floors.items():
+            model = public_only(X[train[:n]], y[train[:n]], case.task)
+            values.append(_error(model, X[test], y[test], case.task))
+        for (key, epsilon, n), values in errors.items():
+            model = _estimator(lines[key].method, case, epsilon, seed)
+            model.fit(X[train[:n]], y[train[:n]], public=public if lines[key].shared else None)
+            values.append(_error(model, X[test], y[test], case.task))
+        done(case.name)
+
+    def curves(xs: Sequence[float], at: Callable[[Any], tuple[float, int]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "key": line.key,
+                "name": line.name,
+                "method": line.method.name,
+                "public": line.shared,
+                "points": [{"x": x, "values": errors[(line.key, *at(x))]} for x in xs],
+            }
+            for line in lines.values()
+        ]
+
+    bare = {"key": "not private", "name": "not private", "method": None, "public": False}
+    fixed = [{"key": key, "name": _NAMES[case.task].get(key, key), "values": v} for key, v in levels.items()]
+    return _description(case, domains, n_train, n_test) | {
+        "middle": middle,
+        "panels": [
+            {
+                "key": "epsilon",
+                "title": f"all {n_train:,} private rows",
+                "axis": "epsilon (smaller is more private)",
+                "symbol": "ε",
+                "x": list(epsilons),
+                "levels": [*fixed, {"key": "not private", "name": "not private", "values": floors[n_train]}],
+                "curves": curves(epsilons, lambda epsilon: (epsilon, n_train)),
+            },
+            {
+                "key": "rows",
+                "title": f"ε = {middle:g}",
+                "axis": "private rows",
+                "symbol": "n",
+                "x": sizes,
+                "levels": fixed,
+                "curves": [
+                    *curves(sizes, lambda n: (middle, n)),
+                    bare | {"points": [{"x": n, "values": values} for n, values in floors.items()]},
+                ],
+            },
+        ],
+    }
+
+
+def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: Callable[[str], None]) -> dict[str, Any]:
+    """Return the algorithms of the papers over epsilons, beside the default and the levels of `ours`."""
+    _, X, y, public = _loaded(case)
+    found = [
+        method for method in METHODS if method.task == case.task and method.paper and method.name not in _ELSEWHERE
+    ]
+    panel = ours["panels"][0]
+    levels = [{**level, "values": level["values"][:_PAPER_SEEDS]} for level in panel["levels"]]
+    together = next(curve for curve in panel["curves"] if curve["key"] == "together")
+    curves = [{**together, "points": [{**p, "values": p["values"][:_PAPER_SEEDS]} for p in together["points"]]}]
+    seeds = range(len(curves[0]["points"][0]["values"]))
+    for method in found:
+        points = []
+        for epsilon in epsilons:
+            values = []
+            for seed in seeds:
+                test, train = _rows(len(y), seed)
+                model = _estimator(method, case, epsilon, seed).fit(X[train], y[train], public=public)
+                values.append(_error(model, X[test], y[test], case.task))
+            points.append({"x": epsilon, "values": values})
+        said = {"key": method.name, "name": method.name, "method": method.name, "public": True}
+        curves.append(said | {"points": points})
+    done(f"{case.name}, papers")
+    kept = ("name", "title", "measure", "axis", "rows", "task")
+    return {key: ours[key] for key in kept} | {"panels": [{**panel, "levels": levels, "curves": curves}]}
+
+
+def _loaded(case: Case) -> tuple["Domains", NDArray[np.float64], NDArray[Any], Public]:
+    """Return the populations of a case: private features and labels, and the public rows."""
     domains = case.domains()
     X_public, X = (_scaled(part.X, case) for part in (domains.source, domains.target))
     y_public, y = (np.asarray(part.y) for part in (domains.source, domains.target))
-    public, public_model = Public(X_public, y_public), public_only(X_public, y_public, case.task)
-    methods = [method for method in METHODS if method.task == case.task]
-    curves: dict[tuple[str, bool], list[list[float]]] = {
-        (method.name, shared): [[] for _ in epsilons] for method in methods for shared in (False, True)
-    }
-    levels: dict[str, list[float]] = {"no model": [], "public only": [], "not private": []}
-    for seed in range(seeds):
-        order = np.random.default_rng(seed).permutation(len(y))
-        test, train = np.split(order, [round(len(y) * _TEST_SHARE)])
-        levels["no model"].append(1.0)
-        levels["public only"].append(_error(public_model, X[test], y[test], case.task))
-        levels["not private"].append(_error(public_only(X[train], y[train], case.task), X[test], y[test], case.task))
-        for (name, shared), values in curves.items():
-            method = next(m for m in methods if m.name == name)
-            for k, epsilon in enumerate(epsilons):
-                model = _estimator(method, case, epsilon, seed)
-                model.fit(X[train], y[train], public=public if shared else None)
-                values[k].append(_error(model, X[test], y[test], case.task))
-        done(case.name)
-    return _description(case, domains, len(train), len(test)) | {
-        "epsilons": list(epsilons),
-        "references": [
-            {"key": key, "name": _NAMES[case.task][key], "values": values} for key, values in levels.items()
-        ],
-        "curves": [
-            {
-                "method": name,
-                "public": shared,
-                "name": f"{name}, {'with public' if shared else 'private only'}",
-                "points": [{"epsilon": e, "values": v} for e, v in zip(epsilons, values, strict=True)],
-            }
-            for (name, shared), values in curves.items()
-        ],
-    }
+    return domains, X, y, Public(X_public, y_public)
 
 
-_NAMES = {
-    "regression": {"no model": "no model: the mean", "public only": "public only", "not private": "not private"},
-    "classification": {"no model": "no model: the rate", "public only": "public only", "not private": "not private"},
-}
+def _rows(n_rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return held-out rows and the others."""
+    test, train = np.split(np.random.default_rng(seed).permutation(n_rows), [round(n_rows * _TEST_SHARE)])
+    return test, train
+
+
+_NAMES = {"regression": {"no model": "no model: the mean"}, "classification": {"no model": "no model: the rate"}}
 
 
 def _description(case: Case, domains: "Domains", n_train: int, n_test: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ Benchmarks: {"; ".join(f"{name} ({about})" for name, (_, about) in BENCHMARKS.it
 Example:
 
 \b
-  dpadapt bench performance --quick
+  dpadapt bench transfer --quick --report transfer.html
 """
 )
 
@@ -34,8 +34,16 @@ def _bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions; a few minutes at most.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the results here, as JSON.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page with plots here (transfer, adaptation).")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the tables into this page (transfer, adaptation, mirror).")
+    ] = None,
+    results: Annotated[Path | None, typer.Option(help="Measure nothing; show what --out wrote earlier.")] = None,
 ) -> int:
     """Run the benchmark's module in a process of its own, which it may set up as it needs."""
     module, _ = BENCHMARKS[one_of(name, BENCHMARKS, "name")]
-    options = [*(["--quick"] if quick else []), *(["--out", str(out)] if out else [])]
+    files = {"--out": out, "--report": report, "--markdown": markdown, "--results": results}
+    options = [*(["--quick"] if quick else []), *(f"{name}={path}" for name, path in files.items() if path)]
     return subprocess.run([sys.executable, "-m", module, *options], check=False).returncode

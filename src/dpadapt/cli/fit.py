@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from dpadapt.cli._options import AdjacencyName, AdjacencyOption, Delta, TaskName, console, teach
+from dpadapt.cli._options import (
+    AdjacencyName,
+    AdjacencyOption,
+    Delta,
+    LabelOption,
+    SchemaOption,
+    TaskOption,
+    console,
+    teach,
+)
 from dpadapt.methods import METHODS
 
 _LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in METHODS)
@@ -17,6 +26,8 @@ Fit a model on private rows, helped by public ones, and write a receipt of what 
 The private table is read once, encoded by the schema and released only as noisy statistics that cost at most --epsilon
 and --delta. Everything is checked before anything is spent. The folder gets model.json and arrays.npz (the model, no
 pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
+
+Before it, dpadapt forecast and dpadapt rehearse say what a budget could buy, from public rows and for free.
 
 With --ledger, the cost is charged to a file that belongs to the private data set, together with everything spent on
 it before; a fit over its cap is refused. Without it, nobody adds up what several fits cost together.
@@ -42,9 +53,9 @@ def mount(app: typer.Typer) -> None:
 
 def _fit(
     private: Annotated[Path, typer.Option(help="The private rows, CSV or Parquet.")],
-    schema: Annotated[Path, typer.Option(help="What is known about the columns; made by dpadapt schema.")],
-    label: Annotated[str, typer.Option(help="The column to predict.")],
-    task: Annotated[TaskName, typer.Option(help="Predict a number or a class.")],
+    schema: SchemaOption,
+    label: LabelOption,
+    task: TaskOption,
     epsilon: Annotated[float, typer.Option(help="The most this fit may spend. Positive; smaller is more private.")],
     out: Annotated[Path, typer.Option(help="A folder for the model, the receipt and the report.")],
     public: Annotated[
@@ -59,7 +70,7 @@ def _fit(
     ] = None,
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(m.name for m in METHODS)}. Default: by the task.")
+        str | None, typer.Option(help=f"One of {', '.join(dict.fromkeys(m.name for m in METHODS))}. Default: transfer.")
     ] = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     rows: Annotated[
@@ -91,6 +102,9 @@ def _fit(
     summary = carry_out(order)
     screen = console()
     screen.print(fit_table(summary))
+    screen.print("What the public and the private rows brought", style="bold")
+    for sentence in summary["brought"]:
+        screen.print(sentence, markup=False)
     for warning in summary["receipt"]["warnings"]:
         screen.print(f"[bold yellow]warning:[/] {warning}")
     # A folder's name may look like markup.

@@ -103,8 +103,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return ledger.child(self.epsilon, self.delta, label=type(self).__name__, random_state=self.random_state)
 
-    def _receipt(self, ledger: Ledger, budget: Budget, assumed: Sequence[str]) -> Receipt:
-        """Return the receipt of this fit, with what is taken to be public and what a reader should know."""
+    def _receipt(self, ledger: Ledger, budget: Budget, assumed: Sequence[str], *, notes: Sequence[str] = ()) -> Receipt:
+        """Return the receipt of this fit, with what is taken to be public and what a reader should know.
+
+        `notes` join the receipt's warnings; they must follow from releases and public data alone.
+        """
         rows = "the number of rows" if self.n_rows is None else "n_rows, which was chosen without the private data"
         warnings = []
         if self.delta * budget.n_rows >= 1:
@@ -115,14 +118,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if not budget.worthwhile:
             warnings.append(
                 "the budget is too small for this many rows: nothing was released and nothing was spent; the model is "
-                "what the public data alone gives"
+                "what the public data alone gives, if there is any"
             )
-        return ledger.receipt(assumptions=[rows, "the columns and their order", *assumed], warnings=warnings)
+        return ledger.receipt(assumptions=[rows, "the columns and their order", *assumed], warnings=[*warnings, *notes])
 
-    def _check_rows(self, X: Any, y: Any, *, y_numeric: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _check_rows(
+        self, X: Any, y: Any, *, y_numeric: bool, allow_nd: bool = False, multi_output: bool = False
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return private features and labels as arrays, or refuse them without showing a value."""
+        shapes = {"allow_nd": allow_nd, "multi_output": multi_output, "ensure_min_samples": 2}
+        # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
+        kept = np.float64 if Adjacency.of(self.adjacency) is Adjacency.ADD_REMOVE else [np.float64, np.float32]
         try:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=y_numeric, ensure_min_samples=2)
+            X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
         except (ValueError, TypeError, OverflowError) as error:
             refusal = _without_values(error)
         else:
@@ -130,7 +138,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         # Not inside the handler: the original error may quote a cell, and would hang on as this one's context.
         raise refusal
 
-    def _check_public(self, public: Public | None, X: Any) -> tuple[NDArray[np.float64] | None, Any]:
+    def _check_public(
+        self, public: Public | None, X: Any, *, allow_nd: bool = False, multi_output: bool = False
+    ) -> tuple[NDArray[np.float64] | None, Any]:
         """Return public features and labels as arrays with the private data's columns."""
         if public is None:
             return None, None
@@ -147,13 +157,20 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
             )
         X_public = check_array(
-            public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X", estimator="public X"
+            public.X,
+            dtype=np.float64,
+            allow_nd=allow_nd,
+            ensure_min_samples=2,
+            input_name="public X",
+            estimator="public X",
         )
         if X_public.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
             )
-        y_public = None if public.y is None else np.asarray(public.y).ravel()
+        y_public = None if public.y is None else np.asarray(public.y)
+        if y_public is not None and not multi_output:
+            y_public = y_public.ravel()
         return X_public, y_public
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
@@ -184,9 +201,12 @@ def _without_values(error: Exception) -> ValueError | TypeError:
 def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
     """Return public labels as numbers."""
     try:
-        return np.asarray(y_public, dtype=np.float64)
+        labels = np.asarray(y_public, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("public y must hold numbers for a regression; it holds text.") from None
+    if not np.isfinite(labels).all():
+        raise ValueError("public y must be finite; remove the rows where it is not.")
+    return labels
 
 
 def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:

@@ -1,12 +1,19 @@
 """The no-harm gate: how far to go along a noisy change of a model, from what is known of the gain.
 
-Along c times the change, the mean loss falls by about slope * c - bend * c². The bend comes from public rows. The slope
-is estimated twice: from the change itself, whose noise is known, and from a private mean of clipped loss differences.
-Going to c = lower bound of the slope / (2 bend) can only raise the loss if the slope lies below its lower bound: any
-step shorter than the best one gains. If the lower bound is not positive, c = 0: the model stays as it was, exactly.
+Along c times the change, log-loss is a linear function that depends on the label plus a convex one that doesn't. So the
+mean loss falls by exactly slope * c - divergence(c), the divergence being that of the public model from the one at c.
+Its shape is taken from public rows, its size from both, rather too small than too large. The slope is estimated twice:
+from the change itself, whose noise is known, and from a private mean of clipped loss differences. The gate goes where
+the estimated gain is largest, but no further than where the loss would rise by a small tolerance if the slope were at
+its lower bound. If the estimate is not positive, c = 0: the model stays as it was, exactly.
+
+A wrong shape costs little. The loss is convex, so the gain at c is at least c times that of the whole change, which is
+measured on private rows; public rows only say how much more it is.
 """
 
 import math
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +24,11 @@ from dpadapt.learning.losses import softmax
 
 # The slope read off the change rests on the curvature of public rows, not of private ones: it may be this far off.
 _MISFIT = 0.3
+# Share of the public rows' divergence that is counted. On private rows it may be smaller, and counting too much of it
+# stops half-way along a good change; counting too little is the careful side for any other.
+_BEND = 0.75
+# How far that share may be off before private rows are heard, relatively.
+_UNLIKE = 0.5
 
 
 @dataclass(frozen=True)
@@ -32,15 +44,92 @@ class Slope:
         total = mine + theirs
         return Slope((mine * self.value + theirs * other.value) / total, 1.0 / math.sqrt(total))
 
-    def fraction(self, bend: float, caution: float) -> float:
-        """Return how far to go, from 0 to 1, if the slope is `caution` standard deviations below its estimate."""
+    def fraction(self, path: "Path", caution: float, tolerance: float) -> float:
+        """Return how far to go, from 0 to 1.
+
+        With a slope of at least low = value - caution * scatter, the loss rises by at most divergence(c) - low c, which
+        is `tolerance` at the c called `reach`. Negative caution trusts a slope above the estimate.
+        """
         low = self.value - caution * self.scatter
-        return min(max(low / (2.0 * max(bend, 1e-300)), 0.0), 1.0)
+        reach = _crossing(lambda c: path.divergence(c) - low * c - tolerance)
+        best = _crossing(lambda c: path.steepness(c) - max(self.value, low))
+        return min(reach, best)
 
 
-def bend_of(change: NDArray[np.float64], curvature: NDArray[np.float64]) -> float:
-    """Return half the curvature of the mean loss along the change."""
-    return 0.5 * float(np.sum(curvature[:, None] * change**2))
+class Path:
+    """The straight path from public scores `before` to those `after` a change, on public rows.
+
+    Examples
+    --------
+    >>> path = Path(np.zeros((1, 2)), np.array([[0.0, 2.0]]))
+    >>> round(path.divergence(0.5), 3), round(path.divergence(1.0), 3)
+    (0.09, 0.325)
+    """
+
+    def __init__(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
+        losses = [np.log(np.maximum(softmax(scores.copy()), 1e-300)) for scores in (before, after)]
+        self._log_p = losses[0]
+        # Centred under the public model, a change of all scores alike drops out.
+        self._move = after - before
+        self._move -= np.sum(np.exp(self._log_p) * self._move, axis=1, keepdims=True)
+        squares = (losses[1] - losses[0]) ** 2
+        # Labels may come from either model; whichever gives more.
+        self._squares = np.maximum(*(np.sum(np.exp(loss) * squares, axis=1) for loss in losses))
+        self._share = _BEND
+
+    def as_measured(self, divergence: float, noise: float) -> "Path":
+        """Return the path with a divergence as small as a noisy mean over private rows says, as far as it can tell.
+
+        Private rows that the models are surer of bend the loss less, and the whole change is then better than a part.
+        A larger one is not counted: less of it is the careful side.
+        """
+        whole = max(self.divergence(1.0), 1e-300)
+        trust = _UNLIKE**2 / (_UNLIKE**2 + (noise / whole) ** 2)
+        path = copy(self)
+        path._share = self._share * min(max(1.0 + trust * (divergence / whole - 1.0), 0.1), 1.0)
+        return path
+
+    def divergence(self, c: float) -> float:
+        """Return the mean Kullback-Leibler divergence of the public model from the one at c, as far as counted."""
+        return self._share * float(np.mean(self._at(c)[1]))
+
+    def steepness(self, c: float) -> float:
+        """Return the derivative of the divergence."""
+        tilted, logs = self._at(c)
+        return self._share * float(np.mean(np.sum(np.exp(tilted - logs[:, None]) * self._move, axis=1)))
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of loss differences from row to row, at most."""
+        return math.sqrt(float(np.mean(self._squares)))
+
+    @property
+    def bound(self) -> float:
+        """A range for loss differences: twice the 99% quantile of their root mean square.
+
+        Narrower ranges hide the heavy tail of a harmful change: adopted models were 1 to 3% worse in log-loss.
+        """
+        return max(2.0 * math.sqrt(float(np.quantile(self._squares, 0.99))), 1e-12)
+
+    def _at(self, c: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return log p + c times the move, and the logarithm of the row sums of its exponentials: the divergence."""
+        tilted = self._log_p + c * self._move
+        top = tilted.max(axis=1)
+        return tilted, np.asarray(top + np.log(np.exp(tilted - top[:, None]).sum(axis=1)))
+
+
+def _crossing(function: Callable[[float], float]) -> float:
+    """Return where a function that starts at most at zero first exceeds it, between 0 and 1; by bisection, from below.
+
+    A function that is above zero from the start gives exactly 0.
+    """
+    if function(1.0) <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if function(middle) <= 0.0 else (low, middle)
+    return low
 
 
 def slope_from_change(
@@ -62,13 +151,13 @@ def slope_from_change(
     return Slope(value, math.sqrt(spread + (_MISFIT * value) ** 2) + 1e-300)
 
 
-def slope_from_losses(mean: float, noise: float, *, optimism: float, bend: float, n_rows: float) -> Slope:
+def slope_from_losses(mean: float, noise: float, path: Path, *, optimism: float, n_rows: float) -> Slope:
     """Estimate the slope from a released mean of loss differences at the whole change.
 
-    The mean looks better by `optimism` on the rows that the change was fitted to. A loss difference varies from row to
-    row with variance of about its curvature along the change: twice the bend.
+    The mean looks better by `optimism` on the rows that the change was fitted to.
     """
-    return Slope(mean - optimism + bend, math.sqrt(noise**2 + 2.0 * bend / n_rows) + 1e-300)
+    sampling = path.scatter**2 / n_rows
+    return Slope(mean - optimism + path.divergence(1.0), math.sqrt(noise**2 + sampling) + 1e-300)
 
 
 def loss_differences(before: NDArray[Any], after: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -77,18 +166,12 @@ def loss_differences(before: NDArray[Any], after: NDArray[Any], codes: NDArray[n
     return np.asarray(_log_loss(before, index, codes) - _log_loss(after, index, codes), dtype=np.float64)
 
 
+def row_divergences(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the divergence of each row's probabilities under scores `before` from those under `after`."""
+    logs = [np.log(np.maximum(softmax(scores.copy()), 1e-30)) for scores in (before, after)]
+    return np.asarray(np.sum(np.exp(logs[0]) * (logs[0] - logs[1]), axis=1), dtype=np.float64)
+
+
 def _log_loss(scores: NDArray[Any], index: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Any]:
     shifted = scores - scores.max(axis=1, keepdims=True)
     return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[index, codes])
-
-
-def difference_bound(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
-    """Return a range for loss differences from public rows' scores: twice the 99% quantile of their root mean square.
-
-    The mean square is taken over labels drawn from either model, whichever gives more. Narrower ranges hide the heavy
-    tail of a harmful change: adopted models were 1 to 3% worse in log-loss.
-    """
-    losses = [np.log(np.maximum(softmax(scores.copy()), 1e-300)) for scores in (before, after)]
-    squares = (losses[1] - losses[0]) ** 2
-    spread = np.maximum(*(np.sum(np.exp(loss) * squares, axis=1) for loss in losses))
-    return max(2.0 * math.sqrt(float(np.quantile(spread, 0.99))), 1e-12)

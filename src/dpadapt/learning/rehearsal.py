@@ -1,6 +1,6 @@
 """`rehearse`: the whole private fit, tried on public data beforehand. Spends nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,9 @@ class Rehearsal:
     epsilons : tuple of float
     errors : ndarray of shape (n_repeats, n_epsilons)
     public_only : ndarray of shape (n_repeats,)
-        Error of the model that the rest of the public data gives alone.
+        Error of the estimator without any budget: what the rest of the public data gives alone.
     repeated_rows : bool
-        Whether there were too few public rows, so that some stood for several private ones: errors are then too low.
+        Whether there were too few public rows, so that some stood for several private ones: errors are then too high.
     """
 
     metric: str
@@ -41,7 +41,7 @@ class Rehearsal:
 
     def __str__(self) -> str:
         """Show mean and spread at each epsilon."""
-        note = " (public rows were drawn repeatedly: too good)" if self.repeated_rows else ""
+        note = " (public rows were drawn repeatedly: too bad)" if self.repeated_rows else ""
         lines = [f"{self.metric}, rehearsed on public rows{note}", f"  public only    {_spread(self.public_only)}"]
         lines += [f"  epsilon {e:<6g} {_spread(self.errors[:, i])}" for i, e in enumerate(self.epsilons)]
         return "\n".join(lines)
@@ -55,7 +55,9 @@ def rehearse(
     epsilons: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
     repeats: int = 5,
     split_by: Any = None,
+    use_public: bool = True,
     random_state: int | None = None,
+    done: Callable[[], None] | None = None,
 ) -> Rehearsal:
     """Try `estimator` on public data alone: part of it plays the private rows, part is held out, the rest is public.
 
@@ -75,8 +77,12 @@ def rehearse(
         How many random splits.
     split_by : array-like of shape (n_public_rows,), optional
         Rows with larger values play the private part (half of all rows), e.g. an age or a date.
+    use_public : bool, default=True
+        Whether the rest of the public rows is given to the fit; False rehearses a fit on private rows alone.
     random_state : int, optional
-        Seeds the splits and the noise. Default: fresh.
+        Seeds the splits and the noise; equal seeds give equal splits to any estimator. Default: fresh.
+    done : callable, optional
+        Called without arguments after each split.
 
     Returns
     -------
@@ -101,27 +107,45 @@ def rehearse(
     X, y = check_array(public.X, dtype=np.float64), np.asarray(public.y).ravel()
     if len(y) < 12:
         raise ValueError(f"public must have at least 12 rows to rehearse on, got {len(y)}.")
-    random = np.random.default_rng(random_state)
+    random, noise = np.random.default_rng(random_state).spawn(2)
     classifier = is_classifier(estimator)
+    base = clone(estimator)
+    if classifier and base.get_params().get("classes", y) is None:
+        base.set_params(classes=np.unique(y))
     errors, alone, repeated = np.empty((repeats, len(epsilons))), np.empty(repeats), False
     for i in range(repeats):
         rest, stage = _split(len(y), split_by, random)
         held, pool = stage[: len(stage) // 3], stage[len(stage) // 3 :]
         repeated |= len(pool) < n_private
         private = random.choice(pool, n_private, replace=len(pool) < n_private)
-        given = Public(X[rest], y[rest])
-
-        def error(budget: dict[str, Any], given: Public = given, private: Any = private, held: Any = held) -> float:
-            model = clone(estimator).set_params(random_state=int(random.integers(2**31)), **budget)
-            if classifier and "classes" in model.get_params() and model.get_params()["classes"] is None:
-                model.set_params(classes=np.unique(y))
+        given = Public(X[rest], y[rest]) if use_public else None
+        for k, budget in enumerate([_NOTHING, *({"epsilon": epsilon} for epsilon in epsilons)]):
+            model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
             model.fit(X[private], y[private], public=given)
-            return _error(model, X[held], y[held], classifier)
-
-        alone[i] = error(_NOTHING)
-        errors[i] = [error({"epsilon": epsilon}) for epsilon in epsilons]
+            found = _error(model, X[held], y[held], classifier)
+            if k == 0:
+                alone[i] = found
+            else:
+                errors[i, k - 1] = found
+        if done is not None:
+            done()
     metric = "log-loss" if classifier else "mean squared error over variance"
     return Rehearsal(metric, tuple(epsilons), errors, alone, bool(repeated))
+
+
+def public_model(estimator: Any, public: Public) -> Any:
+    """Return what `estimator` makes of labelled public data alone; spends nothing and reads no private row.
+
+    Examples
+    --------
+    >>> from dpadapt import PrivateTransferRegressor
+    >>> X = np.linspace(-1, 1, 600).reshape(200, 3) % 0.7
+    >>> public_model(PrivateTransferRegressor(epsilon=3.0), Public(X, X[:, 0])).privacy_.epsilon
+    0.0
+    """
+    # Public rows stand where private ones are expected; the budget is too small for any of them to be read.
+    X, y = np.asarray(public.X), np.asarray(public.y)
+    return clone(estimator).set_params(**_NOTHING).fit(X[:2].copy(), y[:2], public=public)
 
 
 def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

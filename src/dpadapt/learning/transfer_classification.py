@@ -12,8 +12,11 @@ from dpadapt.learning.label_set import label_codes, label_set
 from dpadapt.learning.linear_classifier import LinearClassifier
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.learning.transfer_classification_descent import private_change
+from dpadapt.learning.transfer_classification_forecast import ClassificationForecast, forecast_classification
 from dpadapt.learning.transfer_classification_plan import PRIORS, make_plan
 from dpadapt.learning.transfer_classification_public import Prepared, prepared_for
+
+_SHUT = "the gate stayed shut: no gain was seen through the noise, so the model is the public one; the budget was spent"
 
 
 class PrivateTransferClassifier(LinearClassifier):
@@ -22,7 +25,8 @@ class PrivateTransferClassifier(LinearClassifier):
     A softmax model is fitted to the labelled public rows. The private rows correct it by clipped full-batch gradient
     steps in public coordinates: the budget is shared among directions where a change is expected to exceed its noise,
     the others are left alone. A gate then decides how far to go along the correction, from not at all (the model is
-    exactly the public one) to all the way, by a lower bound on what it gains. Nothing is to be tuned.
+    exactly the public one) to all the way, by an estimate of what it gains and a bound on what it may cost. Nothing is
+    to be tuned.
 
     With unlabelled public data only the coordinates come from it, the start is zero and there is no gate. Without
     public data this is `PrivateLogisticRegression`.
@@ -30,7 +34,8 @@ class PrivateTransferClassifier(LinearClassifier):
     Privacy
     -------
     Protects one private row (see `adjacency`).
-    Releases: clipped gradient sums and, with labelled public data, one sum of clipped loss differences; Gaussian.
+    Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
+    falls, and how far its probabilities move; Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 
@@ -71,10 +76,11 @@ class PrivateTransferClassifier(LinearClassifier):
 
     Notes
     -----
-    Not worse than the public model: if the gain's slope lies above its lower bound (1.75 standard deviations), the mean
-    loss on the private population can't rise, as far as it is quadratic along the correction. This is about log-loss;
-    accuracy usually follows, but has no guard of its own. Preparing public data is remembered for as long as the
-    `Public` object lives: don't change its arrays in place.
+    Not worse than the public model: if the gain's slope lies above its lower bound (2.5 standard deviations), the mean
+    loss on the private population rises by at most 0.5% of what the public model expects of itself, as far as the loss
+    bends along the correction as it does on public rows. This is about log-loss; accuracy usually follows, but has no
+    guard of its own.
+    Preparing public data is remembered for as long as the `Public` object lives and its content stays the same.
 
     Examples
     --------
@@ -135,6 +141,7 @@ class PrivateTransferClassifier(LinearClassifier):
         codes_public = None if y_public is None else label_codes(y_public, classes, "public y")
         budget = self._budget(len(X))
         child = self._ledger(ledger)
+        notes: list[str] = []
         if public is None or X_public is None:
             coef, intercept = self._alone(frame, labels, child)
             adopted = float(budget.worthwhile)
@@ -144,12 +151,34 @@ class PrivateTransferClassifier(LinearClassifier):
             if budget.worthwhile:
                 plan = make_plan(prepared, budget, self.prior)
                 change, adopted = private_change(child, X, codes, prepared, budget, plan)
+                if adopted == 0.0:
+                    notes = [_SHUT]
             coef, intercept = _corrected(prepared, change, adopted)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [source])
+        self.privacy_ = self._receipt(child, budget, [source], notes=notes)
         self.coef_, self.intercept_, self.adopted_ = coef, intercept, adopted
         self.classes_ = classes
         return self
+
+    def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
+        """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
+
+        Parameters
+        ----------
+        public : Public
+            With or without labels; without them, the estimator's `classes` must be given.
+        n_private : int
+            Number of private rows; under "add-remove" a public estimate of it.
+        """
+        return forecast_classification(
+            public,
+            n_private,
+            self.epsilon,
+            self.delta,
+            prior=self.prior,
+            classes=self.classes,
+            adjacency=self.adjacency,
+        )
 
     def _alone(self, X: Any, y: Any, ledger: Ledger) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""

@@ -12,15 +12,24 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.learning.base import Budget, split_noise
 from dpadapt.learning.centred_clipping import centred_residuals
 from dpadapt.learning.loss_gate import (
+    Path,
     Slope,
-    bend_of,
-    difference_bound,
     loss_differences,
+    row_divergences,
     slope_from_change,
     slope_from_losses,
 )
 from dpadapt.learning.losses import softmax
-from dpadapt.learning.transfer_classification_plan import EXCESS, STEPS, Plan, Stride, length, residual_limits, stride
+from dpadapt.learning.transfer_classification_plan import (
+    EXCESS,
+    STEPS,
+    VOTES,
+    Plan,
+    Stride,
+    length,
+    residual_limits,
+    stride,
+)
 from dpadapt.learning.transfer_classification_public import Prepared
 from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
 from dpadapt.mechanisms.gaussian import Gaussian
@@ -59,11 +68,11 @@ def private_change(
     full[plan.used] = change
     if not gated:
         return full, 1.0
-    bend = bend_of(change, pace.curvature)
-    measured = _released_slope(runs[1], private, change, pace, prepared, plan, budget)
+    path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
+    measured, path = _released_slope(runs[1], private, change, path, pace, plan, budget)
     variance = EXCESS * (plan.noise / plan.weights[plan.used]) ** 2 + pace.curvature / budget.n_rows
     own = slope_from_change(change, pace.curvature + pace.ridge, variance)
-    return full, own.with_other(measured).fraction(bend, plan.caution)
+    return full, own.with_other(measured).fraction(path, plan.caution, plan.tolerance)
 
 
 def _private(X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan: Plan) -> _Private:
@@ -79,10 +88,15 @@ def _private(X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan
 def _descend(
     run: Run, private: _Private, prepared: Prepared, plan: Plan, budget: Budget
 ) -> tuple[NDArray[np.float64], Stride]:
-    """Return the average of the last half of the iterates, and the last step's curvature and ridge."""
+    """Return the averaged end of the steps, and the last step's curvature and ridge.
+
+    Each late step votes for where a whole Newton step would end. In a quadratic loss with known curvature that is the
+    minimum plus this step's own noise, wherever the step began: nothing is lost by averaging early, and all noises
+    count once. Where the curvature is only roughly known, the error of the iterates shrinks once more.
+    """
     weights = plan.weights[plan.used][:, None]
     change = np.zeros((len(plan.used), prepared.start.shape[1]))
-    average = np.zeros_like(change)
+    ends = np.zeros_like(change)
     pace = stride(prepared, plan, change, budget.n_rows)
     for t in range(STEPS):
         if t and t % _REFRESH == 0:
@@ -91,11 +105,11 @@ def _descend(
         gradient = run.release(clipped_outer_sum(private.rows, residuals, plan.clip_norm)) / budget.n_rows
         # Residuals add up to zero over classes, so what else there is in the sum is noise.
         gradient = (gradient - gradient.mean(axis=1, keepdims=True)) / weights
-        pull = pace.ridge[:, None] * change
-        change = change - length(t) * (gradient + pull) / (pace.curvature + pace.ridge)[:, None]
-        if t >= STEPS // 2:
-            average += change
-    return average / (STEPS - STEPS // 2), pace
+        newton = pace.newton(gradient, change)
+        if t >= STEPS - VOTES:
+            ends += change - newton
+        change = change - length(t) * newton
+    return ends / VOTES, pace
 
 
 def _residuals(private: _Private, coef: NDArray[Any]) -> Callable[[Block], Array]:
@@ -113,23 +127,23 @@ def _released_slope(
     run: Run,
     private: _Private,
     change: NDArray[np.float64],
+    path: Path,
     pace: Stride,
-    prepared: Prepared,
     plan: Plan,
     budget: Budget,
-) -> Slope:
+) -> tuple[Slope, Path]:
     """Release the mean clipped loss difference at the whole change and return the slope it points to."""
-    bound = difference_bound(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
     coef = (change / plan.weights[plan.used][:, None]).astype(private.rows.X.dtype)
     with np.errstate(all="ignore"):
         after = private.rows.X @ coef
         after += private.scores
         gains = loss_differences(private.scores, after, private.codes)
-    # Each difference is one number, clipped to +-bound: zeroing a row moves the sum by at most that.
-    differences = clipped_sum(gains[:, None], bound)
-    mean = float(run.release(differences)[0]) / budget.n_rows
-    noise = budget.noise(bound) / math.sqrt(plan.gate_share)
+        spans = row_divergences(private.scores, after)
+    # Each pair is scaled down to length path.bound: zeroing a row moves the sum by at most that.
+    pairs = clipped_sum(np.column_stack([gains, spans]), path.bound)
+    mean, span = (run.release(pairs) / budget.n_rows).tolist()
+    noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
     # Akaike: what a fit gains on its own rows by chance, one unit per effective coefficient.
     effective = (change.shape[1] - 1) * float(np.sum(pace.curvature / (pace.curvature + pace.ridge)))
-    bend = bend_of(change, pace.curvature)
-    return slope_from_losses(mean, noise, optimism=effective / budget.n_rows, bend=bend, n_rows=budget.n_rows)
+    path = path.as_measured(span, noise)
+    return slope_from_losses(mean, noise, path, optimism=effective / budget.n_rows, n_rows=budget.n_rows), path

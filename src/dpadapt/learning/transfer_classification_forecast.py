@@ -12,13 +12,20 @@ from dpadapt.accounting.gaussian import gaussian_mu
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget
 from dpadapt.learning.label_set import label_codes, label_set
-from dpadapt.learning.loss_gate import difference_bound, slope_from_change, slope_from_losses
+from dpadapt.learning.loss_gate import Path, slope_from_change, slope_from_losses
 from dpadapt.learning.transfer_classification_plan import EXCESS, PRIORS, make_plan, stride
 from dpadapt.learning.transfer_classification_public import prepared_for
 from dpadapt.mechanisms.adjacency import Adjacency
 
 # Below and above these ratios of expected to needed slope, gates stayed shut and open on the sets we know.
 _SHUT, _OPEN = 0.3, 2.0
+# Noise in a logit: below the first nothing is lost, above the second most of what could be learned is.
+_LITTLE, _MUCH = 0.1, 1.0
+_GATES = {
+    "open": "If the private population differs as much as is usual, they probably would be.",
+    "shut": "Even if the private population differs as much as is usual, they probably would not be.",
+    "undecided": "Whether they would be, if the private population differs as much as is usual, is uncertain.",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,8 @@ class ClassificationForecast:
         Standard deviation that the noise gives to a score (logit). Reliable: it depends on public numbers only. At 0.1
         nothing is lost; at 1 most of what could be learned is.
     needed_gain : float
-        The loss per row that a correction of the expected size must save before any of it is adopted; 0 without a gate.
+        The loss per row that a correction of the expected size must save before more than a harmless part of it is
+        adopted; 0 without a gate.
     ratio : float
         Expected over needed slope of the gain, if the private population differs as much as the prior believes. That
         belief is a guess about data nobody has looked at: weak evidence, see `gate`.
@@ -50,6 +58,17 @@ class ClassificationForecast:
     needed_gain: float
     ratio: float
     gate: str
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        if not self.worthwhile:
+            return "The budget is too small for this many rows: the public model would be returned, nothing spent."
+        lost = "hardly any" if self.blur <= _LITTLE else "most" if self.blur >= _MUCH else "some"
+        noise = f"The noise moves a score (a logit) by about {self.blur:.2g}: {lost} of what could be learned is lost."
+        if self.gate == "none":
+            return f"{noise} Without public labels there is no model to keep, so no gate."
+        heard = f"Private rows must save {self.needed_gain:.2g} of log-loss per row to be heard."
+        return f"{noise} {heard} {_GATES[self.gate]}"
 
 
 def forecast_classification(
@@ -123,13 +142,12 @@ def forecast_classification(
     drawn -= drawn.mean(axis=1, keepdims=True)
     drawn *= np.sqrt((n_classes - 1) / np.sum(drawn**2, axis=1, keepdims=True))
     change = drawn * np.sqrt(plan.expected[used] * kept)[:, None]
-    bend = 0.5 * float(np.sum(pace.curvature[:, None] * change**2))
-    bound = difference_bound(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, used] @ change)
-    noise = budget.noise(bound) / math.sqrt(plan.gate_share)
-    measured = slope_from_losses(0.0, noise, optimism=0.0, bend=bend, n_rows=budget.n_rows)
+    path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, used] @ change)
+    noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
+    measured = slope_from_losses(0.0, noise, path, optimism=0.0, n_rows=budget.n_rows)
     variance = EXCESS * (plan.noise / plan.weights[used]) ** 2 + pace.curvature / budget.n_rows
     own = slope_from_change(change, pace.curvature + pace.ridge, variance)
     needed = abs(plan.caution) * own.with_other(measured).scatter
-    ratio = 2.0 * bend / needed
+    ratio = 2.0 * path.divergence(1.0) / needed
     gate = "open" if plan.caution < 0 or ratio > _OPEN else "shut" if ratio < _SHUT else "undecided"
     return ClassificationForecast(True, len(used), plan.blur, needed, ratio, gate)

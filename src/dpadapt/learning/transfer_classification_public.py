@@ -1,7 +1,5 @@
 """What a transfer classifier takes from public rows, free: coordinates, a public model, and how sure it is."""
 
-import threading
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +9,7 @@ from scipy.optimize import minimize
 
 from dpadapt.data import Public
 from dpadapt.learning.losses import SoftmaxLoss, softmax
+from dpadapt.learning.remembered import Remembered
 
 # Directions with less than this share of the average public variance are not amplified further (as in geometry.py).
 _FLOOR = 1e-2
@@ -111,6 +110,12 @@ class Prepared:
         found = float(np.mean(1.0 - np.sum(p**2, axis=1))) / (k - 1)
         # A public model that is sure of everything need not be right: at least a fifth of the most there can be.
         return float(max(found, 0.2 / k))
+
+    @property
+    def entropy(self) -> float:
+        """Mean loss that the public model expects of itself."""
+        p = softmax(self.sample_scores.copy())
+        return float(-np.mean(np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)))
 
 
 def prepare(
@@ -238,29 +243,11 @@ def _with_scores(
     return Coordinates(coordinates.center, coordinates.scale, basis, shares), longer, values[kept]
 
 
-@dataclass(frozen=True, eq=False)
-class _Remembered:
-    """A preparation and what it was made from; holding the parts keeps their identity from being reused."""
-
-    X: Any
-    y: Any
-    classes: NDArray[Any]
-    prepared: Prepared
-
-
-_CACHE: "weakref.WeakKeyDictionary[Public, _Remembered]" = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
+_PREPARED: Remembered[Prepared] = Remembered()
 
 
 def prepared_for(
     public: Public, X: NDArray[np.float64], codes: NDArray[np.int64] | None, classes: NDArray[Any]
 ) -> Prepared:
-    """Return the preparation of `public`, remembered for as long as that object lives."""
-    with _LOCK:
-        known = _CACHE.get(public)
-    if known is not None and known.X is public.X and known.y is public.y and np.array_equal(known.classes, classes):
-        return known.prepared
-    found = prepare(X, codes, len(classes))
-    with _LOCK:
-        _CACHE[public] = _Remembered(public.X, public.y, classes, found)
-    return found
+    """Return the preparation of `public`, made once as long as its content stays the same."""
+    return _PREPARED.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes)))

@@ -10,9 +10,9 @@ from dpadapt.accounting.gaussian import gaussian_mu
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget
 from dpadapt.learning.transfer_gate import keep
-from dpadapt.learning.transfer_geometry import transfer_geometry
-from dpadapt.learning.transfer_plan import choose_directions, dyadic_blocks, plan_stage, shift_prior
-from dpadapt.learning.transfer_shifted import RELEASES
+from dpadapt.learning.transfer_geometry import remembered_geometry
+from dpadapt.learning.transfer_plan import CORRECTION, choose_directions, dyadic_blocks, plan_stage, shift_prior
+from dpadapt.learning.transfer_shifted import RELEASES, planned_steps
 from dpadapt.mechanisms.adjacency import Adjacency
 
 # Shift energies, as shares of the public model's error, at which the curve is drawn.
@@ -102,20 +102,19 @@ def forecast(
     nothing = tuple(1.0 for _ in _SHIFTS)
     if not budget.worthwhile:
         return TransferForecast(False, 0, _SHIFTS, nothing, math.inf)
-    geometry = transfer_geometry(np.asarray(public.X, dtype=np.float64), np.asarray(public.y, dtype=np.float64))
+    X, y = (np.asarray(part, dtype=np.float64) for part in (public.X, public.y))
+    geometry = remembered_geometry(public, X, y)
     per_clip = factor * math.sqrt(sum(RELEASES.values())) / (budget.mu * n_rows)
-    steps = RELEASES["correction"]
-    chosen, weights = choose_directions(geometry, n_rows=n_rows, noise_per_clip=per_clip, n_steps=steps, size=1.0)
+    steps, per_step = planned_steps(geometry, n_rows, per_clip)
+    chosen, weights = choose_directions(geometry, n_rows=n_rows, noise_per_clip=per_step, n_steps=steps, size=1.0)
     stage = plan_stage(
         geometry,
-        geometry.whitening[:, chosen],
+        np.eye(len(geometry.solution))[:, chosen],
         weights,
-        noise_per_clip=per_clip,
+        noise_per_clip=per_step,
         n_steps=steps,
         size=1.0,
-        quantiles=(0.5, 0.97),
-        progress=(0.7, 15.0),
-        longest_step=0.1,
+        kind=CORRECTION,
     )
     curvature = weights * max(stage.unclipped, 0.1)
     sample = geometry.variance / n_rows

@@ -12,8 +12,8 @@ from dpadapt.learning.regret import least_threshold
 
 Vector = NDArray[np.float64]
 
-# Noise variances are computed from estimates of the private curvature; a quarter on top.
-_MARGIN = 1.25
+# Noise variances are computed from estimates of the private curvature; a fifth on top.
+_MARGIN = 1.2
 # Expected loss against the public model that is allowed while nothing is established, as a share of its error, and the
 # noise variance (same unit) up to which all of it may be used.
 _FREE_LOSS, _FREE_NOISE = 0.004, 0.003
@@ -25,10 +25,15 @@ _DOUBT = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Factors for each coordinate, and the energy of the shift that is established beyond doubt."""
+    """Factors for each coordinate, the energy of the shift that is established beyond doubt, and energies in all.
+
+    `seen` is the energy of the noisy correction before it was judged, `adopted` what is left of it.
+    """
 
     factors: Vector
     established: float
+    seen: float = 0.0
+    adopted: float = 0.0
 
 
 def keep(
@@ -66,7 +71,7 @@ def keep(
         signal = float(np.sum(change[block] ** 2 / variance[block]))
         if signal > threshold and math.isfinite(threshold):
             factors[block] = 1.0 - threshold / signal
-    return Kept(factors, found + established)
+    return Kept(factors, found + established, sum(energies), float(np.sum((factors * change) ** 2)))
 
 
 def relative_size(values: Vector, unit: float, seen: float, noise: float) -> tuple[float, float]:

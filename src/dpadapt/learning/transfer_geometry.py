@@ -1,9 +1,6 @@
 """What the private transfer regressor knows before it sees a private row: public model, coordinates, residuals."""
 
-import hashlib
 import math
-import threading
-import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public
+from dpadapt.learning.remembered import Remembered
 from dpadapt.learning.spectrum import shrunk_spectrum
 
 # Public ridge strengths tried, in mean eigenvalues. The floor keeps a public model that is perfect on its own
@@ -19,9 +17,10 @@ from dpadapt.learning.spectrum import shrunk_spectrum
 _RIDGES = np.logspace(-2, 1, 7)
 # No direction of the whitening is amplified beyond this share of the mean eigenvalue.
 _FLOOR = 1e-2
-# Rows longer than this quantile of the public ones are shortened to it, private and new rows alike. Only outliers: a
-# population that has shifted has many rows beyond the 95% quantile, and predicts worse when they are shortened.
-_LONGEST = 0.99
+# Rows longer than 95% of the public ones are shortened to that length, private and new rows alike. With many public
+# rows per column, `_MANY`, only those twice as long: a population that has shifted has many rows that are somewhat
+# longer, and a model that is well known predicts them better as they are.
+_MANY, _LONGEST = 20, 2.0
 # Most that the optimism of leave-one-out residuals may explain when the label noise is told from them.
 _MOST_OPTIMISM = 20.0
 
@@ -71,7 +70,8 @@ class TransferGeometry:
 
     @cached_property
     def _floored(self) -> NDArray[np.float64]:
-        return self.spectrum + min(self.ridge, _FLOOR * float(self.values.mean()))
+        # Not the corrected spectrum: shifts of few-row public sets lie in directions whose variance it raises.
+        return self.values + min(self.ridge, _FLOOR * float(self.values.mean()))
 
     @cached_property
     def _turn(self) -> NDArray[np.float64]:
@@ -85,6 +85,11 @@ class TransferGeometry:
     def whitening(self) -> NDArray[np.float64]:
         """The map from standardised rows to corrected coordinates."""
         return np.asarray((self.vectors / np.sqrt(self._floored)) @ self._turn)
+
+    @cached_property
+    def whitened(self) -> NDArray[np.float64]:
+        """The public rows in corrected coordinates."""
+        return np.asarray(self.rows @ self.whitening)
 
     @cached_property
     def sampling(self) -> NDArray[np.float64]:
@@ -118,23 +123,12 @@ def shortened_rows(
     return rows
 
 
-# Public preparations, remembered for as long as the `Public` they were made from lives.
-_PREPARED: "weakref.WeakKeyDictionary[Public, tuple[bytes, TransferGeometry]]" = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
+_PREPARED: Remembered[TransferGeometry] = Remembered()
 
 
 def remembered_geometry(public: Public, X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
     """Return `transfer_geometry(X, y)`, made once for each `public` as long as its content stays the same."""
-    digest = hashlib.blake2b(X.tobytes())
-    digest.update(y.tobytes())
-    with _LOCK:
-        known = _PREPARED.get(public)
-    if known is not None and known[0] == digest.digest():
-        return known[1]
-    found = transfer_geometry(X, y)
-    with _LOCK:
-        _PREPARED[public] = digest.digest(), found
-    return found
+    return _PREPARED.get(public, [X, y], lambda: transfer_geometry(X, y))
 
 
 def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
@@ -146,7 +140,7 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
     scale = np.where(scale > 1e-10 * np.maximum(1.0, np.abs(center)), scale, np.inf)
     raw = np.column_stack([(X - center) / scale, np.ones(n)])
     norms = np.linalg.norm(raw, axis=1)
-    longest = float(np.quantile(norms, _LONGEST))
+    longest = (_LONGEST if n > _MANY * d else 1.0) * float(np.quantile(norms, 0.95))
     rows = raw * np.minimum(1.0, longest / norms)[:, None]
     target_center = float(y.mean())
     y = y - target_center

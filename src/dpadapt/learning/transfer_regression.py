@@ -14,6 +14,7 @@ from dpadapt.data import Public
 from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.same_population import same_population_change
+from dpadapt.learning.transfer_forecast import TransferForecast, forecast
 from dpadapt.learning.transfer_geometry import remembered_geometry, shortened_rows
 from dpadapt.learning.transfer_shifted import shifted_change
 
@@ -32,7 +33,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     -------
     Protects one private row (see `adjacency`).
     Releases: clipped sums of rows and of gradients, a clipped second moment of two coordinates, and means of numbers
-    of [0, 1]; all Gaussian, all with one noise multiplier, charged at once before the first draw.
+    of [0, 1]; all Gaussian, charged at once before the first draw.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -57,6 +58,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     ----------
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
+    adopted_ : float
+        How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
+        share of the correction's energy that the gate left; 1 where there is no gate.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
         What `predict` needs to shorten long rows; from public data. None without public labels.
     n_features_in_ : int
@@ -65,9 +69,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     Notes
     -----
-    With public labels, rows that are longer (standardised) than 99% of the public ones are shortened to that length, in
-    fitting and in `predict`; there the prediction is pulled towards the mean of the public labels. `coef_` and
-    `intercept_` describe all other rows.
+    With public labels, rows that are (standardised) more than twice as long as 95% of the public ones are shortened to
+    that, in fitting and in `predict`; there the prediction is pulled towards the mean of the public labels. With fewer
+    than 20 public rows per column, all rows longer than 95% of the public ones are. `coef_` and `intercept_` describe
+    all other rows.
 
     The bound on the expected loss holds in a model: Gaussian noise and sampling error of the stated variance. No bound
     holds for all data; the benchmark `dpadapt.benchmarks.transfer_regression` measures it.
@@ -134,21 +139,45 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if public is None or X_public is None or y_public is None:
             return self._fit_plain(X, y, public, budget, child)
         geometry = remembered_geometry(public, X_public, np.asarray(y_public, dtype=np.float64))
-        solution = geometry.solution
+        solution, adopted = geometry.solution, 0.0
+        notes = []
         if budget.worthwhile:
             rows = geometry.standardise(X)
             with np.errstate(over="ignore", invalid="ignore"):
                 residuals = np.asarray(y - geometry.target_center - rows @ solution, dtype=np.float64)
-            correct = shifted_change if prior == "shifted" else same_population_change
-            solution = solution + correct(child, geometry, rows, residuals, budget)
+            if prior == "shifted":
+                change, adopted = shifted_change(child, geometry, rows, residuals, budget)
+            else:
+                change, adopted = same_population_change(child, geometry, rows, residuals, budget), 1.0
+            solution = solution + change
+            if adopted == 0:
+                notes.append(
+                    "nothing was adopted: no correction could be told from the noise, so the budget is spent and the "
+                    "model is the public one"
+                )
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [])
+        self.privacy_ = self._receipt(child, budget, [], notes=notes)
         self.public_center_: NDArray[np.float64] | None = geometry.center
         self.public_scale_: NDArray[np.float64] | None = geometry.scale
         self.public_longest_: float | None = geometry.longest
         self.public_target_mean_: float | None = geometry.target_center
         self.coef_, self.intercept_ = geometry.coefficients(solution)
+        self.adopted_ = adopted
         return self
+
+    def forecast(self, public: Public, n_private: int) -> TransferForecast:
+        """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
+
+        Parameters
+        ----------
+        public : Public
+            Labelled.
+        n_private : int
+            Number of private rows; under "add-remove" a public estimate of it.
+        """
+        if _validate.one_of(self.prior, _PRIORS, "prior") != "shifted":
+            raise ValueError("prior must be 'shifted' for a forecast: without a shift there is no gate. Use rehearse.")
+        return forecast(public, n_private, self.epsilon, self.delta, adjacency=self.adjacency)
 
     def _fit_plain(
         self, X: NDArray[Any], y: NDArray[Any], public: Public | None, budget: Budget, child: Ledger
@@ -168,6 +197,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_center_, self.public_scale_ = None, None
         self.public_longest_, self.public_target_mean_ = None, None
         self.coef_, self.intercept_ = plain.coef_, plain.intercept_
+        self.adopted_ = float(budget.worthwhile)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -8,18 +8,26 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.learning.base import Budget
-from dpadapt.learning.transfer_gate import keep, relative_size
+from dpadapt.learning.transfer_gate import Kept, keep, relative_size
 from dpadapt.learning.transfer_geometry import TransferGeometry
-from dpadapt.learning.transfer_plan import choose_directions, dyadic_blocks, plan_stage
+from dpadapt.learning.transfer_plan import (
+    CALIBRATION,
+    CORRECTION,
+    choose_directions,
+    correction_steps,
+    dyadic_blocks,
+    plan_stage,
+)
 from dpadapt.learning.transfer_stage import Stage, leverages, release_facts, residual_facts, run_stage
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.gaussian import Gaussian
 from dpadapt.mechanisms.plan import Repeated
 from dpadapt.rows import Block, Rows
 
-# How many releases each part makes. All have the same noise multiplier, so these are the shares of the budget too:
-# 3% where the rows are, 13% calibration, 2% its curvature, 2% sizes, 78% correction, 2% its check.
-RELEASES = {"row mean": 6, "calibration": 26, "plane": 4, "sizes": 4, "correction": 156, "check": 4}
+# How many releases of one noise multiplier each part is worth: the shares of the budget. 2% where the rows are, 9%
+# calibration, 1.5% each sizes, curvature of the plane and the last check, 84.5% correction. All but the correction make
+# so many.
+RELEASES = {"row mean": 4, "calibration": 18, "sizes": 3, "plane": 3, "correction": 169, "check": 3}
 # A coordinate of the row mean is believed from this many noise deviations on.
 _MEAN_DOUBT = 4.0
 # The private curvature is taken a little low, so that noise is rather over- than understated.
@@ -30,55 +38,54 @@ _FACTS_DOUBT = 2.0
 
 def shifted_change(
     ledger: Ledger, geometry: TransferGeometry, rows: NDArray[Any], residuals: NDArray[np.float64], budget: Budget
-) -> NDArray[np.float64]:
-    """Return the change of the public solution: calibration, then correction, each gated."""
-    # N releases of Gaussian noise with multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP.
+) -> tuple[NDArray[np.float64], float]:
+    """Return the change of the public solution, calibration and correction, each gated, and how much was adopted.
+
+    What was adopted is the share of the energy of the released corrections that the gates left, 0 to 1.
+    """
+    # N releases of Gaussian noise with multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP, and so are fewer or
+    # more of them for a part, if its multiplier changes as the root of their number.
     multiplier = math.sqrt(sum(RELEASES.values())) / budget.mu
-    plans = [(Repeated(Gaussian(multiplier), steps), label) for label, steps in RELEASES.items()]
-    runs = dict(zip(RELEASES, ledger.start_all(plans), strict=True))
     # Noise of one release of a mean of clipped terms, per unit of clip.
     per_clip = budget.factor * multiplier / budget.n_rows
+    steps, per_step = planned_steps(geometry, budget.n_rows, per_clip)
+    parts = {label: Repeated(Gaussian(multiplier), times) for label, times in RELEASES.items()}
+    parts["correction"] = Repeated(Gaussian(multiplier * per_step / per_clip), steps)
+    runs = dict(zip(RELEASES, ledger.start_all([(plan, label) for label, plan in parts.items()]), strict=True))
     unit = 2.0 * math.sqrt(geometry.variance)
 
     mean = _row_mean(runs["row mean"], geometry, rows, budget.n_rows, per_clip)
-    directions = _calibration_plane(geometry, mean)
+    plane = _calibration_plane(mean)
     stage = plan_stage(
         geometry,
-        directions,
-        np.ones(directions.shape[1]),
+        plane,
+        np.ones(plane.shape[1]),
         noise_per_clip=per_clip,
         n_steps=RELEASES["calibration"],
         size=1.0,
-        # Two coordinates have so little noise that clipping, which biases skewed residuals, need not be tight.
-        quantiles=(0.8, 0.999),
-        progress=(0.6, 20.0),
-        longest_step=0.5,
+        kind=CALIBRATION,
     )
     private = _stage_rows(rows, residuals, stage)
     found = run_stage(runs["calibration"], stage, private, budget.n_rows, centred=True)
     facts = residual_facts(private, stage, found, np.ones(len(rows)), unit)
     (unclipped, square, seen), noise = release_facts(runs["sizes"], facts, budget.n_rows)
     low, size = relative_size(geometry.residuals, unit, seen, noise)
-    moved, established = _gate_plane(
-        runs["plane"], stage, private, found, (unclipped, square, noise), budget, low, geometry
-    )
+    moved, level = _gate_plane(runs["plane"], stage, private, found, (unclipped, square, noise), budget, low, geometry)
     change = stage.map @ moved
     with np.errstate(over="ignore", invalid="ignore"):
         residuals = residuals - rows @ change
 
     chosen, weights = choose_directions(
-        geometry, n_rows=budget.n_rows, noise_per_clip=per_clip, n_steps=RELEASES["correction"], size=size
+        geometry, n_rows=budget.n_rows, noise_per_clip=per_step, n_steps=steps, size=size
     )
     stage = plan_stage(
         geometry,
-        _for_private_rows(geometry, mean)[:, chosen],
+        _contraction(mean)[:, chosen],
         weights,
-        noise_per_clip=per_clip,
-        n_steps=RELEASES["correction"],
+        noise_per_clip=per_step,
+        n_steps=steps,
         size=size,
-        quantiles=(0.5, 0.97),
-        progress=(0.7, 15.0),
-        longest_step=0.1,
+        kind=CORRECTION,
     )
     private = _stage_rows(rows, residuals, stage)
     found = run_stage(runs["correction"], stage, private, budget.n_rows, centred=False)
@@ -91,21 +98,28 @@ def shifted_change(
         stage, curvature, float(np.clip(square + _FACTS_DOUBT * noise, 0.02, 1.0)), budget.n_rows
     )
     error = geometry.variance * low**2
-    judged = keep(np.sqrt(weights) * found, variance, dyadic_blocks(chosen), error=error, established=established)
-    return np.asarray(change + stage.map @ (judged.factors * found))
+    judged = keep(np.sqrt(weights) * found, variance, dyadic_blocks(chosen), error=error, established=level.established)
+    adopted = (level.adopted + judged.adopted) / max(level.seen + judged.seen, 1e-300)
+    return np.asarray(change + stage.map @ (judged.factors * found)), min(adopted, 1.0)
 
 
-def _for_private_rows(geometry: TransferGeometry, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the whitening, contracted along the private rows' mean, where their second moment is 1 + |mean|².
+def planned_steps(geometry: TransferGeometry, n_rows: float, per_clip: float) -> tuple[int, float]:
+    """Return the number of steps of the correction, and the noise of one per unit of clip, without a private row."""
+    share = RELEASES["correction"]
+    chosen, weights = choose_directions(geometry, n_rows=n_rows, noise_per_clip=per_clip, n_steps=share, size=1.0)
+    steps = correction_steps(geometry, chosen, weights)
+    return steps, per_clip * math.sqrt(steps / share)
+
+
+def _contraction(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a contraction along the private rows' mean, where their second moment is 1 + |mean|².
 
     Otherwise steps that suit public rows would be too long there.
     """
     away = np.concatenate([[0.0], mean[1:]])
     square = float(away @ away)
-    if square == 0:
-        return geometry.whitening
-    contraction = (1.0 / math.sqrt(1.0 + square) - 1.0) / square
-    return geometry.whitening + np.outer(geometry.whitening @ away, contraction * away)
+    along = (1.0 / math.sqrt(1.0 + square) - 1.0) / square if square > 0 else 0.0
+    return np.asarray(np.eye(len(mean)) + along * np.outer(away, away))
 
 
 def _stage_rows(rows: NDArray[Any], residuals: NDArray[np.float64], stage: Stage) -> Rows:
@@ -127,7 +141,7 @@ def _row_mean(
     run: Run, geometry: TransferGeometry, rows: NDArray[Any], n_rows: float, per_clip: float
 ) -> NDArray[np.float64]:
     """Return the mean of the private rows in whitened coordinates, as far as it is told from noise."""
-    whitened = geometry.rows @ geometry.whitening
+    whitened = geometry.whitened
     longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
     with np.errstate(over="ignore", invalid="ignore"):
         private = Rows(rows @ geometry.whitening, np.zeros(len(rows)))
@@ -148,7 +162,7 @@ def _ones(block: Block) -> NDArray[np.float64]:
     return np.ones(len(block.y))
 
 
-def _calibration_plane(geometry: TransferGeometry, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+def _calibration_plane(mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return two directions: the one that lifts predictions by the least change of coefficients, and the slope's.
 
     Where the private rows lie elsewhere, their mean residual is explained by moving along their mean, not by the
@@ -156,11 +170,11 @@ def _calibration_plane(geometry: TransferGeometry, mean: NDArray[np.float64]) ->
     """
     lift = mean / float(mean @ mean)
     if len(mean) < 2:
-        return np.asarray(geometry.whitening @ lift[:, None])
+        return np.asarray(lift[:, None])
     slope = np.eye(len(mean))[1] - mean * (mean[1] / float(mean @ mean))
     length = float(np.linalg.norm(slope))
     slope = slope / length if length > 0.3 else np.eye(len(mean))[1]
-    return np.asarray(geometry.whitening @ np.column_stack([lift, slope]))
+    return np.column_stack([lift, slope])
 
 
 def _gate_plane(
@@ -172,8 +186,8 @@ def _gate_plane(
     budget: Budget,
     low: float,
     geometry: TransferGeometry,
-) -> tuple[NDArray[np.float64], float]:
-    """Return what is kept of the calibration and the energy established, by the axes of the private second moment."""
+) -> tuple[NDArray[np.float64], Kept]:
+    """Return what is kept of the calibration, judged along the axes of the private second moment."""
     k = len(found)
     weighted = private.X * np.sqrt(leverages(private))[:, None]
     total = np.zeros((k, k))
@@ -203,7 +217,7 @@ def _gate_plane(
         [np.array([i]) for i in range(k)],
         error=geometry.variance * low**2,
     )
-    return np.asarray(vectors @ (kept.factors * turned)), kept.established
+    return np.asarray(vectors @ (kept.factors * turned)), kept
 
 
 def _multiplier(run: Run) -> float:

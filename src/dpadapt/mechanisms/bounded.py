@@ -45,6 +45,9 @@ class Bounded:
         Whether a further record moves every coordinate up or not at all.
     n_categories : int, optional
         For one categorical answer per record (`responses`): how many answers there are.
+    fixed_rows : bool
+        Whether the bounds hold only between data sets with equally many rows: there is an entry per record, or a sum
+        is rounded to single precision, where taking a row out rounds all that follow anew.
     """
 
     value: NDArray[Any] = field(repr=False)
@@ -54,6 +57,7 @@ class Bounded:
     replaced: Mapping[Norm, float] = field(default_factory=dict)
     monotone: bool = False
     n_categories: int | None = None
+    fixed_rows: bool = False
 
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
         """Return the most that one record can move the value, in `norm`, under `adjacency`.
@@ -62,11 +66,19 @@ class Bounded:
         of Poisson sampling needs both neighbours' terms bounded one by one.
         """
         # |v|_inf <= |v|_2 <= |v|_1: a bound in a later norm of the chain bounds the earlier ones.
-        chain = (self.linf, self.l2, self.l1)[("linf", "l2", "l1").index(norm) :]
-        bound = min((known for known in chain if known is not None), default=None)
-        if bound is None:
+        bound = math.inf if self.l1 is None else self.l1
+        if norm != "l1" and self.l2 is not None and self.l2 < bound:
+            bound = self.l2
+        if norm == "linf" and self.linf is not None and self.linf < bound:
+            bound = self.linf
+        if not bound < math.inf:
             raise PrivacyError(f"this statistic has no {norm} bound; use a mechanism for the norm it is bounded in.")
         if adjacency is not Adjacency.REPLACE_ONE:
+            if self.fixed_rows and adjacency is Adjacency.ADD_REMOVE:
+                raise PrivacyError(
+                    "this statistic is bounded only while the number of rows is public: it has an entry per row, or "
+                    "was summed in float32. Use zero-out or replace-one adjacency, or float64 rows."
+                )
             return bound
         # Replacing a record is zeroing it and then un-zeroing the other: at most twice as far.
         return 2 * bound if doubled else min(2 * bound, self.replaced.get(norm, math.inf))
@@ -128,7 +140,7 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
     with np.errstate(all="ignore"):
         total = rows.map_sum(clipped)
     # Zeroing one record moves the sum by its term alone.
-    return Bounded(total, l2=clip_norm)
+    return Bounded(total, l2=clip_norm, fixed_rows=rows.X.dtype == np.float32)
 
 
 def clipped_term_sum(
@@ -172,7 +184,8 @@ def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
 
     # |xx'|_F = |x|² <= clip_norm². Replacing x by z: |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴.
     square = clip_norm**2
-    return Bounded(rows.map_sum(scaled), l2=square, replaced={"l2": math.sqrt(2) * square})
+    single = rows.X.dtype == np.float32
+    return Bounded(rows.map_sum(scaled), l2=square, replaced={"l2": math.sqrt(2) * square}, fixed_rows=single)
 
 
 def histogram(codes: ArrayLike, n_bins: int) -> Bounded:

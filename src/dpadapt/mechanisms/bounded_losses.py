@@ -55,11 +55,14 @@ class LimitedRows:
 
     def moments(self, factors: ArrayLike | None = None) -> Moments:
         """Return the sums, each row counted with its factor in [0, 1] (default: 1). Factors must be public."""
-        scaled = self.X
-        if factors is not None:
-            scaled = self.X * np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)[:, None]
-        square = self.y**2 if factors is None else self.y**2 * np.clip(np.asarray(factors), 0.0, 1.0)
-        return Moments(scaled.T @ self.X, scaled.T @ self.y, float(square.sum()), self.max_norm, self.max_target)
+        # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+        with np.errstate(all="ignore"):
+            scaled, square = self.X, self.y**2
+            if factors is not None:
+                kept = np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)
+                scaled, square = self.X * kept[:, None], square * kept
+            gram, cross = scaled.T @ self.X, scaled.T @ self.y
+        return Moments(gram, cross, float(square.sum()), self.max_norm, self.max_target)
 
 
 def limited_rows(X: ArrayLike, y: ArrayLike, *, max_norm: float, max_target: float) -> LimitedRows:
@@ -111,7 +114,7 @@ def gradient_bounds(max_norm: float, max_target: float, radius: float) -> tuple[
     """
     reach = radius * max_norm
     # (reach cos t + Y) sin t is stationary where 2 reach c² + Y c - reach = 0, c = cos t.
-    c = 2 * reach / (max_target + math.sqrt(max_target**2 + 8 * reach**2))
+    c = 2 * reach / (max_target + math.hypot(max_target, math.sqrt(8) * reach))
     replaced = 4 * max_norm * (reach * c + max_target) * math.sqrt(1 - c * c)
     return 2 * max_norm * (reach + max_target), replaced * (1 + 1e-14)
 
@@ -164,4 +167,4 @@ def own_losses(losses: ArrayLike, limit: float, factors: ArrayLike | None = None
     if factors is not None:
         value *= np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)
     # One record owns one entry, which lies in [0, limit] whatever the record is; a null record has loss 0.
-    return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit})
+    return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit}, fixed_rows=True)

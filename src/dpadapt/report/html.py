@@ -1,16 +1,17 @@
 """Results as one self-contained HTML page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dpadapt.report.plots import Level, Line, bar_chart, line_chart
+from dpadapt.report.plots import Level, Line, Panel, bar_chart, line_chart
 
-# Curves with public data in one hue each, their private-only twins dashed in the neighbouring one.
-_HUES = 6
+_STYLES = {"together": "s2", "private only": "s1", "not private": "ref", "public only": "ref"}
+# The first curve has a colour of its own.
+_OTHERS = ("s6", "s4", "s3", "s5", "s1")
 
 
 def fit_page(summary: Mapping[str, Any]) -> str:
@@ -29,40 +30,92 @@ def fit_page(summary: Mapping[str, Any]) -> str:
         }
         for part in summary["coefficients"]["parts"]
     ]
-    return str(_environment().get_template("fit.html.j2").render(summary, charts=charts))
+    forecast = summary["forecast"]
+    plots = [] if forecast is None else _forecast_charts(forecast)
+    return str(environment().get_template("fit.html.j2").render(summary, charts=charts, forecast_charts=plots))
 
 
 def demo_page(summary: Mapping[str, Any]) -> str:
     """Return the report of the demo; `summary` is from `summarise_demo`."""
-    return str(
-        _environment().get_template("demo.html.j2").render(summary, charts=[_case(case) for case in summary["cases"]])
-    )
+    charts, papers = ([_case(case) for case in summary[part]] for part in ("cases", "papers"))
+    return str(environment().get_template("demo.html.j2").render(summary, charts=charts, paper_charts=papers))
+
+
+def rehearsal_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of a rehearsal; `summary` is from `summarise_rehearsal`."""
+    return str(environment().get_template("rehearsal.html.j2").render(summary, chart=_case(summary)))
+
+
+def forecast_page(summary: Mapping[str, Any]) -> str:
+    """Return the page of a forecast; under ``forecast``, `summary` has what `summarise_forecast` gave."""
+    plots = _forecast_charts(summary["forecast"])
+    return str(environment().get_template("forecast.html.j2").render(summary, forecast_charts=plots))
+
+
+def _forecast_charts(forecast: Mapping[str, Any]) -> list[Markup]:
+    """Return the plots of a forecast: error against shift, or noise and needed gain against epsilon."""
+    points = forecast["points"]
+    if forecast["task"] == "regression":
+        lines = []
+        for index, point in enumerate(points):
+            shown = [(s, r) for s, r in zip(point["shifts"], point["error_ratios"], strict=True) if s > 0]
+            lines.append(_plain_line(f"ε = {point['epsilon']:.3g}", shown, f"s{index % 6 + 1}"))
+        axis = "assumed shift: what the best linear model would save, over the public model's error"
+        panel = Panel(lines, [Level("the public model", 1.0)], axis)
+        title = "Forecast: error by assumed shift"
+        return [Markup(line_chart([panel], title=title, y_label="expected error ratio", whole=True))]
+    charts = []
+    for name, title, levels in (
+        ("blur", "noise in a score (logit)", [Level("most is lost", 1.0), Level("hardly any is lost", 0.1)]),
+        ("needed_gain", "log-loss to save per row", []),
+    ):
+        shown = [(point["epsilon"], point[name]) for point in points if point[name] is not None]
+        if shown and any(value > 0 for _, value in shown):
+            panel = Panel([_plain_line(title, shown, "s2")], levels, "epsilon (smaller is more private)")
+            charts.append(Markup(line_chart([panel], title=f"Forecast: {title} by epsilon", y_label=title, whole=True)))
+    return charts
+
+
+def _plain_line(name: str, points: Sequence[tuple[float, float]], style: str) -> Line:
+    values = [value for _, value in points]
+    return Line(name, [x for x, _ in points], values, values, values, style)
 
 
 def _case(case: Mapping[str, Any]) -> Markup:
-    lines = [
-        Line(
-            name=curve["name"],
-            x=[point["epsilon"] for point in curve["points"]],
-            mean=[point["mean"] for point in curve["points"]],
-            low=[point["mean"] - point["spread"] for point in curve["points"]],
-            high=[point["mean"] + point["spread"] for point in curve["points"]],
-            style=f"s{index % _HUES + 1}",
-            dashed=not curve["public"],
+    panels = [
+        Panel(
+            [_line(curve, index) for index, curve in enumerate(panel["curves"])],
+            [Level(level["name"], level["mean"]) for level in panel["levels"]],
+            panel["axis"],
+            panel["title"],
         )
-        for index, curve in enumerate(case["curves"])
+        for panel in case["panels"]
     ]
-    levels = [Level(level["name"], level["mean"]) for level in case["references"]]
     return Markup(
         line_chart(
-            lines, levels, title=f"{case['title']}: error by epsilon", x_label="epsilon (smaller is more private)",
+            panels,
+            title=f"{case['title']}: error by " + " and ".join(p["key"] for p in case["panels"]),
             y_label=case["axis"],
         )
-    )  # fmt: skip
+    )
+
+
+def _line(curve: Mapping[str, Any], index: int) -> Line:
+    points = curve["points"]
+    return Line(
+        name=curve["name"],
+        x=[point["x"] for point in points],
+        mean=[point["mean"] for point in points],
+        low=[point["mean"] - point["spread"] for point in points],
+        high=[point["mean"] + point["spread"] for point in points],
+        style=_STYLES.get(curve["key"], _OTHERS[index % len(_OTHERS)]),
+        dashed=curve["key"] == "private only",
+    )
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return where the pages' templates come from."""
     return Environment(
         loader=PackageLoader("dpadapt.report"),
         autoescape=True,

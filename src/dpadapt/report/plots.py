@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 _WIDTH, _HEIGHT = 760, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 196, 18, 52
 _LINE = 17  # height of one label
+_MORE, _GAP = 140, 26  # what a second panel adds to the width, and the space between two
 
 _Scale = Callable[[float], float]
+_Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -33,59 +36,83 @@ class Level:
     value: float
 
 
-def line_chart(lines: Sequence[Line], levels: Sequence[Level], *, title: str, x_label: str, y_label: str) -> str:
-    """Return an SVG of curves over a logarithmic axis, with references, labelled at their right ends.
+@dataclass(frozen=True)
+class Panel:
+    """Curves and references over one logarithmic axis."""
 
-    Points above the axis are drawn at its top edge with their value beside them.
+    lines: Sequence[Line]
+    levels: Sequence[Level]
+    x_label: str
+    title: str = ""
+
+
+def line_chart(panels: Sequence[Panel], *, title: str, y_label: str, whole: bool = False) -> str:
+    """Return an SVG of panels side by side with one vertical axis, labelled at the right end of the last one.
+
+    Unless the `whole` of every curve is asked for, a few very bad points do not flatten everything else: they are
+    marked at the top edge with their value.
 
     Examples
     --------
     >>> line = Line("a", [0.1, 1.0], [1.0, 0.5], [0.9, 0.4], [1.1, 0.6], "s1")
-    >>> line_chart([line], [Level("mean", 1.0)], title="t", x_label="x", y_label="y").startswith("<svg")
+    >>> line_chart([Panel([line], [Level("mean", 1.0)], "x")], title="t", y_label="y").startswith("<svg")
     True
     """
-    xs = sorted({x for line in lines for x in line.x})
-    low, high = _limits(lines, levels)
+    width = _WIDTH + (len(panels) - 1) * _MORE
+    room = (width - _LEFT - _RIGHT - (len(panels) - 1) * _GAP) / len(panels)
+    top = _TOP + (_LINE if any(panel.title for panel in panels) else 0)
+    lines, levels = [line for p in panels for line in p.lines], [level for p in panels for level in p.levels]
+    low, high = _limits(lines, levels, whole=whole)
     ticks = _ticks(low, high)
     low, high = min(low, ticks[0]), max(high, ticks[-1])
 
-    def at_x(x: float) -> float:
-        if xs[0] == xs[-1]:
-            return (_LEFT + _WIDTH - _RIGHT) / 2
-        share = math.log(x / xs[0]) / math.log(xs[-1] / xs[0])
-        return _LEFT + 14 + share * (_WIDTH - _LEFT - _RIGHT - 28)
-
     def at_y(y: float) -> float:
-        share = (min(max(y, low), high) - low) / (high - low)
-        return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+        return _HEIGHT - _BOTTOM - (y - low) / (high - low) * (_HEIGHT - top - _BOTTOM)
 
-    right = _WIDTH - _RIGHT
-    parts = [_open(_WIDTH, _HEIGHT, title)]
-    for tick in ticks:
-        y = at_y(tick)
-        parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 9}" y="{y + 4:.1f}" text-anchor="end">{_short(tick)}</text>')
-    for x in xs:
-        parts.append(f'<path class="mark" d="M{at_x(x):.1f} {_HEIGHT - _BOTTOM}v5"/>')
-        parts.append(
-            f'<text class="tick" x="{at_x(x):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{x:g}</text>'
-        )
-    parts.append(f'<path class="axis" d="M{_LEFT} {_HEIGHT - _BOTTOM}H{right}"/>')
-    parts.append(
-        f'<text class="name" x="{(_LEFT + right) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>'
+    parts = [_open(width, _HEIGHT, title)]
+    parts.extend(
+        f'<text class="tick" x="{_LEFT - 9}" y="{at_y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>'
+        for tick in ticks
     )
-    middle = (_HEIGHT - _BOTTOM + _TOP) / 2
+    middle = (_HEIGHT - _BOTTOM + top) / 2
     parts.append(
         f'<text class="name" transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
         f"{escape(y_label)}</text>"
     )
-    labels = [(at_y(level.value), level.name, "ref") for level in levels]
-    parts.extend(f'<path class="ref" d="M{_LEFT} {at_y(level.value):.1f}H{right}"/>' for level in levels)
-    for line in lines:
-        parts.extend(_curve(line, at_x, at_y, high))
-        labels.append((at_y(line.mean[-1]), line.name, line.style))
-    parts.extend(_end_labels(labels, right))
+    for index, panel in enumerate(panels):
+        left = _LEFT + index * (room + _GAP)
+        parts.extend(f'<path class="grid" d="M{left:.1f} {at_y(tick):.1f}H{left + room:.1f}"/>' for tick in ticks)
+        parts.extend(_panel(panel, left, left + room, at_y, top))
+    last = panels[-1]
+    labels = [(at_y(level.value), level.name, "ref") for level in last.levels]
+    labels += [(max(at_y(line.mean[-1]), top), line.name, line.style) for line in last.lines]
+    parts.extend(_end_labels(labels, width - _RIGHT))
     return "".join(parts) + "</svg>"
+
+
+def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) -> list[str]:
+    """Return one panel without its vertical axis."""
+    xs = sorted({x for line in panel.lines for x in line.x})
+    middle, bottom = (left + right) / 2, _HEIGHT - _BOTTOM
+
+    def at_x(x: float) -> float:
+        if xs[0] == xs[-1]:
+            return middle
+        return left + 14 + math.log(x / xs[0]) / math.log(xs[-1] / xs[0]) * (right - left - 28)
+
+    parts = []
+    for x in xs:
+        parts.append(f'<path class="mark" d="M{at_x(x):.1f} {bottom}v5"/>')
+        parts.append(f'<text class="tick" x="{at_x(x):.1f}" y="{bottom + 20}" text-anchor="middle">{_count(x)}</text>')
+    parts.append(f'<path class="axis" d="M{left:.1f} {bottom}H{right:.1f}"/>')
+    for text, y in ((panel.x_label, _HEIGHT - 8), (panel.title, _TOP - 2)):
+        if text:
+            parts.append(f'<text class="name" x="{middle:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>')
+    parts.extend(f'<path class="ref" d="M{left:.1f} {at_y(level.value):.1f}H{right:.1f}"/>' for level in panel.levels)
+    for line in panel.lines:
+        parts.extend(_curve(line, at_x, at_y, top))
+    parts.extend(_beyond(panel.lines, at_x, at_y, top))
+    return parts
 
 
 def bar_chart(names: Sequence[str], values: Sequence[float], *, title: str, x_label: str) -> str:
@@ -130,12 +157,12 @@ def _open(width: float, height: float, title: str) -> str:
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>'
 
 
-def _limits(lines: Sequence[Line], levels: Sequence[Level]) -> tuple[float, float]:
-    """Return the range to show; a few very bad points must not flatten everything else."""
+def _limits(lines: Sequence[Line], levels: Sequence[Level], *, whole: bool) -> tuple[float, float]:
+    """Return the range to show; unless the whole is wanted, a few very bad points must not flatten everything else."""
     everything = [v for line in lines for v in (*line.low, *line.high)] + [level.value for level in levels]
     usual = [min(line.mean) for line in lines] + [level.value for level in levels]
     low, high, top = min(everything), max(everything), max(usual)
-    high = min(high, top + 1.2 * (top - low))
+    high = high if whole else min(high, top + 1.2 * (top - low))
     pad = 0.06 * ((high - low) or abs(high) or 1.0)
     return low - pad, high + pad
 
@@ -150,26 +177,75 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _curve(line: Line, at_x: _Scale, at_y: _Scale, top: float) -> list[str]:
     points = list(zip(line.x, line.mean, line.low, line.high, strict=True))
-    upper = " ".join(f"{at_x(x):.1f},{at_y(h):.1f}" for x, _, _, h in points)
-    lower = " ".join(f"{at_x(x):.1f},{at_y(lo):.1f}" for x, _, lo, _ in reversed(points))
-    path = " ".join(f"{at_x(x):.1f},{at_y(m):.1f}" for x, m, _, _ in points)
+    upper = [(at_x(x), at_y(high)) for x, _, _, high in points]
+    lower = [(at_x(x), at_y(low)) for x, _, low, _ in points]
+    middle = [(at_x(x), at_y(mean)) for x, mean, _, _ in points]
+    band = [*_lowered(upper, top), *reversed(_lowered(lower, top))]
     dash = " dashed" if line.dashed else ""
-    parts = [
-        f'<polygon class="band {line.style}" points="{upper} {lower}"/>',
-        f'<polyline class="line {line.style}{dash}" points="{path}"/>',
-    ]
-    for x, mean, low, high in points:
-        note = f"<title>{escape(line.name)} at {x:g}: {mean:.4g} ({low:.4g} to {high:.4g})</title>"
-        px, py = at_x(x), at_y(mean)
-        if mean > top:
-            parts.append(
-                f'<path class="dot {line.style}" d="M{px - 5:.1f} {py + 7:.1f}L{px:.1f} {py - 1:.1f}L{px + 5:.1f} '
-                f'{py + 7:.1f}z">{note}</path>'
-                f'<text class="tick" x="{px + 9:.1f}" y="{py + 7:.1f}">{mean:.3g}</text>'
-            )
-        else:
-            parts.append(f'<circle class="dot {line.style}" cx="{px:.1f}" cy="{py:.1f}" r="3.6">{note}</circle>')
+    parts = [f'<polygon class="band {line.style}" points="{_listed(band)}"/>']
+    # Where a curve is above the plot it is not drawn: along the edge it would look flat.
+    parts.extend(
+        f'<polyline class="line {line.style}{dash}" points="{_listed(piece)}"/>' for piece in _pieces(middle, top)
+    )
+    parts.extend(
+        f'<circle class="dot {line.style}" cx="{px:.1f}" cy="{py:.1f}" r="3.6">{_note(line, k)}</circle>'
+        for k, (px, py) in enumerate(middle)
+        if py >= top
+    )
     return parts
+
+
+def _beyond(lines: Sequence[Line], at_x: _Scale, at_y: _Scale, top: float) -> list[str]:
+    """Return marks with values for the points above the plot, below each other where there are several at one x."""
+    parts, taken = [], dict[float, int]()
+    for line in lines:
+        for k, (x, mean) in enumerate(zip(line.x, line.mean, strict=True)):
+            if at_y(mean) >= top:
+                continue
+            px, y = at_x(x), top + _LINE * taken.get(x, 0)
+            taken[x] = taken.get(x, 0) + 1
+            parts.append(
+                f'<path class="dot {line.style}" d="M{px - 5:.1f} {y + 8:.1f}L{px:.1f} {y:.1f}L{px + 5:.1f} '
+                f'{y + 8:.1f}z">{_note(line, k)}</path>'
+                f'<text class="tick" x="{px + 9:.1f}" y="{y + 9:.1f}">{mean:.3g}</text>'
+            )
+    return parts
+
+
+def _note(line: Line, k: int) -> str:
+    """Return what is shown when the pointer rests on a point."""
+    spread = f" ({line.low[k]:.4g} to {line.high[k]:.4g})" if line.low[k] < line.high[k] else ""
+    return f"<title>{escape(line.name)} at {line.x[k]:g}: {line.mean[k]:.4g}{spread}</title>"
+
+
+def _crossed(points: Sequence[_Point], top: float) -> list[_Point]:
+    """Return the points with those added at which the line between two crosses the top edge."""
+    found = list(points[:1])
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if (y0 < top) != (y1 < top):
+            found.append((x0 + (x1 - x0) * (top - y0) / (y1 - y0), top))
+        found.append((x1, y1))
+    return found
+
+
+def _lowered(points: Sequence[_Point], top: float) -> list[_Point]:
+    """Return the line with all that lies above the top edge moved to it."""
+    return [(x, max(y, top)) for x, y in _crossed(points, top)]
+
+
+def _pieces(points: Sequence[_Point], top: float) -> list[list[_Point]]:
+    """Return the parts of the line that do not lie above the top edge."""
+    pieces: list[list[_Point]] = [[]]
+    for x, y in _crossed(points, top):
+        if y >= top:
+            pieces[-1].append((x, y))
+        elif pieces[-1]:
+            pieces.append([])
+    return [piece for piece in pieces if len(piece) > 1]
+
+
+def _listed(points: Sequence[_Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _end_labels(labels: Sequence[tuple[float, str, str]], right: float) -> list[str]:
@@ -192,6 +268,10 @@ def _end_labels(labels: Sequence[tuple[float, str, str]], right: float) -> list[
 
 def _short(value: float) -> str:
     return f"{0.0 if abs(value) < 1e-12 else value:.6g}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _signed(value: float, reach: float) -> str:

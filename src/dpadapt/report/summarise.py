@@ -10,7 +10,7 @@ import numpy as np
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import Method
 from dpadapt.report.guarantee import best_guess, percent, words
-from dpadapt.report.helped import help_in_words
+from dpadapt.report.helped import demo_in_words
 
 _PROTECTS = {
     "zero-out": "one row, used or left blank",
@@ -31,6 +31,8 @@ def summarise_fit(
     names: Sequence[str],
     public: str | None,
     comparison: Mapping[str, Any] | None = None,
+    brought: Sequence[str] = (),
+    forecast: Mapping[str, Any] | None = None,
     ledger: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return all that a report of one fit says.
@@ -49,6 +51,10 @@ def summarise_fit(
         What was used as public data, in words.
     comparison : mapping, optional
         From `compare_on_public`.
+    brought : sequence of str
+        From `fit_in_words`.
+    forecast : mapping, optional
+        From `forecast_of_fit`.
     ledger : mapping, optional
         With `words`: the state of the data set's ledger.
     """
@@ -60,7 +66,7 @@ def summarise_fit(
         "label": label,
         "method": {"name": method.name, "summary": method.summary},
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "version": _version(),
+        "version": version(),
         "guarantee": words(receipt),
         "best_guess": percent(best_guess(receipt.epsilon, receipt.delta)),
         "receipt": summarise_receipt(receipt),
@@ -68,6 +74,8 @@ def summarise_fit(
         "parameters": {name: _shown(value) for name, value in model.get_params(deep=False).items()},
         "coefficients": _coefficients(model, names, label),
         "comparison": None if comparison is None else dict(comparison),
+        "brought": list(brought),
+        "forecast": None if forecast is None else dict(forecast),
         "ledger": None if ledger is None else dict(ledger),
     }
 
@@ -97,18 +105,29 @@ def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     results : mapping
-        As `dpadapt demo` measures them: under ``cases``, references and curves with one value per seed.
+        As `dpadapt demo` measures them: under ``cases`` and ``papers``, panels of levels and curves with one value per
+        seed.
     """
-    return {**results, "kind": "demo", "version": _version(), "cases": [_case(case) for case in results["cases"]]}
+    papers = [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results["papers"]]
+    cases = [_case(case) for case in results["cases"]]
+    return {**results, "kind": "demo", "version": version(), "cases": cases, "papers": papers}
 
 
 def _case(case: Mapping[str, Any]) -> dict[str, Any]:
-    references = [{**level, **_spread(level["values"])} for level in case["references"]]
-    curves = [
-        {**curve, "points": [{**point, **_spread(point["values"])} for point in curve["points"]]}
-        for curve in case["curves"]
-    ]
-    return {**case, "references": references, "curves": curves, "words": help_in_words(references, curves)}
+    panels = [with_spread(panel) for panel in case["panels"]]
+    return {**case, "panels": panels, "words": demo_in_words({**case, "panels": panels})}
+
+
+def with_spread(panel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a panel with the mean and spread of each level and each point of its curves."""
+    return {
+        **panel,
+        "levels": [{**level, **_spread(level["values"])} for level in panel["levels"]],
+        "curves": [
+            {**curve, "points": [{**point, **_spread(point["values"])} for point in curve["points"]]}
+            for curve in panel["curves"]
+        ],
+    }
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
@@ -152,7 +171,8 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _version() -> str:
+def version() -> str:
+    """Return the version of dpadapt, for the foot of a page."""
     from dpadapt import __version__
 
     return __version__

@@ -48,7 +48,8 @@ def check_columns(table: Table, schema: Schema, *, label: str | None = None, opt
     if missing:
         raise ValueError(
             f"{table.origin}: {_named(missing)} of the schema {'is' if len(missing) == 1 else 'are'} missing. Add "
-            f'{"it" if len(missing) == 1 else "them"} to the file, or set type = "ignore" in the schema.'
+            f'{"it" if len(missing) == 1 else "them"} to the file, or set type = "ignore" in the schema and '
+            f"fit with that."
         )
     extra = [name for name in present if name not in known]
     if extra:

@@ -1,0 +1,102 @@
+"""What both transfer benchmarks share: the cells, no harm, monotony, means over seeds, and how a claim is put.
+
+A row is one cell of a grid: `task`, `n`, `epsilon`, and what the `public` model and `ours` reached there, each a number
+(regression: error) or a pair (classification: accuracy in percent and log-loss).
+"""
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+ROWS, EPSILONS = (50, 100, 300, 1_000, 10_000), (0.1, 0.5, 1.0, 4.0, 10.0)
+# What no cell may exceed: error over that of the public model, points of accuracy below it, rise over a smaller cell.
+HARM, POINTS, RISE = 1.01, 0.3, 1.03
+
+
+def error(value: Any) -> float:
+    """Return what is compared: an error, or the log-loss of a pair."""
+    return float(value[1] if np.ndim(value) else value)
+
+
+def harm(row: Row) -> float:
+    """Return the error over that of the public model."""
+    return error(row["ours"]) / max(error(row["public"]), 1e-300)
+
+
+def points(row: Row) -> float:
+    """Return the points of accuracy above the public model; zero where there are none."""
+    return float(row["ours"][0] - row["public"][0]) if np.ndim(row["ours"]) else 0.0
+
+
+def harmed(row: Row) -> bool:
+    """Tell whether a cell is worse than the public model by more than is allowed."""
+    # Not "above": a ratio that is not a number is harm, too.
+    return not (harm(row) <= HARM and points(row) >= -POINTS)
+
+
+def no_harm(rows: Sequence[Row]) -> tuple[float, list[Row]]:
+    """Return the worst ratio to the public model, and the cells with harm.
+
+    Examples
+    --------
+    >>> good = {"task": "a", "n": 50, "epsilon": 1.0, "public": 0.5, "ours": 0.4}
+    >>> worst, cells = no_harm([good, good | {"ours": 0.51}])
+    >>> worst, len(cells)
+    (1.02, 1)
+    """
+    return max(map(harm, rows)), [row for row in rows if harmed(row)]
+
+
+def worst_rise(rows: Sequence[Row]) -> float:
+    """Return the largest ratio of errors between a cell and one with as many rows and budget or fewer."""
+    by_task: dict[str, list[Row]] = {}
+    for row in rows:
+        by_task.setdefault(row["task"], []).append(row)
+    pairs = (
+        (a, b)
+        for cells in by_task.values()
+        for a in cells
+        for b in cells
+        if b["n"] >= a["n"] and b["epsilon"] >= a["epsilon"]
+    )
+    return max(error(b["ours"]) / max(error(a["ours"]), 1e-300) for a, b in pairs)
+
+
+def over_seeds(rows: Sequence[Row]) -> list[Row]:
+    """Return one row per cell from rows of single seeds: means, and the spread of our error."""
+    cells: dict[tuple[str, int, float], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row["task"], row["n"], row["epsilon"]), []).append(row)
+    merged = []
+    for (task, n, epsilon), found in cells.items():
+        values = {
+            name: np.mean([row[name] for row in found], axis=0).tolist()
+            for name in found[0]
+            if name not in ("task", "n", "epsilon", "seed", "worst_seed")
+        }
+        spread = float(np.std([error(row["ours"]) for row in found]))
+        worst = max(map(harm, found))
+        cell = {"task": task, "n": n, "epsilon": epsilon, **values}
+        merged.append(cell | {"seeds": len(found), "spread": spread, "worst_seed": worst})
+    return merged
+
+
+def claim(what: str, measured: str, holds: bool) -> dict[str, str]:
+    """Return a claim with its figure and whether it holds."""
+    return {"claim": what, "measured": measured, "verdict": "holds" if holds else "missed"}
+
+
+def real_data() -> bool:
+    """Tell whether the real sets are there."""
+    return bool(os.environ.get("DPADAPT_DATA"))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that the figures depend on."""
+    names = ("dpadapt", "numpy", "scipy", "scikit-learn")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

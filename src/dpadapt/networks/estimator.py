@@ -1,0 +1,381 @@
+"""`PrivateNetwork`: a torch network trained on private rows, with public ones beside; scikit-learn outside."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpadapt import _validate
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.learning.base import Budget, PrivateEstimator
+from dpadapt.learning.label_set import label_codes, label_set
+from dpadapt.learning.losses import softmax
+from dpadapt.networks.checkpoint import digest, fingerprint
+from dpadapt.networks.mixing import mixing_weights
+from dpadapt.networks.private_training import OPTIMIZERS, Recipe
+from dpadapt.networks.public_training import train_publicly
+from dpadapt.networks.rows_loss import RowsLoss, cross_entropy
+from dpadapt.networks.session import Keeping, carry_out
+from dpadapt.networks.temperature import fit_temperature
+from dpadapt.networks.tensors import PublicRows, as_inputs, as_targets, outputs_of, split_rows
+from dpadapt.networks.trial import n_words, new_module, tried_engine
+
+TRANSFERS = ("cold", "warm", "mirror")
+
+
+def _classifies(estimator: Any) -> bool:
+    return estimator.loss is None or estimator.classes is not None
+
+
+class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A torch network trained by private gradient steps, from scratch or with the help of public rows.
+
+    Each step draws a Poisson sample of the private rows, clips every row's gradient, and releases their noisy sum
+    (DP-SGD). Public rows cost nothing: they give the start ("warm"), and in "mirror" their gradient is mixed into each
+    step, Eq. (1) of [2]_. The result is an average over iterates, and held-out public rows scale its probabilities.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`): for sequences, one sequence.
+    Releases: sums of clipped gradients over Poisson samples, Gaussian; charged at once, before the first.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the module's start are not protected.
+
+    Parameters
+    ----------
+    module : Module or callable, optional
+        A network, trained from the weights that it has, or a function without arguments that makes one. Only parameters
+        that require gradients are trained: freeze the others for a probe. For classification it must give a score per
+        class. Default: one hidden layer of 64 units.
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    transfer : {"cold", "warm", "mirror"}, default="warm"
+        What public rows are for. "cold": only the temperature. "warm": also the start. "mirror": also each step.
+        Without public rows all three are "cold".
+    loss : callable, optional
+        Takes outputs and targets, returns one loss per row, shape (B,). Default: cross-entropy of classes. With a loss
+        of your own, targets are given to it as they are, unless `classes` is given too.
+    n_steps : int, default=300
+        Steps of the private training.
+    batch_size : int, default=1000
+        Expected size of a Poisson sample. At or above the number of rows, every step takes all of them.
+    clip_norm : float, default=1.0
+        Each row's gradient is scaled down to this length.
+    learning_rate : float, default=1.0
+        Of the private steps.
+    optimizer : {"sgd", "adam"}, default="sgd"
+        "adam" wants a learning rate of about 0.002.
+    momentum : float, default=0.0
+        At least 0 and below 1; 0.9 is usual for "adam".
+    average : float, default=0.97
+        Decay of the average over iterates; 0 keeps the last iterate.
+    decay_steps : int, optional
+        For "mirror": K of [2]_, after which private gradients weigh nothing. Default: twice `n_steps`.
+    mixing_floor : float, default=0.0
+        For "mirror": private gradients weigh at least this much. See `dpadapt.networks.mixing`.
+    public_steps : int, default=1000
+        Steps of the training on public rows.
+    public_batch_size : int, default=64
+    public_learning_rate : float, default=0.002
+        Of Adam on public rows.
+    holdout : float, default=0.15
+        Share of public rows that are held out, to stop the public training and to fit the temperature.
+    classes : array-like, optional
+        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
+        receipt then lists as assumed public.
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    checkpoint : path, optional
+        Where to keep the state of the training, so that a fit that was killed goes on when it is called again with the
+        same data. Needs a durable ledger. The file is removed when the fit ends.
+    checkpoint_every : int, default=20
+        Steps between checkpoints; so many steps, paid for, may be lost in a crash.
+    verbose : bool, default=False
+        Show a progress bar. It shows steps alone: a private loss would be a release.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    module_ : Module
+        The trained network.
+    temperature_ : float
+        By which scores are divided; 1 without labelled public rows.
+    classes_ : ndarray of shape (n_classes,)
+        Of a classification.
+    engine_ : {"ghost", "vmap", "none"}
+        How gradients were clipped. Chosen on public or made-up rows.
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    References
+    ----------
+    .. [2] E. Amid, A. Ganesh, R. Mathews, S. Ramaswamy, S. Song, T. Steinke, V. M. Suriyakumar, O. Thakkar,
+       A. Thakurta. Public Data-Assisted Mirror Descent for Private Model Training. 2022. arXiv:2112.00193
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> from dpadapt.networks import PrivateNetwork
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 2)), rng.uniform(-1, 1, (100, 2))
+    >>> y, y_public = X[:, 0] * X[:, 1] > 0, X_public[:, 0] * X_public[:, 1] > 0
+    >>> model = PrivateNetwork(n_steps=20, batch_size=2000, random_state=0)
+    >>> model.fit(X, y, public=Public(X_public, y_public)).privacy_.epsilon <= 1.0
+    True
+    >>> model.score(X, y) > 0.85
+    True
+    """
+
+    def __init__(
+        self,
+        module: Any = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        transfer: str = "warm",
+        loss: Callable[[Any, Any], Any] | None = None,
+        n_steps: int = 300,
+        batch_size: int = 1000,
+        clip_norm: float = 1.0,
+        learning_rate: float = 1.0,
+        optimizer: str = "sgd",
+        momentum: float = 0.0,
+        average: float = 0.97,
+        decay_steps: int | None = None,
+        mixing_floor: float = 0.0,
+        public_steps: int = 1000,
+        public_batch_size: int = 64,
+        public_learning_rate: float = 0.002,
+        holdout: float = 0.15,
+        classes: Any = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: int = 20,
+        verbose: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.module = module
+        self.epsilon = epsilon
+        self.delta = delta
+        self.transfer = transfer
+        self.loss = loss
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.momentum = momentum
+        self.average = average
+        self.decay_steps = decay_steps
+        self.mixing_floor = mixing_floor
+        self.public_steps = public_steps
+        self.public_batch_size = public_batch_size
+        self.public_learning_rate = public_learning_rate
+        self.holdout = holdout
+        self.classes = classes
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateNetwork":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, ...)
+            Private rows: features, images or word numbers.
+        y : array-like of shape (n_rows,) or (n_rows, ...)
+            Private labels, or the targets of a loss of your own.
+        public : Public, optional
+            Public rows of the same shape, with labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        frame, classifies = X, _classifies(self)
+        shapes = {"allow_nd": True, "multi_output": not classifies}
+        X, y = self._check_rows(X, y, y_numeric=False, **shapes)
+        X_public, y_public = self._check_public(public, frame, **shapes)
+        if X_public is not None and X_public.shape[1:] != X.shape[1:]:
+            raise ValueError(f"public rows must have the private ones' shape {X.shape[1:]}, got {X_public.shape[1:]}.")
+        if X_public is not None and y_public is None:
+            raise ValueError("public must hold labels: a network learns nothing from rows alone. Leave public out.")
+        assumed = []
+        classes = None
+        if classifies:
+            classes, source = label_set(self.classes, y_public, y)
+            assumed, y = [source], label_codes(y, classes, "y")
+            y_public = None if y_public is None else label_codes(y_public, classes, "public y")
+        budget = self._budget(len(X))
+        generator = np.random.default_rng(self.random_state)
+        with _torch_seed(generator):
+            module = new_module(self.module, X.shape[1:], None if classes is None else len(classes))
+            words = n_words(module)
+            rows = as_inputs(X, words, "X"), as_targets(y, "y")
+            known = None
+            if X_public is not None:
+                labelled = as_inputs(X_public, words, "public X"), as_targets(y_public, "public y")
+                known = split_rows(*labelled, _validate.unit(self.holdout, "holdout"), generator)
+            recipe = self._recipe(budget, public=known is not None)
+            rows_loss = RowsLoss(copy.deepcopy(module), cross_entropy if self.loss is None else self.loss)
+            engine = tried_engine(rows_loss, rows, None if known is None else known.training, classes)
+            child = self._ledger(ledger)
+            prepare = partial(self._prepare, rows_loss, known, generator)
+            if not budget.worthwhile:
+                prepare()
+            else:
+                # The true number of rows is not among the facts: under add-remove it is private.
+                facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module), digest(X_public, y_public)]
+                carry_out(
+                    child,
+                    engine,
+                    recipe,
+                    rows,
+                    prepare=prepare,
+                    public=None if known is None else known.training,
+                    public_batch_size=self.public_batch_size,
+                    generator=generator,
+                    keeping=self._keeping(facts, ledger),
+                    verbose=self.verbose,
+                )
+            # A new module with the found parameters: what the other may have kept of private rows ends here.
+            RowsLoss(module, rows_loss.loss).put(rows_loss.get())
+        temperature = 1.0
+        if classifies and known is not None:
+            scores = outputs_of(module, known.held_out[0]).astype(np.float64)
+            temperature = fit_temperature(scores, known.held_out[1].numpy())
+        # The receipt first: an interrupted refit must not leave a new network under an old receipt.
+        self.privacy_ = self._receipt(child, budget, assumed)
+        self.module_, self.temperature_, self.engine_ = module.eval(), temperature, engine.name
+        if classes is not None:
+            self.classes_ = classes
+        if self.checkpoint is not None:
+            Path(self.checkpoint).unlink(missing_ok=True)
+        return self
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of each class, or by how much the second leads the first if there are two."""
+        scores = self._outputs(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class."""
+        return softmax(self._outputs(X) / self.temperature_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row, or the outputs that a loss of your own takes."""
+        outputs = self._outputs(X)
+        return np.asarray(self.classes_[np.argmax(outputs, axis=1)]) if _classifies(self) else outputs
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, or minus the mean of a loss of your own."""
+        if _classifies(self):
+            return float(super().score(X, y, sample_weight))
+        outputs = torch.from_numpy(self._outputs(X).astype(np.float32))
+        losses = self.loss(outputs, as_targets(np.asarray(y), "y"))  # type: ignore[misc]
+        return -float(np.average(losses.numpy(), weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn whether this is a classifier, and that rows may have any shape."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        if not _classifies(self):
+            tags.estimator_type, tags.classifier_tags = None, None
+        return tags
+
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], allow_nd=True, reset=False)
+        return outputs_of(self.module_, as_inputs(X, n_words(self.module_), "X")).astype(np.float64)
+
+    def _recipe(self, budget: Budget, *, public: bool) -> Recipe:
+        """Check what the training is made of."""
+        n_steps = _validate.count(self.n_steps, "n_steps")
+        transfer = _validate.one_of(self.transfer, TRANSFERS, "transfer")
+        mixing = np.ones(n_steps)
+        if transfer == "mirror":
+            mixing = mixing_weights(n_steps, decay_steps=self.decay_steps, floor=self.mixing_floor)
+        rate = min(1.0, _validate.count(self.batch_size, "batch_size") / budget.n_rows)
+        for name in ("momentum", "average"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
+        return Recipe(
+            rate=rate,
+            n_rows=budget.n_rows,
+            clip_norm=_clip_norm(self.clip_norm),
+            learning_rate=_validate.positive(self.learning_rate, "learning_rate"),
+            optimizer=_validate.one_of(self.optimizer, OPTIMIZERS, "optimizer"),
+            momentum=float(self.momentum),
+            average=float(self.average),
+            # Without public rows there is nothing to mix in.
+            mixing=mixing if public else np.ones(n_steps),
+        )
+
+    def _prepare(self, rows_loss: RowsLoss, known: PublicRows | None, generator: np.random.Generator) -> None:
+        """Train on the public rows, if the transfer asks for it."""
+        steps = _validate.count(self.public_steps, "public_steps", least=0)
+        size = _validate.count(self.public_batch_size, "public_batch_size")
+        rate = _validate.positive(self.public_learning_rate, "public_learning_rate")
+        if known is not None and self.transfer != "cold" and steps:
+            train_publicly(
+                rows_loss,
+                known.training,
+                known.held_out,
+                n_steps=steps,
+                batch_size=size,
+                learning_rate=rate,
+                generator=generator,
+            )
+
+    def _keeping(self, facts: list[Any], ledger: Ledger | None) -> Keeping | None:
+        """Return where and how often to keep the training's state."""
+        if self.checkpoint is None:
+            return None
+        if ledger is None:
+            raise ValueError("checkpoint needs a durable ledger, which knows what was spent: ledger=Ledger.open(path).")
+        if self.random_state is not None:
+            raise ValueError(
+                "checkpoint needs random_state=None: after a crash, a seed would draw the same noise for other steps."
+            )
+        every = _validate.count(self.checkpoint_every, "checkpoint_every")
+        unlike = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "random_state"}
+        params = {name: value for name, value in self.get_params(deep=False).items() if name not in unlike}
+        loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
+        return Keeping(Path(self.checkpoint), every, fingerprint([*facts, params, loss]))
+
+
+@contextmanager
+def _torch_seed(generator: np.random.Generator) -> Iterator[None]:
+    """Seed torch for the time of a fit; its own stream goes on afterwards as if nothing had been."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator.integers(2**63)))
+        yield
+
+
+def _clip_norm(value: float) -> float:
+    """Return a clip length whose sums stay finite in float32."""
+    if not 1e-12 <= _validate.positive(value, "clip_norm") <= 1e12:
+        raise ValueError(f"clip_norm must lie between 1e-12 and 1e12, got {value!r}.")
+    return float(value)
