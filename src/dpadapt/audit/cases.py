@@ -195,8 +195,8 @@ def _estimator_case(method: Method, n_rows: int, budget: float, delta: float) ->
     y[-1] = 1e6 if method.task == "regression" else 1
     X_null, y_null = X.copy(), y.copy()
     X_null[-1] = 1e200
-    # Where it is not clipped, one row fills the bound on its gradient in a small ball of coefficients (squared loss), or
-    # once the others have been learned (log-loss).
+    # Where it is not clipped, one row fills the bound on its gradient in a small ball of coefficients (squared loss),
+    # or once the others have been learned (log-loss).
     radius, steps = (0.1, 30) if method.task == "regression" else (50.0, 100)
     wanted: dict[str, Any] = {"classes": [0, 1], "adjacency": "zero-out", "radius": radius, "n_steps": steps}
     known = method.estimator().get_params(deep=False)

@@ -27,6 +27,8 @@ _MISFIT = 0.3
 # Share of the public rows' divergence that is counted. On private rows it may be smaller, and counting too much of it
 # stops half-way along a good change; counting too little is the careful side for any other.
 _BEND = 0.75
+# So many standard deviations below the lower bound of the slope, so many times the tolerance.
+_FURTHER = (1.5, 10.0)
 # How far that share may be off before private rows are heard, relatively.
 _UNLIKE = 0.5
 
@@ -52,6 +54,11 @@ class Slope:
         """
         low = self.value - caution * self.scatter
         reach = _crossing(lambda c: path.divergence(c) - low * c - tolerance)
+        if caution > 0:
+            # Once in two hundred fits the slope is lower still, and a whole change of pure noise may then cost a third
+            # of the loss. So the harm at an even lower slope is limited too, less tightly.
+            lower = low - _FURTHER[0] * self.scatter
+            reach = min(reach, _crossing(lambda c: path.divergence(c) - lower * c - _FURTHER[1] * tolerance))
         best = _crossing(lambda c: path.steepness(c) - max(self.value, low))
         return min(reach, best)
 
