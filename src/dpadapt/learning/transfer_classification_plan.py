@@ -45,7 +45,7 @@ _CLIP = 1.0 / math.sqrt(2.0)
 _GATE = 300.0
 # A whole step moves scores by at most this many times the expected change, beyond its noise. Longer ones mean that the
 # public curvature is far too small, as where private rows have a class that public ones lack: there, steps without a
-# limit end far out (made-up data: log-loss 1.2 at epsilon 10, with a limit 0.1). It is not reached on the other sets.
+# limit end far out (made-up data: log-loss 1.2 at epsilon 10, with a limit 0.1).
 _LONGEST = 3.0
 # The median length of a weighted row is a little above 1.
 _LENGTH = 1.1
