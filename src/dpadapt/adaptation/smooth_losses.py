@@ -47,10 +47,12 @@ class CrossEntropy:
 
     def losses(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
         """Return minus the log-probability of the true class."""
-        if scores.ndim == 1:
-            return np.asarray(np.logaddexp(0.0, scores) - codes * scores)
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(codes)), codes])
+        # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+        with np.errstate(all="ignore"):
+            if scores.ndim == 1:
+                return np.asarray(np.logaddexp(0.0, scores) - codes * scores)
+            shifted = scores - scores.max(axis=1, keepdims=True)
+            return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(codes)), codes])
 
     def lipschitz(self, n_scores: int, radius: float) -> float:
         """Return 1 for one score; p - e_y, of length sqrt 2 at most, for several."""

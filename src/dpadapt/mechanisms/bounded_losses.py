@@ -112,6 +112,8 @@ def gradient_bounds(max_norm: float, max_target: float, radius: float) -> tuple[
     of c and c' for both, K(f) + K(pi - f) <= 2 K(pi / 2): the pair that mirrors itself about w is the worst, and
     |g - g'| <= 4 r max over t of (R r cos t + Y) sin t.
     """
+    if not radius <= 1e100:
+        raise ValueError(f"radius must be at most 1e100, got {radius!r}: its square is part of the bounds.")
     reach = radius * max_norm
     # (reach cos t + Y) sin t is stationary where 2 reach c² + Y c - reach = 0, c = cos t.
     c = 2 * reach / (max_target + math.hypot(max_target, math.sqrt(8) * reach))
