@@ -12,7 +12,12 @@ TASK = replace(paper2_networks.QUICK[0], paper=({"cold": (80.0, 0.7), "warm": (8
 
 def row(method, rate, accuracy, loss, scaled):
     values = {"rate": rate, "accuracy": accuracy, "loss": loss, "scaled loss": scaled}
-    return {"task": TASK.name, "epsilon": 3.0, "method": method, **values}
+    curve = (
+        {}
+        if method == "public only"
+        else {"curve": [{"x": 1, "mean": 0.9, "spread": 0.0}, {"x": 40, "mean": min(loss, 1e9), "spread": 0.0}]}
+    )
+    return {"task": TASK.name, "epsilon": 3.0, "method": method, **values, **curve}
 
 
 ROWS = [
@@ -49,6 +54,19 @@ def test_tuned_rows_are_starred_and_stand_beside_the_paper():
     assert shown["title"].startswith("Table 1")
     assert [line[0].endswith("*") for line in shown["rows"]] == [False, True, True, True, True]
     assert [line[-1] for line in shown["rows"]] == ["-", "80 / 0.7", "84 / 0.5", "85 / 0.45", "85 / 0.45"]
+
+
+def test_the_page_draws_each_method_at_its_best_rate(tmp_path):
+    drawn = paper2_networks.figure(TASK, ROWS)
+    (panel,) = drawn["panels"]
+    assert [line["points"][-1]["mean"] for line in panel["lines"]] == [0.80, 0.58, 0.53, 0.50]
+    part = {"figures": [drawn], "claims": [], "tables": [paper2_networks.table(TASK, 0, ROWS)], "skipped": "a reason"}
+    page = tmp_path / "page.html"
+    paper2.write_report({"quick": True, "parts": {"networks": part}, "versions": {"python": "3"}}, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 1
+    assert "clamped" in text
+    assert "a reason" in text
 
 
 def test_without_torch_the_part_says_why_it_is_skipped(monkeypatch, tmp_path, capsys):

@@ -249,3 +249,17 @@ def test_the_progress_bar_shows_steps_alone(capsys):
     shown = capsys.readouterr().out
     assert "5/5" in shown
     assert "loss" not in shown
+
+
+def test_watching_shows_every_step_and_the_last_is_the_fitted_network():
+    seen = []
+
+    def watch(step, module):
+        seen.append((step, np.concatenate([weights.detach().numpy().ravel() for weights in module.parameters()])))
+
+    watched = make(watch=watch).fit(X, y, public=PUBLIC)
+    assert [step for step, _ in seen] == [1, 2, 3, 4, 5]
+    assert np.array_equal(seen[-1][1], flat(watched))
+    assert not np.array_equal(seen[0][1], seen[1][1])
+    # Looking changes nothing.
+    assert np.array_equal(flat(make().fit(X, y, public=PUBLIC)), flat(watched))

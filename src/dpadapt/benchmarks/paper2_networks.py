@@ -1,4 +1,4 @@
-"""Table 1 of the mirror-descent paper, whose rows are the ends of Figures 2 to 4: networks, cold, warm and mirror.
+"""Table 1 and Figures 2 to 4 of the mirror-descent paper: networks, cold, warm and mirror.
 
 At a scale that two cores manage in minutes: MNIST at 14 x 14 stands for EMNIST, a part of CIFAR-10 at 16 x 16 for the
 whole, the validation split of WikiText-2 for its training split, and 60 to 150 steps for thousands. The epsilons are
@@ -22,6 +22,8 @@ from dpadapt.datasets import load
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
 PUBLIC_SHARE, N_TEST_SEQUENCES, N_HELD_SEQUENCES, LENGTH, N_WORDS = 0.04, 400, 40, 35, 1000
+# Test rows that the curves over steps are drawn from.
+N_CURVE = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ def _text_net() -> Any:
     return lstm_language_model(N_WORDS, n_units=32, n_layers=1)
 
 
-IMAGE_RATES, TEXT_RATES = (0.1, 0.5, 2.0), (0.5, 2.5, 10.0)
+IMAGE_RATES, TEXT_RATES = (0.1, 0.5, 2.0, 8.0), (0.5, 2.5, 10.0, 40.0)
 QUICK = (Task("digits", _digits, _digits_net, 40, 300, 300, IMAGE_RATES, (3.0,), 1e-5, (0.2,)),)
 FULL = (
     Task(
@@ -225,10 +227,33 @@ def measure(task: Task) -> list[dict[str, Any]]:
         for name, settings in methods.items():
             module = task.module if name == "cold" else start.module_
             for rate in task.rates:
-                model = fit(module, epsilon, n_steps=task.n_steps, public_steps=0, learning_rate=rate, **settings)
-                row = {"task": task.name, "epsilon": epsilon, "method": name, "rate": rate}
+                curve = Curve(task.n_steps, found.test)
+                settings |= {"n_steps": task.n_steps, "public_steps": 0, "learning_rate": rate, "watch": curve}
+                model = fit(module, epsilon, **settings)
+                row = {"task": task.name, "epsilon": epsilon, "method": name, "rate": rate, "curve": curve.points}
                 rows.append({**row, **_scores(model, found)})
     return rows
+
+
+class Curve:
+    """The loss on some test rows after some of the steps: a line of Figures 2 to 4."""
+
+    def __init__(self, n_steps: int, test: Pair) -> None:
+        self.points: list[dict[str, float]] = []
+        self._at = {max(1, round(n_steps / 2**k)) for k in range(6)}
+        self._test = test[0][:N_CURVE], test[1][:N_CURVE]
+
+    def __call__(self, step: int, module: Any) -> None:
+        """Note the loss of the network so far."""
+        from dpadapt.networks.temperature import log_loss
+        from dpadapt.networks.tensors import as_inputs, outputs_of
+        from dpadapt.networks.trial import n_words
+
+        if step in self._at:
+            scores = outputs_of(module, as_inputs(self._test[0], n_words(module), "X"))
+            scores, codes = scores.reshape(-1, scores.shape[-1]).astype(np.float64), self._test[1].ravel()
+            loss = log_loss(scores, codes) if np.all(np.isfinite(scores)) else np.inf
+            self.points.append({"x": step, "mean": float(min(loss, 1e9)), "spread": 0.0})
 
 
 def _scores(model: Any, found: Split) -> dict[str, float]:
@@ -282,6 +307,18 @@ def table(task: Task, level: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"title": f"{task.heading}: epsilon {epsilon:g}", "columns": columns, "rows": shown}
 
 
+def figure(task: Task, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one of Figures 2 to 4 to be drawn: test loss by steps, each method at its learning rate of Table 1."""
+    panels = []
+    for epsilon in task.epsilons:
+        chosen = best(rows, task.name, epsilon)
+        lines = [{"name": name, "points": row["curve"]} for name, row in chosen.items() if "curve" in row]
+        levels = [{"name": "public only", "value": chosen["public only"]["loss"]}]
+        panels.append({"title": f"epsilon {epsilon:g}", "x_label": "steps", "lines": lines, "levels": levels})
+    words = f"Test loss (first {N_CURVE:,} test rows) after some of the private steps; settings are those of the table."
+    return {"title": f"Figures 2 to 4, {task.name}", "words": words, "y_label": "test loss", "panels": panels}
+
+
 def task_claims(task: Task, level: int, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Return whether the order of Table 1 is that of this run; of the two readings of K the better one counts."""
     epsilon = task.epsilons[level]
@@ -328,4 +365,5 @@ def table1(*, quick: bool) -> dict[str, Any]:
     cells = [(task, level) for task in tasks for level in range(len(task.epsilons))]
     claims = networks.claims(results) + [one for cell in cells for one in task_claims(*cell, rows)]
     tables = [*networks.tables(results), *(table(*cell, rows) for cell in cells)]
-    return {"tables": tables, "claims": claims, "skipped": skipped, "rows": rows, **results}
+    figures = [figure(task, rows) for task in tasks]
+    return {"tables": tables, "claims": claims, "figures": figures, "skipped": skipped, "rows": rows, **results}

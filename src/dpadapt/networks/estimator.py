@@ -105,6 +105,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         Steps between checkpoints; so many steps, paid for, may be lost in a crash.
     verbose : bool, default=False
         Show a progress bar. It shows steps alone: a private loss would be a release.
+    watch : callable, optional
+        Told after each private step its number and the network so far, for curves on public or test rows. Looking is
+        free, since every step was released; scores on private rows would not be.
     random_state : int, optional
         For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
 
@@ -169,6 +172,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         checkpoint: Any = None,
         checkpoint_every: int = 20,
         verbose: bool = False,
+        watch: Callable[[int, Any], None] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.module = module
@@ -195,6 +199,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.verbose = verbose
+        self.watch = watch
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateNetwork":
@@ -256,6 +261,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                     generator=generator,
                     keeping=self._keeping(facts, ledger),
                     verbose=self.verbose,
+                    look=None if self.watch is None else partial(self._look, RowsLoss(module, rows_loss.loss)),
                 )
             # A new module with the found parameters: what the other may have kept of private rows ends here.
             RowsLoss(module, rows_loss.loss).put(rows_loss.get())
@@ -349,6 +355,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 generator=generator,
             )
 
+    def _look(self, fresh: RowsLoss, step: int, weights: NDArray[np.float32]) -> None:
+        """Show the network so far, as a module that has never seen a private row."""
+        fresh.put(weights)
+        self.watch(step, fresh.module.eval())  # type: ignore[misc]
+
     def _keeping(self, facts: list[Any], ledger: Ledger | None) -> Keeping | None:
         """Return where and how often to keep the training's state."""
         if self.checkpoint is None:
@@ -360,7 +371,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 "checkpoint needs random_state=None: after a crash, a seed would draw the same noise for other steps."
             )
         every = _validate.count(self.checkpoint_every, "checkpoint_every")
-        unlike = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "random_state"}
+        unlike = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "watch", "random_state"}
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in unlike}
         loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
         return Keeping(Path(self.checkpoint), every, fingerprint([*facts, params, loss]))

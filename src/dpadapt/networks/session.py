@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
@@ -41,10 +42,12 @@ def carry_out(
     generator: np.random.Generator,
     keeping: Keeping | None,
     verbose: bool,
+    look: Callable[[int, NDArray[np.float32]], None] | None = None,
 ) -> None:
     """Train the engine's module on private rows, spending the whole of `ledger`.
 
-    `prepare` gives the module its public start; a training that goes on from a checkpoint has it already.
+    `prepare` gives the module its public start; a training that goes on from a checkpoint has it already. `look` is
+    shown the number of each finished step and the parameters that a fit would end with there.
     """
     earlier = None
     if keeping is not None and keeping.path.exists():
@@ -65,7 +68,17 @@ def carry_out(
 
     if earlier is None:
         save(state)
-    with progress(len(recipe.mixing), verbose=verbose) as tick:
+
+    def result() -> NDArray[np.float32]:
+        return np.asarray((state.average if recipe.average else state.weights).numpy())
+
+    with progress(len(recipe.mixing), verbose=verbose) as show:
+
+        def tick(step: int) -> None:
+            show(step)
+            if look is not None:
+                look(step, result())
+
         train_privately(
             run,
             engine,
@@ -79,7 +92,7 @@ def carry_out(
             save=None if keeping is None else save,
             tick=tick,
         )
-    engine.rows_loss.put((state.average if recipe.average else state.weights).numpy())
+    engine.rows_loss.put(result())
 
 
 def _plan(recipe: Recipe, noise_multiplier: float) -> Plan:
