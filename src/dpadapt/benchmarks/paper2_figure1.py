@@ -27,7 +27,7 @@ Array = NDArray[Any]
 EPSILON, DELTA, N_PRIVATE, NOISE, LEVEL = 1.0, 1e-5, 10_000, 0.01, 0.05
 ONES = (40, 80)
 # Sizes and seeds: all tuned rows, and the slower dense estimators.
-FULL = {500: (20, 20), 1000: (20, 20), 2000: (20, 20), 4000: (5, 3), 6000: (5, 3)}
+FULL = {500: (20, 20), 1000: (20, 20), 2000: (20, 20), 4000: (2, 1), 6000: (3, 2)}
 QUICK = {500: (3, 3), 1000: (3, 3)}
 OURS = "ours, same-population"
 TARGETS = {2000: 0.0065, 6000: 0.0130}
