@@ -1,0 +1,1 @@
+"""A survey by Flower: one noisy bit from each person."""

@@ -1,0 +1,16 @@
+"""A person's side: the record, the most the person allows, and the file in which the device remembers its answer."""
+
+import numpy as np
+
+from dpadapt.hybrid.device import Device
+from dpadapt.hybrid.flower import client_app
+
+
+def device(context):
+    # What the node was started with; a real device would read its own record here.
+    person, memory = context.node_config["partition-id"], context.node_config["memory"]
+    x = np.random.default_rng(person).standard_normal(3)
+    return Device(x, int(x[0] > 0), epsilon=1.0, memory=memory)
+
+
+app = client_app(device)

@@ -1,0 +1,14 @@
+"""The server's side: how many people does each of two classifiers get wrong? Half are asked about either."""
+
+from dpadapt.hybrid.flower import server_app
+from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+
+
+def survey(agents):
+    for hypothesis, share in ((LinearHypothesis([1.0, 0.5, 0.0]), 2), (LinearHypothesis([1.0, 0.0, 0.0]), 1)):
+        answers = agents.ask(LossQuestion(hypothesis), agents.available // share)
+        loss = f"{(1 + answers.mean()) / 2:.2f}" if len(answers) else "unknown"
+        print(f"{len(answers)} answers of {agents.record[-1].people}, {agents.unanswered} refused so far, loss {loss}")
+
+
+app = server_app(survey, epsilon=1.0, n_people=4, timeout=120.0)

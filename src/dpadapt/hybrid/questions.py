@@ -1,0 +1,213 @@
+"""Questions: what one person's device computes from its own record, a number in [-1, 1] that becomes one noisy bit.
+
+A question that is made of plain numbers and arrays can travel: `message` describes it, `question_from` reads it back
+on the device. Only classes in the registry are read back, so that nobody can send code.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpadapt.hybrid.hypotheses import (
+    ConstantHypothesis,
+    EllipsoidHypothesis,
+    MappedHypothesis,
+    ParityHypothesis,
+    Squares,
+)
+
+_QUESTIONS: dict[str, "type[Question]"] = {}
+
+
+class Question(ABC):
+    """What one person's device computes from its own record: a number in [-1, 1], given public coins.
+
+    A subclass that is a dataclass of numbers, strings, lists and arrays, and names its `kind`, can travel as it is; any
+    other overrides `message` and `from_message` too.
+
+    Attributes
+    ----------
+    kind : str
+        Class attribute: the name under which `question_from` finds the class. Empty: it can't travel.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        kind = cls.__dict__.get("kind")
+        if kind:
+            other = _QUESTIONS.setdefault(kind, cls)
+            if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"two questions are of the kind {kind!r}: {other.__qualname__}, {cls.__qualname__}.")
+
+    def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw a public coin, or row of coins, for each of `n` people, looking at none of them. Default: zeros."""
+        return np.zeros(n, dtype=np.int64)
+
+    @abstractmethod
+    def value(self, X: NDArray[Any], y: NDArray[Any], coins: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return a number for each person, from that person's row, label and coin alone.
+
+        The device counts what is not finite as 0 and clips the rest to [-1, 1].
+        """
+
+    def message(self) -> dict[str, Any]:
+        """Return plain numbers and arrays that describe the question; `question_from` reads them back."""
+        if not self.kind or not dataclasses.is_dataclass(self):
+            raise TypeError(
+                f"{type(self).__name__} can't travel to a device. Give it a kind and plain fields, or use "
+                f"SimulatedAgents."
+            )
+        return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Self:
+        """Return the question that `message` describes."""
+        return cls(**{name: value for name, value in message.items() if name != "kind"})
+
+
+def question_from(message: Mapping[str, Any]) -> Question:
+    """Return the question that a message describes; refuse any kind that is not in the registry.
+
+    Examples
+    --------
+    >>> question = LossQuestion(LinearHypothesis([1.0, -1.0], 0.5))
+    >>> question_from(question.message()).hypothesis.intercept
+    array([0.5])
+    """
+    kind = message.get("kind")
+    if not isinstance(kind, str) or kind not in _QUESTIONS:
+        raise ValueError(f"there is no question of the kind {kind!r}; known are {', '.join(sorted(_QUESTIONS))}.")
+    try:
+        return _QUESTIONS[kind].from_message(message)
+    except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"this is not a question of the kind {kind!r}: {error}.") from error
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearHypothesis:
+    """A linear classifier that can travel: one score for two classes, or one score per class.
+
+    Parameters
+    ----------
+    coef : array of shape (n_features,) or (n_scores, n_features)
+    intercept : float or array of shape (n_scores,), default=0
+    classes : sequence, default=(0, 1)
+        The label of each class, in order; numbers or strings. A single score above zero means the second.
+    """
+
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    classes: NDArray[Any]
+
+    def __init__(self, coef: ArrayLike, intercept: ArrayLike = 0.0, classes: ArrayLike = (0, 1)) -> None:
+        weights = np.atleast_2d(np.asarray(coef, dtype=np.float64))
+        shifts = np.ravel(np.asarray(intercept, dtype=np.float64))
+        labels = np.asarray(classes)
+        if weights.ndim != 2 or shifts.shape != (len(weights),):
+            raise ValueError(f"coef must have one row per score, intercept {len(weights)} numbers, got {len(shifts)}.")
+        if not (np.isfinite(weights).all() and np.isfinite(shifts).all()):
+            raise ValueError("coef and intercept must be finite numbers.")
+        if labels.ndim != 1 or len(labels) != max(2, len(weights)):
+            raise ValueError(f"classes must have {max(2, len(weights))} labels, got {labels.size}.")
+        for name, held in (("coef", weights), ("intercept", shifts), ("classes", labels)):
+            object.__setattr__(self, name, held)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the label of each row."""
+        scores = np.asarray(X, dtype=np.float64) @ self.coef.T + self.intercept
+        chosen = scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes[np.asarray(chosen, dtype=np.int64)])
+
+
+class LossQuestion(Question):
+    """How wrong is this hypothesis about you? The value is twice the loss less one.
+
+    Parameters
+    ----------
+    hypothesis : object with `predict`
+        Whose loss is asked for. A `LinearHypothesis` and those of `hypotheses.py` can travel with the 0/1 loss; any
+        other, or with another loss, can be asked of `SimulatedAgents` only.
+    loss : callable, optional
+        Takes predictions and labels, returns a loss in [0, 1] for each person. Default: 1 where they differ, else 0.
+
+    Examples
+    --------
+    >>> question = LossQuestion(LinearHypothesis([1.0]))
+    >>> question.value(np.array([[2.0], [2.0]]), np.array([1, 0]), np.zeros(2, dtype=int))
+    array([-1.,  1.])
+    """
+
+    kind = "loss"
+
+    def __init__(
+        self, hypothesis: Any, loss: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]] | None = None
+    ) -> None:
+        if not callable(getattr(hypothesis, "predict", None)):
+            raise TypeError(f"hypothesis must have a method predict, got {type(hypothesis).__name__}.")
+        self.hypothesis = hypothesis
+        self.loss = loss
+
+    def value(self, X: NDArray[Any], y: NDArray[Any], coins: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return 2 * loss - 1."""
+        predicted = np.asarray(self.hypothesis.predict(X))
+        if self.loss is None:
+            return np.where(predicted != y, 1.0, -1.0)
+        loss = np.asarray(self.loss(predicted, y), dtype=np.float64)
+        if loss.size and not (loss.min() >= 0 and loss.max() <= 1):
+            raise ValueError(
+                "loss must lie in [0, 1] for everyone. Divide it by its largest possible value, or clip it."
+            )
+        return 2.0 * loss - 1.0
+
+    def message(self) -> dict[str, Any]:
+        """Return the fields of the hypothesis."""
+        if self.loss is not None:
+            raise TypeError("only the 0/1 loss can travel to a device. Leave loss out, or use SimulatedAgents.")
+        return {"kind": self.kind, "hypothesis": _plain(self.hypothesis)}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Self:
+        """Return the question about the hypothesis that `message` describes."""
+        return cls(_rebuilt(message["hypothesis"]))
+
+
+_TRAVELLERS = {
+    made.__name__: made
+    for made in (
+        LinearHypothesis,
+        ConstantHypothesis,
+        EllipsoidHypothesis,
+        MappedHypothesis,
+        ParityHypothesis,
+        Squares,
+    )
+}
+
+
+def _plain(value: Any) -> Any:
+    """Return a hypothesis, or a field of one, as numbers, strings, lists and arrays."""
+    name = type(value).__name__
+    if _TRAVELLERS.get(name) is type(value):
+        fields = dataclasses.fields(value)
+        return {"class": name, "fields": {field.name: _plain(getattr(value, field.name)) for field in fields}}
+    if isinstance(value, np.ndarray | np.generic):
+        return value if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" else value.tolist()
+    if isinstance(value, int | float | str):
+        return value
+    raise TypeError(
+        f"{name} can't travel to a device. Use one of {', '.join(_TRAVELLERS)}, a Question of your own with plain "
+        f"fields, or SimulatedAgents."
+    )
+
+
+def _rebuilt(value: Any) -> Any:
+    """Return what `_plain` described; classes that it does not know are refused."""
+    if isinstance(value, Mapping):
+        return _TRAVELLERS[value["class"]](**{name: _rebuilt(field) for name, field in value["fields"].items()})
+    return np.asarray(value) if isinstance(value, list) else value

@@ -1,0 +1,242 @@
+"""`PrivateHybridClassifier`: what it gains, what it never loses, what it spends, whom it asks."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from dpadapt import Adjacency, BudgetExceeded, Ledger, audit
+from dpadapt.hybrid import PrivateHybridClassifier, SimulatedAgents
+
+
+def turning(n, centre, seed):
+    """Rows whose concept turns with the first feature, so that no linear model is right about two populations."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, 5))
+    X[:, 0] += centre
+    return X, (np.cos(X[:, 0]) * X[:, 1] + np.sin(X[:, 0]) * X[:, 2] > 0).astype(int)
+
+
+def model(**params):
+    wanted = {"epsilon": 2.0, "delta": 1e-5, "bounds": (-2, 2), "classes": [0, 1], "random_state": 0}
+    return PrivateHybridClassifier(**{**wanted, **params})
+
+
+def agents(X, y, n_people=100_000, seed=0):
+    return SimulatedAgents(X, y, 1.0, n_people=n_people, random_state=seed)
+
+
+def error_of_source(fitted, X, y):
+    return np.mean((fitted.source_scores(X) > 0) != y)
+
+
+@pytest.fixture(scope="module")
+def turned():
+    """A curator's sample, people and test rows of another population, and a fit on the first two."""
+    curator, people, test = turning(10_000, -0.75, 1), turning(20_000, 0.75, 2), turning(20_000, 0.75, 3)
+    asked = agents(*people)
+    return curator, people, test, model().fit(*curator, agents=asked), asked
+
+
+def test_people_correct_what_a_biased_sample_says(turned):
+    _, _, test, fitted, _ = turned
+    assert fitted.mode_ == "hybrid"
+    assert fitted.chosen_ == "tilted, corrected"
+    assert error_of_source(fitted, *test) > 0.4
+    assert 1 - fitted.score(*test) < 0.32
+    assert fitted.estimates_["lead over the source model"] > fitted.estimates_["margin of the lead"]
+    assert fitted.estimates_["size of the shift"] > 0.5
+
+
+def test_everybody_is_asked_once_and_by_stage(turned):
+    *_, fitted, asked = turned
+    assert asked.asked == sum(fitted.people_asked_.values()) <= 100_000
+    assert list(fitted.people_asked_) == ["moments", "choice of a base", "recalibration", "correction", "test"]
+    assert min(fitted.people_asked_.values()) > 0
+
+
+def test_the_receipt_says_what_the_curator_released(turned):
+    *_, fitted, _ = turned
+    receipt = fitted.privacy_
+    assert receipt.epsilon == pytest.approx(2.0, rel=1e-6)
+    labels = [entry.label for entry in receipt.entries]
+    assert labels == ["second moments", "source model", "tilted means", "tilted model", "weights"]
+    assert any("epsilon = 1 for each" in fact for fact in receipt.assumptions)
+
+
+def test_residuals_correct_wrong_labels():
+    random = np.random.default_rng(0)
+    X, X_people = random.uniform(-1, 1, (4000, 3)), random.uniform(-1, 1, (30_000, 3))
+    y, y_people = (X[:, 0] > 0.5).astype(int), (X_people[:, 0] > 0).astype(int)
+    fitted = model(bounds=None).fit(X, y, agents=agents(X_people, y_people))
+    assert fitted.chosen_ == "source, corrected"
+    assert 1 - fitted.score(X_people, y_people) < 0.12 < 0.2 < error_of_source(fitted, X_people, y_people)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_there_is_nothing_to_correct_nothing_is_lost(seed):
+    curator, people = turning(6000, 0.75, seed), turning(20_000, 0.75, seed + 10)
+    fitted = model(random_state=seed).fit(*curator, agents=agents(*people, seed=seed))
+    assert 1 - fitted.score(*people) <= error_of_source(fitted, *people) + 0.005
+
+
+def test_a_category_counts_once():
+    random = np.random.default_rng(0)
+    level, of_people = random.integers(0, 6, 5000), random.integers(0, 6, 20_000)
+    X, X_people = np.eye(6)[level], np.eye(6)[of_people]
+    y, y_people = (level < 2).astype(int), (of_people < 4).astype(int)
+    fitted = model(groups=[range(6)], bounds=None).fit(X, y, agents=agents(X_people, y_people))
+    assert 1 - fitted.score(X_people, y_people) < 0.1
+
+
+def test_people_alone_suffice_if_there_are_many():
+    people = turning(20_000, 0.75, 2)
+    fitted = model(mode="local").fit(*turning(1000, -0.75, 1), agents=agents(*people, n_people=400_000))
+    assert fitted.chosen_ == "people alone"
+    assert fitted.privacy_.entries == ()
+    assert fitted.people_asked_ == {"descent": 400_000}
+    assert 1 - fitted.score(*people) < 0.3
+
+
+def test_without_people_it_is_the_curators_model():
+    curator = turning(6000, -0.75, 1)
+    fitted = model().fit(*curator)
+    assert (fitted.mode_, fitted.chosen_, fitted.people_asked_) == ("curator", "source", {})
+    assert np.array_equal(fitted.coef_, fitted.source_coef_)
+    assert fitted.score(*curator) > 0.7
+
+
+def test_people_who_do_not_answer_are_tolerated():
+    people = turning(20_000, 0.75, 2)
+    some = SimulatedAgents(*people, 1.0, n_people=150_000, response_rate=0.6, random_state=0)
+    fitted = model().fit(*turning(10_000, -0.75, 1), agents=some)
+    assert 1 - fitted.score(*people) < 0.33
+
+
+@pytest.mark.parametrize(
+    ("params", "people", "error", "words"),
+    [
+        ({"mode": "magic"}, None, ValueError, "mode must be one of"),
+        ({"tolerance": 0.0}, None, ValueError, "tolerance must lie"),
+        ({"bounds": (1, 0)}, None, ValueError, "bounds"),
+        ({"groups": [[0]]}, None, ValueError, "groups"),
+        ({"mode": "hybrid"}, None, ValueError, "agents"),
+        ({"mode": "local"}, 500, ValueError, "at least 1,000 people"),
+        ({}, "somebody", TypeError, "agents must be Agents"),
+        ({"classes": [0, 1, 2]}, 5000, ValueError, "Only binary"),
+        ({"adjacency": "add-remove"}, 5000, ValueError, "n_rows must be given"),
+    ],
+)
+def test_bad_arguments_are_named_and_nothing_is_spent_or_asked(params, people, error, words):
+    X, y = turning(500, 0.0, 0)
+    ledger = Ledger(5.0, 1e-5, adjacency=Adjacency.of(params.get("adjacency", "zero-out")))
+    asked = agents(X, y, n_people=people) if isinstance(people, int) else people
+    with pytest.raises(error, match=words):
+        model(**params).fit(X, y, agents=asked, ledger=ledger)
+    assert ledger.entries == []
+    assert not isinstance(people, int) or asked.asked == 0
+
+
+def test_agents_with_other_columns_are_refused_and_nothing_is_spent():
+    X, y = turning(500, 0.0, 0)
+    ledger, people = Ledger(5.0, 1e-5), agents(X[:, :3], y, n_people=30_000)
+    with pytest.raises(ValueError, match="agents must have the private rows' 5 columns, got 3"):
+        model().fit(X, y, agents=people, ledger=ledger)
+    assert ledger.entries == []
+    assert people.asked == 0
+
+
+@pytest.mark.parametrize("mode", ["local", "curator"])
+def test_the_receipt_tells_of_peoples_noise_if_they_were_asked(mode):
+    X, y = turning(500, 0.0, 0)
+    receipt = model(mode=mode, random_state=None).fit(X, y, agents=agents(X, y, n_people=2000)).privacy_
+    assert not receipt.seeded
+    assert any("people's noise came from a seed" in text for text in receipt.warnings) == (mode == "local")
+    assert any("randomizes alone" in fact for fact in receipt.assumptions) == (mode == "local")
+
+
+def test_a_receipt_of_people_alone_does_not_speak_of_the_curators_budget():
+    X, y = turning(10, 0.0, 0)
+    fitted = model(mode="local").fit(X, y, agents=agents(*turning(1000, 0.0, 1), n_people=2000))
+    assert not any("budget is too small" in text for text in fitted.privacy_.warnings)
+
+
+def test_a_fitted_model_keeps_its_map_whatever_parameters_become(turned):
+    _, people, _, fitted, _ = turned
+    before = fitted.predict(people[0])
+    try:
+        fitted.set_params(bounds=(-100, 100))
+        assert (fitted.predict(people[0]) == before).all()
+    finally:
+        fitted.set_params(bounds=(-2, 2))
+
+
+def test_nobody_is_asked_if_the_curators_ledger_refuses():
+    curator, people = turning(10_000, -0.75, 1), agents(*turning(1000, 0.75, 2))
+    with pytest.raises(BudgetExceeded):
+        model().fit(*curator, agents=people, ledger=Ledger(1.0, 1e-5))
+    assert people.asked == 0
+
+
+class WithPeople:
+    """An estimator that meets the same people anew in every fit: for tests alone."""
+
+    def __init__(self, adjacency):
+        self.adjacency = adjacency
+
+    def fit(self, X, y, *, ledger=None):
+        # A large budget, so that rows are weighted: all kinds of releases are made.
+        known = {"adjacency": self.adjacency, "n_rows": 600 if self.adjacency == "add-remove" else None}
+        people = agents(*turning(2000, 0.75, 2), n_people=30_000)
+        return model(epsilon=60.0, delta=1e-3, mode="hybrid", **known).fit(X, y, agents=people, ledger=ledger)
+
+
+def neighbours(adjacency):
+    X, y = turning(600, -0.75, 1)
+    if adjacency == "add-remove":
+        yield (X, y), (X[1:], y[1:])
+        return
+    for row in (np.full(5, 1e6), np.full(5, 1e200), np.zeros(5), np.array([9.0, -9.0, 0.0, 0.0, 0.0])):
+        X_other, y_other = X.copy(), y.copy()
+        X_other[0], y_other[0] = row, 1 - y[0]
+        yield (X, y), (X_other, y_other)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "add-remove", "replace-one"])
+def test_replay_with_people_finds_no_leak(adjacency):
+    for data, neighbour in neighbours(adjacency):
+        assert audit.leaks(lambda: WithPeople(adjacency), data, neighbour) == []
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_no_record_moves_any_release_further_than_its_noise_assumes(adjacency):
+    relation = Adjacency.of(adjacency)
+    fit = lambda data, ledger: WithPeople(adjacency).fit(*data, ledger=ledger)  # noqa: E731
+    X, y = turning(600, -0.75, 1)
+    without = (X[1:], y[1:]) if adjacency == "add-remove" else (X, y)
+    furthest = {}
+    for row in (np.full(5, 1e6), np.array([1e3, -1e3, 0.0, 0.0, 0.0]), np.array([9.0, 1.0, 1.0, -9.0, 9.0])):
+        for label in (0, 1):
+            extreme = np.vstack([row, X[1:]]), np.append(label, y[1:])
+            tape = audit.record(fit, extreme, adjacency=relation)
+            played = audit.replay(fit, without, tape, adjacency=relation)
+            kinds = [entry for entry in tape.entries for _ in range(entry.times)]
+            # The releases come in the order of the stages, not of the charges.
+            order = sorted(range(len(kinds)), key=lambda i: STAGES.index(kinds[i].label.split(": ")[-1]))
+            for place, before, after in zip(order, tape.releases, played.releases, strict=True):
+                entry = kinds[place]
+                bound = before.scale / entry.event.noise_multiplier
+                moved = np.linalg.norm(before.value - after.value) / bound
+                assert moved <= 1 + 1e-9
+                label_of = entry.label.split(": ")[-1]
+                furthest[label_of] = max(furthest.get(label_of, 0.0), moved)
+    assert set(furthest) == set(STAGES)
+    assert min(furthest.values()) > 0.1  # the records do matter, in every release
+
+
+STAGES = ["second moments", "source model", "tilted means", "weights", "tilted model"]
+
+
+def test_a_fitted_model_can_be_pickled(turned):
+    _, people, _, fitted, _ = turned
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict(people[0]), fitted.predict(people[0]))
