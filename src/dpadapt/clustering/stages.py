@@ -1,0 +1,137 @@
+"""The two releases: counts on a few coarse bins, which decide where to look finely, then counts on the finer bins."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.clustering.cells import Cells
+from dpadapt.clustering.evidence import Noise
+from dpadapt.mechanisms.bounded import histogram
+from dpadapt.mechanisms.events import ConcentratedEvent
+from dpadapt.mechanisms.gaussian import DiscreteGaussian
+from dpadapt.mechanisms.laplace import DiscreteLaplace
+
+Counts = NDArray[np.int64]
+Mechanism = DiscreteLaplace | DiscreteGaussian
+
+NOISES = ("laplace", "gaussian")
+LABELS = "sources in coarse bins", "sources in bins split by the coarse counts"
+# Share of the budget that goes into the coarse counts.
+COARSE_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What left, and the partition it is about. Nothing here is private any more.
+
+    Parameters
+    ----------
+    coarse : ndarray of shape (n_coarse_bins,)
+        Noisy counts of the first stage.
+    counts : ndarray of shape (n_parts,)
+        Noisy counts of the second.
+    part : ndarray of shape (n_bins,)
+        Which part of the partition a finest bin belongs to.
+    parent : ndarray of shape (n_parts,)
+        Which coarse bin a part lies in.
+    n_rings : int
+        Bins are numbered cell times `n_rings` plus ring.
+    noise : tuple of Noise
+        Of either stage.
+    """
+
+    coarse: Counts
+    counts: Counts
+    part: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    n_rings: int
+    noise: tuple[Noise, Noise]
+
+    @property
+    def ring(self) -> NDArray[np.int64]:
+        """The ring of each part."""
+        return self.parent % self.n_rings
+
+    @property
+    def split(self) -> NDArray[np.bool_]:
+        """Whether a part is only a part of its coarse bin."""
+        return np.bincount(self.parent)[self.parent] > 1
+
+
+def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[Mechanism, Mechanism]:
+    """Return the mechanisms of the two stages, which together cost `epsilon` at `delta`."""
+    shares = COARSE_SHARE, 1 - COARSE_SHARE
+    if noise == "laplace":
+        # One source is in one bin of either stage, and pure costs add up over the stages.
+        first, second = (DiscreteLaplace(1 / (share * epsilon)) for share in shares)
+        return first, second
+    rho = _concentrated(epsilon, delta)
+    narrow, wide = (DiscreteGaussian(1 / np.sqrt(2 * share * rho)) for share in shares)
+    return narrow, wide
+
+
+def _concentrated(epsilon: float, delta: float) -> float:
+    """Return the largest rho whose zCDP costs at most `epsilon` at `delta`."""
+    low, high = 1e-12, 1.0
+    while cost_of(ConcentratedEvent(high), delta) <= epsilon:
+        low, high = high, 4 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost_of(ConcentratedEvent(middle), delta) <= epsilon else (low, middle)
+    # A little less, so that two stages whose rhos are rounded stay within the cap.
+    return low * (1 - 1e-9)
+
+
+def noise_of(mechanism: Mechanism, ledger: Ledger) -> Noise:
+    """Return the law of the noise that `mechanism` puts on a histogram; it depends on no data."""
+    law = "laplace" if isinstance(mechanism, DiscreteLaplace) else "gaussian"
+    return Noise(law, mechanism.scale(histogram([], 1), ledger.adjacency))  # type: ignore[arg-type]
+
+
+def release(
+    codes: NDArray[np.int32], cells: Cells, runs: tuple[Run, Run], noise: tuple[Noise, Noise], least: float
+) -> Released:
+    """Release the counts of both stages.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_sources,)
+        The finest bin of each private source, -1 for none.
+    cells : Cells
+    runs, noise : tuple
+        Of either stage, which were charged.
+    least : float
+        A coarse bin is split as finely as leaves this many noise scales of the second stage in each part, on average.
+    """
+    above = cells.coarse(0)
+    coarse = runs[0].release(histogram(above[codes], int(above.max()) + 1))
+    # From the released counts alone: given those, the partition is the same for all neighbours, its parts are disjoint,
+    # and one source is again in one of them at most.
+    part, parent = partition(coarse, cells, least * noise[1].scale)
+    counts = runs[1].release(histogram(np.append(part, -1)[codes], len(parent)))
+    return Released(coarse, counts, part, parent, cells.n_rings, noise)
+
+
+def partition(coarse: NDArray[Any], cells: Cells, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each finest bin's part, and each part's coarse bin: as fine as leaves `least` sources in every part."""
+    top = cells.ancestors[0]
+    n_top = int(top.max()) + 1
+    # How many cells of each level a coarse cell has; more and more, so that the levels that are fine enough come first.
+    pieces = np.array([np.bincount(_first(level, top), minlength=n_top) for level in cells.ancestors])
+    enough = np.repeat(pieces, cells.n_rings, axis=1) * least <= coarse
+    enough[0] = True
+    level = len(enough) - 1 - enough[::-1].argmax(axis=0)
+    bins = cells.coarse(0)[:-1]
+    cell = cells.ancestors[level[bins], np.repeat(np.arange(cells.n_cells), cells.n_rings)]
+    # Cells of one level have different numbers, and a coarse bin has one level.
+    _, where, part = np.unique(bins * cells.n_cells + cell, return_index=True, return_inverse=True)
+    return part, bins[where]
+
+
+def _first(level: NDArray[np.int64], top: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the coarse cell of each cell of a level."""
+    return top[np.unique(level, return_index=True)[1]]

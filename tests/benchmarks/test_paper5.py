@@ -1,0 +1,142 @@
+"""The benchmark of the clustering paper measures what it says."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Public
+from dpadapt.benchmarks import paper5, paper5_claims, paper5_measure, paper5_show
+from dpadapt.benchmarks.paper5_sets import SETS, named, synthetic_2, synthetic_3
+from dpadapt.benchmarks.transfer_common import real_data
+from dpadapt.report.clustering import clustering_page, picture_svg
+
+
+def row(**values):
+    """Return a set where a cost of 1 is non-private and one of 2 ClusterT's."""
+    found = {"epsilon 3": {"ours": [[1.0, 1.1]], "NNA": [[1.9, 1.9]], **values}}
+    return {
+        "set": "synthetic 1",
+        "family": "synthetic",
+        "main": True,
+        "seed": 11,
+        "non-private": [1.0, 1.0],
+        "ClusterT": [2.0, 2.0],
+        "public prior": [1.8, 1.8],
+        "values": found,
+    }
+
+
+def results(*rows, **parts):
+    empty = {"variants": [], "no harm": [], "theorems": [], "ks": [10, 20], "seed": 11}
+    solver = {"n": 20_000, "k": 70, "ratio": 0.98, "worst": 0.99, "ours": 1.0, "AkM": 0.2}
+    return {"cells": list(rows), "solver": solver, **empty, **parts}
+
+
+def verdict(found, words):
+    return next(claim["verdict"] for claim in found if words in claim["claim"])
+
+
+def test_the_gap_is_between_without_privacy_and_without_sources():
+    assert paper5_claims.gaps(row(), "epsilon 3", "ours") == pytest.approx([0.05])
+    assert paper5_claims.gaps(row(), "epsilon 3", "NNA") == pytest.approx([0.9])
+    assert paper5_claims.prior_gap(row()) == pytest.approx(0.8)
+    # Where sources are worth nothing, the solver's noise is no gap.
+    worthless = row() | {"ClusterT": [2.0, 1.00001]}
+    assert paper5_claims.gaps(worthless, "epsilon 3", "ours") == pytest.approx([0.0])
+
+
+def test_targets_are_met_or_missed_by_the_numbers():
+    good = list(paper5_claims.our_claims(results(row())))
+    assert {claim["verdict"] for claim in good} == {"holds"}
+    bad = list(paper5_claims.our_claims(results(row(ours=[[1.0, 2.1], [2.0, 2.0]]))))
+    assert verdict(bad, "mean gap of 1 sets") == "missed"
+    assert verdict(bad, "at each single k") == "missed"
+    harm = {"set": "a", "worst": {"empty": 1.0, "far away": 1.02, "one source": 1.0}, "runs": 3}
+    found = list(paper5_claims.our_claims(results(row(), **{"no harm": [harm]})))
+    assert [verdict(found, f"sources {name}") for name in harm["worst"]] == ["holds", "missed", "holds"]
+    slow = results(row())
+    slow["solver"]["ours"] = 2.0
+    assert verdict(paper5_claims.our_claims(slow), "solver") == "missed"
+
+
+def test_the_papers_claims_are_judged():
+    rivals = {name: [[2.1, 2.1]] for name in ("NAS", "private k-means", "private generator")}
+    found = list(paper5_claims.paper_claims(results(row(**rivals))))
+    assert verdict(found, "close to non-private") == "missed"
+    assert verdict(found, "NNA improves on ClusterT on every set") == "holds"
+    assert verdict(found, "NAS improves on ClusterT on no set") == "holds"
+    assert verdict(found, "private k-means is no better") == "holds"
+    # What was not measured is not judged.
+    assert not any("rho 3" in claim["claim"] for claim in found)
+
+
+def test_all_pairs_of_the_paper_are_there():
+    families = {family: sum(found.family == family for found in SETS) for family in {found.family for found in SETS}}
+    assert families == {"synthetic": 3, "MNIST": 6, "Office": 12, "Superconductivity": 12, "Adult": 1, "Reviews": 1}
+    assert sum(found.main for found in SETS) == 8
+    assert {piece.name for piece in paper5.pieces(quick=True)} <= {found.name for found in SETS}
+
+
+def test_the_synthetic_sets_are_as_described():
+    S, T = synthetic_2(0)
+    assert np.mean(S[:, 1] > 0.5) == pytest.approx(18 / 27, abs=0.05)
+    assert T[:, 1].max() < 0.5
+    assert np.mean(T[:, 0] > 0.5) == pytest.approx(0.5, abs=0.06)
+    assert not np.array_equal(synthetic_3(0)[0], synthetic_3(1)[0])
+    assert np.array_equal(synthetic_3(2)[1], synthetic_3(2)[1])
+
+
+def test_zcdp_asks_for_the_papers_noise():
+    budget = paper5_measure.budget_of("rho 3")
+    model = paper5_measure.PROXIES["NAS"](random_state=0, **budget)
+    S, T = synthetic_2(0)
+    event = model.fit(S[:300], public=Public(T[:200])).privacy_.entries[0].event
+    assert event.noise_multiplier == pytest.approx(1 / math.sqrt(6), rel=1e-6)
+    assert paper5_measure.budget_of("epsilon 0.3") == {"epsilon": 0.3}
+
+
+def test_one_set_is_measured_shown_and_drawn(monkeypatch, tmp_path):
+    found = named("synthetic 2")
+    monkeypatch.setattr("dpadapt.benchmarks.paper5_sets.MOST_TARGETS", 150)
+    monkeypatch.setattr("dpadapt.benchmarks.paper5_sets.N_POINTS", 400)
+    ks = (3, 12)
+    cell = paper5_measure.cells(found, 11, ks, {"epsilon 3": 2, "rho 3": 1}, {"epsilon 3": 1})
+    assert all(best <= alone * 1.05 for best, alone in zip(cell["non-private"], cell["ClusterT"], strict=True))
+    assert set(cell["values"]["epsilon 3"]) == {"ours", *paper5_measure.PROXIES}
+    assert set(cell["values"]["rho 3"]) == {"ours"}
+    whole = results(
+        cell,
+        variants=[paper5_measure.variants(found, 11, ks, 1)],
+        theorems=[paper5_measure.theorems(found, 11)],
+        picture=paper5_measure.picture(found, 11, 5, "epsilon 3"),
+        **{"no harm": [paper5_measure.no_harm(found, 11, ks, 1)]},
+    )
+    whole |= {"quick": True, "minutes": 1.0, "cpu_minutes": 1.0, "processes": 1, "data": "d", "skipped": []}
+    whole |= {"versions": {"dpadapt": "0"}, "ks": list(ks), "runs": {"ours": [{}, {}], "rivals": [{}, {}]}}
+    page = clustering_page(paper5_show.summarise(whole))
+    assert page.count("<svg") >= 2
+    assert "http" not in page.replace("http-equiv", "")
+    paper5_show.write_markdown(whole, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| synthetic 2 |" in text
+    paper5_show.show(whole)
+
+
+def test_the_picture_leaves_out_what_lies_far_away():
+    points = [[0.0, 0.0], [1.0, 1.0]]
+    run = {"set": "a", "budget": "b", "k": 1, "targets": points, "sources": points, "centres": {}, "costs": {}}
+    near, far = (picture_svg(run | {"proxies": [[x, 0.5]]}).count("<circle") for x in (0.5, 90.0))
+    assert near == far + 1
+
+
+@pytest.mark.realdata
+@pytest.mark.skipif(not real_data(), reason="needs the real data sets: set DPADAPT_DATA")
+@pytest.mark.parametrize("name", ["MNIST 6 → 9", "Office amazon → webcam", "Superconductivity h → mh"])
+def test_real_pairs_have_eight_dimensions(name):
+    S, T = named(name).draw(0)
+    assert S.shape[1] == T.shape[1] == 8
+    assert len(T) <= 1200
+    assert np.isfinite(S).all()
+    assert np.isfinite(T).all()
+    assert not np.array_equal(T, named(name).draw(1)[1])

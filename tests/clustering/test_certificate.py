@@ -1,0 +1,108 @@
+"""The bound on the cost: it holds as often as it says, and one source moves it no further than its noise assumes."""
+
+import numpy as np
+import pytest
+
+from dpadapt import Ledger, Public
+from dpadapt.clustering.certificate import certified_cost, choose_neighbours
+from dpadapt.clustering.distances import nearest
+from dpadapt.clustering.private import PrivateSourceTargetClustering
+from dpadapt.errors import BudgetExceeded
+from dpadapt.mechanisms import Adjacency
+from dpadapt.mechanisms.bounded_covers import local_neighbour_distance_sum
+
+
+@pytest.fixture(scope="module")
+def pair():
+    random = np.random.default_rng(0)
+    return random.standard_normal((400, 2)), random.standard_normal((150, 2)) + 0.7
+
+
+def test_it_holds_with_the_stated_probability(pair):
+    """400 bounds at gamma = 0.2 on the statistic itself (one neighbour): 80 fail on average, over 115 below 1e-4."""
+    S, T = pair
+    caps = nearest(T, T[:5])[1]
+    true = float(np.minimum(caps, nearest(T, S)[1]).mean())
+    failed, near = 0, 0
+    for seed in range(400):
+        ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, random_state=seed)
+        bound = certified_cost(S, T, caps, 1, epsilon=1.0, gamma=0.2, ledger=ledger)
+        failed += bound < true
+        near += bound < true + caps.mean() * 0.2
+    assert failed <= 115
+    assert near > failed  # it is no empty bound
+    assert ledger.spent() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("neighbours", [1, 3, 500])
+def test_the_mean_of_more_neighbours_is_never_below_the_cost(pair, neighbours):
+    S, T = pair
+    caps = nearest(T, T[:5])[1]
+    true = float(np.minimum(caps, nearest(T, S)[1]).mean())
+    ledger = Ledger(epsilon=1e7, adjacency=Adjacency.ADD_REMOVE, random_state=0)
+    assert certified_cost(S, T, caps, neighbours, epsilon=1e6, gamma=0.05, ledger=ledger) >= true - 1e-9
+
+
+@pytest.mark.parametrize("neighbours", [1, 4])
+def test_no_source_moves_the_sum_further_than_its_bound(pair, neighbours):
+    """Sources everywhere: on targets, between them, far away. The bound is well below the sum of caps, and not idle."""
+    S, T = pair
+    caps = nearest(T, T[::30])[1]
+    random = np.random.default_rng(1)
+    before = local_neighbour_distance_sum(S[:3], T, neighbours, caps)
+    assert before.l1 < 0.8 * caps.sum()
+    furthest = 0.0
+    for row in [
+        *T,
+        *(T[:50] + T[50:100]) / 2,
+        *random.normal(scale=3.0, size=(100, 2)),
+        np.full(2, 1e9),
+        np.full(2, np.nan),
+    ]:
+        after = local_neighbour_distance_sum(np.vstack([S[:3], row]), T, neighbours, caps)
+        furthest = max(furthest, abs(before.value[0] - after.value[0]) / before.l1)
+    assert 0.2 < furthest <= 1
+
+
+def test_more_budget_asks_for_fewer_neighbours():
+    expected = np.outer(np.ones(50), np.linspace(0, 200, 10))
+    radii, caps = np.linspace(0.1, 1.0, 10), np.full(50, 0.9)
+    found = [
+        choose_neighbours(expected, radii, caps, moved=0.5, epsilon=e, gamma=0.05) for e in (0.01, 0.1, 1.0, 100.0)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1]
+
+
+def test_the_estimator_pays_for_it_out_of_its_budget(pair):
+    S, T = pair
+    model = PrivateSourceTargetClustering(5, 2.0, certificate_share=0.5, random_state=0).fit(S, public=Public(T))
+    true = float(np.minimum(nearest(T, T[model.centers_])[1], nearest(T, S)[1]).mean())
+    assert true <= model.cost_bound_ <= nearest(T, T[model.centers_])[1].mean() + 1e-9
+    assert model.privacy_.epsilon == pytest.approx(2.0)
+    assert [entry.label for entry in model.privacy_.entries][-1] == "bound on the cost"
+    model.set_params(certificate_share=0.0).fit(S, public=Public(T))
+    assert not hasattr(model, "cost_bound_")
+
+
+def test_without_sources_it_is_the_cost_of_the_centres(pair):
+    T = pair[1]
+    model = PrivateSourceTargetClustering(5, 2.0, certificate_share=0.5, random_state=0)
+    model.fit(np.empty((0, 2)), public=Public(T))
+    assert model.cost_bound_ <= nearest(T, T[model.centers_])[1].mean() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("repeated", [1, 4])
+def test_where_every_target_is_at_a_centre_the_bound_is_zero(pair, repeated):
+    S, T = pair
+    public = Public(np.repeat(T[:5], repeated, axis=0))
+    model = PrivateSourceTargetClustering(5, 2.0, certificate_share=0.5, random_state=0).fit(S, public=public)
+    assert model.cost_bound_ == 0.0
+
+
+def test_a_cap_that_is_too_small_for_the_bound_refuses_before_anything_is_spent(pair):
+    S, T = pair
+    ledger = Ledger(epsilon=1.5, adjacency=Adjacency.ADD_REMOVE)
+    with pytest.raises(BudgetExceeded, match="cap"):
+        PrivateSourceTargetClustering([3, 5], 2.0, certificate_share=0.5).fit(S, public=Public(T), ledger=ledger)
+    assert ledger.entries == []

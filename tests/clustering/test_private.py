@@ -1,0 +1,291 @@
+"""`PrivateSourceTargetClustering`: what leaves, what it costs, and what comes out where sources are of no use."""
+
+import math
+import pickle
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, Public, audit, persist
+from dpadapt.accounting.conversions import rho_to_epsilon
+from dpadapt.clustering import choice
+from dpadapt.clustering.baselines import cluster_t, non_private
+from dpadapt.clustering.distances import nearest
+from dpadapt.clustering.private import PrivateSourceTargetClustering
+from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dpadapt.mechanisms.events import ConcentratedEvent, PureEvent
+
+GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
+ADJACENCIES = ["add-remove", "zero-out", "replace-one"]
+FRAME = pd.DataFrame(np.arange(40.0).reshape(20, 2), columns=["x", "y"])
+
+
+def make(n_clusters=5, epsilon=1.0, **params):
+    return PrivateSourceTargetClustering(n_clusters, epsilon, **{"random_state": 0, **params})
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Targets in two blobs; sources fill one of them."""
+    random = np.random.default_rng(0)
+    T = np.vstack([random.standard_normal((100, 2)), random.standard_normal((100, 2)) + 8.0])
+    return random.standard_normal((1500, 2)), T, Public(T)
+
+
+def cost(S, T, centres):
+    return float(np.minimum(nearest(T, T[centres])[1], nearest(T, S)[1]).mean())
+
+
+def test_it_places_centres_where_sources_are_not(pair):
+    S, T, public = pair
+    ours, alone, best = make(6).fit(S, public=public).centers_, cluster_t(T, 6), non_private(S, T, 6)
+    assert (T[ours][:, 0] > 4).sum() > (T[alone][:, 0] > 4).sum()
+    gap = (cost(S, T, ours) - cost(S, T, best)) / (cost(S, T, alone) - cost(S, T, best))
+    assert gap < 0.3
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("sources", ["empty", "far", "one", "not finite"])
+def test_useless_sources_give_exactly_the_answer_without_them(pair, epsilon, sources):
+    S, T, public = pair
+    rows = {"empty": S[:0], "far": S + 1e4, "one": S[:1], "not finite": np.full((9, 2), np.nan)}[sources]
+    model = make(7, epsilon).fit(rows, public=public)
+    assert np.array_equal(model.centers_, cluster_t(T, 7))
+    assert model.cost_estimate_ == pytest.approx(nearest(T, T[model.centers_])[1].mean())
+    assert model.privacy_.epsilon == pytest.approx(epsilon)  # the same path, and the same price
+
+
+def test_several_numbers_of_centres_share_one_release(pair):
+    S, _, public = pair
+    ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE)
+    model = make([2, 5, 9]).fit(S, public=public, ledger=ledger)
+    assert {k: len(set(found.tolist())) for k, found in model.centers_.items()} == {2: 2, 5: 5, 9: 9}
+    assert list(model.cost_estimate_) == [2, 5, 9]
+    assert len(ledger.entries) == 2
+
+
+def test_receipt_shows_both_stages(pair):
+    S, _, public = pair
+    receipt = make(epsilon=2.0).fit(S, public=public).privacy_
+    assert [entry.event for entry in receipt.entries] == [PureEvent(0.4), PureEvent(1.6)]
+    assert receipt.epsilon == pytest.approx(2.0)
+    assert receipt.seeded
+    assert receipt.verify().upper == pytest.approx(2.0)
+    assert not any("number of rows" in fact for fact in receipt.assumptions)
+    zero_out = make(adjacency="zero-out").fit(S, public=public).privacy_
+    assert any("number of rows" in fact for fact in zero_out.assumptions)
+
+
+def test_gaussian_noise_spends_its_zcdp(pair):
+    S, _, public = pair
+    epsilon = rho_to_epsilon(3.0, 1e-6)
+    receipt = make(epsilon=epsilon, delta=1e-6, noise="gaussian").fit(S, public=public).privacy_
+    assert sum(entry.event.rho for entry in receipt.entries) == pytest.approx(3.0, rel=1e-3)
+    assert all(isinstance(entry.event, ConcentratedEvent) for entry in receipt.entries)
+    assert receipt.epsilon <= epsilon * (1 + 1e-9)
+
+
+def neighbours(S, adjacency):
+    """Yield pairs of neighbouring sets of sources: ordinary, in an empty bin, far away, huge, not finite."""
+    rows = [S[3], S[3] + [8.0, 8.0], np.array([1e5, 0.0]), np.array([1e300, -1e300]), np.array([np.nan, 0.0])]
+    for row in rows:
+        if adjacency == "add-remove":
+            yield S, np.vstack([S[:7], row, S[7:]])
+            yield S[:0], row[None]
+        else:
+            other = S.copy()
+            other[7] = row if adjacency == "replace-one" else np.nan
+            base = S.copy()
+            if adjacency == "zero-out":
+                base[7] = row
+            yield base, other
+
+
+@pytest.mark.parametrize("params", [{}, GAUSSIAN, {"epsilon": 0.2}], ids=["laplace", "gaussian", "little"])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_one_source_moves_neither_stage_further_than_its_noise_assumes(pair, adjacency, params):
+    """The second stage for every value of the first: what the first released is played back, not drawn anew."""
+    S, _, public = pair
+    relation = Adjacency.of(adjacency)
+    l1, l2 = (2.0, math.sqrt(2)) if adjacency == "replace-one" else (1.0, 1.0)
+
+    def fit(data, ledger):
+        return make(adjacency=adjacency, **params).fit(data, public=public, ledger=ledger)
+
+    furthest = 0.0
+    for data, neighbour in neighbours(S, adjacency):
+        tape = audit.record(fit, data, adjacency=relation)
+        played = audit.replay(fit, neighbour, tape, adjacency=relation)
+        assert len(tape.releases) == 2
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            moved = np.abs(before.value - after.value)
+            assert moved.sum() <= l1
+            assert np.linalg.norm(moved) <= l2 + 1e-12
+            furthest = max(furthest, float(moved.sum()))
+            mechanism = DiscreteLaplace if before.kind == "DiscreteLaplace" else DiscreteGaussian
+            assert before.kind == mechanism.__name__
+    assert furthest == l1  # the bound is reached
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_replay_finds_no_leak(pair, adjacency):
+    S, _, public = pair
+    for data, neighbour in neighbours(S[:400], adjacency):
+
+        def estimator():
+            return make([3, 6], adjacency=adjacency, random_state=None)
+
+        assert audit.leaks(estimator, (data,), (neighbour,), public=public) == []
+
+
+def test_replay_of_the_bound_finds_no_leak(pair):
+    S, _, public = pair
+    for data, neighbour in neighbours(S[:300], "add-remove"):
+        leaks = audit.leaks(
+            lambda: make(certificate_share=0.3, random_state=None), (data,), (neighbour,), public=public
+        )
+        assert leaks == []
+
+
+def test_the_partition_follows_from_released_counts_alone(pair):
+    """The shape of the second release is played back from the first: with other sources it does not change."""
+    S, _, public = pair
+
+    def fit(data, ledger):
+        return make(epsilon=3.0).fit(data, public=public, ledger=ledger)
+
+    relation = Adjacency.ADD_REMOVE
+    tape = audit.record(fit, S, adjacency=relation)
+    other = audit.record(fit, S[:0], adjacency=relation)
+    assert tape.releases[1].value.shape != other.releases[1].value.shape  # it does depend on what was released
+    played = audit.replay(fit, S[:0], tape, adjacency=relation)
+    assert played.releases[1].value.shape == tape.releases[1].value.shape
+
+
+def test_sources_in_blocks_give_the_same_release(pair):
+    S, _, public = pair
+    whole = make().fit(S, public=public)
+    blocks = make().fit(iter([S[:1], S[1:900], S[900:900], S[900:]]), public=public)
+    assert np.array_equal(whole.centers_, blocks.centers_)
+    assert whole.cost_estimate_ == blocks.cost_estimate_
+    assert np.array_equal(make().fit(iter([]), public=public).centers_, make().fit(S[:0], public=public).centers_)
+
+
+def test_adding_a_million_rows_of_nothing_changes_nothing(pair):
+    """The number of sources is used nowhere: rows out of range leave every fitted value as it is."""
+    S, _, public = pair
+    more = np.vstack([S, np.full((1000, 2), 1e7)])
+    first, second = make().fit(S, public=public), make().fit(more, public=public)
+    assert np.array_equal(first.centers_, second.centers_)
+    assert first.cost_estimate_ == second.cost_estimate_
+
+
+def refused(message, *, n_clusters=5, S=None, public=None, error=ValueError, pair=None, **params):
+    S = pair[0] if S is None else S
+    ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    with pytest.raises(error, match=message) as failure:
+        make(n_clusters, **params).fit(S, public=pair[2] if public is None else public, ledger=ledger)
+    assert ledger.entries == []
+    return failure.value
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters"),
+        ({"n_clusters": 2.5}, "n_clusters"),
+        ({"n_clusters": []}, "n_clusters"),
+        ({"n_clusters": [3, -1]}, "n_clusters"),
+        ({"n_clusters": 201}, "n_clusters must be at most the number of targets, 200"),
+        ({"epsilon": 0.0}, "epsilon must be a positive number"),
+        ({"epsilon": math.inf}, "epsilon must be a positive number"),
+        ({"delta": 1.0}, "delta must"),
+        ({"noise": "uniform"}, "noise must be one of"),
+        ({"noise": "gaussian"}, "delta must be positive"),
+        ({"gate": 0.0}, "gate"),
+        ({"gamma": 0.7}, "gamma"),
+        ({"certificate_share": 1.0}, "certificate_share"),
+        ({"certificate_share": 0.1, **GAUSSIAN}, "certificate_share"),
+        ({"S": np.zeros((5, 3))}, "columns"),
+        ({"S": np.zeros(5)}, "table"),
+        ({"S": iter([np.zeros((5, 3))])}, "columns"),
+        ({"S": iter([np.zeros((5, 2))]), "certificate_share": 0.1}, "certificate_share"),
+        ({"S": [[10**400, 0]]}, "numbers"),
+        ({"S": iter([[[10**400, 0]]])}, "numbers"),
+        ({"S": iter([FRAME[["y", "x"]]]), "public": Public(FRAME)}, "same order"),
+        ({"S": iter([np.zeros((5, 2), complex)])}, "numbers"),
+        ({"public": Public(np.full((5, 2), np.nan))}, "finite"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_spent(pair, params, message):
+    refused(message, pair=pair, **params)
+
+
+def test_public_data_must_be_declared_and_other_than_the_sources(pair):
+    S, T, _ = pair
+    refused("Public", public=T, error=TypeError, pair=pair)
+    refused("private", S=S, public=Public(S), error=PrivacyError, pair=pair)
+    with pytest.raises(ValueError, match="public"):
+        make().fit(S)
+
+
+@pytest.mark.parametrize("cell", ["ZEBRA7731", b"ZEBRA7731", {"ZEBRA7731": 1}])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_no_cell_is_shown_when_sources_are_refused(pair, cell, blocks):
+    rows = pair[0][:20].astype(object)
+    rows[3, 1] = cell
+    error = refused("numbers", S=iter([rows]) if blocks else rows, pair=pair)
+    assert "ZEBRA7731" not in "".join(traceback.format_exception(error))
+    assert error.__context__ is None
+
+
+def test_a_cap_that_is_too_small_refuses_before_any_draw(pair):
+    S, _, public = pair
+    ledger = Ledger(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE)
+    ledger._draw = lambda *release: pytest.fail("drawn")
+    with pytest.raises(BudgetExceeded, match="cap"):
+        make().fit(S, public=public, ledger=ledger)
+    assert ledger.entries == []
+    with pytest.raises(PrivacyError, match="agree"):
+        make().fit(S, public=public, ledger=Ledger(epsilon=5.0))
+
+
+def test_equal_targets_are_no_trouble(pair):
+    S = pair[0]
+    for T in (np.zeros((20, 2)), np.repeat(np.arange(10.0).reshape(5, 2), 4, axis=0)):
+        model = make(3).fit(S, public=Public(T))
+        assert len(set(model.centers_.tolist())) == 3
+        assert np.isfinite(model.cost_estimate_)
+    assert len(make(4).fit(S, public=Public(np.arange(8.0).reshape(4, 2))).centers_) == 4
+
+
+def test_seeded_repeats_and_unseeded_does_not(pair):
+    S, _, public = pair
+    first, second = (make().fit(S, public=public) for _ in range(2))
+    assert np.array_equal(first.centers_, second.centers_)
+    drawn = []
+    for _ in range(2):
+        ledger = Ledger(epsilon=5.0, adjacency=Adjacency.ADD_REMOVE)
+        draw = ledger._draw
+        ledger._draw = lambda *release, draw=draw: drawn.append(draw(*release)) or drawn[-1]
+        assert not make(random_state=None).fit(S, public=public, ledger=ledger).privacy_.seeded
+    assert not np.array_equal(drawn[0], drawn[2])
+
+
+def test_pickled_and_saved_models_keep_their_centres(pair, tmp_path):
+    S, _, public = pair
+    model = make().fit(S, public=public)
+    copy = pickle.loads(pickle.dumps(model))
+    persist.save(model, tmp_path)
+    again = persist.load(tmp_path).model
+    for other in (copy, again):
+        assert np.array_equal(other.centers_, model.centers_)
+        assert other.privacy_ == model.privacy_
+
+
+def test_where_the_pessimist_disagrees_the_answer_is_that_without_sources(pair, monkeypatch):
+    S, T, public = pair
+    monkeypatch.setattr(choice, "_PESSIMISTIC", (1e300, 2.0))
+    assert np.array_equal(make(6).fit(S, public=public).centers_, cluster_t(T, 6))

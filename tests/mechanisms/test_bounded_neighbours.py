@@ -1,0 +1,151 @@
+"""No source moves a statistic of neighbours further than its stated bound: brute force, with hostile sources."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms import Adjacency, bounded_neighbours
+from dpadapt.mechanisms.bounded import Bounded
+from dpadapt.mechanisms.bounded_neighbours import (
+    cell_sums,
+    each_neighbour_sum,
+    neighbour_distance_sum,
+    neighbour_sums,
+)
+
+NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
+HOSTILE = [0.0, -0.0, 0.5, -0.5, 0.35355, 1e300, -1e155, 1e30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
+number = st.one_of(st.sampled_from(HOSTILE), st.floats(-0.4, 0.4))
+# Few values on purpose: equal sources and equal distances are where the order of rows could matter.
+source = st.one_of(st.lists(number, min_size=2, max_size=2), st.tuples(*[st.sampled_from([-0.3, 0.0, 0.3])] * 2))
+TARGETS = np.array([[0.0, 0.0], [0.3, 0.3], [-0.3, 0.0], [0.0, 0.0], [0.35, -0.35]])
+CAPS = np.array([0.2, 0.0, 1.0, 0.5, 0.1])
+
+MAKERS = {
+    "neighbour_sums": lambda rows, t: [neighbour_sums(rows, TARGETS, t, 0.5)],
+    "each_neighbour_sum": lambda rows, t: each_neighbour_sum(rows, TARGETS, t, 0.5),
+    "cell_sums": lambda rows, t: [cell_sums(rows, TARGETS[:t], 0.5)],
+    "neighbour_distance_sum": lambda rows, t: [neighbour_distance_sum(rows, TARGETS, t, CAPS)],
+}
+
+
+def table(records):
+    return np.array(records, dtype=np.float64).reshape(len(records), 2)
+
+
+def neighbour(records, at, other, adjacency):
+    if adjacency is Adjacency.ADD_REMOVE:
+        return [*records[:at], *records[at + 1 :]]
+    return [*records[:at], [math.nan] * 2 if adjacency is Adjacency.ZERO_OUT else other, *records[at + 1 :]]
+
+
+def check(name, data, adjacency, weaken=1.0):
+    records = data.draw(st.lists(source, min_size=1, max_size=7))
+    at, other = data.draw(st.integers(0, len(records) - 1)), data.draw(source)
+    t = data.draw(st.integers(1, 5))
+    pairs = zip(
+        MAKERS[name](table(records), t), MAKERS[name](table(neighbour(records, at, other, adjacency)), t), strict=True
+    )
+    for first, second in pairs:
+        gap = np.ravel(first.value - second.value)
+        assert np.isfinite(first.value).all()
+        for norm, order in NORMS.items():
+            try:
+                limit = first.sensitivity(norm, adjacency)
+            except PrivacyError:
+                continue
+            assert np.linalg.norm(gap, order) <= weaken * limit + 1e-9
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_no_neighbour_moves_further_than_the_bound(name, adjacency, data):
+    check(name, data, adjacency)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("neighbour_distance_sum", 0.4), ("cell_sums", 0.6)])
+def test_a_planted_wrong_bound_is_caught(name, factor):
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    @given(data=st.data())
+    def battery(data):
+        check(name, data, Adjacency.ADD_REMOVE, weaken=factor)
+
+    with pytest.raises(AssertionError):
+        battery()
+
+
+def test_every_public_maker_is_tested():
+    made = {
+        name
+        for name, value in vars(bounded_neighbours).items()
+        if inspect.isfunction(value) and value.__module__ == bounded_neighbours.__name__ and not name.startswith("_")
+    }
+    assert made == set(MAKERS)
+
+
+def test_the_bounds_of_the_averages_are_attained():
+    # The nearest sources leave at one end of the ball and one comes at the other, for every target.
+    d, t, n = 4, 3, 6
+    end = np.full(d, 0.5 / math.sqrt(d)) * (1 - 1e-9)
+    targets = np.zeros((n, d))
+    far, near = np.tile(-end, (t, 1)), end * (1 - 1e-6)
+    first, second = (neighbour_sums(rows, targets, t, 0.5) for rows in (far, np.vstack([far, near])))
+    gap = np.ravel(first.value - second.value)
+    assert np.abs(gap).sum() == pytest.approx(first.l1, rel=1e-4)
+    assert np.linalg.norm(gap) == pytest.approx(first.l2, rel=1e-4)
+
+
+@pytest.mark.parametrize("m", [1, 10, 20])
+def test_fewer_sources_than_neighbours_keep_the_bound(m):
+    """Dividing by the number of sources instead would move the average by 1 / m, many times the bound."""
+    t, rows = 150, np.tile([-0.5 + 1e-9, 0.0], (m, 1))
+    rows[0] = [0.5 - 1e-9, 0.0]
+    first, second = (neighbour_sums(part, np.zeros((1, 2)), t, 0.5) for part in (rows, rows[1:]))
+    assert np.linalg.norm(first.value - second.value) <= 2 * 0.5
+    short = np.linalg.norm(rows.mean(axis=0) - (rows[1:].mean(axis=0) if m > 1 else 0.0))
+    assert short > 1 / t  # the paper's average breaks its bound
+
+
+def test_an_outlier_changes_nothing():
+    random = np.random.default_rng(0)
+    rows = random.uniform(-0.3, 0.3, (50, 2))
+    for far in ([1e6, 0.0], [0.51, 0.0], [1e200, -1e200], [math.nan, 0.0]):
+        more = np.vstack([rows, [far]])
+        for make in (lambda part: neighbour_sums(part, TARGETS, 9, 0.5), lambda part: cell_sums(part, TARGETS, 0.5)):
+            assert np.array_equal(make(rows).value, make(more).value)
+
+
+def test_empty_sources_and_empty_cells_follow_the_same_path():
+    none = np.empty((0, 2))
+    assert np.array_equal(neighbour_sums(none, TARGETS, 4, 0.5).value, 4 * TARGETS)
+    assert not cell_sums(none, TARGETS, 0.5).value.any()
+    assert neighbour_distance_sum(none, TARGETS, 3, CAPS).value == pytest.approx(3 * CAPS.sum())
+    one = cell_sums([[0.31, 0.31]], TARGETS, 0.5).value
+    assert one[1].tolist() == [1.0, 0.31, 0.31]
+    assert not np.delete(one, 1, axis=0).any()
+
+
+def test_the_order_of_the_sources_is_no_matter():
+    random = np.random.default_rng(1)
+    rows = random.choice([-0.2, 0.0, 0.2], (40, 2))
+    for make in (lambda part: neighbour_sums(part, TARGETS, 7, 0.5), lambda part: cell_sums(part, TARGETS, 0.5)):
+        assert np.allclose(make(rows).value, make(rows[random.permutation(40)]).value, atol=1e-12)
+
+
+def test_bad_public_arguments_are_refused():
+    with pytest.raises(ValueError, match="targets must lie in the ball"):
+        neighbour_sums([[0.0, 0.0]], [[2.0, 0.0]], 1, 0.5)
+    with pytest.raises(ValueError, match="caps must hold one finite number"):
+        neighbour_distance_sum([[0.0, 0.0]], TARGETS, 1, [1.0])
+    with pytest.raises(ValueError, match="the 2 columns"):
+        cell_sums([[0.0]], TARGETS, 0.5)
+    with pytest.raises(ValueError, match="n_neighbours must be a whole number"):
+        neighbour_sums([[0.0, 0.0]], TARGETS, 0, 0.5)
+    assert isinstance(cell_sums([[0.0, 0.0]], TARGETS, 0.5), Bounded)
