@@ -4,8 +4,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TORCH_BIN := .venv-torch/bin
 TORCH_STAMP := .venv-torch/.installed
+FLOWER_BIN := .venv-federated/bin
+FLOWER_STAMP := .venv-federated/.installed
 
-.PHONY: demo test test-networks lint audit bench docs clean
+.PHONY: demo test test-networks test-federated lint audit bench docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -19,6 +21,12 @@ $(TORCH_STAMP): pyproject.toml
 	$(TORCH_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,dev]'
 	touch $(TORCH_STAMP)
 
+# Apart, so that the core is tested without Flower and Ray.
+$(FLOWER_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-federated
+	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[federated,dev]'
+	touch $(FLOWER_STAMP)
+
 ## the main job on real data that ships inside installed packages
 demo: $(STAMP)
 	$(BIN)/dpadapt demo --out demo-report
@@ -31,6 +39,12 @@ test: $(STAMP)
 test-networks: $(TORCH_STAMP)
 	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n 2 -m "not slow" tests/networks tests/benchmarks/test_paper2_networks.py src/dpadapt/networks
 	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q tests/test_docs.py -k network
+
+## what needs Flower: people behind real clients, in simulation and as separate processes
+test-federated: $(FLOWER_STAMP)
+	OMP_NUM_THREADS=1 $(FLOWER_BIN)/python -m pytest -q tests/hybrid/test_flower.py src/dpadapt/hybrid/flower.py
+	# Ray leaves its own processes to the garbage collector, which pytest would report.
+	OMP_NUM_THREADS=1 $(FLOWER_BIN)/python -m pytest -q -p no:unraisableexception tests/test_docs.py -k federated
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -49,4 +63,4 @@ docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 clean:
-	rm -rf .venv .venv-torch build dist demo-report
+	rm -rf .venv .venv-torch .venv-federated build dist demo-report

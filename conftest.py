@@ -1,5 +1,7 @@
-"""Without torch, the network modules and what imports them can't be searched for examples."""
+"""Without torch or Flower, the modules that need them and what imports these can't be searched for examples."""
 
 from importlib.util import find_spec
 
 collect_ignore_glob = [] if find_spec("torch") else ["src/dpadapt/networks/*", "tests/networks/kill_driver.py"]
+if not find_spec("flwr"):
+    collect_ignore_glob += ["src/dpadapt/hybrid/flower.py", "tests/hybrid/flower_driver.py"]

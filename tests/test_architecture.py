@@ -86,7 +86,8 @@ def code_of(path):
 
 
 def test_bounded_statistics_are_made_where_the_bound_is_enforced():
-    makers = ["mechanisms/bounded.py", "mechanisms/bounded_losses.py"]
+    names = "bounded bounded_losses bounded_choices bounded_neighbours bounded_covers bounded_parity"
+    makers = [f"mechanisms/{name}.py" for name in names.split()]
     assert sources(re.compile(r"\bBounded\("), but=makers) == []
 
 

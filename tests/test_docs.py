@@ -12,10 +12,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def skip_without_torch(code):
-    """Skip what imports torch by a line of its own, where there is no torch."""
-    if re.search(r"^import torch$", code, flags=re.MULTILINE):
-        pytest.importorskip("torch")
+def skip_without_extras(code):
+    """Skip what imports torch or Flower by a line of its own, where there is none."""
+    for extra in re.findall(r"^(?:import|from) (torch|flwr)\b", code, flags=re.MULTILINE):
+        pytest.importorskip(extra)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -23,7 +23,7 @@ def test_python_blocks_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
-        skip_without_torch(block)
+        skip_without_extras(block)
         try:
             exec(compile(block, page.name, "exec"), namespace)
         except DataUnavailable:
@@ -39,7 +39,7 @@ def test_local_links_exist(page):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_examples_run(example, capsys):
     code = example.read_text(encoding="utf-8")
-    skip_without_torch(code)
+    skip_without_extras(code)
     exec(compile(code, example.name, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
 

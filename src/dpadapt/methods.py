@@ -18,20 +18,26 @@ class Method:
     ----------
     name : str
         What `--method` calls it.
-    task : {"regression", "classification"}
+    task : {"regression", "classification", "clustering"}
     path : str
         Module and class, loaded when first used.
     summary : str
         One line for `--help`.
     paper : int, optional
         Which of the five papers (PAPERS.md) it comes from; None: it is ours.
+    beside : {"public", "agents"}, default="public"
+        What helps the private rows: public rows, or people who answer for themselves. Both may be left out.
+    tasks : bool, default=False
+        Whether it learns from several public tasks, and so needs to know which row belongs to which.
     """
 
     name: str
-    task: Task
+    task: Task | Literal["clustering"]
     path: str
     summary: str
     paper: int | None = None
+    beside: Literal["public", "agents"] = "public"
+    tasks: bool = False
 
     def estimator(self, **params: Any) -> Any:
         """Return a new, unfitted estimator."""
@@ -100,6 +106,14 @@ METHODS: tuple[Method, ...] = (
         paper=2,
     ),
     Method(
+        "subspace",
+        "regression",
+        "dpadapt.representation.regression.PrivateSubspaceRegressor",
+        "linear regression in the subspace that many public tasks share; needs --tasks",
+        paper=4,
+        tasks=True,
+    ),
+    Method(
         "reverse",
         "regression",
         "dpadapt.adaptation.reverse.ReverseAdaptation",
@@ -119,6 +133,32 @@ METHODS: tuple[Method, ...] = (
         "dpadapt.mirror.classification.PDADPMDClassifier",
         "PDA-DPMD: private mirror descent with the public loss as the mirror map",
         paper=2,
+    ),
+    Method(
+        "hybrid",
+        "classification",
+        "dpadapt.hybrid.classifier.PrivateHybridClassifier",
+        "logistic regression (two classes) for people who answer for themselves (--agents), the private rows a sample",
+        paper=3,
+        beside="agents",
+    ),
+    Method(
+        "probe",
+        "classification",
+        "dpadapt.representation.probe.PrivateProbe",
+        "logistic regression on the features of a frozen public encoder, in directions that public rows show",
+        paper=4,
+    ),
+)
+
+# Choices among public rows: they learn no label and predict nothing, so they have commands and batteries of their own.
+CHOICES: tuple[Method, ...] = (
+    Method(
+        "clustering",
+        "clustering",
+        "dpadapt.clustering.private.PrivateSourceTargetClustering",
+        "centres among the public rows, given that the private ones serve as centres already (--clusters)",
+        paper=5,
     ),
 )
 

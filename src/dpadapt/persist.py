@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.methods import METHODS, Method
+from dpadapt.methods import CHOICES, METHODS, Method
 
 _FORMAT = "dpadapt model 1"
 
@@ -51,7 +51,7 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
     Parameters
     ----------
     model : estimator
-        Of a class in `dpadapt.methods.METHODS`.
+        Of a class in `dpadapt.methods`.
     folder : str or Path
         Made if there is none; an earlier model in it is replaced.
     extra : mapping, optional
@@ -118,7 +118,7 @@ def load(folder: str | Path) -> Saved:
     """
     folder = Path(folder)
     description = _read_description(folder)
-    method = next((method for method in METHODS if method.path == description.get("class")), None)
+    method = next((method for method in (*METHODS, *CHOICES) if method.path == description.get("class")), None)
     if method is None:
         raise ValueError(
             f"{folder.name}: the model's method {description.get('method')!r} is not known here. "
@@ -148,7 +148,7 @@ def load(folder: str | Path) -> Saved:
 def method_of(model: Any) -> Method:
     """Return the row of the table of methods that `model` belongs to, if its parameters can be saved."""
     path = f"{type(model).__module__}.{type(model).__qualname__}"
-    for method in METHODS:
+    for method in (*METHODS, *CHOICES):
         if method.path == path:
             for name, value in model.get_params(deep=False).items():
                 _pack(value, name)

@@ -14,6 +14,7 @@ from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, Public, aud
 from dpadapt.accounting import epsilon
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_public_case = pytest.mark.parametrize("case", [c for c in CASES if c.method.beside == "public"], ids=str)
 
 
 @every_case
@@ -64,7 +65,7 @@ def _neighbours(case):
 @every_case
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
 def test_replay_finds_no_leak(case, adjacency):
-    fit = {"public": case.public_data()}
+    fit = case.beside()
     for data, neighbour in _neighbours(case):
         assert audit.leaks(lambda: case.make(adjacency=adjacency), data, neighbour, **fit) == []
 
@@ -73,7 +74,7 @@ def test_replay_finds_no_leak(case, adjacency):
 def test_replay_under_add_remove_finds_no_leak(case):
     X, y = case.data()
     make = lambda: case.make(adjacency="add-remove", n_rows=400)  # noqa: E731
-    assert audit.leaks(make, (X, y), (X[:-1], y[:-1]), public=case.public_data()) == []
+    assert audit.leaks(make, (X, y), (X[:-1], y[:-1]), **case.beside()) == []
 
 
 @every_case
@@ -83,7 +84,7 @@ def test_no_record_moves_a_release_further_than_its_noise_assumes(case, adjacenc
     relation = Adjacency.of(adjacency)
 
     def fit(data, ledger):
-        return case.make(**params).fit(*data, public=case.public_data(), ledger=ledger)
+        return case.make(**params).fit(*data, **case.beside(), ledger=ledger)
 
     X, y = case.data()
     without = (X, y) if adjacency == "replace-one" else (X[1:], y[1:])
@@ -163,7 +164,7 @@ def test_no_cell_is_shown_when_rows_are_refused(case, cell):
     assert ledger.entries == []
 
 
-@every_case
+@every_public_case
 def test_the_private_rows_are_refused_as_public_ones(case):
     X, y = case.data()
     ledger = Ledger(epsilon=5.0, delta=1e-5)
@@ -238,14 +239,14 @@ def test_hopeless_budget_spends_nothing_and_says_so(case):
     assert any("nothing was spent" in text for text in model.privacy_.warnings)
 
 
-@every_case
+@every_public_case
 def test_raw_arrays_as_public_data_are_refused(case):
     X, y = case.data()
     with pytest.raises(TypeError, match="Public"):
         case.make().fit(X, y, public=(X, y))
 
 
-@every_case
+@every_public_case
 def test_public_columns_must_match(case):
     X, y = case.data()
     with pytest.raises(ValueError, match="columns"):

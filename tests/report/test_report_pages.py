@@ -79,7 +79,8 @@ def fit(method: Method, n_classes: int = 2, **params):
     y, y_public = X[:, 0], X_public[:, 0]
     if method.task == "classification":
         y, y_public = (np.floor((v + 1) / 2 * n_classes).clip(0, n_classes - 1).astype(int) for v in (y, y_public))
-    model = method.estimator(random_state=0, **params).fit(X, y, public=Public(X_public, y_public))
+    public = {"public": Public(X_public, y_public, tasks=np.arange(60) % 5)} if method.beside == "public" else {}
+    model = method.estimator(random_state=0, **params).fit(X, y, **public)
     return model, X_public, y_public
 
 
@@ -100,6 +101,8 @@ def summary_of(method: Method, n_classes: int = 2, name: str = "a", **params):
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_every_method_has_a_page_that_stands_alone(method, n_classes):
+    if method.name == "hybrid" and n_classes > 2:
+        pytest.skip("two classes only")
     summary = summary_of(method, n_classes)
     json.dumps(summary, allow_nan=False)
     page = fit_page(summary)
@@ -179,7 +182,14 @@ def case(alone, shared, public=0.9, floor=0.5):
 
 
 def demo(*cases):
-    results = {"epsilons": [0.1, 1.0], "delta": 1e-6, "seeds": 4, "cases": list(cases), "papers": list(cases)}
+    results = {
+        "epsilons": [0.1, 1.0],
+        "delta": 1e-6,
+        "seeds": 4,
+        "cases": list(cases),
+        "papers": list(cases),
+        "others": [],
+    }
     return summarise_demo(results | {"methods": [{"name": "m", "task": "regression", "summary": "s"}]})
 
 

@@ -14,4 +14,16 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "dpadapt.benchmarks.paper2",
         "public data as the mirror map: the paper's figures and theorems, real tables, and ours beside them",
     ),
+    "hybrid": (
+        "dpadapt.benchmarks.paper3",
+        "a curator's sample and people who answer for themselves: the paper's experiments, and where a sample misleads",
+    ),
+    "clustering": (
+        "dpadapt.benchmarks.paper5",
+        "source-target clustering: the paper's figures on synthetic and real sets, and ours beside them",
+    ),
+    "representation": (
+        "dpadapt.benchmarks.paper4",
+        "public subspaces and probes: the paper's Figure 3 and Section 4, and ours beside them",
+    ),
 }

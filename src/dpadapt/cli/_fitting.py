@@ -2,7 +2,7 @@
 
 import filecmp
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import _validate, persist
+from dpadapt.cli._agents import AgentOptions, beside
 from dpadapt.cli._options import Incomplete
 from dpadapt.cli._public import PublicRows, check_delta, chosen_method, encode_public, read_rows, unfitted
 from dpadapt.data import Public
 from dpadapt.methods import Method, Task
-from dpadapt.tables import Schema, check_columns, encode_features, encode_labels, feature_names, read_schema
+from dpadapt.tables import Encoded, Schema, check_columns, encode_features, encode_labels, feature_names, read_schema
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
@@ -54,6 +55,8 @@ class Order:
     adjacency: str
     rows: int | None
     seed: int | None
+    tasks: str | None = None
+    agents: AgentOptions = field(default_factory=AgentOptions)
 
 
 def carry_out(order: Order) -> dict[str, Any]:
@@ -63,20 +66,32 @@ def carry_out(order: Order) -> dict[str, Any]:
     model = _estimator(order, method, schema)
     public = None
     if order.public is not None:
-        public = encode_public(order.public, schema, label=order.label, task=order.task)
+        public = encode_public(order.public, schema, label=order.label, task=order.task, tasks=order.tasks)
+        if method.tasks and order.tasks is None and public.y is not None:
+            raise ValueError(
+                f"--tasks must name the column of --public that says which task a row belongs to: {method.name} learns "
+                f"from several. With one task, use --method transfer."
+            )
     X, y = _encode_private(order, schema)
+    declared = None if public is None else public.declared
+    helpers = beside(method, order.agents, declared, schema, label=order.label, task=order.task, seed=order.seed)
     if order.public is not None and filecmp.cmp(order.public, order.private, shallow=False):
         raise ValueError(
             f"--public {order.public}: this is the private file. Public rows are not protected at all: give other "
             f"rows, or leave --public out."
         )
+    if order.agents.path is not None and filecmp.cmp(order.agents.path, order.private, shallow=False):
+        raise ValueError(
+            f"--agents {order.agents.path}: this is the private file. Its people would pay twice, as rows and by their "
+            f"answers: give other people."
+        )
     persist.prepare(order.out)
-    ledger = _open_ledger(order, schema)
+    ledger = open_ledger(order.ledger, schema, epsilon=order.epsilon, delta=order.delta, adjacency=order.adjacency)
 
-    declared = None if public is None else public.declared
-    model.fit(X, y, public=declared, ledger=ledger)
+    model.fit(X, y, **helpers, ledger=ledger)
     # A fact assumed public belongs on the receipt; these are known here and not to the estimator.
-    model.privacy_ = replace(model.privacy_, assumptions=(*model.privacy_.assumptions, *_ASSUMED))
+    facts = (*model.privacy_.assumptions, *assumed(schema, order.label))
+    model.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
     _save(model, order, schema)
     try:
@@ -86,6 +101,16 @@ def carry_out(order: Order) -> dict[str, Any]:
             f"--out {order.out}: the model and its receipt are there, but report.html could not be made "
             f"({_reason(error)}). The budget is spent."
         ) from None
+
+
+def assumed(schema: Schema, label: str | None) -> list[str]:
+    """Return what the files and the schema take to be public."""
+    encoders = [
+        f"the encoder of {column.name} ({column.encoder}): it was made without the private rows"
+        for column in schema.features(label)
+        if isinstance(column, Encoded)
+    ]
+    return [*_ASSUMED, *encoders]
 
 
 def _save(model: Any, order: Order, schema: Schema) -> None:
@@ -147,16 +172,29 @@ def _report(
     return summary
 
 
+def check_ledger_options(ledger: LedgerOptions) -> None:
+    """Refuse a cap without a ledger, or one that is none."""
+    if ledger.path is None and (ledger.epsilon is not None or ledger.delta is not None):
+        raise ValueError("--ledger-epsilon and --ledger-delta are the cap of a ledger. Name its file with --ledger.")
+    if ledger.epsilon is not None:
+        _validate.positive(ledger.epsilon, "--ledger-epsilon")
+    if ledger.delta is not None:
+        _validate.delta(ledger.delta, "--ledger-delta")
+
+
 def _check_options(order: Order) -> Method:
     _validate.positive(order.epsilon, "--epsilon")
     check_delta(order.delta, "--delta")
-    if order.ledger.path is None and (order.ledger.epsilon is not None or order.ledger.delta is not None):
-        raise ValueError("--ledger-epsilon and --ledger-delta are the cap of a ledger. Name its file with --ledger.")
-    if order.ledger.epsilon is not None:
-        _validate.positive(order.ledger.epsilon, "--ledger-epsilon")
+    check_ledger_options(order.ledger)
     if order.ledger.delta is not None:
         check_delta(order.ledger.delta, "--ledger-delta")
-    return chosen_method(order.method, order.task)
+    method = chosen_method(order.method, order.task)
+    if order.tasks is not None and not method.tasks:
+        raise ValueError(f"--tasks: the method {method.name} makes no use of tasks. Leave it out, or see --method.")
+    if order.tasks is not None and order.public is None:
+        raise ValueError("--tasks names a column of the public rows. Give them with --public.")
+    order.agents.check(method, order.public)
+    return method
 
 
 def _estimator(order: Order, method: Method, schema: Schema) -> Any:
@@ -190,22 +228,23 @@ def _encode_private(order: Order, schema: Schema) -> tuple[NDArray[np.float64], 
     )
 
 
-def _open_ledger(order: Order, schema: Schema) -> "Ledger | None":
-    """Open the ledger, or make it with the cap asked for (default: as much as this fit may spend)."""
+def open_ledger(
+    options: LedgerOptions, schema: Schema, *, epsilon: float, delta: float, adjacency: str
+) -> "Ledger | None":
+    """Open the ledger, or make it with the cap asked for (default: `epsilon` and `delta`, what this fit may spend)."""
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.mechanisms.adjacency import Adjacency
 
-    path, epsilon, delta = order.ledger.path, order.ledger.epsilon, order.ledger.delta
+    path, cap = options.path, (options.epsilon, options.delta)
     if path is None:
         return None
     if not path.exists():
-        epsilon = order.epsilon if epsilon is None else epsilon
-        delta = order.delta if delta is None else delta
+        cap = epsilon if cap[0] is None else cap[0], delta if cap[1] is None else cap[1]
     elif not path.is_file():
         raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     try:
         return Ledger.open(
-            path, epsilon=epsilon, delta=delta, adjacency=Adjacency.of(order.adjacency), dataset=schema.dataset
+            path, epsilon=cap[0], delta=cap[1], adjacency=Adjacency.of(adjacency), dataset=schema.dataset
         )
     except OSError as error:
         raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None

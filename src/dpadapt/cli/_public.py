@@ -1,6 +1,6 @@
 """The public side of a job, which `fit`, `forecast` and `rehearse` share: the method, the table, the estimator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from dpadapt import _validate
 from dpadapt.data import Public
 from dpadapt.methods import Method, Task, find
-from dpadapt.tables import Schema, Table, check_columns, encode_features, encode_labels, read_table
+from dpadapt.tables import (
+    Category,
+    Schema,
+    Table,
+    check_columns,
+    encode_features,
+    encode_labels,
+    feature_names,
+    read_table,
+)
 
 
 @dataclass(frozen=True)
@@ -20,11 +29,12 @@ class PublicRows:
     table: Table
     X: NDArray[np.float64]
     y: NDArray[Any] | None
+    tasks: NDArray[Any] | None = None
 
     @property
     def declared(self) -> Public:
         """The rows as estimators take them."""
-        return Public(self.X, self.y)
+        return Public(self.X, self.y, tasks=self.tasks)
 
     @property
     def words(self) -> str:
@@ -60,14 +70,45 @@ def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Tabl
     return table
 
 
-def encode_public(path: Path, schema: Schema, *, label: str, task: Task) -> PublicRows:
-    """Read and encode the public table, with its labels if there are any."""
+def encode_public(path: Path, schema: Schema, *, label: str, task: Task, tasks: str | None = None) -> PublicRows:
+    """Read and encode the public table, with its labels if there are any, and the column that names its tasks."""
     table = read_rows(path, "--public", private=False)
+    names = None
+    if tasks is not None:
+        names = _task_names(table, schema, label, tasks)
+        if tasks not in [column.name for column in schema.columns]:
+            table = replace(table, frame=table.frame.drop(columns=tasks))
     check_columns(table, schema, label=label, optional=label)
     X = encode_features(table, schema, label=label)
     if label not in table.frame.columns:
-        return PublicRows(table, X, None)
-    return PublicRows(table, X, encode_labels(table, schema, label=label, task=task))
+        return PublicRows(table, X, None, names)
+    return PublicRows(table, X, encode_labels(table, schema, label=label, task=task), names)
+
+
+def _task_names(table: Table, schema: Schema, label: str, column: str) -> NDArray[Any]:
+    """Return the column that says which task each public row belongs to."""
+    if column not in table.frame.columns:
+        raise ValueError(f"--tasks {column}: {table.origin} has no such column.")
+    if column == label or column in [part.name for part in schema.features(label)]:
+        raise ValueError(
+            f"--tasks {column}: this is a column to learn from or to predict. Tasks need a column of their own; set "
+            f'type = "ignore" for it in the schema, or leave it out there.'
+        )
+    names = table.frame[column]
+    if names.isna().any() or (names.astype(str).str.strip() == "").any():
+        raise ValueError(f"--tasks {column}: some public rows have no task. Fill it in, or remove those rows.")
+    return np.asarray(names.astype(str))
+
+
+def category_columns(schema: Schema, label: str) -> list[list[int]]:
+    """Return which columns of the encoded rows are the indicators of one category."""
+    groups, start = [], 0
+    for column in schema.features(label):
+        width = len(feature_names(Schema(schema.dataset, (column,)), None))
+        if isinstance(column, Category) and width > 1:
+            groups.append(list(range(start, start + width)))
+        start += width
+    return groups
 
 
 def unfitted(method: Method, schema: Schema, *, label: str, **wanted: Any) -> Any:
@@ -76,5 +117,6 @@ def unfitted(method: Method, schema: Schema, *, label: str, **wanted: Any) -> An
         wanted["target_bounds"] = schema.bounds(label)
     else:
         wanted["classes"] = list(schema.classes(label))
+        wanted["groups"] = category_columns(schema, label)
     known = method.estimator().get_params(deep=False)
     return method.estimator(**{name: value for name, value in wanted.items() if name in known})

@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from dpadapt.cli._centres import centres_panel
+from dpadapt.cli._digits import digits_panel
+from dpadapt.cli._people import people_panel
 from dpadapt.data import Public
 from dpadapt.methods import METHODS, Method, Task, find
 from dpadapt.report.compare import public_only
@@ -125,6 +128,8 @@ def side_by_side(
     with threadpool_limits(1):
         measured = [_case(case, epsilons, seeds, done) for case in cases]
         papers = [_papers(case, found, epsilons, done) for case, found in zip(cases, measured, strict=True)]
+        others = [digits_panel(epsilons), people_panel(epsilons, _AFFAIRS), centres_panel(epsilons)]
+        done("other help")
     return {
         "epsilons": list(epsilons),
         "delta": _DELTA,
@@ -132,6 +137,7 @@ def side_by_side(
         "methods": [{"name": m.name, "task": m.task, "summary": m.summary} for m in METHODS],
         "cases": measured,
         "papers": papers,
+        "others": others,
     }
 
 
@@ -231,7 +237,12 @@ def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: C
     """Return the algorithms of the papers over epsilons, beside the default and the levels of `ours`."""
     _, X, y, public = _loaded(case)
     found = [
-        method for method in METHODS if method.task == case.task and method.paper and method.name not in _ELSEWHERE
+        method
+        for method in METHODS
+        if (method.task, method.beside) == (case.task, "public")
+        and method.paper
+        and method.name not in _ELSEWHERE
+        and not method.tasks
     ]
     panel = ours["panels"][0]
     levels = [{**level, "values": level["values"][:_PAPER_SEEDS]} for level in panel["levels"]]

@@ -35,10 +35,10 @@ def _bench(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions; a few minutes at most.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the results here, as JSON.")] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Also write a page with plots here (transfer, adaptation).")
+        Path | None, typer.Option(help="Also write a page with plots here (all but performance).")
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Also write the tables into this page (transfer, adaptation, mirror).")
+        Path | None, typer.Option(help="Also write the tables into this page (all but performance).")
     ] = None,
     results: Annotated[Path | None, typer.Option(help="Measure nothing; show what --out wrote earlier.")] = None,
 ) -> int:

@@ -17,8 +17,9 @@ Show on real data what privacy costs and how much public data helps.
 Two sensitive sets that ship with installed packages, people's visits to a doctor and women's answers about affairs,
 are each split in two ways into a public and a private population. For several epsilons and numbers of private rows,
 models of the private rows alone and of private with public rows are compared with the public rows alone, with a model
-without privacy, and with no model at all. It takes about half a minute. The folder gets report.html (opens offline) and
-results.json.
+without privacy, and with no model at all. Then the papers' algorithms, and other things beside private rows: an
+encoder, people who answer for themselves, points to choose from. It takes a minute or two. The folder gets report.html
+(opens offline) and results.json.
 
 Examples:
 
@@ -60,6 +61,9 @@ def _demo(
     screen.print("The papers' algorithms on the same rows", style="bold underline")
     for case in summary["papers"]:
         panel_tables(screen, case)
+    screen.print("Other things beside private rows", style="bold underline")
+    for case in summary["others"]:
+        panel_tables(screen, case)
     screen.print(f"Wrote report.html and results.json to {out}", soft_wrap=True, markup=False)
 
 
@@ -71,7 +75,7 @@ def _measure(screen: "Console", *, seeds: int) -> dict[str, Any]:
 
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=screen, transient=True) as progress:
-        bar = progress.add_task("fitting", total=len(CASES) * (seeds + 1))
+        bar = progress.add_task("fitting", total=len(CASES) * (seeds + 1) + 1)
 
         def done(name: str) -> None:
             progress.update(bar, advance=1, description=f"fitting {name}")

@@ -1,5 +1,6 @@
 """`dpadapt fit`: a private model, its receipt and a report from two tables and a schema."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,15 +10,13 @@ from dpadapt.cli._options import (
     AdjacencyName,
     AdjacencyOption,
     Delta,
-    LabelOption,
     SchemaOption,
-    TaskOption,
     console,
     teach,
 )
-from dpadapt.methods import METHODS
+from dpadapt.methods import CHOICES, METHODS, Task
 
-_LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in METHODS)
+_LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in (*METHODS, *CHOICES))
 
 _HELP = teach(
     f"""
@@ -39,11 +38,22 @@ Example:
               --schema schema.toml --label cost --task regression \\
               --epsilon 1 --delta 1e-6 --ledger patients.ledger --out model/
 
+With --task clustering it chooses rows of the public table instead: --clusters centres, where the private rows serve as
+centres already. There is no label, and chosen.csv has the rows in place of a report.
+
 Methods:
 
 {_LIST}
 """
 )
+
+
+class FitTask(StrEnum):
+    """What is asked for: a number, a class, or rows of the public table."""
+
+    regression = "regression"
+    classification = "classification"
+    clustering = "clustering"
 
 
 def mount(app: typer.Typer) -> None:
@@ -54,12 +64,15 @@ def mount(app: typer.Typer) -> None:
 def _fit(
     private: Annotated[Path, typer.Option(help="The private rows, CSV or Parquet.")],
     schema: SchemaOption,
-    label: LabelOption,
-    task: TaskOption,
+    task: Annotated[FitTask, typer.Option(help="Predict a number or a class, or choose centres.")],
     epsilon: Annotated[float, typer.Option(help="The most this fit may spend. Positive; smaller is more private.")],
     out: Annotated[Path, typer.Option(help="A folder for the model, the receipt and the report.")],
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     public: Annotated[
         Path | None, typer.Option(help="Public rows, CSV or Parquet, with or without the label. Not protected.")
+    ] = None,
+    clusters: Annotated[
+        int | None, typer.Option(help="With --task clustering: how many public rows to choose as centres.")
     ] = None,
     delta: Delta = 1e-6,
     ledger: Annotated[
@@ -72,6 +85,16 @@ def _fit(
     method: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(dict.fromkeys(m.name for m in METHODS))}. Default: transfer.")
     ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="For --method subspace: the public column that says which task a row belongs to.")
+    ] = None,
+    agents: Annotated[
+        Path | None,
+        typer.Option(help="For --method hybrid: people of the population that matters, one row each, simulated."),
+    ] = None,
+    agents_epsilon: Annotated[
+        float | None, typer.Option(help="With --agents: what each person's one noisy bit may cost that person.")
+    ] = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     rows: Annotated[
         int | None, typer.Option(help="With --adjacency add-remove: a public estimate of the number of private rows.")
@@ -81,15 +104,44 @@ def _fit(
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
+    from dpadapt.cli._agents import AgentOptions
+    from dpadapt.cli._choosing import choose
     from dpadapt.cli._fitting import LedgerOptions, Order, carry_out
     from dpadapt.report.terminal import fit_table
 
+    if task is FitTask.clustering:
+        choose(
+            private=private,
+            public=public,
+            schema=schema,
+            clusters=clusters,
+            epsilon=epsilon,
+            delta=delta,
+            out=out,
+            ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta),
+            adjacency=adjacency.value,
+            seed=seed,
+            unused={
+                "--label": label,
+                "--tasks": tasks,
+                "--agents": agents,
+                "--agents-epsilon": agents_epsilon,
+                "--rows": rows,
+            },
+            method=method,
+        )
+        return
+    kind: Task = "regression" if task is FitTask.regression else "classification"
+    if clusters is not None:
+        raise ValueError("--clusters is for --task clustering. Leave it out.")
+    if label is None:
+        raise ValueError(f"--label must name the column to predict with --task {kind}.")
     order = Order(
         private=private,
         public=public,
         schema=schema,
         label=label,
-        task=task.value,
+        task=kind,
         epsilon=epsilon,
         delta=delta,
         out=out,
@@ -98,6 +150,8 @@ def _fit(
         adjacency=adjacency.value,
         rows=rows,
         seed=seed,
+        tasks=tasks,
+        agents=AgentOptions(agents, agents_epsilon),
     )
     summary = carry_out(order)
     screen = console()

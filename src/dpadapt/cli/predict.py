@@ -44,6 +44,8 @@ def _predict(
     from dpadapt.tables import Schema, check_columns, encode_features, read_table
 
     saved = load(model)
+    if saved.extra.get("task") == "clustering":
+        raise ValueError(f"{model}: this chose rows and predicts nothing. They are in its chosen.csv.")
     if "schema" not in saved.extra or "label" not in saved.extra:
         raise ValueError(f"{model}: the model carries no schema. Predict with a model made by dpadapt fit.")
     schema, label = Schema.from_dict(saved.extra["schema"], origin=f"{model}, model.json"), str(saved.extra["label"])

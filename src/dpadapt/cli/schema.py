@@ -37,22 +37,45 @@ def _schema(
     category: Annotated[
         list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
     ] = None,
+    encode: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of texts or image files and its encoder, e.g. review=wordllama. Repeat for several."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a schema that is there already.")] = False,
 ) -> None:
     """Infer and write a schema."""
     from dpadapt.persist import write_atomically
-    from dpadapt.tables import Category, Number, infer, read_table, to_toml
+    from dpadapt.tables import Category, Ignored, Number, infer, read_table, to_toml
 
     check_parent(out, "--out")
     if out.exists() and not force:
         raise ValueError(f"--out {out}: there is a file already, perhaps edited. Choose another name, or add --force.")
     table = read_table(public, origin=str(public), private=False)
-    found = infer(table, dataset=dataset or f"{public.stem}-private", categories=tuple(category or ()))
+    named = dataset or f"{public.stem}-private"
+    found = infer(table, dataset=named, categories=tuple(category or ()), encoders=_encoders(encode or []))
     write_atomically(out, to_toml(found, origin=public.name).encode())
     numbers = sum(isinstance(column, Number) for column in found.columns)
     categories = sum(isinstance(column, Category) for column in found.columns)
-    ignored = [column.name for column in found.columns if not isinstance(column, Number | Category)]
+    ignored = [column.name for column in found.columns if isinstance(column, Ignored)]
     typer.echo(f"Wrote {out}: {numbers} number and {categories} category columns.")
     if ignored:
         typer.echo(f"Ignored for having too many different texts: {', '.join(ignored)}.")
     typer.echo(f"Now edit it: the name of the data set ({found.dataset}), ranges and categories by what you know.")
+
+
+def _encoders(options: list[str]) -> dict[str, str]:
+    """Return the encoder of each column that --encode names."""
+    from dpadapt.representation.encoders import find_encoder
+
+    found = {}
+    for option in options:
+        column, _, name = option.rpartition("=")
+        if not column:
+            raise ValueError(f"--encode must be COLUMN=ENCODER, e.g. review=wordllama, got {option!r}.")
+        try:
+            found[column] = find_encoder(name).name
+        except ValueError as error:
+            raise ValueError(f"--encode: {error}") from None
+    return found

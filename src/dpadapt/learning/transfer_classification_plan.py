@@ -49,6 +49,10 @@ _GATE = 300.0
 _LONGEST = 3.0
 # The median length of a weighted row is a little above 1.
 _LENGTH = 1.1
+# Power of the shares of public variance in the prior of a model without public labels. With the shares themselves
+# accuracies at epsilon 1 are lower (Fashion-MNIST 0.5 points, CIFAR-10 features 0.9), though the log-loss of the latter
+# is 4% better.
+_FLATTER = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +102,9 @@ def expected_change(prepared: Prepared, prior: str) -> NDArray[np.float64]:
     """
     shares = prepared.coordinates.shares
     if not prepared.warm:
-        return np.concatenate([[1.0], 3.0 * shares])
+        # A little flatter than the shares, as those slopes are on average.
+        flatter = shares**_FLATTER
+        return np.concatenate([[1.0], 2.5 * flatter / max(float(flatter.sum()), 1e-300)])
     # What the public sample left open: its posterior variance.
     information = prepared.n_rows * prepared.curvature
     plain = shares[: len(shares) - len(prepared.score_variances)]

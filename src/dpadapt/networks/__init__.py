@@ -11,5 +11,6 @@ except ModuleNotFoundError as error:
 
 from dpadapt.networks.estimator import PrivateNetwork
 from dpadapt.networks.mixing import mixing_weights
+from dpadapt.networks.three_ways import pretrained, three_ways
 
-__all__ = ["PrivateNetwork", "mixing_weights"]
+__all__ = ["PrivateNetwork", "mixing_weights", "pretrained", "three_ways"]

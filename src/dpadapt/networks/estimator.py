@@ -28,9 +28,10 @@ from dpadapt.networks.rows_loss import RowsLoss, cross_entropy
 from dpadapt.networks.session import Keeping, carry_out
 from dpadapt.networks.temperature import fit_temperature
 from dpadapt.networks.tensors import PublicRows, as_inputs, as_targets, outputs_of, split_rows
+from dpadapt.networks.three_ways import WAYS, started
 from dpadapt.networks.trial import n_words, new_module, tried_engine
 
-TRANSFERS = ("cold", "warm", "mirror")
+TRANSFERS = ("cold", "warm", "mirror", *WAYS)
 
 
 def _classifies(estimator: Any) -> bool:
@@ -60,9 +61,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         Most this fit may spend. Positive.
     delta : float, default=1e-6
         Between 0 and 1, well below 1 / number of rows.
-    transfer : {"cold", "warm", "mirror"}, default="warm"
+    transfer : {"cold", "warm", "mirror", "scratch", "finetune", "probe"}, default="warm"
         What public rows are for. "cold": only the temperature. "warm": also the start. "mirror": also each step.
-        Without public rows all three are "cold".
+        Without public rows all three are "cold". Or, if public data has shaped the module before, what its weights are
+        for, public rows being for the temperature only. "scratch": nothing, they are drawn anew. "finetune": the start.
+        "probe": features; only the last Linear layer is trained. See `dpadapt.networks.three_ways`.
     loss : callable, optional
         Takes outputs and targets, returns one loss per row, shape (B,). Default: cross-entropy of classes. With a loss
         of your own, targets are given to it as they are, unless `classes` is given too.
@@ -224,16 +227,19 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise ValueError(f"public rows must have the private ones' shape {X.shape[1:]}, got {X_public.shape[1:]}.")
         if X_public is not None and y_public is None:
             raise ValueError("public must hold labels: a network learns nothing from rows alone. Leave public out.")
-        assumed = []
+        shaped = self.transfer in ("finetune", "probe")
+        assumed = ["the weights of the module: they were made without the private rows"] if shaped else []
         classes = None
         if classifies:
             classes, source = label_set(self.classes, y_public, y)
-            assumed, y = [source], label_codes(y, classes, "y")
+            assumed, y = [source, *assumed], label_codes(y, classes, "y")
             y_public = None if y_public is None else label_codes(y_public, classes, "public y")
         budget = self._budget(len(X))
         generator = np.random.default_rng(self.random_state)
         with _torch_seed(generator):
-            module = new_module(self.module, X.shape[1:], None if classes is None else len(classes))
+            n_scores = None if classes is None else len(classes)
+            module = new_module(self.module, X.shape[1:], n_scores)
+            module = started(module, _validate.one_of(self.transfer, TRANSFERS, "transfer"), n_scores)
             words = n_words(module)
             rows = as_inputs(X, words, "X"), as_targets(y, "y")
             known = None
@@ -318,9 +324,8 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _recipe(self, budget: Budget, *, public: bool) -> Recipe:
         """Check what the training is made of."""
         n_steps = _validate.count(self.n_steps, "n_steps")
-        transfer = _validate.one_of(self.transfer, TRANSFERS, "transfer")
         mixing = np.ones(n_steps)
-        if transfer == "mirror":
+        if self.transfer == "mirror":
             mixing = mixing_weights(n_steps, decay_steps=self.decay_steps, floor=self.mixing_floor)
         rate = min(1.0, _validate.count(self.batch_size, "batch_size") / budget.n_rows)
         for name in ("momentum", "average"):
@@ -344,7 +349,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         steps = _validate.count(self.public_steps, "public_steps", least=0)
         size = _validate.count(self.public_batch_size, "public_batch_size")
         rate = _validate.positive(self.public_learning_rate, "public_learning_rate")
-        if known is not None and self.transfer != "cold" and steps:
+        if known is not None and self.transfer in ("warm", "mirror") and steps:
             train_publicly(
                 rows_loss,
                 known.training,

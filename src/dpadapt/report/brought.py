@@ -26,7 +26,9 @@ def fit_in_words(
     """
     spent = model.privacy_.epsilon > 0
     sentences = [_public_part(public, comparison)]
-    if public is not None and public.y is not None:
+    if hasattr(model, "people_asked_"):
+        sentences = [_people_part(model)]
+    elif public is not None and public.y is not None:
         sentences.append(_private_part(model, public, spent=spent))
     elif spent:
         sentences.append("All it says about the label comes from the private rows, through the noise.")
@@ -43,6 +45,21 @@ def fit_in_words(
         f"release. A rehearsal on public rows (dpadapt rehearse) comes closest, for free."
     )
     return sentences
+
+
+def _people_part(model: Any) -> str:
+    asked = sum(model.people_asked_.values())
+    if not asked:
+        return "Nobody was asked: all that the model knows comes from the private rows, through the noise."
+    stages = ", ".join(f"{count:,} for {stage}" for stage, count in model.people_asked_.items())
+    found = f"{asked:,} people answered one question each ({stages}). The model is: {model.chosen_}."
+    if "margin of the lead" not in model.estimates_:
+        return found
+    lead, margin = model.estimates_["lead over the source model"], model.estimates_["margin of the lead"]
+    return (
+        f"{found} By people who were asked nothing else, what they taught is right {lead:+.1%} more often than the "
+        f"private rows' own model, give or take {margin:.1%}."
+    )
 
 
 def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) -> str:

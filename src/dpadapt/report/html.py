@@ -37,8 +37,8 @@ def fit_page(summary: Mapping[str, Any]) -> str:
 
 def demo_page(summary: Mapping[str, Any]) -> str:
     """Return the report of the demo; `summary` is from `summarise_demo`."""
-    charts, papers = ([_case(case) for case in summary[part]] for part in ("cases", "papers"))
-    return str(environment().get_template("demo.html.j2").render(summary, charts=charts, paper_charts=papers))
+    charts = {part: [_case(case) for case in summary[part]] for part in ("cases", "papers", "others")}
+    return str(environment().get_template("demo.html.j2").render(summary, charts=charts))
 
 
 def rehearsal_page(summary: Mapping[str, Any]) -> str:

@@ -105,12 +105,15 @@ def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     results : mapping
-        As `dpadapt demo` measures them: under ``cases`` and ``papers``, panels of levels and curves with one value per
-        seed.
+        As `dpadapt demo` measures them: under ``cases``, ``papers`` and ``others``, panels of levels and curves with
+        one value per seed.
     """
-    papers = [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results["papers"]]
+    shown = {
+        part: [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results[part]]
+        for part in ("papers", "others")
+    }
     cases = [_case(case) for case in results["cases"]]
-    return {**results, "kind": "demo", "version": version(), "cases": cases, "papers": papers}
+    return {**results, "kind": "demo", "version": version(), "cases": cases, **shown}
 
 
 def _case(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.tables.reading import Table
-from dpadapt.tables.schema import Number, Schema, Values
+from dpadapt.tables.schema import Encoded, Number, Schema, Values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,10 +21,14 @@ def feature_names(schema: Schema, label: str | None) -> list[str]:
     >>> feature_names(Schema("d", (Number("age", 0, 99), Category("plan", ("free", "paid")))), None)
     ['age', 'plan = free', 'plan = paid']
     """
+    from dpadapt.representation.encoders import find_encoder
+
     names: list[str] = []
     for column in schema.features(label):
         if isinstance(column, Number):
             names.append(column.name)
+        elif isinstance(column, Encoded):
+            names.extend(f"{column.name} [{i}]" for i in range(find_encoder(column.encoder).n_features))
         else:
             names.extend(f"{column.name} = {value}" for value in column.values)
     return names
@@ -88,6 +92,8 @@ def encode_features(table: Table, schema: Schema, *, label: str | None = None) -
             centre = column.low / 2 + column.high / 2
             half = max(column.high / 2 - column.low / 2, float(np.finfo(np.float64).tiny))
             blocks.append(np.clip((numbers - centre) / half, -1.0, 1.0)[:, None])
+        elif isinstance(column, Encoded):
+            blocks.append(_features(table, column))
         else:
             codes = _codes(table, column.name, column.values)
             blocks.append((codes[:, None] == np.arange(len(column.values))).astype(np.float64))
@@ -121,6 +127,23 @@ def encode_labels(
         return np.clip(_numbers(table, label), low, high)
     values = schema.classes(label)
     return np.asarray(values)[_codes(table, label, values)]
+
+
+def _features(table: Table, column: Encoded) -> NDArray[np.float64]:
+    """Return the encoder's features, brought to [-1, 1] by the bound that it has by construction."""
+    from dpadapt.representation.encoders import as_encoder, features_of, find_encoder
+
+    try:
+        ready = find_encoder(column.encoder)
+        if ready.missing is not None:
+            raise ValueError(f"{ready.missing}.")
+        cells: list[str] = parse_text(table.frame[column.name])
+        if ready.kind == "image":
+            cells = [str(table.folder / cell) for cell in cells]
+        found = features_of(as_encoder(ready.name), cells, name=f"column {column.name!r}", private=table.private)
+    except ValueError as error:
+        raise ValueError(f"{table.origin}: {error}") from None
+    return np.clip(found.astype(np.float64) / ready.bound, -1.0, 1.0)
 
 
 def _numbers(table: Table, name: str) -> NDArray[np.float64]:

@@ -1,12 +1,13 @@
 """`infer`: a first schema from a public table, for a person to edit."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpadapt.tables.encoding import parse_numbers, parse_text
 from dpadapt.tables.reading import Table
-from dpadapt.tables.schema import MOST_WHOLE, Category, Column, Ignored, Number, Schema
+from dpadapt.tables.schema import MOST_WHOLE, Category, Column, Encoded, Ignored, Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,9 @@ _MOST_CLASSES = 20
 _GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
 
-def infer(table: Table, *, dataset: str, categories: tuple[str, ...] = ()) -> Schema:
+def infer(
+    table: Table, *, dataset: str, categories: tuple[str, ...] = (), encoders: Mapping[str, str] | None = None
+) -> Schema:
     """Return a schema with the types, ranges and categories of a public table.
 
     Parameters
@@ -29,6 +32,8 @@ def infer(table: Table, *, dataset: str, categories: tuple[str, ...] = ()) -> Sc
         Name of the private data set that the schema will describe.
     categories : tuple of str
         Columns of whole numbers that are codes rather than amounts.
+    encoders : mapping of str to str, optional
+        Columns of texts or image files, and the encoder of each.
 
     Examples
     --------
@@ -41,11 +46,16 @@ def infer(table: Table, *, dataset: str, categories: tuple[str, ...] = ()) -> Sc
         raise ValueError(
             f"{table.origin}: a schema is made from public data only; one of private rows would leak them."
         )
-    unknown = [name for name in categories if name not in table.frame.columns]
-    if unknown:
-        raise ValueError(f"--category: there is no column {unknown[0]!r} in {table.origin}.")
+    encoders = {} if encoders is None else encoders
+    for option, named in (("--category", categories), ("--encode", encoders)):
+        unknown = [name for name in named if name not in table.frame.columns]
+        if unknown:
+            raise ValueError(f"{option}: there is no column {unknown[0]!r} in {table.origin}.")
     columns = tuple(
-        _infer_column(str(name), table.frame[name], table.origin, str(name) in categories) for name in table.frame
+        Encoded(str(name), encoders[str(name)])
+        if str(name) in encoders
+        else _infer_column(str(name), table.frame[name], table.origin, str(name) in categories)
+        for name in table.frame
     )
     return Schema(dataset, columns)
 

@@ -20,6 +20,8 @@ class Table:
         For errors, e.g. ``--private a.csv``.
     private : bool
         True: no message about this table may hold a value, a count or a position.
+    folder : Path
+        Where files that its cells name are looked for.
 
     Examples
     --------
@@ -31,6 +33,7 @@ class Table:
     frame: "pd.DataFrame"
     origin: str
     private: bool
+    folder: Path = Path()
 
     def __repr__(self) -> str:
         """Name the table, show nothing of it."""
@@ -79,7 +82,7 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
         raise ValueError(f"{named}: two columns have the same name{twice}. Name each column once, in the first line.")
     if frame.empty:
         raise ValueError(f"{named}: the file has no rows. Give a file with a header and at least one row.")
-    return Table(frame, named, private)
+    return Table(frame, named, private, path.parent)
 
 
 def _read_csv(path: Path, named: str) -> "pd.DataFrame":

@@ -71,7 +71,29 @@ class Ignored:
     name: str
 
 
-Column = Number | Category | Ignored
+@dataclass(frozen=True)
+class Encoded:
+    """A column of texts, or of names of image files, that a ready encoder turns into features.
+
+    Parameters
+    ----------
+    name : str
+        The column's header.
+    encoder : str
+        Of `dpadapt.representation.encoders`: "minilm" or "wordllama" for texts, "efficientnet-lite0" for image files,
+        whose names are relative to the table's folder.
+
+    Examples
+    --------
+    >>> Encoded("review", "wordllama").encoder
+    'wordllama'
+    """
+
+    name: str
+    encoder: str
+
+
+Column = Number | Category | Encoded | Ignored
 
 
 @dataclass(frozen=True)
@@ -82,7 +104,7 @@ class Schema:
     ----------
     dataset : str
         Name of the private data set; a ledger belongs to one.
-    columns : tuple of Number, Category or Ignored
+    columns : tuple of Number, Category, Encoded or Ignored
         In the order in which features are encoded.
 
     Examples
@@ -105,7 +127,7 @@ class Schema:
         known = ", ".join(repr(column.name) for column in self.columns)
         raise ValueError(f"--label: there is no column {name!r} in the schema. Its columns are {known}.")
 
-    def features(self, label: str | None) -> tuple[Number | Category, ...]:
+    def features(self, label: str | None) -> tuple[Number | Category | Encoded, ...]:
         """Return the columns a model may use: all but the label and the ignored ones."""
         return tuple(c for c in self.columns if not isinstance(c, Ignored) and c.name != label)
 
@@ -122,7 +144,7 @@ class Schema:
     def classes(self, label: str) -> Values:
         """Return the declared values of the label of a classification."""
         column = self.column(label)
-        if isinstance(column, Ignored) or not column.values:
+        if isinstance(column, Ignored | Encoded) or not column.values:
             raise ValueError(
                 f"--task classification: the schema lists no values for the label {label!r}. Use --task regression, "
                 f"or list every class in the schema, e.g. values = [0, 1]."
@@ -197,11 +219,18 @@ def _describe(column: Column) -> dict[str, Any]:
             return {"type": "number", "low": low, "high": high, **({"values": list(values)} if values else {})}
         case Category(values=values):
             return {"type": "category", "values": list(values)}
+        case Encoded(encoder=encoder):
+            return {"type": "encoded", "encoder": encoder}
         case Ignored():
             return {"type": "ignore"}
 
 
-_KEYS = {"number": {"type", "low", "high", "values"}, "category": {"type", "values"}, "ignore": {"type"}}
+_KEYS = {
+    "number": {"type", "low", "high", "values"},
+    "category": {"type", "values"},
+    "encoded": {"type", "encoder"},
+    "ignore": {"type"},
+}
 
 
 def _parse(name: str, fields: Any, origin: str) -> Column:
@@ -210,12 +239,17 @@ def _parse(name: str, fields: Any, origin: str) -> Column:
         _refuse(where, f'expected a table. Write [columns.{name}] and below it type = "number" or "category".')
     kind = fields.get("type")
     if kind not in _KEYS:
-        _refuse(where, f'type must be "number", "category" or "ignore", got {kind!r}.')
+        _refuse(where, f'type must be "number", "category", "encoded" or "ignore", got {kind!r}.')
     unknown = sorted(set(fields) - _KEYS[kind])
     if unknown:
         _refuse(where, f"{unknown[0]!r} is not known for type = {kind!r}. Known are {', '.join(sorted(_KEYS[kind]))}.")
     if kind == "ignore":
         return Ignored(name)
+    if kind == "encoded":
+        encoder = fields.get("encoder")
+        if not isinstance(encoder, str):
+            _refuse(where, f'encoder must name one, e.g. encoder = "wordllama", got {encoder!r}.')
+        return Encoded(name, encoder)
     if kind == "category":
         return Category(name, _parse_values(fields.get("values"), where))
     low, high = (_parse_end(fields.get(end), end, where) for end in ("low", "high"))

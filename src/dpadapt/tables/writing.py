@@ -2,7 +2,7 @@
 
 import json
 
-from dpadapt.tables.schema import Category, Column, Ignored, Number, Schema
+from dpadapt.tables.schema import Category, Column, Encoded, Ignored, Number, Schema
 
 _HEAD = """\
 # A schema for dpadapt, made from {origin}.
@@ -14,6 +14,7 @@ _HEAD = """\
 #                       would tell about private rows). The ranges below are those of the public rows: widen them where
 #                       the private rows may go further, narrow them where only a few extreme values lie outside.
 #   type = "category"   values lists every value the column can have; any other value is refused.
+#   type = "encoded"    texts, or names of image files, that the frozen public encoder named below turns into features.
 #   type = "ignore"     the column may stand in a file and is never used.
 #
 # values beside a number are its classes if it is the label of a classification; otherwise they are not used.
@@ -54,6 +55,8 @@ def _body(column: Column) -> str:
         case Category(values=values):
             listed = ", ".join(_text(value) if isinstance(value, str) else str(value) for value in values)
             return f'type = "category"\nvalues = [{listed}]\n'
+        case Encoded(encoder=encoder):
+            return f'type = "encoded"\nencoder = {_text(encoder)}\n'
         case Ignored():
             return 'type = "ignore"\n'
 

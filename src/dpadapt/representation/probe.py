@@ -1,0 +1,189 @@
+"""`PrivateProbe`: a private linear head on a frozen public encoder.
+
+Linear probing of "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift",
+arXiv:2312.15551, Section 4, with a solver that has nothing to tune.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.errors import PrivacyError
+from dpadapt.learning.linear_classifier import LinearClassifier
+from dpadapt.learning.transfer_classification import PrivateTransferClassifier
+from dpadapt.learning.transfer_classification_forecast import ClassificationForecast
+from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
+
+
+class PrivateProbe(LinearClassifier):
+    """A linear classifier on the features of a frozen encoder, private in the classifier's rows.
+
+    The encoder is public: it was trained elsewhere, on whatever there was, and may have never seen a task like this
+    one. Private rows go through it one by one, and a `PrivateTransferClassifier` is fitted to their features. Public
+    rows, which need no labels, say which directions of the features hold variance; how many of them the budget can
+    afford follows from that, the number of private rows and epsilon. Nothing is to be tuned.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`), be it an image, a text or numbers.
+    Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs for the gate; Gaussian.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the encoder are not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    encoder : str, transformer, torch Module or callable, optional
+        Turns rows into features, each row by itself, and must not have been made from the private rows. A name is that
+        of a ready one: "efficientnet-lite0", "minilm" or "wordllama". Default: rows are features already.
+    prior : {"shifted", "same-population"}, default="shifted"
+        What is believed of labelled public data; see `PrivateTransferClassifier`.
+    classes : array-like, optional
+        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
+        receipt then lists as assumed public.
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        For features.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    adopted_ : float
+        How much of the private correction was adopted; 1 without public labels.
+    n_features_in_ : int
+        Of the encoder's output.
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    See Also
+    --------
+    dpadapt.representation.encoders : Encoders, and what is asked of them.
+    dpadapt.representation.DescentProbe, dpadapt.representation.LeastSquaresProbe : What it is compared with.
+
+    References
+    ----------
+    .. [1] P. Thaker, A. Setlur, Z. S. Wu, V. Smith. On the Benefits of Public Representations for Private Transfer
+       Learning under Distribution Shift. 2023. arXiv:2312.15551
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> from dpadapt.representation import PrivateProbe
+    >>> rng = np.random.default_rng(7)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 2)), rng.uniform(-1, 1, (200, 2))
+    >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    >>> def products(X):
+    ...     return np.column_stack([X, X[:, 0] * X[:, 1]])
+    >>> model = PrivateProbe(encoder=products, classes=[0, 1], random_state=0).fit(X, y, public=Public(X_public))
+    >>> model.score(X, y) > 0.9
+    True
+    >>> model.privacy_.assumptions[-1]
+    'the encoder (products): it was made without the private rows and treats each row by itself'
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        encoder: Any = None,
+        prior: str = "shifted",
+        classes: Any = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.encoder = encoder
+        self.prior = prior
+        self.classes = classes
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateProbe":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, ...)
+            Private rows, as the encoder takes them: features, images or texts.
+        y : array-like of shape (n_rows,)
+            Private labels.
+        public : Public, optional
+            Public rows of the same kind, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        assumed = []
+        if self.encoder is not None:
+            X, public = self._encoded(X, public)
+            name = encoder_name(self.encoder)
+            assumed = [f"the encoder ({name}): it was made without the private rows and treats each row by itself"]
+        self._check_rows(X, y, y_numeric=False)
+        child = self._ledger(ledger)
+        head = self._head().fit(X, y, public=public, ledger=child)
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        said = head.privacy_
+        self.privacy_ = child.receipt(assumptions=[*said.assumptions, *assumed], warnings=list(said.warnings))
+        self.coef_, self.intercept_, self.adopted_ = head.coef_, head.intercept_, head.adopted_
+        self.classes_ = head.classes_
+        return self
+
+    def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
+        """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
+
+        Parameters
+        ----------
+        public : Public
+            With or without labels; without them, the estimator's `classes` must be given.
+        n_private : int
+            Number of private rows; under "add-remove" a public estimate of it.
+        """
+        if self.encoder is not None:
+            encoder = as_encoder(self.encoder)
+            public = Public(features_of(encoder, public.X, name="public X", private=False), public.y)
+        return self._head().forecast(public, n_private)
+
+    def _head(self) -> PrivateTransferClassifier:
+        return PrivateTransferClassifier(
+            self.epsilon,
+            self.delta,
+            prior=self.prior,
+            classes=self.classes,
+            adjacency=self.adjacency,
+            n_rows=self.n_rows,
+            random_state=self.random_state,
+        )
+
+    def _encoded(self, X: Any, public: Public | None) -> tuple[NDArray[Any], Public | None]:
+        """Return the features of private and public rows, once the encoder has passed its trial."""
+        encoder = as_encoder(self.encoder)
+        if public is None:
+            try_encoder(encoder, X)
+            return features_of(encoder, X), None
+        if not isinstance(public, Public):
+            raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(public).__name__}.")
+        if public.X is X:
+            raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
+        try_encoder(encoder, public.X, private=False)
+        known = Public(features_of(encoder, public.X, name="public X", private=False), public.y)
+        return features_of(encoder, X), known
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        if self.encoder is None:
+            return super()._scores(X)
+        return super()._scores(features_of(as_encoder(self.encoder), X))

@@ -1,0 +1,180 @@
+"""`PublicSubspace`: the low-dimensional subspace that the coefficients of public tasks share.
+
+Step 1 of Algorithm 1 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution
+Shift", arXiv:2312.15551, with better estimators beside the paper's.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from dpadapt import _validate
+from dpadapt.data import Public
+from dpadapt.learning.base import numeric_labels
+from dpadapt.representation.angles import Diversity, task_diversity
+from dpadapt.representation.task_model import METHODS, TaskModel, learn_tasks
+from dpadapt.representation.tasks import Scale, TaskRows, by_task, plain_scale, whitened_scale
+
+Vector = NDArray[np.float64]
+
+
+class PublicSubspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """The subspace that the regression coefficients of public tasks share.
+
+    Public rows belong to tasks, each a linear regression of its own; the coefficients of all of them lie in, or near,
+    a subspace of few dimensions. Nothing here is private: freeze it in a pipeline, or let `PrivateSubspaceRegressor`
+    use it.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Dimension k of the subspace. Default: the one under which public tasks left out are most likely (five folds).
+    method : {"em", "pairs", "moments"}, default="em"
+        "moments" is the paper's: leading eigenvectors of the mean of y² x x'. "pairs" takes y_i y_j x_i x_j' over pairs
+        of rows of one task, which has no bias and far less noise. "em" is the maximum-likelihood subspace, started from
+        pairs: the closest.
+    whiten : bool, default=True
+        Whether rows are first brought to second moment 1 by their own. "pairs" and "moments" assume that they have it;
+        the paper draws them so.
+    fit_intercept : bool, default=True
+        Whether each task has a level of its own. Then rows and labels are centred within tasks.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows that span the subspace, in the features' own units.
+    n_components_ : int
+    task_coef_ : ndarray of shape (n_tasks, n_components)
+        Each task's expected coefficients along `components_`; tasks in sorted order of their names.
+    diversity_ : Diversity
+        ν and condition numbers of `task_coef_`: how well tasks span the subspace.
+    noise_ : float
+        Variance of labels around their task.
+    outside_ : float
+        Expected squared length of a new task's coefficients outside the subspace, because of its error, in the
+        coordinates in which rows have second moment 1.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> from dpadapt.representation import PublicSubspace, subspace_distance
+    >>> rng = np.random.default_rng(7)
+    >>> X, tasks = rng.standard_normal((2000, 6)), np.arange(2000) % 40
+    >>> coef = rng.standard_normal((40, 2)) @ [[1.0, 0, 0, 0, 0, 0], [0, 1.0, 0, 0, 0, 0]]
+    >>> y = np.sum(X * coef[tasks], axis=1) + 0.5 * rng.standard_normal(2000)
+    >>> subspace = PublicSubspace().fit(Public(X, y, tasks=tasks))
+    >>> subspace.n_components_
+    2
+    >>> subspace_distance(subspace.components_.T, np.eye(6)[:, :2]) < 0.1
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        method: str = "em",
+        whiten: bool = True,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.whiten = whiten
+        self.fit_intercept = fit_intercept
+
+    def fit(self, public: Public, y: None = None) -> "PublicSubspace":
+        """Learn the subspace from labelled public rows with tasks: `Public(X, y, tasks=...)`."""
+        if not isinstance(public, Public):
+            raise TypeError(f"public must be wrapped: Public(X, y, tasks=tasks), got {type(public).__name__}.")
+        _validate.one_of(self.method, METHODS, "method")
+        X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X", estimator="public X")
+        model = task_model(
+            X, public, method=self.method, k=self.n_components, whiten=self.whiten, intercept=self.fit_intercept
+        )
+        left, sizes, turn = np.linalg.svd(model.scale.raw(model.basis), full_matrices=False)
+        self.n_features_in_ = X.shape[1]
+        self.components_: Vector = left.T
+        self.n_components_ = left.shape[1]
+        self.task_coef_: Vector = model.coef @ turn.T * sizes
+        self.diversity_: Diversity = task_diversity(self.task_coef_)
+        self.noise_ = model.noise
+        self.outside_ = model.outside * (X.shape[1] - self.n_components_)
+        return self
+
+    def transform(self, X: Any) -> Vector:
+        """Return rows projected on the subspace: shape (n_rows, n_components)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(X @ self.components_.T)
+
+
+def task_model(
+    X: Vector,
+    public: Public,
+    *,
+    method: str,
+    k: int | None,
+    whiten: bool = True,
+    intercept: bool = True,
+    basis: Vector | None = None,
+) -> TaskModel:
+    """Return what the tasks of `public`, whose checked rows are `X`, have in common.
+
+    `basis` is the subspace itself, in raw features, where it is known.
+    """
+    scale = whitened_scale(X, centred=intercept) if whiten else plain_scale(X.shape[1])
+    tasks = _tasks(scale, X, public, intercept=intercept)
+    span = None if basis is None else np.asarray(np.linalg.lstsq(scale.turn, basis, rcond=None)[0], dtype=np.float64)
+    if basis is None and k is not None:
+        _check_dimension(k, X.shape[1], len(tasks.counts))
+    return learn_tasks(tasks, scale, method=method, k=k, span=span)
+
+
+def _tasks(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskRows:
+    """Check labels and tasks; return rows by task."""
+    if public.y is None or public.tasks is None:
+        lacking = " and ".join(name for name in ("y", "tasks") if getattr(public, name) is None)
+        raise ValueError(
+            f"public must have labels and tasks to learn a subspace from, but has no {lacking}: "
+            f"Public(X, y, tasks=tasks). With one task only, use PrivateTransferRegressor."
+        )
+    names = np.asarray(public.tasks)
+    if names.ndim != 1:
+        raise ValueError(f"public tasks must be one name or number per row, got {names.ndim} axes.")
+    if names.dtype.kind == "f" and not np.isfinite(names).all():
+        raise ValueError("public tasks must be known for every row; remove the rows where it is not.")
+    if names.dtype.kind == "O":
+        if any(name is None or name != name for name in names):
+            raise ValueError("public tasks must be known for every row; remove the rows where it is not.")
+        names = names.astype(str)
+    tasks = by_task(scale.transform(X), numeric_labels(np.asarray(public.y).ravel()), names, centred=intercept)
+    if len(tasks.counts) < 2:
+        raise ValueError(
+            "public must have at least 2 tasks to tell what tasks have in common, got 1. "
+            "With one task, use PrivateTransferRegressor."
+        )
+    informative = tasks.counts > intercept
+    if informative.sum() < 2:
+        raise ValueError(
+            "all public tasks but one have a single row, from which a task with a level of its own tells nothing. "
+            "Give more rows per task, or fit_intercept=False."
+        )
+    tasks = tasks.take(informative)
+    if not np.any(tasks.y):
+        raise ValueError("public labels do not vary within any task, so no subspace can be learned from them.")
+    return tasks
+
+
+def _check_dimension(k: Any, n_features: int, n_tasks: int) -> None:
+    if _validate.count(k, "n_components") > n_features:
+        raise ValueError(f"n_components must be at most the number of features, {n_features}, got {k}.")
+    if k > n_tasks:
+        raise ValueError(
+            f"n_components must be at most the number of public tasks with enough rows, {n_tasks}: fewer tasks can't "
+            f"span it, got {k}. Lower it, or leave it out."
+        )

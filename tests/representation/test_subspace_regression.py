@@ -1,0 +1,176 @@
+"""`PrivateSubspaceRegressor`: how close it comes, that nothing leaks, and that bad input spends nothing."""
+
+import numpy as np
+import pytest
+
+from dpadapt import Ledger, PrivateLinearRegression, Public, audit
+from dpadapt.accounting.gaussian import gaussian_mu
+from dpadapt.datasets.shared_subspace import shared_subspace
+from dpadapt.learning.base import Budget
+from dpadapt.representation import PrivateSubspaceRegressor
+from dpadapt.representation.subspace import task_model
+from dpadapt.representation.task_descent import plan_descent
+from dpadapt.representation.task_prior import task_prior
+
+BUDGET = {"epsilon": 1.1, "delta": 1e-5}
+
+
+def errors(n_public, n_private, draws=10, *, true=False, **params):
+    """Return the l2 errors of the coefficients over draws."""
+    found = []
+    for seed in range(draws):
+        drawn = shared_subspace(n_public, n_private, seed=seed)
+        if true:
+            params["basis"] = drawn.basis
+        else:
+            params.setdefault("n_components", 5)
+        model = PrivateSubspaceRegressor(**BUDGET, fit_intercept=False, random_state=seed, **params)
+        found.append(np.linalg.norm(model.fit(drawn.X, drawn.y, public=drawn.public).coef_ - drawn.private_coef))
+    return np.array(found)
+
+
+def test_transfer_reaches_its_target_and_leaving_the_subspace_pays_with_many_rows():
+    hard, soft = (errors(5000, 5000, projection=projection) for projection in ("hard", "soft"))
+    assert soft.mean() <= 0.16
+    assert soft.mean() < 0.7 * hard.mean()
+
+
+def test_inside_the_true_subspace_it_is_close_to_least_squares():
+    private, plain = errors(2000, 1000, draws=20, true=True), []
+    for seed in range(20):
+        drawn = shared_subspace(2000, 1000, seed=seed)
+        inside = np.linalg.lstsq(drawn.X @ drawn.basis, drawn.y, rcond=None)[0]
+        plain.append(np.linalg.norm(drawn.basis @ inside - drawn.private_coef))
+    assert private.mean() <= 1.25 * np.mean(plain)
+
+
+def test_few_private_rows_are_better_off_in_the_subspace_than_on_all_features():
+    inside = errors(5000, 300)
+    plain = []
+    for seed in range(10):
+        drawn = shared_subspace(5000, 300, seed=seed)
+        model = PrivateLinearRegression(**BUDGET, target_bounds=(-4, 4), random_state=seed)
+        coef = model.fit(drawn.X, drawn.y, public=Public(drawn.public.X)).coef_
+        plain.append(np.linalg.norm(coef - drawn.private_coef))
+    assert inside.mean() < 0.6 * np.mean(plain)
+
+
+@pytest.mark.parametrize(("n_public", "n_private"), [(5000, 300), (5000, 5000), (20_000, 1000)])
+def test_the_excess_is_foretold_by_public_data(n_public, n_private):
+    measured, foretold = [], []
+    for seed in range(10):
+        drawn = shared_subspace(n_public, n_private, seed=seed)
+        model = PrivateSubspaceRegressor(**BUDGET, n_components=5, fit_intercept=False, random_state=seed)
+        model.fit(drawn.X, drawn.y, public=drawn.public)
+        measured.append(np.sum((model.coef_ - drawn.private_coef) ** 2))
+        foretold.append(model.predicted_excess_)
+    assert 0.6 < np.mean(foretold) / np.mean(measured) < 1.5
+
+
+def test_with_few_rows_the_plan_is_the_subspace_and_with_many_all_features():
+    drawn = shared_subspace(20_000, 1, seed=0)
+    model = task_model(drawn.public.X, drawn.public, method="em", k=5, intercept=False)
+    prior = task_prior(model, intercept=False, soft=True)
+    used = [len(plan_descent(prior, Budget(gaussian_mu(1.0, 1e-5), n, 1.0)).used) for n in (300.0, 1e6)]
+    assert used == [5, 25]
+
+
+def test_a_task_outside_the_subspace_is_found_with_enough_rows():
+    drawn = shared_subspace(5000, 1, n_features=10, n_components=2, seed=1)
+    random = np.random.default_rng(0)
+    X, coef = random.standard_normal((20_000, 10)), np.linalg.qr(np.column_stack([drawn.basis, np.eye(10)]))[0][:, 5]
+    y = X @ coef + random.standard_normal(20_000)
+    model = PrivateSubspaceRegressor(**BUDGET, n_components=2, random_state=0).fit(X, y, public=drawn.public)
+    assert np.linalg.norm(model.coef_ - coef) < 0.3
+    hard = PrivateSubspaceRegressor(**BUDGET, n_components=2, projection="hard", random_state=0)
+    assert np.linalg.norm(hard.fit(X, y, public=drawn.public).coef_ - coef) > 0.9
+
+
+def test_levels_scales_and_a_common_mean_of_tasks_are_carried_over():
+    random = np.random.default_rng(2)
+    scale, shift = np.array([1.0, 100.0, 0.01, 1.0]), np.array([5.0, -300.0, 0.0, 1.0])
+    names = np.arange(4000) % 40
+    coef = (np.array([2.0, 1.0, 0.0, 0.0]) + random.standard_normal((41, 1)) * [0.0, 0.0, 1.0, 0.0]) / scale
+    levels = 50 + random.standard_normal(41)
+    X_public, X = (random.standard_normal((n, 4)) * scale + shift for n in (4000, 2000))
+    noise = 0.5 * random.standard_normal(6000)
+    y_public = np.sum(X_public * coef[names], axis=1) + levels[names] + noise[:4000]
+    y = X @ coef[40] + levels[40] + noise[4000:]
+    model = PrivateSubspaceRegressor(random_state=0).fit(X, y, public=Public(X_public, y_public, tasks=names))
+    assert np.mean((model.predict(X) - X @ coef[40] - levels[40]) ** 2) < 0.05
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("params", [{}, {"projection": "hard", "method": "pairs"}, {"basis": np.eye(6)[:, :2]}])
+def test_neighbours_show_only_through_releases_and_move_them_by_no_more_than_their_bound(adjacency, params):
+    drawn = shared_subspace(600, 200, n_features=6, n_components=2, n_tasks=20, seed=3)
+
+    def make():
+        return PrivateSubspaceRegressor(2.0, 1e-5, n_components=2, adjacency=adjacency, random_state=0, **params)
+
+    def fit(data, ledger):
+        return make().fit(*data, public=drawn.public, ledger=ledger)
+
+    furthest = 0.0
+    for row, target in ((np.full(6, 1e8), 1e8), (np.full(6, -1.0), 50.0), (np.full(6, 1e200), 0.0), (np.zeros(6), 9.0)):
+        X, y = drawn.X.copy(), drawn.y.copy()
+        X[7], y[7] = row, target
+        assert audit.leaks(make, (drawn.X, drawn.y), (X, y), public=drawn.public) == []
+        tape = audit.record(fit, (X, y), adjacency=make().adjacency)
+        X, y = (drawn.X, drawn.y) if adjacency == "replace-one" else (X.copy(), y)
+        if adjacency == "zero-out":
+            X[7] = 1e200  # a null row: its square is not a number
+        played = audit.replay(fit, (X, y), tape, adjacency=make().adjacency)
+        noise = tape.entries[0].event.noise_multiplier
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            moved, bound = np.linalg.norm(before.value - after.value), before.scale / noise
+            assert moved <= bound * (1 + 1e-9)
+            furthest = max(furthest, moved / bound)
+    assert furthest > 0.4
+
+
+@pytest.mark.parametrize(
+    ("params", "public", "words"),
+    [
+        ({"n_components": 9}, {"tasks": 5}, "at most the number of features"),
+        ({"n_components": 4}, {"tasks": 3}, "at most the number of public tasks"),
+        ({}, {"tasks": 1}, "at least 2 tasks"),
+        ({}, {"tasks": None}, "has no tasks"),
+        ({}, {"tasks": 200}, "single row"),
+        ({"projection": "oblique"}, {"tasks": 5}, "projection must be one of"),
+        ({"method": "pca"}, {"tasks": 5}, "method must be one of"),
+        ({"basis": np.eye(3)[:, :1]}, {"tasks": 5}, "basis must have one row per feature"),
+        ({"basis": np.zeros((6, 2))}, {"tasks": 5}, "basis must have independent columns"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_spent(params, public, words):
+    random = np.random.default_rng(4)
+    X, y = random.standard_normal((200, 6)), random.standard_normal(200)
+    tasks = None if public["tasks"] is None else np.arange(200) % public["tasks"]
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    declared = Public(random.standard_normal((200, 6)), random.standard_normal(200), tasks=tasks)
+    with pytest.raises(ValueError, match=words):
+        PrivateSubspaceRegressor(1.0, 1e-6, **params).fit(X, y, public=declared, ledger=ledger)
+    assert ledger.entries == []
+
+
+def test_features_without_public_variance_have_no_coefficient():
+    drawn = shared_subspace(2000, 1000, n_features=6, n_components=2, seed=5)
+    X_public = drawn.public.X.copy()
+    X_public[:, 3] = 2.0
+    public = Public(X_public, drawn.public.y, tasks=drawn.public.tasks)
+    model = PrivateSubspaceRegressor(random_state=0).fit(drawn.X, drawn.y, public=public)
+    assert model.coef_[3] == 0.0
+    assert np.isfinite(model.coef_).all()
+
+
+def test_a_known_subspace_needs_no_public_tasks():
+    drawn = shared_subspace(500, 4000, seed=6)
+    model = PrivateSubspaceRegressor(basis=drawn.basis, target_bounds=(-4, 4), random_state=0).fit(drawn.X, drawn.y)
+    assert model.n_components_ == 5
+    assert np.linalg.norm(model.coef_ - drawn.private_coef) < 0.3
+    assert np.allclose(model.coef_, drawn.basis @ (drawn.basis.T @ model.coef_))
+    assert np.isnan(model.predicted_excess_)
+    assert "the basis: it was made without the private rows" in model.privacy_.assumptions
+    told = PrivateSubspaceRegressor(basis=drawn.basis, random_state=0).fit(drawn.X, drawn.y, public=drawn.public)
+    assert told.privacy_.assumptions[-1] == model.privacy_.assumptions[-1]
