@@ -34,13 +34,17 @@ def watched(
     *,
     name: Callable[[Piece], str],
 ) -> Iterator[tuple[Piece, Found]]:
-    """Yield what `measured` yields, under a progress bar that names the last piece."""
+    """Yield what `measured` yields, under a progress bar that names the last piece, or a line each in a log."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    screen = Console(stderr=True)
+    with Progress(*columns, console=screen, transient=True) as progress:
         bar = progress.add_task("fitting", total=len(todo))
-        for piece, found in measured(measure, todo, processes):
+        for done, (piece, found) in enumerate(measured(measure, todo, processes), 1):
             progress.update(bar, advance=1, description=f"fitted {name(piece)}")
+            if not screen.is_terminal:
+                # A log shows no bar.
+                screen.print(f"{done} of {len(todo)}: {name(piece)}", markup=False, soft_wrap=True)
             yield piece, found

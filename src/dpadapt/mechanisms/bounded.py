@@ -1,7 +1,7 @@
 """`Bounded`: a statistic together with the most that one record can move it, and the functions that enforce it.
 
-Only the functions of this file and of `bounded_losses.py` make a `Bounded`. Each states its inequality above the line
-that returns. The bound is that of one record becoming null (ZERO_OUT) or appearing or vanishing (ADD_REMOVE);
+Only the functions of this file and of the `bounded_*.py` beside it make a `Bounded`. Each states its inequality above
+the line that returns. The bound is that of one record becoming null (ZERO_OUT) or appearing or vanishing (ADD_REMOVE);
 REPLACE_ONE is at most twice that, or the tighter figure that the maker proves. Rows that are not finite count as null
 rows everywhere.
 """
