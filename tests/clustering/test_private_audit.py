@@ -1,4 +1,4 @@
-"""An attacker who sees every release of a clustering stays within its claim, and one who meets halved noise does not."""
+"""An attacker who sees all releases of a clustering stays within its claim, and one who meets halved noise does not."""
 
 import numpy as np
 import pytest
