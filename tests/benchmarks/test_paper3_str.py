@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpadapt.benchmarks import paper3_str
+from dpadapt.benchmarks import paper3_str, paper3_str_claims
 from dpadapt.benchmarks.paper3_str_parity import parity_row
 
 
@@ -23,21 +23,21 @@ def test_an_easy_piece_is_measured_and_judged():
     assert max(row["error"]) <= row["target"] == 0.16
     assert row["rounds"] == [1.0, 1.0]
     assert all(epsilon <= 0.5 for epsilon in row["epsilon"])
-    found = {claim["claim"]: claim for claim in paper3_str.claims([row])}
+    found = {claim["claim"]: claim for claim in paper3_str_claims.claims([row])}
     judged = next(claim for what, claim in found.items() if "1,000 records, add-remove" in what)
     assert judged["verdict"] == "holds"
-    worse = next(iter(paper3_str.claims([row | {"error": [0.3, 0.1]}])))
+    worse = next(iter(paper3_str_claims.claims([row | {"error": [0.3, 0.1]}])))
     assert worse["verdict"] == "missed"
-    titles = [table["title"] for table in paper3_str.tables([row])]
+    titles = [table["title"] for table in paper3_str_claims.tables([row])]
     assert titles[0].startswith("Appendix D, easy")
     assert titles[-1].startswith("Sizes")
 
 
 def test_what_needs_no_data_is_judged_without_any():
-    found = {claim["claim"]: claim["verdict"] for claim in paper3_str.claims([])}
+    found = {claim["claim"]: claim["verdict"] for claim in paper3_str_claims.claims([])}
     assert len(found) == 3
     assert set(found.values()) == {"holds"}
-    assert all(len(row) == 3 for row in paper3_str.tables([])[0]["rows"])
+    assert all(len(row) == 3 for row in paper3_str_claims.tables([])[0]["rows"])
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2])
@@ -45,5 +45,5 @@ def test_parity_is_found_with_enough_records(share):
     row = parity_row(24, share, False, seeds=2)
     assert row["right"] == [1.0, 1.0]
     assert row["wrong"] == [0.0, 0.0]
-    table = paper3_str.tables([{"part": "Appendix B", "name": "bits", **row}])[0]
+    table = paper3_str_claims.tables([{"part": "Appendix B", "name": "bits", **row}])[0]
     assert table["rows"][0][-2] == "2 of 2"

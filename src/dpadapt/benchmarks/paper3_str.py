@@ -1,26 +1,20 @@
 """Paper 3's own experiments: Subsample-Test-Reweigh on Appendices B, C and D, ours beside the paper's figures.
 
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022. A part of `dpadapt bench
-hybrid`; alone: `python -m dpadapt.benchmarks.paper3_str [--quick] [--markdown F]`. All populations are made, so no
-files are needed. Epsilon 0.5 and delta 1e-4 throughout, for the curator's records and for each person, as in the paper;
-seconds are CPU seconds of the fit alone, its tests by people included.
+hybrid`. All populations are made, so no files are needed. Epsilon 0.5 and delta 1e-4 throughout, for the curator's
+records and for each person, as in the paper; seconds are CPU seconds of the fit alone, its tests by people included.
 """
 
 import math
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.benchmarks.command import command
-from dpadapt.benchmarks.pages import pipes, write_between
-from dpadapt.benchmarks.paper3_str_claims import DELTA, EPSILON, SIX, Row, claims, tables
+from dpadapt.benchmarks.paper3_str_claims import DELTA, EPSILON, SIX, Row
 from dpadapt.benchmarks.paper3_str_parity import parity_row
-from dpadapt.benchmarks.pieces import cores, watched
-from dpadapt.benchmarks.transfer_common import versions
 from dpadapt.datasets.gaussian_pairs import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from dpadapt.hybrid.hypotheses import Squares
 from dpadapt.hybrid.learner import Learner
@@ -29,10 +23,6 @@ from dpadapt.hybrid.learner_separator import SeparatorLearner
 from dpadapt.hybrid.learner_sparse import SparseLearner
 from dpadapt.hybrid.reweigh import SubsampleTestReweigh
 from dpadapt.hybrid.simulated import SimulatedAgents
-
-__all__ = ["Piece", "claims", "measure", "pieces", "tables"]
-
-START, END = "<!-- bench hybrid: reweigh -->", "<!-- end of bench hybrid: reweigh -->"
 
 # Six weights that differ fourfold: the ball of Appendix D, squeezed.
 SQUEEZED = GaussianPair(200, 6, 1.0, 0.4, 0.3, "ball", spread=4.0)
@@ -227,42 +217,3 @@ def _error(found: NDArray[Any], y: NDArray[Any]) -> float:
 
 def _balanced(found: NDArray[Any], y: NDArray[Any]) -> float:
     return float(np.mean([np.mean(found[y == label] != label) for label in (0, 1)]))
-
-
-def run(*, quick: bool) -> dict[str, Any]:
-    """Return the rows of all pieces."""
-    todo = pieces(quick=quick)
-    found = dict(watched(measure, todo, cores(), name=lambda piece: piece.key))
-    return {"quick": quick, "rows": [found[piece] for piece in todo], "versions": versions()}
-
-
-def show(results: dict[str, Any]) -> None:
-    """Print the claims and the tables."""
-    from rich.console import Console
-    from rich.table import Table
-
-    for title, columns, rows in _texts(results):
-        table = Table(*columns, title=title)
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-
-
-def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the claims and the tables between the page's markers."""
-    texts = [f"**{title}**\n\n{pipes(columns, rows)}" for title, columns, rows in _texts(results)]
-    numbers = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    write_between(path, "\n\n".join([*texts, numbers]) + "\n", START, END)
-
-
-def _texts(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
-    columns = ["claim", "paper", "measured", "verdict"]
-    judged = [[{"paper": "-", **found}[name] for name in columns] for found in claims(results["rows"])]
-    found = [(table["title"], table["columns"], table["rows"]) for table in tables(results["rows"])]
-    return [("Subsample, test, reweigh", columns, judged), *found]
-
-
-if __name__ == "__main__":
-    command(
-        __spec__.name, __doc__, run, show, writers={"markdown": ("write the tables into this page", write_markdown)}
-    )
