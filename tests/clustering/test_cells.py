@@ -11,7 +11,7 @@ from dpadapt.clustering.surroundings import surroundings
 @pytest.fixture(scope="module")
 def cells():
     T = np.random.default_rng(0).standard_normal((300, 3))
-    return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80])
+    return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80], bands=np.array([0, 1, 1]))
 
 
 def test_a_rows_bin_does_not_depend_on_the_rows_beside_it(cells):
@@ -58,11 +58,11 @@ def test_coarse_cells_are_unions_of_finer_ones(cells):
 
 
 def test_a_partition_splits_coarse_bins_as_far_as_their_counts_allow(cells):
-    coarse = np.zeros(60)
+    coarse = np.zeros(40)
     coarse[:3] = 1e9, 0.0, -5.0
     part, parent = partition(coarse, cells, 4.0)
     assert np.array_equal(cells.coarse(0)[:-1], parent[part])  # whole parts lie in one coarse bin
-    pieces = np.bincount(parent, minlength=60)
+    pieces = np.bincount(parent, minlength=40)
     assert pieces[0] == (cells.ancestors[0] == 0).sum()
     assert (pieces[1:] == 1).all()
     assert len(np.unique(part)) == len(parent)
@@ -70,7 +70,7 @@ def test_a_partition_splits_coarse_bins_as_far_as_their_counts_allow(cells):
 
 def test_the_surroundings_are_the_same_for_the_same_targets():
     T = np.random.default_rng(3).standard_normal((200, 4))
-    first, second = (surroundings(T, [5], n_rings=2) for _ in range(2))
+    first, second = (surroundings(T, [5], n_bands=2) for _ in range(2))
     assert first.cells.points.tobytes() == second.cells.points.tobytes()
     assert first.shares.near.data.tobytes() == second.shares.near.data.tobytes()
     assert first.cells.edges.tobytes() == second.cells.edges.tobytes()
@@ -78,11 +78,11 @@ def test_the_surroundings_are_the_same_for_the_same_targets():
 
 def test_shares_of_a_partition_are_shares_of_its_pool():
     T = np.random.default_rng(4).standard_normal((60, 2))
-    around = surroundings(T, [5], n_rings=3)
+    around = surroundings(T, [5], n_bands=3)
     n = around.cells.n_bins
-    one = around.shares.of(np.zeros(n, dtype=int), 1).toarray().reshape(60, -1)
+    one = around.shares.of(np.zeros(n, dtype=int), 1, np.ones(n)).toarray().reshape(60, -1)
     assert (np.diff(one, axis=1) >= 0).all()
     assert one.max() <= 1.0
-    each = around.shares.of(np.arange(n), n).toarray()
+    each = around.shares.of(np.arange(n), n, np.ones(n)).toarray()
     mixed = each @ (around.shares.sizes / around.shares.sizes.sum())
     assert mixed == pytest.approx(one.ravel(), abs=1e-6)

@@ -2,8 +2,9 @@
 
 Differentially Private Source-Target Clustering: the content of its Figures 3 to 10 and 15 to 106, on three synthetic
 sets, MNIST, Office-Caltech10 and Superconductivity, and on Adult and Reviews besides; without real data below
-`DPADAPT_DATA`, on the synthetic sets. Every method's centres are found by the same solver. Figures are measured by as
-many processes as there are cores; the solver's speed afterwards, alone.
+`DPADAPT_DATA`, on the synthetic sets. Every method's centres are found by the same solver. Then the bound on the cost,
+the choice of rows to label, and a run at scale. Figures are measured by as many processes as there are cores; the
+solver's speed and the run at scale afterwards, alone.
 """
 
 import time
@@ -11,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpadapt.benchmarks import paper5_labelling as labelling
 from dpadapt.benchmarks import paper5_measure as measures
+from dpadapt.benchmarks import paper5_scale as scale
 from dpadapt.benchmarks.command import command
 from dpadapt.benchmarks.paper5_sets import SETS, named
 from dpadapt.benchmarks.paper5_show import show, summarise, write_markdown
@@ -19,7 +22,7 @@ from dpadapt.benchmarks.pieces import cores, watched
 from dpadapt.benchmarks.transfer_common import real_data, versions
 from dpadapt.errors import DataUnavailable
 
-PARTS = ("cells", "variants", "no harm", "theorems")
+PARTS = ("cells", "variants", "no harm", "theorems", "certificates")
 # Chosen before anything was measured with them; nothing was tuned on them.
 SEED, FRESH = 11, (12, 13)
 
@@ -36,6 +39,7 @@ class Size:
     other_rival_runs: dict[str, int]
     variant_runs: int
     harm_runs: int
+    bound_runs: int
     solver: dict[str, int] = field(default_factory=dict)
     fresh: tuple[int, ...] = ()
 
@@ -49,6 +53,7 @@ FULL = Size(
     other_rival_runs={"epsilon 3": 3, "rho 3": 3},
     variant_runs=3,
     harm_runs=5,
+    bound_runs=15,
     solver={"n": 20_000, "k": 70, "repeats": 3},
     fresh=FRESH,
 )
@@ -62,6 +67,7 @@ QUICK = Size(
     other_rival_runs={},
     variant_runs=1,
     harm_runs=1,
+    bound_runs=2,
     solver={"n": 20_000, "k": 70, "repeats": 1},
 )
 
@@ -76,20 +82,24 @@ class Piece:
     quick: bool
 
 
-def pieces(*, quick: bool) -> list[Piece]:
+def pieces(*, quick: bool) -> list[Piece | labelling.Piece]:
     """Return the whole work, the longest first."""
     size = QUICK if quick else FULL
     sets = [found for found in SETS if found.name in size.sets and (real_data() or not found.real)]
     main = [found for found in sets if found.main]
-    todo = [Piece("cells", found.name, SEED, quick) for found in sorted(sets, key=lambda found: not found.main)]
+    todo: list[Piece | labelling.Piece] = []
+    todo += [Piece("cells", found.name, SEED, quick) for found in sorted(sets, key=lambda found: not found.main)]
     todo += [Piece("cells", found.name, seed, quick) for found in main if not found.real for seed in size.fresh]
     todo += [Piece(part, found.name, SEED, quick) for part in PARTS[1:] for found in main]
-    return todo
+    return [*todo, *(labelling.pieces(quick=quick) if real_data() else [])]
 
 
-def measure(piece: Piece) -> dict[str, Any]:
+def measure(piece: Piece | labelling.Piece) -> dict[str, Any]:
     """Return the row of one piece, or why there is none."""
-    size, found, start = QUICK if piece.quick else FULL, named(piece.name), time.process_time()
+    start = time.process_time()
+    if isinstance(piece, labelling.Piece):
+        return labelling.measure(piece) | {"seconds": time.process_time() - start}
+    size, found = QUICK if piece.quick else FULL, named(piece.name)
     try:
         if piece.part == "variants":
             row = measures.variants(found, piece.seed, size.ks, size.variant_runs)
@@ -97,6 +107,8 @@ def measure(piece: Piece) -> dict[str, Any]:
             row = measures.no_harm(found, piece.seed, size.ks, size.harm_runs)
         elif piece.part == "theorems":
             row = measures.theorems(found, piece.seed)
+        elif piece.part == "certificates":
+            row = measures.certificates(found, piece.seed, (20, 50), size.bound_runs)
         else:
             main = found.main and piece.seed == SEED
             runs = (size.runs, size.rival_runs) if main else (size.other_runs, size.other_rival_runs)
@@ -110,12 +122,12 @@ def run(*, quick: bool) -> dict[str, Any]:
     """Return all results as plain data."""
     start = time.perf_counter()
     size, todo = QUICK if quick else FULL, pieces(quick=quick)
-    found: dict[str, list[tuple[int, Any]]] = {part: [] for part in PARTS}
+    found: dict[str, list[tuple[int, Any]]] = {part: [] for part in (*PARTS, "labelling")}
     skipped: set[str] = set()
     seconds = 0.0
-    for piece, result in watched(measure, todo, cores(), name=lambda piece: f"{piece.part}: {piece.name}"):
+    for piece, result in watched(measure, todo, cores(), name=lambda piece: f"{_part(piece)}: {piece.name}"):
         if "row" in result:
-            found[piece.part].append((todo.index(piece), result["row"]))
+            found[_part(piece)].append((todo.index(piece), result["row"]))
             seconds += result["seconds"]
         else:
             skipped.add(result["skipped"])
@@ -134,8 +146,13 @@ def run(*, quick: bool) -> dict[str, Any]:
         **parts,
         "picture": measures.picture(named("synthetic 2"), SEED, 10, "epsilon 3"),
         "solver": measures.solver_speed(**size.solver),
+        "scale": [scale.measure(piece) for piece in scale.pieces(quick=quick)],
         "minutes": (time.perf_counter() - start) / 60,
     }
+
+
+def _part(piece: Piece | labelling.Piece) -> str:
+    return "labelling" if isinstance(piece, labelling.Piece) else piece.part
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:

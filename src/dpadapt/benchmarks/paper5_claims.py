@@ -17,6 +17,7 @@ LEAST_WORTH = 1e-3
 MEAN_GAPS = {"epsilon 3": 0.12, "rho 3": 0.08, "epsilon 1": 0.19, "epsilon 0.3": 0.30, "epsilon 0.1": 0.45}
 MOST_HARM, MOST_USELESS = 1.02, 1.01
 SOLVER_RATIO, SOLVER_SECONDS = 0.99, 1.5
+MOST_BOUND = 1.5
 
 
 def gaps(row: Row, budget: str, method: str) -> Array:
@@ -96,6 +97,7 @@ def our_claims(results: Row) -> Iterator[Claim]:
     yield claim(f"ours: cost over ClusterT at each single k and run at most {MOST_HARM:g}", text, not bad)
     yield from _useless(results)
     yield from _prior(rows)
+    yield from _certificates(results["certificates"])
     found = results["solver"]
     what = (
         f"solver, {found['n']:,} targets, k {found['k']}: cost at most {SOLVER_RATIO} of AkM's, in {SOLVER_SECONDS} s"
@@ -118,6 +120,21 @@ def _prior(rows: Sequence[Row]) -> Iterator[Claim]:
     won = [row["set"] for row in rows if gaps(row, "epsilon 3", "ours").mean() < min(1.0, prior_gap(row))]
     what = "ours, epsilon 3: less cost than a public-only prior on every set"
     yield claim(what, f"{len(won)} of {len(rows)}", len(won) == len(rows))
+
+
+def _certificates(rows: Sequence[Row]) -> Iterator[Claim]:
+    """Yield how near the bounds on the cost are, and whether they hold as often as they say."""
+    real = [(row["set"], float(np.median(row["ratios"]))) for row in rows if row["real"]]
+    if real:
+        over = [f"{name} {median:.2f}" for name, median in real if median > MOST_BOUND]
+        text = f"{len(real) - len(over)} of {len(real)}" + (f"; {', '.join(over)}" if over else "")
+        yield claim(
+            f"the bound on the cost, epsilon 1: median at most {MOST_BOUND:g} of it on real sets", text, not over
+        )
+    ratios = np.concatenate([np.empty(0), *(row["ratios"] for row in rows)])
+    if len(ratios):
+        held = float(np.mean(ratios >= 1))
+        yield claim("the bound on the cost holds in 95% of runs", f"{held:.1%} of {len(ratios)}", held >= 0.95)
 
 
 def paper_claims(results: Row) -> Iterator[Claim]:

@@ -39,6 +39,11 @@ class Piece:
     k: int
     runs: int
 
+    @property
+    def name(self) -> str:
+        """What is shown while it is measured."""
+        return f"{self.task}, {self.k} labels"
+
 
 def _superconductivity(source: str, target: str) -> Callable[[], Any]:
     return lambda: datasets.superconductivity_by_quarter(source, target, by="wtd_std_Valence")

@@ -30,6 +30,7 @@ Array = NDArray[Any]
 Solutions = Sequence[NDArray[np.int64]]
 
 DELTA, RHO = 1e-6, 3.0
+GAMMA = 0.05  # with which a bound on the cost may fail
 BUDGETS = ("epsilon 3", "rho 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1")
 
 
@@ -165,6 +166,22 @@ def no_harm(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[st
         ]
         worst[name] = float(np.max(ratios))
     return {"set": found.name, "worst": worst, "runs": 3 * runs}
+
+
+def certificates(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return the bound on the cost over the true cost, run by run; epsilon 1 is spent on the choice and 1 on it."""
+    S, T = found.draw(seed)
+    public, cap = Public(T), nearest(T, S)[1]
+    ratios = []
+    for k in ks:
+        for run in range(runs):
+            model: Any = PrivateSourceTargetClustering(
+                k, 2.0, certificate_share=0.5, gamma=GAMMA, random_state=400 + run
+            )
+            model.fit(S, public=public)
+            true = float(np.minimum(cap, nearest(T, T[model.centers_])[1]).mean())
+            ratios.append(float(model.cost_bound_) / true)
+    return {"set": found.name, "real": found.real, "ks": list(ks), "ratios": ratios}
 
 
 def theorems(found: PaperSet, seed: int) -> dict[str, Any]:

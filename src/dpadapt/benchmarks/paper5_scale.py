@@ -44,8 +44,8 @@ class Piece:
 def pieces(*, quick: bool) -> list[Piece]:
     """Return the sizes to measure."""
     if quick:
-        return [Piece(30_000, 300_000, 50, 1.0, 21)]
-    return [Piece(1_000_000, 10_000_000, 50, 1.0, 21)]
+        return [Piece(30_000, 300_000, 50, 1.0, 22)]
+    return [Piece(1_000_000, 10_000_000, 50, 1.0, 22)]
 
 
 def measure(piece: Piece) -> dict[str, Any]:

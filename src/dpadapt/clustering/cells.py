@@ -32,6 +32,8 @@ class Cells:
         Which cell of each level, coarsest first, a finest cell belongs to. The last level is the finest cells.
     edges : ndarray of shape (n_rings,)
         Outer edges of the rings, in the units of the data. A source further from all points counts nowhere.
+    bands : ndarray of shape (n_rings,)
+        Rings that are counted together within a cell have the same band.
     """
 
     origin: Array
@@ -39,6 +41,7 @@ class Cells:
     points: Array
     ancestors: NDArray[np.int64]
     edges: Array
+    bands: NDArray[np.int64]
 
     @property
     def n_cells(self) -> int:
@@ -49,6 +52,11 @@ class Cells:
     def n_rings(self) -> int:
         """How many rings there are."""
         return len(self.edges)
+
+    @property
+    def n_bands(self) -> int:
+        """How many bands there are."""
+        return int(self.bands.max()) + 1
 
     @property
     def n_bins(self) -> int:
@@ -81,12 +89,16 @@ class Cells:
         return found
 
     def coarse(self, level: int) -> NDArray[np.int64]:
-        """Return the bin of each finest bin at `level`; a further last entry sends -1 to -1."""
+        """Return the cell and band of each finest bin at `level`; a further last entry sends -1 to -1."""
         cell = np.repeat(self.ancestors[level], self.n_rings)
-        return np.append(cell * self.n_rings + np.tile(np.arange(self.n_rings), self.n_cells), -1)
+        return np.append(cell * self.n_bands + np.tile(self.bands, self.n_cells), -1)
+
+    def rings(self) -> NDArray[np.int64]:
+        """Return the ring of each finest bin; a further last entry sends -1 to -1."""
+        return np.append(np.tile(np.arange(self.n_rings), self.n_cells), -1)
 
 
-def make_cells(targets: Array, *, edges: Array, sizes: Sequence[int]) -> Cells:
+def make_cells(targets: Array, *, edges: Array, sizes: Sequence[int], bands: Array) -> Cells:
     """Return the cells of public `targets`.
 
     Parameters
@@ -97,6 +109,8 @@ def make_cells(targets: Array, *, edges: Array, sizes: Sequence[int]) -> Cells:
         Outer edges of the rings.
     sizes : sequence of int
         Cells per level, coarsest first.
+    bands : ndarray
+        Rings that are counted together within a cell have the same one.
     """
     origin = (targets.max(axis=0) + targets.min(axis=0)) / 2
     reach = float(np.abs(targets - origin).max()) + 2 * float(edges[-1])
@@ -108,7 +122,7 @@ def make_cells(targets: Array, *, edges: Array, sizes: Sequence[int]) -> Cells:
         centres = points[:size]
         parents = (np.einsum("ij,ij->i", centres, centres) - 2 * points[:below] @ centres.T).argmin(axis=1)
         ancestors.append(parents[ancestors[-1]])
-    return Cells(origin, step, points, np.array(ancestors[::-1]), np.asarray(edges, dtype=float))
+    return Cells(origin, step, points, np.array(ancestors[::-1]), np.asarray(edges, dtype=float), np.asarray(bands))
 
 
 def grid_step(reach: float, n_features: int) -> float:

@@ -11,20 +11,20 @@ from dpadapt.clustering.distances import distances, nearest
 from dpadapt.clustering.evidence import pooled_evidence
 from dpadapt.clustering.faster_pam import faster_pam
 from dpadapt.clustering.greedy import greedy
-from dpadapt.clustering.posterior import Belief, belief
+from dpadapt.clustering.outlook import Outlook
 from dpadapt.clustering.solver import capped_k_medoids
 from dpadapt.clustering.stages import Released
 from dpadapt.clustering.surroundings import Surroundings
-from dpadapt.clustering.survival import ExpectedCost, expected_cost
+from dpadapt.clustering.survival import ExpectedCost
 
 Array = NDArray[Any]
 Centres = dict[int, NDArray[np.int64]]
 
 # Up to here all distances between targets are held at once.
 _FULL_ROWS = 5000
-# Posterior odds of an empty bin are multiplied by the first; the second is Pólya's urn for sources within a bin.
-_USUAL = 5.0, 8.0
-_PESSIMISTIC = 15.0, 2.0
+# No doubtful part may be relied on for more than this share of the cost without sources.
+_MOST_RELIED_ON = 0.1
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,34 +60,56 @@ def choose(T: Array, around: Surroundings, released: Released, without: Centres,
     gate : float
         Most probability of going by noise alone where no source is in range.
     """
-    rows, radii = T[around.rows], around.shares.radii
-    first, second = released.noise
-    rings = np.arange(len(released.coarse)) % released.n_rings
-    evidence = pooled_evidence([(released.coarse, rings, first), (released.counts, released.ring, second)])
-    if evidence < -np.log(gate):
-        costs = {k: float(nearest(rows, T[centres])[1].mean()) for k, centres in without.items()}
-        return Choice(without, costs, np.zeros((len(rows), len(radii))))
-    believed = belief(released)
-    shares = around.shares.of(released.part, len(released.parent))
-    usual, cautious = (_expected_cost(shares, radii, believed, *how) for how in (_USUAL, _PESSIMISTIC))
+    rows = T[around.rows]
+    if log_evidence_of(released) < -np.log(gate):
+        costs = {k: _usual_cost(rows, T[centres]) for k, centres in without.items()}
+        return Choice(without, costs, np.zeros((len(rows), len(around.shares.radii))))
+    outlook = Outlook.of(released, around)
     centres, costs = {}, {}
-    for k, found in _solve(rows, list(without), usual).items():
+    for k, found in _solve(rows, list(without), outlook.cost).items():
+        found, trusted = _less_reliant(rows, found, outlook, _MOST_RELIED_ON * _usual_cost(rows, T[without[k]]))
         chosen = around.rows[found]
         # Kept only if it is the better choice even for one who believes in fewer sources, more clumped.
-        if _mean(cautious, rows, T[chosen]) >= _mean(cautious, rows, T[without[k]]):
+        if _mean(trusted.doubted_cost, rows, T[chosen]) >= _mean(trusted.doubted_cost, rows, T[without[k]]):
             chosen = without[k]
-        centres[k], costs[k] = chosen, _mean(usual, rows, T[chosen])
-    numbers = believed.cautious(_USUAL[0]) @ believed.grid
-    return Choice(centres, costs, (shares @ numbers).reshape(len(rows), -1))
+        centres[k], costs[k] = chosen, _mean(outlook.cost, rows, T[chosen])
+    return Choice(centres, costs, outlook.near())
 
 
-def _expected_cost(shares: Any, radii: Array, believed: Belief, odds: float, clumping: float) -> ExpectedCost:
-    return expected_cost(shares, radii, believed.cautious(odds), believed.grid, clumping)
+def log_evidence_of(released: Released) -> float:
+    """Return the log of an e-value against "no source is in range"."""
+    counts = released.profile, released.coarse, released.counts
+    bands = np.arange(len(released.coarse)) % released.n_bands
+    groups = np.zeros(len(released.profile), dtype=np.int64), bands, released.band
+    return pooled_evidence(list(zip(counts, groups, released.noise, strict=True)))
+
+
+def _less_reliant(
+    rows: Array, found: NDArray[np.int64], outlook: Outlook, most: float
+) -> tuple[NDArray[np.int64], Outlook]:
+    """Return centres that hang on no doubtful part for more than `most` of the mean cost, and what they go by.
+
+    Of n parts that are empty, about half a one shows as many sources as give evidence log n. Most such errors cost
+    little; one that leaves a whole cluster of targets without a centre can double the cost.
+    """
+    doubtful = outlook.believed.evidence < np.log(len(outlook.believed.evidence))
+    for _ in range(_ROUNDS):
+        risky = doubtful & (outlook.reliance(nearest(rows, rows[found])[1]) > most)
+        if not risky.any():
+            break
+        outlook = outlook.without(risky)
+        found = _solve(rows, [len(found)], outlook.cost)[len(found)]
+    return found, outlook
 
 
 def _mean(cost: ExpectedCost, rows: Array, centres: Array) -> float:
     """Return the mean expected cost of serving `rows` from `centres`."""
     return float(cost(np.arange(len(rows)), nearest(rows, centres)[1][:, None]).mean())
+
+
+def _usual_cost(rows: Array, centres: Array) -> float:
+    """Return the mean distance of `rows` to the nearest of `centres`."""
+    return float(nearest(rows, centres)[1].mean())
 
 
 def _solve(rows: Array, numbers: Sequence[int], cost: ExpectedCost) -> Centres:

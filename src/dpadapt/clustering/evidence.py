@@ -29,6 +29,11 @@ class Noise:
     law: Literal["laplace", "gaussian"]
     scale: float
 
+    @property
+    def variance(self) -> float:
+        """Its variance, but for what discreteness takes away."""
+        return (2.0 if self.law == "laplace" else 1.0) * self.scale**2
+
     def log_density(self, errors: Array) -> Array:
         """Return the log probability of each whole number, less a constant that cancels in every ratio."""
         if self.law == "laplace":

@@ -1,6 +1,6 @@
 """What is believed of each bin's number of sources after its noisy count: empirical Bayes with a cautious zero."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,20 @@ _SMALL_GROUP = 8
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Probabilities of the numbers of sources on a grid, per part of the partition. The first number is 0."""
+    """What is believed of the number of sources in each part of the partition.
+
+    Parameters
+    ----------
+    grid : ndarray of shape (n_grid,)
+        Numbers that are thought possible; the first is 0.
+    probability : ndarray of shape (n_parts, n_grid)
+    evidence : ndarray of shape (n_parts,)
+        How much likelier a part's counts are under the best number than under none, as a logarithm.
+    """
 
     grid: Array
     probability: Array
+    evidence: Array
 
     def cautious(self, odds: float) -> Array:
         """Return the probabilities with the odds of "none" multiplied by `odds`.
@@ -36,20 +46,26 @@ class Belief:
         moved[:, 0] *= odds
         return np.asarray(moved / moved.sum(axis=1, keepdims=True))
 
+    def without(self, parts: NDArray[np.bool_]) -> "Belief":
+        """Return the same with no source in `parts`."""
+        nothing = (self.grid == 0).astype(float)
+        return replace(self, probability=np.where(parts[:, None], nothing, self.probability))
+
 
 def belief(released: Released) -> Belief:
     """Return the posterior of every part's number of sources, with priors fitted to like parts."""
-    first, second = released.noise
+    _, first, second = released.noise
     grid = _grid(float(released.counts.max(initial=0)), second.scale)
     likelihood = second.log_density(released.counts[:, None] - grid)
     # A coarse bin that was not split was counted twice, with independent noise.
     whole = ~released.split
     likelihood[whole] += first.log_density(released.coarse[released.parent[whole]][:, None] - grid)
+    evidence = likelihood.max(axis=1) - likelihood[:, 0]
     likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     probability = np.empty_like(likelihood)
-    for group in _groups(2 * released.ring + released.split):
+    for group in _groups(2 * released.band + released.split):
         probability[group] = _fitted(likelihood[group])
-    return Belief(grid, probability)
+    return Belief(grid, probability, evidence)
 
 
 def _grid(largest: float, scale: float) -> Array:

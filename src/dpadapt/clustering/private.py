@@ -24,8 +24,9 @@ from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.remembered import Remembered
 
 _SPACE = 4  # dimensions from which on cells are wide against the distances that matter
-# Rings that pay in space, by the noise on a count up to which they do. In the plane it is three at any noise.
-_RINGS = ((1.2, 3), (3.0, 2), (np.inf, 1))
+# Bands of distance that pay: in the plane, and in space by the noise on a count up to which they do.
+_PLANE_BANDS = 3
+_BANDS = ((1.5, 4), (np.inf, 2))
 # A coarse bin is split as long as its parts keep this many noise scales each. In the plane, where distances within a
 # cell hardly matter, it should keep more, unless the counts are all but exact.
 _LEAST, _LEAST_IN_PLANE = 1.5, 4.0
@@ -162,18 +163,18 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             raise ValueError("certificate_share must be 0 for sources in blocks: the bound needs a second pass.")
         child = self._ledger(ledger)
         mechanisms = stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta)
-        noise = noise_of(mechanisms[0], child), noise_of(mechanisms[1], child)
-        n_rings, least = _resolution(noise[1].scale, T.shape[1])
-        around, without = _prepared(public, T, numbers, n_rings)
+        noise = [noise_of(mechanism, child) for mechanism in mechanisms]
+        n_bands, least = _resolution(noise[-1].scale, T.shape[1])
+        around, without = _prepared(public, T, numbers, n_bands)
         codes = source_codes(sources, around.cells, public)
         each = share * self.epsilon / len(numbers)
         # Charged all at once: a cap too small for the bounds raises before anything is drawn.
         charges = [*zip(mechanisms, LABELS, strict=True), *([bound_charge(each)] * len(numbers) if share else [])]
-        first, second, *later = child.start_all(charges)
-        released = release(codes, around.cells, (first, second), noise, least)
+        runs = child.start_all(charges)
+        released = release(codes, around.cells, runs[: len(LABELS)], noise, least)
         choice = choose(T, around, released, without, gate=self.gate)
         bounds = {}
-        for k, run in zip(numbers, later, strict=False):
+        for k, run in zip(numbers, runs[len(LABELS) :], strict=False):
             caps = nearest(T, T[choice.centres[k]])[1]
             spend = {"epsilon": each, "gamma": self.gamma}
             radii, moved = around.shares.radii, most_moved(T, caps)
@@ -215,20 +216,20 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 
 
 def _resolution(scale: float, n_features: int) -> tuple[int, float]:
-    """Return the number of rings, and how many noise scales a part should hold, for noise of `scale` on a count."""
+    """Return the number of bands, and how many noise scales a part should hold, for noise of `scale` on a count."""
     if n_features >= _SPACE:
-        return next(rings for most, rings in _RINGS if scale <= most), _LEAST
-    return _RINGS[0][1], _LEAST_IN_PLANE if scale > _EXACT else _LEAST
+        return next(bands for most, bands in _BANDS if scale <= most), _LEAST
+    return _PLANE_BANDS, _LEAST_IN_PLANE if scale > _EXACT else _LEAST
 
 
 def _prepared(
-    public: Public | None, T: NDArray[np.float64], numbers: Sequence[int], n_rings: int
+    public: Public | None, T: NDArray[np.float64], numbers: Sequence[int], n_bands: int
 ) -> tuple[Surroundings, Centres]:
     """Return what the targets alone give, made once for each `Public`."""
 
     def make() -> tuple[Surroundings, Centres]:
-        return surroundings(T, numbers, n_rings=n_rings), {k: cluster_t(T, k) for k in numbers}
+        return surroundings(T, numbers, n_bands=n_bands), {k: cluster_t(T, k) for k in numbers}
 
     if public is None:
         return make()
-    return _known.get(public, [T, np.array([*numbers, n_rings])], make)
+    return _known.get(public, [T, np.array([*numbers, n_bands])], make)

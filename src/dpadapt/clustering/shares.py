@@ -34,14 +34,15 @@ class Shares:
     sizes: Array
     near: csr_array
 
-    def of(self, part: NDArray[np.int64], n_parts: int) -> csr_array:
+    def of(self, part: NDArray[np.int64], n_parts: int, weights: Array) -> csr_array:
         """Return the share of each part of a partition of the bins, for every target and radius.
 
-        A part's share is that of its pool: no partition needs the distances again.
+        A part's share is that of its pool, whose points have the `weights` of their bins: no partition needs the
+        distances again.
         """
         n = len(self.sizes)
-        join = csr_array((np.ones(n, np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
-        sizes = np.bincount(part, weights=self.sizes, minlength=n_parts)
+        join = csr_array((weights.astype(np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
+        sizes = np.bincount(part, weights=self.sizes * weights, minlength=n_parts)
         shares = (self.near @ join).tocsr()
         shares.data /= sizes[shares.indices].astype(np.float32)
         return shares

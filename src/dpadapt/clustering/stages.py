@@ -1,5 +1,6 @@
-"""The two releases: counts on a few coarse bins, which decide where to look finely, then counts on the finer bins."""
+"""The releases: counts by distance, counts on coarse bins, which say where to look finely, and counts on finer bins."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,9 @@ Counts = NDArray[np.int64]
 Mechanism = DiscreteLaplace | DiscreteGaussian
 
 NOISES = ("laplace", "gaussian")
-LABELS = "sources in coarse bins", "sources in bins split by the coarse counts"
-# Share of the budget that goes into the coarse counts.
-COARSE_SHARE = 0.2
+LABELS = "sources by distance", "sources in coarse bins", "sources in bins split by the coarse counts"
+# Shares of the budget that go into each.
+SHARES = 0.08, 0.17, 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,31 +31,34 @@ class Released:
 
     Parameters
     ----------
+    profile : ndarray of shape (n_rings,)
+        Noisy counts by distance to the targets.
     coarse : ndarray of shape (n_coarse_bins,)
-        Noisy counts of the first stage.
+        Noisy counts in coarse cells, each band by itself.
     counts : ndarray of shape (n_parts,)
-        Noisy counts of the second.
+        Noisy counts in the parts of a finer partition.
     part : ndarray of shape (n_bins,)
         Which part of the partition a finest bin belongs to.
     parent : ndarray of shape (n_parts,)
         Which coarse bin a part lies in.
-    n_rings : int
-        Bins are numbered cell times `n_rings` plus ring.
+    n_bands : int
+        Coarse bins are numbered cell times `n_bands` plus band.
     noise : tuple of Noise
-        Of either stage.
+        Of each stage.
     """
 
+    profile: Counts
     coarse: Counts
     counts: Counts
     part: NDArray[np.int64]
     parent: NDArray[np.int64]
-    n_rings: int
-    noise: tuple[Noise, Noise]
+    n_bands: int
+    noise: tuple[Noise, ...]
 
     @property
-    def ring(self) -> NDArray[np.int64]:
-        """The ring of each part."""
-        return self.parent % self.n_rings
+    def band(self) -> NDArray[np.int64]:
+        """The band of each part."""
+        return self.parent % self.n_bands
 
     @property
     def split(self) -> NDArray[np.bool_]:
@@ -62,16 +66,13 @@ class Released:
         return np.bincount(self.parent)[self.parent] > 1
 
 
-def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[Mechanism, Mechanism]:
-    """Return the mechanisms of the two stages, which together cost `epsilon` at `delta`."""
-    shares = COARSE_SHARE, 1 - COARSE_SHARE
+def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[Mechanism, ...]:
+    """Return the mechanisms of the stages, which together cost `epsilon` at `delta`."""
     if noise == "laplace":
-        # One source is in one bin of either stage, and pure costs add up over the stages.
-        first, second = (DiscreteLaplace(1 / (share * epsilon)) for share in shares)
-        return first, second
+        # One source is in one bin of each stage, and pure costs add up over the stages.
+        return tuple(DiscreteLaplace(1 / (share * epsilon)) for share in SHARES)
     rho = _concentrated(epsilon, delta)
-    narrow, wide = (DiscreteGaussian(1 / np.sqrt(2 * share * rho)) for share in shares)
-    return narrow, wide
+    return tuple(DiscreteGaussian(1 / np.sqrt(2 * share * rho)) for share in SHARES)
 
 
 def _concentrated(epsilon: float, delta: float) -> float:
@@ -93,27 +94,28 @@ def noise_of(mechanism: Mechanism, ledger: Ledger) -> Noise:
 
 
 def release(
-    codes: NDArray[np.int32], cells: Cells, runs: tuple[Run, Run], noise: tuple[Noise, Noise], least: float
+    codes: NDArray[np.int32], cells: Cells, runs: Sequence[Run], noise: Sequence[Noise], least: float
 ) -> Released:
-    """Release the counts of both stages.
+    """Release the counts of all stages.
 
     Parameters
     ----------
     codes : ndarray of shape (n_sources,)
         The finest bin of each private source, -1 for none.
     cells : Cells
-    runs, noise : tuple
-        Of either stage, which were charged.
+    runs, noise : sequences
+        Of each stage; the runs were charged.
     least : float
-        A coarse bin is split as finely as leaves this many noise scales of the second stage in each part, on average.
+        A coarse bin is split as finely as leaves this many noise scales of the last stage in each part, on average.
     """
+    profile = runs[0].release(histogram(cells.rings()[codes], cells.n_rings))
     above = cells.coarse(0)
-    coarse = runs[0].release(histogram(above[codes], int(above.max()) + 1))
+    coarse = runs[1].release(histogram(above[codes], int(above.max()) + 1))
     # From the released counts alone: given those, the partition is the same for all neighbours, its parts are disjoint,
     # and one source is again in one of them at most.
-    part, parent = partition(coarse, cells, least * noise[1].scale)
-    counts = runs[1].release(histogram(np.append(part, -1)[codes], len(parent)))
-    return Released(coarse, counts, part, parent, cells.n_rings, noise)
+    part, parent = partition(coarse, cells, least * noise[2].scale)
+    counts = runs[2].release(histogram(np.append(part, -1)[codes], len(parent)))
+    return Released(profile, coarse, counts, part, parent, cells.n_bands, tuple(noise))
 
 
 def partition(coarse: NDArray[Any], cells: Cells, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -122,7 +124,7 @@ def partition(coarse: NDArray[Any], cells: Cells, least: float) -> tuple[NDArray
     n_top = int(top.max()) + 1
     # How many cells of each level a coarse cell has; more and more, so that the levels that are fine enough come first.
     pieces = np.array([np.bincount(_first(level, top), minlength=n_top) for level in cells.ancestors])
-    enough = np.repeat(pieces, cells.n_rings, axis=1) * least <= coarse
+    enough = np.repeat(pieces, cells.n_bands, axis=1) * least <= coarse
     enough[0] = True
     level = len(enough) - 1 - enough[::-1].argmax(axis=0)
     bins = cells.coarse(0)[:-1]

@@ -24,6 +24,9 @@ _COARSEST = 20
 _FINEST = 320
 _POOL = 30_000
 _N_RADII = 12
+_N_RINGS = 7
+# Rings that are counted together in a cell, by how many bands they make.
+_BANDS = {2: np.array([0, 0, 0, 1, 1, 1, 1]), 3: np.array([0, 1, 1, 1, 2, 2, 2]), 4: np.array([0, 1, 1, 2, 2, 3, 3])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Surroundings:
     shares: Shares
 
 
-def surroundings(T: Array, n_clusters: Sequence[int], *, n_rings: int) -> Surroundings:
+def surroundings(T: Array, n_clusters: Sequence[int], *, n_bands: int) -> Surroundings:
     """Prepare public targets `T` for choosing each of `n_clusters` numbers of centres."""
     random = np.random.default_rng(_SEED)
     rows = _sample(len(T), _MOST_ROWS, random)
@@ -63,9 +66,9 @@ def surroundings(T: Array, n_clusters: Sequence[int], *, n_rings: int) -> Surrou
     if len(points) < len(rows):
         # Distances are measured from a part of the targets only, so no ring is finer than their spacing.
         inner = min(max(inner, float(np.median(nearest(T[rows], T[points])[1]))), 0.9 * reach)
-    edges = np.geomspace(inner, reach, n_rings) if n_rings > 1 else np.array([reach])
+    edges = np.geomspace(inner, reach, _N_RINGS)
     order = np.concatenate([medoids, np.setdiff1d(points, medoids)])
-    cells = make_cells(T[order], edges=edges, sizes=_sizes(n_cells))
+    cells = make_cells(T[order], edges=edges, sizes=_sizes(n_cells), bands=_BANDS[n_bands])
     pool, codes = scatter(T[rows], cells, _POOL)
     radii = np.geomspace(0.25 * usual, reach, _N_RADII)
     return Surroundings(rows, cells, make_shares(T[rows], radii, pool, codes, cells.n_bins))

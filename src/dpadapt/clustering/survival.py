@@ -48,6 +48,16 @@ class ExpectedCost:
         integral = np.column_stack([np.zeros(len(alive)), (np.diff(knots) * means).cumsum(axis=1)])
         return cls(knots, integral, np.column_stack([means, alive[:, -1]]))
 
+    @staticmethod
+    def weights(radii: Array, distances: Array) -> Array:
+        """Return how much the cost of targets at `distances` rises with each probability that `of` takes."""
+        knots = np.append(0.0, radii)
+        halves = np.clip(distances[:, None] - knots[:-1], 0.0, np.diff(knots)) / 2
+        weights = halves.copy()
+        weights[:, :-1] += halves[:, 1:]
+        weights[:, -1] += np.maximum(distances - knots[-1], 0.0)
+        return np.asarray(weights)
+
     def __call__(self, targets: NDArray[np.int64], distances: Array) -> Array:
         """Return the expected cost of `targets`, of shape (p,), at `distances`, of shape (p, c); infinite ones too."""
         place = np.searchsorted(self.knots, distances.ravel(), side="right").reshape(distances.shape) - 1
@@ -57,25 +67,28 @@ class ExpectedCost:
         return np.asarray(self.integral[row, place] + beyond * self.slope[row, place])
 
 
-def expected_cost(shares: csr_array, radii: Array, believed: Array, grid: Array, clumping: float) -> ExpectedCost:
-    """Return the expected cost of every target.
+def log_misses(shares: csr_array, believed: Array, grid: Array, clumping: float) -> Array:
+    """Return the log probability that all sources of a part miss the share of it that is near a target, per entry.
 
     Parameters
     ----------
     shares : sparse array of shape (n_targets * n_radii, n_parts)
         How much of each part lies within a radius of a target.
-    radii : ndarray
     believed : ndarray of shape (n_parts, n_grid)
         Probabilities of the numbers of sources `grid` in each part.
     grid : ndarray
     clumping : float
         Of Pólya's urn. Small: sources of one part sit together; infinity: they are spread evenly over it.
     """
-    logs = _interpolated(shares, _log_missed(believed, grid, clumping))
+    return _interpolated(shares, _log_missed(believed, grid, clumping))
+
+
+def log_none_near(shares: csr_array, misses: Array) -> Array:
+    """Return the log probability that no source is within a radius of a target, per row of `shares`."""
     # Parts are independent, given the counts: no source is near if each part's sources all miss.
-    rows = np.add.reduceat(np.append(logs, 0.0), shares.indptr[:-1])
+    rows = np.add.reduceat(np.append(misses, 0.0), shares.indptr[:-1])
     rows[np.diff(shares.indptr) == 0] = 0.0
-    return ExpectedCost.of(np.exp(rows).reshape(-1, len(radii)), radii)
+    return np.asarray(rows)
 
 
 def _log_missed(believed: Array, grid: Array, clumping: float) -> Array:

@@ -1,0 +1,90 @@
+"""What is expected of the sources after the release: costs to the targets, and what they hang on."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from dpadapt.clustering.posterior import Belief, belief
+from dpadapt.clustering.spread import clumping, pool_weights
+from dpadapt.clustering.stages import Released
+from dpadapt.clustering.surroundings import Surroundings
+from dpadapt.clustering.survival import ExpectedCost, log_misses, log_none_near
+
+Array = NDArray[Any]
+
+# Odds of an empty part are multiplied by these, for the choice and for one who doubts it.
+_ODDS, _DOUBTED_ODDS = 5.0, 15.0
+# The doubter's sources are more clumped.
+_DOUBTED_CLUMPING = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What is believed of the sources of each part, seen from each target.
+
+    Parameters
+    ----------
+    shares : sparse array of shape (n_targets * n_radii, n_parts)
+        How much of each part lies within a radius of a target.
+    radii : ndarray
+    believed : Belief
+    clumping : float
+        Of Pólya's urn, within a part.
+    """
+
+    shares: csr_array
+    radii: Array
+    believed: Belief
+    clumping: float
+
+    @classmethod
+    def of(cls, released: Released, around: Surroundings) -> "Outlook":
+        """Return what follows from the released counts."""
+        n_parts = len(released.parent)
+        weights = pool_weights(released, around.shares.sizes)
+        sizes = np.bincount(released.part, weights=around.shares.sizes * weights, minlength=n_parts)
+        shares = around.shares.of(released.part, n_parts, weights)
+        return cls(shares, around.shares.radii, belief(released), clumping(released, sizes))
+
+    @cached_property
+    def cost(self) -> ExpectedCost:
+        """The expected cost of every target at any distance to a centre."""
+        return self._cost(_ODDS, self.clumping)
+
+    @cached_property
+    def doubted_cost(self) -> ExpectedCost:
+        """The same for one who believes in fewer sources, more clumped."""
+        return self._cost(_DOUBTED_ODDS, _DOUBTED_CLUMPING * self.clumping)
+
+    def _cost(self, odds: float, clumping: float) -> ExpectedCost:
+        misses = log_misses(self.shares, self.believed.cautious(odds), self.believed.grid, clumping)
+        alive = np.exp(log_none_near(self.shares, misses))
+        return ExpectedCost.of(alive.reshape(-1, len(self.radii)), self.radii)
+
+    def near(self) -> Array:
+        """Return how many sources are thought to lie within each radius (columns) of each target (rows)."""
+        numbers = self.believed.cautious(_ODDS) @ self.believed.grid
+        return np.asarray((self.shares @ numbers).reshape(-1, len(self.radii)))
+
+    def reliance(self, away: Array) -> Array:
+        """Return by how much the mean cost would rise, for each part, if it were empty.
+
+        Parameters
+        ----------
+        away : ndarray of shape (n_targets,)
+            Distances to the nearest centre.
+        """
+        misses = log_misses(self.shares, self.believed.cautious(_ODDS), self.believed.grid, self.clumping)
+        entry = np.repeat(np.arange(self.shares.shape[0]), np.diff(self.shares.indptr))
+        alive = log_none_near(self.shares, misses)[entry]
+        # The cost is linear in the probabilities at the radii; a part that is empty drops out of their products.
+        rise = (np.exp(alive - misses) - np.exp(alive)) * ExpectedCost.weights(self.radii, away).ravel()[entry]
+        return np.bincount(self.shares.indices, weights=rise, minlength=self.shares.shape[1]) / len(away)
+
+    def without(self, parts: NDArray[np.bool_]) -> "Outlook":
+        """Return what is expected if those parts are empty."""
+        return replace(self, believed=self.believed.without(parts))

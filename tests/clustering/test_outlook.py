@@ -1,0 +1,110 @@
+"""What is concluded from released counts: distances, clumping, and what a choice hangs on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpadapt.clustering.choice import _less_reliant, _solve
+from dpadapt.clustering.evidence import Noise
+from dpadapt.clustering.outlook import Outlook
+from dpadapt.clustering.spread import clumping, pool_weights
+from dpadapt.clustering.stages import Released, partition
+from dpadapt.clustering.surroundings import surroundings
+
+EXACT = tuple(Noise("laplace", scale) for scale in (0.5, 0.3, 0.1))
+
+
+@pytest.fixture(scope="module")
+def around():
+    return surroundings(np.random.default_rng(0).standard_normal((250, 3)), [5], n_bands=3)
+
+
+def counted(around, codes, noise=EXACT):
+    """Return what a release with next to no noise has."""
+    cells = around.cells
+    profile = np.bincount(codes % cells.n_rings, minlength=cells.n_rings)
+    above = cells.coarse(0)
+    coarse = np.bincount(above[codes], minlength=int(above.max()) + 1)
+    part, parent = partition(coarse, cells, 1.0)
+    return Released(
+        profile, coarse, np.bincount(part[codes], minlength=len(parent)), part, parent, cells.n_bands, noise
+    )
+
+
+def test_the_pool_is_weighted_to_lie_as_far_out_as_the_sources(around):
+    sizes, n_rings = around.shares.sizes, around.cells.n_rings
+    far = np.flatnonzero((np.arange(len(sizes)) % n_rings == n_rings - 2) & (sizes > 0))
+    codes = np.random.default_rng(1).choice(far, 4000)
+    weighted = (sizes * pool_weights(counted(around, codes), sizes)).reshape(-1, n_rings).sum(axis=0)
+    assert weighted.argmax() == n_rings - 2
+    assert weighted.max() / weighted.sum() > 0.99
+
+
+def test_without_sources_the_pool_keeps_its_own_distances(around):
+    sizes, n_rings = around.shares.sizes, around.cells.n_rings
+    released = counted(around, np.empty(0, int))
+    weights = pool_weights(released, sizes).reshape(-1, n_rings)
+    assert np.ptp(weights[:, sizes.reshape(-1, n_rings).sum(axis=0) > 0]) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("true", [1.0, 4.0, 15.0])
+def test_clumping_is_read_off_how_unevenly_parts_are_filled(true):
+    """Counts are drawn from Pólya's urn, then noised."""
+    random = np.random.default_rng(int(true))
+    sizes = random.uniform(0.5, 2.0, (60, 8))
+    shares = sizes / sizes.sum(axis=1, keepdims=True)
+    urns = np.array([random.dirichlet(true * share) for share in shares])
+    counts = np.array([random.multinomial(300, urn) for urn in urns]).ravel()
+    counts = counts + np.rint(random.laplace(0, 2.0, counts.shape)).astype(np.int64)
+    parent = np.repeat(np.arange(60), 8)
+    noise = tuple(Noise("laplace", 2.0) for _ in range(3))
+    released = Released(np.zeros(1, int), np.zeros(60, int), counts, np.arange(480), parent, 1, noise)
+    assert clumping(released, sizes.ravel()) / 1.4 == pytest.approx(true, rel=0.35)
+
+
+def test_clumping_is_the_usual_one_where_noise_drowns_the_counts():
+    random = np.random.default_rng(2)
+    noise = tuple(Noise("laplace", 200.0) for _ in range(3))
+    parent = np.repeat(np.arange(20), 2)
+    found = []
+    for _ in range(20):
+        counts = np.rint(random.laplace(0, 200.0, 40)).astype(np.int64) + 30
+        released = Released(np.zeros(1, int), np.zeros(20, int), counts, np.arange(40), parent, 1, noise)
+        found.append(clumping(released, np.ones(40)))
+    assert 4.0 < np.median(found) < 32.0
+
+
+def test_reliance_is_what_a_part_saves(around):
+    """Against the cost with that part emptied, part by part."""
+    random = np.random.default_rng(3)
+    occupied = np.flatnonzero(around.shares.sizes > 3)[::5]
+    outlook = Outlook.of(counted(around, random.choice(occupied, 500)), around)
+    away = random.uniform(0.0, 2 * float(outlook.radii[-1]), outlook.cost.integral.shape[0])
+    targets = np.arange(len(away))
+    relied = outlook.reliance(away)
+    base = outlook.cost(targets, away[:, None]).mean()
+    for part in np.argsort(relied)[[-1, -5, -20, 0]]:
+        emptied = outlook.without(np.arange(len(relied)) == part)
+        assert emptied.cost(targets, away[:, None]).mean() - base == pytest.approx(relied[part], rel=1e-6, abs=1e-9)
+    assert relied.max() > 0
+
+
+def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():
+    """Two clusters; in the second noise alone may show the few sources that were counted there."""
+    random = np.random.default_rng(4)
+    T = np.vstack([random.normal(0, 0.1, (100, 2)), random.normal(5, 0.1, (100, 2))])
+    around = surroundings(T, [3], n_bands=3)
+    noise = tuple(Noise("laplace", 4.0) for _ in range(3))
+    first, second = (np.repeat(around.cells.codes(rows), 40) for rows in (T[:100], T[100:]))
+    for kept, relied in ((len(second), True), (16, False)):
+        released = counted(around, np.concatenate([first, second[:kept]]), noise)
+        # Whatever the prior says, all parts with a count are believed in here.
+        outlook = Outlook.of(released, around)
+        sure = np.zeros_like(outlook.believed.probability)
+        sure[np.arange(len(sure)), np.where(released.counts > 0, 5, 0)] = 1.0
+        outlook = replace(outlook, believed=replace(outlook.believed, probability=sure))
+        nobody = _solve(T, [1], outlook.cost)[1]
+        found, trusted = _less_reliant(T, nobody, outlook, 0.01)
+        assert (trusted is outlook) == relied
+    assert T[found[0]][0] > 2.5
