@@ -38,17 +38,17 @@ _known: Remembered[tuple[Surroundings, Centres]] = Remembered()
 class PrivateSourceTargetClustering(PrivateEstimator):
     """Centres among public targets, given that private sources serve as centres already.
 
-    The cost of centres is the mean distance of a target to its nearest centre or source [1]_. Public cells and rings
-    around the targets are counted twice: coarsely, then as finely as the coarse counts allow. What is believed of the
-    sources after that gives every target an expected cost for each distance to a centre, and a solver does the rest.
-    Where the counts don't prove that there are sources in range, the answer is exactly that of clustering the targets
+    The cost of centres is the mean distance of a target to its nearest centre or source [1]_. Sources are counted
+    three times: by distance to the targets, in coarse public cells, and as finely as the coarse counts allow. What is
+    believed of the sources after that gives every target an expected cost for each distance to a centre, and a solver
+    does the rest. Where the counts don't prove that there are sources in range, the answer is exactly that of clustering the targets
     alone.
 
     Privacy
     -------
     Protects one source (see `adjacency`).
-    Releases: sources in coarse bins, then in bins that were split by the coarse counts, with exact discrete noise; if
-    asked for, a bound on the cost.
+    Releases: sources by distance, in coarse bins, then in bins that were split by the coarse counts, with exact
+    discrete noise; if asked for, a bound on the cost.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not
     used.
 

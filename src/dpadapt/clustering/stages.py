@@ -83,7 +83,7 @@ def _concentrated(epsilon: float, delta: float) -> float:
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if cost_of(ConcentratedEvent(middle), delta) <= epsilon else (low, middle)
-    # A little less, so that two stages whose rhos are rounded stay within the cap.
+    # A little less, so that stages whose rhos are rounded stay within the cap.
     return low * (1 - 1e-9)
 
 
