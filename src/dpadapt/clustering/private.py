@@ -41,8 +41,8 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     The cost of centres is the mean distance of a target to its nearest centre or source [1]_. Sources are counted
     three times: by distance to the targets, in coarse public cells, and as finely as the coarse counts allow. What is
     believed of the sources after that gives every target an expected cost for each distance to a centre, and a solver
-    does the rest. Where the counts don't prove that there are sources in range, the answer is exactly that of clustering the targets
-    alone.
+    does the rest. Where the counts don't prove that there are sources in range, the answer is exactly that of
+    clustering the targets alone.
 
     Privacy
     -------
