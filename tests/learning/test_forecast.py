@@ -10,6 +10,7 @@ from dpadapt import (
 )
 from dpadapt.learning.transfer_classification_forecast import forecast_classification
 from dpadapt.learning.transfer_forecast import forecast as forecast_regression
+from dpadapt.representation import PrivateProbe
 
 random = np.random.default_rng(5)
 X = random.uniform(-1, 1, (400, 4))
@@ -59,3 +60,9 @@ def test_a_classifier_says_in_words_what_the_noise_means(rows, epsilon, said):
 
 def test_without_public_labels_the_words_know_of_no_gate():
     assert "no gate" in str(forecast(PrivateTransferClassifier(classes=[0, 1]), Public(X), 3000))
+
+
+@pytest.mark.parametrize("model", [PrivateTransferRegressor(), PrivateTransferClassifier(), PrivateProbe(encoder=abs)])
+def test_raw_arrays_are_no_public_data(model):
+    with pytest.raises(TypeError, match="must be wrapped"):
+        model.forecast(X, 300)

@@ -9,6 +9,7 @@ from dpadapt import (
     Public,
 )
 from dpadapt.learning.rehearsal import public_model, rehearse
+from dpadapt.representation import PrivateSubspaceRegressor
 
 random = np.random.default_rng(9)
 X = random.uniform(-1, 1, (1500, 4))
@@ -108,3 +109,17 @@ def test_the_public_model_spends_nothing_and_ignores_private_rows(estimator):
 def test_the_public_model_of_a_classifier_knows_the_classes():
     found = public_model(PrivateTransferClassifier(), Public(X, signal > 0))
     assert found.score(X, signal > 0) > 0.95
+
+
+def test_where_there_are_tasks_one_of_them_plays_the_private_part():
+    tasks = np.repeat(np.arange(15), 100)
+    slopes = random.standard_normal((15, 2))
+    # Without noise: the public residuals must not set the clipping norm to next to nothing.
+    y = np.einsum("ij,ij->i", X[:, :2], slopes[tasks])
+    several = Public(X, y, tasks=tasks)
+    found = rehearse(PrivateSubspaceRegressor(n_components=2), several, 60, epsilons=(50.0,), random_state=0)
+    assert found.errors.mean() < 0.05 * found.public_only.mean()
+    with pytest.raises(ValueError, match="split_by"):
+        rehearse(PrivateSubspaceRegressor(), several, 60, split_by=X[:, 0])
+    with pytest.raises(ValueError, match="at least 2 tasks"):
+        rehearse(PrivateSubspaceRegressor(), Public(X, y, tasks=np.zeros(1500)), 60)

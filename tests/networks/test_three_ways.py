@@ -145,3 +145,14 @@ def test_a_new_head_replaces_the_last_linear_layer_wherever_it_is():
     assert whole.out_features == 5
     assert nested[1][1].out_features == 5
     assert copy.deepcopy(nested)(torch.zeros(1, 3)).shape == (1, 5)
+
+
+def test_a_cap_that_is_reached_midway_keeps_what_was_paid_for(module):
+    X, y = task(300, 1, "private")
+    ledger = Ledger(epsilon=2.5, delta=1e-4)
+    with pytest.warns(UserWarning, match="stopped before finetune at epsilon 2"):
+        found = three_ways(
+            network(module, n_steps=3), X, y, test=task(200, 2, "private"), epsilons=[2.0], ledger=ledger
+        )
+    assert [one.transfer for one in found] == ["public only", "scratch"]
+    assert len(ledger.entries) == 1

@@ -15,7 +15,7 @@ from dpadapt import _validate
 from dpadapt.accounting.gaussian import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.data import Public
+from dpadapt.data import Public, wrapped
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 
@@ -144,9 +144,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Return public features and labels as arrays with the private data's columns."""
         if public is None:
             return None, None
-        if not isinstance(public, Public):
-            raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(public).__name__}.")
-        if public.X is X:
+        if wrapped(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
         if theirs is not None and ours is not None and list(theirs) != list(ours):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dpadapt import _validate
-from dpadapt.data import Public
+from dpadapt.data import Public, wrapped
 
 
 def forecast(estimator: Any, public: Public, n_private: int) -> Any:
@@ -38,6 +38,4 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
     if not hasattr(estimator, "forecast"):
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse.")  # fmt: skip
-    if not isinstance(public, Public):
-        raise TypeError(f"public must be wrapped: Public(X_public, y_public), got {type(public).__name__}.")
-    return estimator.forecast(public, _validate.count(n_private, "n_private"))
+    return estimator.forecast(wrapped(public), _validate.count(n_private, "n_private"))

@@ -62,7 +62,8 @@ def rehearse(
     """Try `estimator` on public data alone: part of it plays the private rows, part is held out, the rest is public.
 
     It answers "what error should I expect at each epsilon?" before anything is spent, as far as public data can tell:
-    along a random split it knows nothing of the shift between public and private data. `split_by` mimics a shift.
+    along a random split it knows nothing of the shift between public and private data. `split_by` mimics a shift. Where
+    the public rows come from several tasks, each time one of the tasks plays the private part.
 
     Parameters
     ----------
@@ -107,6 +108,12 @@ def rehearse(
     X, y = check_array(public.X, dtype=np.float64), np.asarray(public.y).ravel()
     if len(y) < 12:
         raise ValueError(f"public must have at least 12 rows to rehearse on, got {len(y)}.")
+    tasks = None if public.tasks is None else np.asarray(public.tasks).ravel()
+    if tasks is not None:
+        if split_by is not None:
+            raise ValueError("split_by must be left out where public has tasks: a task plays the private part.")
+        if len(np.unique(tasks)) < 2 or np.unique(tasks, return_counts=True)[1].min() < 3:
+            raise ValueError("public must have at least 2 tasks of at least 3 rows each to rehearse on.")
     random, noise = np.random.default_rng(random_state).spawn(2)
     classifier = is_classifier(estimator)
     base = clone(estimator)
@@ -114,11 +121,11 @@ def rehearse(
         base.set_params(classes=np.unique(y))
     errors, alone, repeated = np.empty((repeats, len(epsilons))), np.empty(repeats), False
     for i in range(repeats):
-        rest, stage = _split(len(y), split_by, random)
+        rest, stage = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
         held, pool = stage[: len(stage) // 3], stage[len(stage) // 3 :]
         repeated |= len(pool) < n_private
         private = random.choice(pool, n_private, replace=len(pool) < n_private)
-        given = Public(X[rest], y[rest]) if use_public else None
+        given = Public(X[rest], y[rest], tasks=None if tasks is None else tasks[rest]) if use_public else None
         for k, budget in enumerate([_NOTHING, *({"epsilon": epsilon} for epsilon in epsilons)]):
             model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
             model.fit(X[private], y[private], public=given)
@@ -162,6 +169,12 @@ def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[
         order = order[np.argsort(key[order], kind="stable")]
     rest, stage = order[: n // 2], order[n // 2 :]
     return rest, random.permutation(stage)
+
+
+def _without_one(tasks: NDArray[Any], random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows that stay public and those of one task, which play the private part, the latter shuffled."""
+    alone = tasks == random.choice(np.unique(tasks))
+    return np.flatnonzero(~alone), random.permutation(np.flatnonzero(alone))
 
 
 def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], classifier: bool) -> float:

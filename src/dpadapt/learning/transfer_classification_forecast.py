@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array
 
 from dpadapt import _validate
 from dpadapt.accounting.gaussian import gaussian_mu
-from dpadapt.data import Public
+from dpadapt.data import Public, wrapped
 from dpadapt.learning.base import Budget
 from dpadapt.learning.label_set import label_codes, label_set
 from dpadapt.learning.loss_gate import Path, slope_from_change, slope_from_losses
@@ -116,6 +116,7 @@ def forecast_classification(
     >>> forecast_classification(public, 50_000).gate
     'open'
     """
+    wrapped(public)
     _validate.one_of(prior, PRIORS, "prior")
     n_private = _validate.count(n_private, "n_private")
     mu = gaussian_mu(_validate.positive(epsilon, "epsilon"), _validate.delta(delta))

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpadapt import _validate
 from dpadapt.accounting.gaussian import gaussian_mu
-from dpadapt.data import Public
+from dpadapt.data import Public, wrapped
 from dpadapt.learning.base import Budget
 from dpadapt.learning.transfer_gate import keep
 from dpadapt.learning.transfer_geometry import remembered_geometry
@@ -94,7 +94,7 @@ def forecast(
     >>> forecast(public, n_private=5000, epsilon=2.0).opens_at <= 0.3
     True
     """
-    if public.y is None:
+    if wrapped(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     n_rows = float(_validate.count(n_private, "n_private"))
     factor = 2.0 if Adjacency.of(adjacency) is Adjacency.REPLACE_ONE else 1.0

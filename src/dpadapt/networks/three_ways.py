@@ -5,6 +5,7 @@ Shift", arXiv:2312.15551, in one call.
 """
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from torch import nn
 from dpadapt import _validate
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
+from dpadapt.errors import BudgetExceeded
 from dpadapt.networks.public_training import train_publicly
 from dpadapt.networks.rows_loss import RowsLoss, cross_entropy
 from dpadapt.networks.tensors import as_inputs, as_targets, split_rows
@@ -176,7 +178,8 @@ def three_ways(
         Parameters of the estimator for one way alone, e.g. ``{"probe": {"learning_rate": 4.0}}``.
     ledger : Ledger, optional
         The private data set's ledger. Every fit is charged, three at each epsilon: its cap must allow for all of them.
-        Without it nobody adds up what they cost together.
+        Where it does not, the results so far are returned, with a warning. Without it nobody adds up what they cost
+        together.
 
     Returns
     -------
@@ -198,6 +201,11 @@ def three_ways(
     for epsilon in epsilons:
         for way in WAYS:
             model = clone(estimator, safe=False).set_params(transfer=way, epsilon=epsilon, **settings.get(way, {}))
-            model.fit(X, y, ledger=ledger)
+            try:
+                model.fit(X, y, ledger=ledger)
+            except BudgetExceeded as spent:
+                # What was paid for must not be lost.
+                warnings.warn(f"stopped before {way} at epsilon {epsilon:g}: {spent}", stacklevel=2)
+                return found
             found.append(WayResult(way, float(epsilon), float(model.score(*test))))
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.data import Public
+from dpadapt.data import Public, wrapped
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.linear_classifier import LinearClassifier
 from dpadapt.learning.transfer_classification import PrivateTransferClassifier
@@ -155,7 +155,8 @@ class PrivateProbe(LinearClassifier):
         """
         if self.encoder is not None:
             encoder = as_encoder(self.encoder)
-            public = Public(features_of(encoder, public.X, name="public X", private=False), public.y)
+            rows = features_of(encoder, wrapped(public).X, name="public X", private=False)
+            public = Public(rows, public.y)
         return self._head().forecast(public, n_private)
 
     def _head(self) -> PrivateTransferClassifier:
@@ -175,9 +176,7 @@ class PrivateProbe(LinearClassifier):
         if public is None:
             try_encoder(encoder, X)
             return features_of(encoder, X), None
-        if not isinstance(public, Public):
-            raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(public).__name__}.")
-        if public.X is X:
+        if wrapped(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         try_encoder(encoder, public.X, private=False)
         known = Public(features_of(encoder, public.X, name="public X", private=False), public.y)

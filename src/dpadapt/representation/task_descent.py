@@ -25,6 +25,8 @@ _CLIPS = np.array([0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 _STEPS = 60
 # Of a Newton step. Curvature may be this many times higher on private rows before steps diverge: 2 / 0.25 = 8.
 _STEP = 0.25
+# The least residual to expect, as a part of the variance that tasks explain.
+_LEAST = 0.05
 # The first fifth of the steps brings gradients from where most are clipped to where few are.
 _SKIPPED = _STEPS // 5
 # A sum of squares is believed beyond this many standard deviations of its noise.
@@ -69,8 +71,11 @@ def plan_descent(prior: TaskPrior, budget: Budget) -> Plan:
 
 def _planned(prior: Vector, rows: Vector, residuals: Vector, budget: Budget, clip: float) -> Plan:
     """Return the plan with one clipping norm."""
-    square = float(np.mean(residuals**2))
     sizes = np.maximum(np.mean(rows**2, axis=0), 1e-12)
+    square, least = float(np.mean(residuals**2)), _LEAST * float(prior @ sizes)
+    if square < least:
+        # Public tasks without noise must not clip the way to the private one away.
+        square, residuals = least, np.full(len(residuals), math.sqrt(least))
     # Steps skipped are lost to the average.
     waste = _STEPS / (_STEPS - _SKIPPED)
     # Weights add up to 1, so rows have mean square length 1 and gradients that of residuals.
