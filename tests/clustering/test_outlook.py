@@ -82,12 +82,14 @@ def test_reliance_is_what_a_part_saves(around):
     outlook = Outlook.of(counted(around, random.choice(occupied, 500)), around)
     away = random.uniform(0.0, 2 * float(outlook.radii[-1]), outlook.cost.integral.shape[0])
     targets = np.arange(len(away))
-    relied = outlook.reliance(away)
+    relied = outlook.reliance(away, np.ones(outlook.shares.shape[1], dtype=bool))
     base = outlook.cost(targets, away[:, None]).mean()
     for part in np.argsort(relied)[[-1, -5, -20, 0]]:
         emptied = outlook.without(np.arange(len(relied)) == part)
         assert emptied.cost(targets, away[:, None]).mean() - base == pytest.approx(relied[part], rel=1e-6, abs=1e-9)
     assert relied.max() > 0
+    some = np.arange(len(relied)) % 3 == 0
+    assert outlook.reliance(away, some) == pytest.approx(np.where(some, relied, 0.0))
 
 
 def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():

@@ -94,7 +94,7 @@ def _less_reliant(
     """
     doubtful = outlook.believed.evidence < np.log(len(outlook.believed.evidence))
     for _ in range(_ROUNDS):
-        risky = doubtful & (outlook.reliance(nearest(rows, rows[found])[1]) > most)
+        risky = outlook.reliance(nearest(rows, rows[found])[1], doubtful) > most
         if not risky.any():
             break
         outlook = outlook.without(risky)

@@ -70,20 +70,25 @@ class Outlook:
         numbers = self.believed.cautious(_ODDS) @ self.believed.grid
         return np.asarray((self.shares @ numbers).reshape(-1, len(self.radii)))
 
-    def reliance(self, away: Array) -> Array:
-        """Return by how much the mean cost would rise, for each part, if it were empty.
+    def reliance(self, away: Array, parts: NDArray[np.bool_]) -> Array:
+        """Return by how much the mean cost would rise, for each of `parts`, if it were empty; 0 for the others.
 
         Parameters
         ----------
         away : ndarray of shape (n_targets,)
             Distances to the nearest centre.
+        parts : ndarray of shape (n_parts,)
+            Which of them are of interest.
         """
+        if not parts.any():
+            return np.zeros(len(parts))
         misses = log_misses(self.shares, self.believed.cautious(_ODDS), self.believed.grid, self.clumping)
-        entry = np.repeat(np.arange(self.shares.shape[0]), np.diff(self.shares.indptr))
-        alive = log_none_near(self.shares, misses)[entry]
+        entry = np.flatnonzero(parts[self.shares.indices])
+        row = np.searchsorted(self.shares.indptr, entry, side="right") - 1
+        alive = log_none_near(self.shares, misses)[row]
         # The cost is linear in the probabilities at the radii; a part that is empty drops out of their products.
-        rise = (np.exp(alive - misses) - np.exp(alive)) * ExpectedCost.weights(self.radii, away).ravel()[entry]
-        return np.bincount(self.shares.indices, weights=rise, minlength=self.shares.shape[1]) / len(away)
+        rise = (np.exp(alive - misses[entry]) - np.exp(alive)) * ExpectedCost.weights(self.radii, away).ravel()[row]
+        return np.bincount(self.shares.indices[entry], weights=rise, minlength=len(parts)) / len(away)
 
     def without(self, parts: NDArray[np.bool_]) -> "Outlook":
         """Return what is expected if those parts are empty."""
