@@ -7,6 +7,7 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.benchmarks import paper5, paper5_claims, paper5_measure, paper5_show
+from dpadapt.benchmarks.paper5_labelling import METHODS
 from dpadapt.benchmarks.paper5_sets import SETS, named, synthetic_2, synthetic_3
 from dpadapt.benchmarks.transfer_common import real_data
 from dpadapt.report.clustering import clustering_page, picture_svg
@@ -127,6 +128,9 @@ def test_one_set_is_measured_shown_and_drawn(monkeypatch, tmp_path):
         variants=[paper5_measure.variants(found, 11, ks, 1)],
         theorems=[paper5_measure.theorems(found, 11)],
         picture=paper5_measure.picture(found, 11, 5, "epsilon 3"),
+        certificates=[{"set": "a", "real": True, "ks": [20], "ratios": [1.2, 1.3]}],
+        labelling=[{"task": "rows to label", "k": 25, "runs": 2, "errors": {name: [0.5, 0.6] for name in METHODS}}],
+        scale=[{"n": 10, "m": 99, "k": 2, "epsilon": 1.0, "gap": 0.3, "seconds": 1.0, "cpu": 1.0, "gigabytes": 1.0}],
         **{"no harm": [paper5_measure.no_harm(found, 11, ks, 1)]},
     )
     whole |= {"quick": True, "minutes": 1.0, "cpu_minutes": 1.0, "processes": 1, "data": "d", "skipped": []}
@@ -137,6 +141,8 @@ def test_one_set_is_measured_shown_and_drawn(monkeypatch, tmp_path):
     paper5_show.write_markdown(whole, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| synthetic 2 |" in text
+    assert "| rows to label | 25 | 0.550" in text
+    assert "n = 10, m = 99, d = 8, k = 2, ε = 1: gap at most .25 |  | 0.30 | missed" in text
     paper5_show.show(whole)
 
 

@@ -83,7 +83,10 @@ def _fit(
     ] = None,
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(dict.fromkeys(m.name for m in METHODS))}. Default: transfer.")
+        str | None,
+        typer.Option(
+            help=f"One of {', '.join(dict.fromkeys(m.name for m in (*METHODS, *CHOICES)))}. Default: transfer."
+        ),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="For --method subspace: the public column that says which task a row belongs to.")
