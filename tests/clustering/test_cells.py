@@ -61,7 +61,7 @@ def test_a_partition_splits_coarse_bins_as_far_as_their_counts_allow(cells):
     coarse = np.zeros(40)
     coarse[:3] = 1e9, 0.0, -5.0
     part, parent = partition(coarse, cells, 4.0)
-    assert np.array_equal(cells.coarse(0)[:-1], parent[part])  # whole parts lie in one coarse bin
+    assert np.array_equal(cells.coarse()[:-1], parent[part])  # whole parts lie in one coarse bin
     pieces = np.bincount(parent, minlength=40)
     assert pieces[0] == (cells.ancestors[0] == 0).sum()
     assert (pieces[1:] == 1).all()

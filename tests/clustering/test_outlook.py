@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpadapt.clustering import outlook
 from dpadapt.clustering.choice import _less_reliant, _solve
+from dpadapt.clustering.distances import nearest
 from dpadapt.clustering.evidence import Noise
 from dpadapt.clustering.outlook import Outlook
 from dpadapt.clustering.spread import clumping, pool_weights
@@ -24,7 +26,7 @@ def counted(around, codes, noise=EXACT):
     """Return what a release with next to no noise has."""
     cells = around.cells
     profile = np.bincount(codes % cells.n_rings, minlength=cells.n_rings)
-    above = cells.coarse(0)
+    above = cells.coarse()
     coarse = np.bincount(above[codes], minlength=int(above.max()) + 1)
     part, parent = partition(coarse, cells, 1.0)
     return Released(
@@ -79,17 +81,17 @@ def test_reliance_is_what_a_part_saves(around):
     """Against the cost with that part emptied, part by part."""
     random = np.random.default_rng(3)
     occupied = np.flatnonzero(around.shares.sizes > 3)[::5]
-    outlook = Outlook.of(counted(around, random.choice(occupied, 500)), around)
-    away = random.uniform(0.0, 2 * float(outlook.radii[-1]), outlook.cost.integral.shape[0])
+    view = Outlook.of(counted(around, random.choice(occupied, 500)), around)
+    away = random.uniform(0.0, 2 * float(view.radii[-1]), view.cost.integral.shape[0])
     targets = np.arange(len(away))
-    relied = outlook.reliance(away, np.ones(outlook.shares.shape[1], dtype=bool))
-    base = outlook.cost(targets, away[:, None]).mean()
+    relied = view.reliance(away, np.ones(view.shares.shape[1], dtype=bool))
+    base = view.cost(targets, away[:, None]).mean()
     for part in np.argsort(relied)[[-1, -5, -20, 0]]:
-        emptied = outlook.without(np.arange(len(relied)) == part)
+        emptied = view.empty(np.arange(len(relied)) == part)
         assert emptied.cost(targets, away[:, None]).mean() - base == pytest.approx(relied[part], rel=1e-6, abs=1e-9)
     assert relied.max() > 0
     some = np.arange(len(relied)) % 3 == 0
-    assert outlook.reliance(away, some) == pytest.approx(np.where(some, relied, 0.0))
+    assert view.reliance(away, some) == pytest.approx(np.where(some, relied, 0.0))
 
 
 def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():
@@ -102,11 +104,41 @@ def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():
     for kept, relied in ((len(second), True), (16, False)):
         released = counted(around, np.concatenate([first, second[:kept]]), noise)
         # Whatever the prior says, all parts with a count are believed in here.
-        outlook = Outlook.of(released, around)
-        sure = np.zeros_like(outlook.believed.probability)
+        view = Outlook.of(released, around)
+        sure = np.zeros_like(view.believed.probability)
         sure[np.arange(len(sure)), np.where(released.counts > 0, 5, 0)] = 1.0
-        outlook = replace(outlook, believed=replace(outlook.believed, probability=sure))
-        nobody = _solve(T, [1], outlook.cost)[1]
-        found, trusted = _less_reliant(T, nobody, outlook, 0.01)
-        assert (trusted is outlook) == relied
+        view = replace(view, believed=replace(view.believed, probability=sure))
+        nobody = _solve(T, [1], view.cost)[1]
+        found, trusted = _less_reliant(T, nobody, view, 0.01)
+        assert (trusted is view) == relied
+        # Where every part may be relied on for nothing at all, there is no such choice.
+        assert relied or _less_reliant(T, nobody, view, -1.0) is None
     assert T[found[0]][0] > 2.5
+
+
+@pytest.mark.parametrize(("shape", "within", "gain"), [("far out", 0.1, 0.1), ("in clumps", 0.3, 0.03)])
+def test_believed_distances_are_nearer_to_the_true_ones(shape, within, gain, monkeypatch):
+    """Than with a pool at its own distances and clumping that is taken for granted."""
+    random = np.random.default_rng(7)
+    T = random.standard_normal((400, 5))
+    around = surroundings(T, [8], n_bands=2)
+    reach = float(around.cells.edges[-1])
+    if shape == "far out":
+        away = random.standard_normal((3000, 5))
+        away *= 0.9 * reach / np.linalg.norm(away, axis=1, keepdims=True)
+        S = T[random.integers(400, size=3000)] + away
+    else:
+        S = T[random.integers(15, size=3000)] + 0.02 * random.standard_normal((3000, 5))
+    codes = around.cells.codes(S)
+    released = counted(around, codes[codes >= 0])
+    true = float(np.minimum(nearest(T, S)[1], reach).mean())
+
+    def believed():
+        cost = Outlook.of(released, around).cost
+        return float(cost(np.arange(400), np.full((400, 1), reach)).mean()) / true
+
+    found = believed()
+    monkeypatch.setattr(outlook, "pool_weights", lambda released, sizes: np.ones(len(sizes)))
+    monkeypatch.setattr(outlook, "clumping", lambda released, sizes: 8.0)
+    assert abs(found - 1) < within
+    assert believed() < found - gain

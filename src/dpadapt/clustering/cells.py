@@ -88,9 +88,9 @@ class Cells:
         found[np.flatnonzero(near)[inside]] = (cell * self.n_rings + ring)[inside]
         return found
 
-    def coarse(self, level: int) -> NDArray[np.int64]:
-        """Return the cell and band of each finest bin at `level`; a further last entry sends -1 to -1."""
-        cell = np.repeat(self.ancestors[level], self.n_rings)
+    def coarse(self) -> NDArray[np.int64]:
+        """Return the coarsest cell and the band of each finest bin; a further last entry sends -1 to -1."""
+        cell = np.repeat(self.ancestors[0], self.n_rings)
         return np.append(cell * self.n_bands + np.tile(self.bands, self.n_cells), -1)
 
     def rings(self) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ Centres = dict[int, NDArray[np.int64]]
 _FULL_ROWS = 5000
 # No doubtful part may be relied on for more than this share of the cost without sources.
 _MOST_RELIED_ON = 0.1
-_ROUNDS = 3
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +63,17 @@ def choose(T: Array, around: Surroundings, released: Released, without: Centres,
     rows = T[around.rows]
     if log_evidence_of(released) < -np.log(gate):
         costs = {k: _usual_cost(rows, T[centres]) for k, centres in without.items()}
-        return Choice(without, costs, np.zeros((len(rows), len(around.shares.radii))))
+        # Copies: they are remembered with the targets.
+        return Choice(
+            {k: centres.copy() for k, centres in without.items()},
+            costs,
+            np.zeros((len(rows), len(around.shares.radii))),
+        )
     outlook = Outlook.of(released, around)
     centres, costs = {}, {}
     for k, found in _solve(rows, list(without), outlook.cost).items():
-        found, trusted = _less_reliant(rows, found, outlook, _MOST_RELIED_ON * _usual_cost(rows, T[without[k]]))
-        chosen = around.rows[found]
-        # Kept only if it is the better choice even for one who believes in fewer sources, more clumped.
-        if _mean(trusted.doubted_cost, rows, T[chosen]) >= _mean(trusted.doubted_cost, rows, T[without[k]]):
-            chosen = without[k]
+        most = _MOST_RELIED_ON * _usual_cost(rows, T[without[k]])
+        chosen = _chosen(T, around, _less_reliant(rows, found, outlook, most), without[k])
         centres[k], costs[k] = chosen, _mean(outlook.cost, rows, T[chosen])
     return Choice(centres, costs, outlook.near())
 
@@ -86,20 +88,33 @@ def log_evidence_of(released: Released) -> float:
 
 def _less_reliant(
     rows: Array, found: NDArray[np.int64], outlook: Outlook, most: float
-) -> tuple[NDArray[np.int64], Outlook]:
+) -> tuple[NDArray[np.int64], Outlook] | None:
     """Return centres that hang on no doubtful part for more than `most` of the mean cost, and what they go by.
 
-    Of n parts that are empty, about half a one shows as many sources as give evidence log n. Most such errors cost
-    little; one that leaves a whole cluster of targets without a centre can double the cost.
+    Of n parts that are empty, at most about half a one shows as many sources as give evidence log n. Most such errors
+    cost little; one that leaves a whole cluster of targets without a centre can double the cost.
     """
     doubtful = outlook.believed.evidence < np.log(len(outlook.believed.evidence))
     for _ in range(_ROUNDS):
         risky = outlook.reliance(nearest(rows, rows[found])[1], doubtful) > most
         if not risky.any():
-            break
-        outlook = outlook.without(risky)
+            return found, outlook
+        outlook = outlook.empty(risky)
         found = _solve(rows, [len(found)], outlook.cost)[len(found)]
-    return found, outlook
+    return None
+
+
+def _chosen(
+    T: Array,
+    around: Surroundings,
+    found: tuple[NDArray[np.int64], Outlook] | None,
+    without: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return what was found, if it is the better choice even for one who believes in fewer sources, more clumped."""
+    if found is None:
+        return without.copy()
+    rows, chosen, doubted = T[around.rows], around.rows[found[0]], found[1].doubted_cost
+    return chosen if _mean(doubted, rows, T[chosen]) < _mean(doubted, rows, T[without]) else without.copy()
 
 
 def _mean(cost: ExpectedCost, rows: Array, centres: Array) -> float:

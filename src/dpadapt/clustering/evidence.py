@@ -66,5 +66,6 @@ def pooled_evidence(stages: Sequence[tuple[NDArray[np.int64], Array, Noise]]) ->
     """
     whole = [log_evidence(counts, noise) for counts, _, noise in stages]
     groups = [[log_evidence(counts[group == g], noise) for g in np.unique(group)] for counts, group, noise in stages]
+    # As many terms whatever was released: each coarse bin keeps a part at least, so that the last stage has all groups.
     found = [whole[-1], sum(whole), sum(map(sum, groups)), *groups[-1]]
     return float(logsumexp(found) - np.log(len(found)))

@@ -90,6 +90,6 @@ class Outlook:
         rise = (np.exp(alive - misses[entry]) - np.exp(alive)) * ExpectedCost.weights(self.radii, away).ravel()[row]
         return np.bincount(self.shares.indices[entry], weights=rise, minlength=len(parts)) / len(away)
 
-    def without(self, parts: NDArray[np.bool_]) -> "Outlook":
+    def empty(self, parts: NDArray[np.bool_]) -> "Outlook":
         """Return what is expected if those parts are empty."""
-        return replace(self, believed=self.believed.without(parts))
+        return replace(self, believed=self.believed.empty(parts))

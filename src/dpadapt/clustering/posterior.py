@@ -46,7 +46,7 @@ class Belief:
         moved[:, 0] *= odds
         return np.asarray(moved / moved.sum(axis=1, keepdims=True))
 
-    def without(self, parts: NDArray[np.bool_]) -> "Belief":
+    def empty(self, parts: NDArray[np.bool_]) -> "Belief":
         """Return the same with no source in `parts`."""
         nothing = (self.grid == 0).astype(float)
         return replace(self, probability=np.where(parts[:, None], nothing, self.probability))
@@ -54,12 +54,12 @@ class Belief:
 
 def belief(released: Released) -> Belief:
     """Return the posterior of every part's number of sources, with priors fitted to like parts."""
-    _, first, second = released.noise
-    grid = _grid(float(released.counts.max(initial=0)), second.scale)
-    likelihood = second.log_density(released.counts[:, None] - grid)
+    _, coarse, fine = released.noise
+    grid = _grid(float(released.counts.max(initial=0)), fine.scale)
+    likelihood = fine.log_density(released.counts[:, None] - grid)
     # A coarse bin that was not split was counted twice, with independent noise.
     whole = ~released.split
-    likelihood[whole] += first.log_density(released.coarse[released.parent[whole]][:, None] - grid)
+    likelihood[whole] += coarse.log_density(released.coarse[released.parent[whole]][:, None] - grid)
     evidence = likelihood.max(axis=1) - likelihood[:, 0]
     likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     probability = np.empty_like(likelihood)

@@ -24,13 +24,14 @@ from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.remembered import Remembered
 
 _SPACE = 4  # dimensions from which on cells are wide against the distances that matter
-# Bands of distance that pay: in the plane, and in space by the noise on a count up to which they do.
+# Bands of distance that pay: in fewer dimensions, and in space by the noise on a count up to which they do.
 _PLANE_BANDS = 3
-_BANDS = ((1.5, 4), (np.inf, 2))
+_SPACE_BANDS = ((1.5, 4), (np.inf, 2))
 # A coarse bin is split as long as its parts keep this many noise scales each. In the plane, where distances within a
 # cell hardly matter, it should keep more, unless the counts are all but exact.
 _LEAST, _LEAST_IN_PLANE = 1.5, 4.0
 _EXACT = 0.6
+_LEAST_FOR_BOUND = 1e-9
 
 _known: Remembered[tuple[Surroundings, Centres]] = Remembered()
 
@@ -156,6 +157,9 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         """
         numbers = self._checked_numbers()
         share = self._checked_share()
+        each = share * self.epsilon / len(numbers)
+        if share and each < _LEAST_FOR_BOUND:
+            raise ValueError("certificate_share must be larger: what it leaves for a bound is next to nothing.")
         sources, T = checked(S, public)
         if max(numbers) > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {max(numbers)}.")
@@ -167,7 +171,6 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         n_bands, least = _resolution(noise[-1].scale, T.shape[1])
         around, without = _prepared(public, T, numbers, n_bands)
         codes = source_codes(sources, around.cells, public)
-        each = share * self.epsilon / len(numbers)
         # Charged all at once: a cap too small for the bounds raises before anything is drawn.
         charges = [*zip(mechanisms, LABELS, strict=True), *([bound_charge(each)] * len(numbers) if share else [])]
         runs = child.start_all(charges)
@@ -185,7 +188,8 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         self.n_features_in_ = T.shape[1]
         one = isinstance(self.n_clusters, int | np.integer)
         self.centers_ = choice.centres[numbers[0]] if one else choice.centres
-        self.cost_estimate_ = choice.costs[numbers[0]] if one else choice.costs
+        costs = {k: min(cost, bounds.get(k, cost)) for k, cost in choice.costs.items()}
+        self.cost_estimate_ = costs[numbers[0]] if one else costs
         if share:
             self.cost_bound_ = bounds[numbers[0]] if one else bounds
         elif hasattr(self, "cost_bound_"):
@@ -204,7 +208,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         _validate.unit(self.gate, "gate")
         if not _validate.unit(self.gamma, "gamma") < 0.5:
             raise ValueError(f"gamma must be below 0.5, got {self.gamma!r}.")
-        return [_validate.count(k, "n_clusters") for k in given]
+        return list(dict.fromkeys(_validate.count(k, "n_clusters") for k in given))
 
     def _checked_share(self) -> float:
         share = self.certificate_share
@@ -218,7 +222,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 def _resolution(scale: float, n_features: int) -> tuple[int, float]:
     """Return the number of bands, and how many noise scales a part should hold, for noise of `scale` on a count."""
     if n_features >= _SPACE:
-        return next(bands for most, bands in _BANDS if scale <= most), _LEAST
+        return next(bands for most, bands in _SPACE_BANDS if scale <= most), _LEAST
     return _PLANE_BANDS, _LEAST_IN_PLANE if scale > _EXACT else _LEAST
 
 

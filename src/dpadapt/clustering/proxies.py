@@ -136,7 +136,9 @@ def check_columns(S: Any, public: Public | None) -> None:
 def _table(values: Any, name: str, what: str) -> Array:
     """Return `values` as a table of numbers; an error shows no value."""
     try:
-        array = None if np.iscomplexobj(values) else np.asarray(values, dtype=np.float64)
+        # A warning about one private cell would tell of it.
+        with np.errstate(all="ignore"):
+            array = None if np.iscomplexobj(values) else np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         array = None
     if array is None or array.ndim != 2:

@@ -11,10 +11,10 @@ Array = NDArray[Any]
 
 # Weight of the pool's own distances against the counted ones, in noise scales.
 _POOL = 0.5
-# Clumping where the counts can't tell, and the least and the most that is believed.
-_USUAL, _LEAST, _MOST = 8.0, 0.5, 32.0
-# Sources are spread more evenly within parts than over them.
-_WITHIN = 1.4
+# Clumping over parts where the counts can't tell; sources are spread more evenly within parts than over them; the least
+# and the most that is believed.
+_USUAL, _WITHIN, _LEAST, _MOST = 8.0, 1.4, 0.5, 32.0
+_LEAST_POOL = 1e-3  # of all, in a ring: a few points must not stand for all sources there
 
 
 def pool_weights(released: Released, sizes: Array) -> Array:
@@ -31,7 +31,7 @@ def pool_weights(released: Released, sizes: Array) -> Array:
     n_rings = len(released.profile)
     pool = sizes.reshape(-1, n_rings).sum(axis=0)
     found = np.maximum(released.profile, 0) + _POOL * released.noise[0].scale * pool / pool.sum()
-    return np.tile(found / np.maximum(pool, 1.0), len(sizes) // n_rings)
+    return np.tile(found / np.maximum(pool, _LEAST_POOL * pool.sum()), len(sizes) // n_rings)
 
 
 def clumping(released: Released, sizes: Array) -> float:
@@ -59,5 +59,7 @@ def clumping(released: Released, sizes: Array) -> float:
     excess = (released.counts[used] - total * shares) ** 2 - noise - total * spread
     # The squared noise of n counts sums to n variances, give or take sqrt(5 n) of Laplace noise, fewer of Gaussian.
     doubt = variance * np.sqrt(5.0 * max(len(shares), 1))
-    together = (excess.sum() + doubt) / ((total * (total - 1) * spread).sum() + doubt * (1 + _USUAL))
+    # The sum's own noise squared is no sign of many sources.
+    pairs = np.maximum(total * (total - 1) - siblings[used] * variance, 0.0)
+    together = (excess.sum() + doubt) / ((pairs * spread).sum() + doubt * (1 + _USUAL))
     return float(np.clip(_WITHIN * (1 / max(together, 1e-9) - 1), _LEAST, _MOST))

@@ -77,9 +77,11 @@ def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[Mechanis
 
 def _concentrated(epsilon: float, delta: float) -> float:
     """Return the largest rho whose zCDP costs at most `epsilon` at `delta`."""
-    low, high = 1e-12, 1.0
+    low = high = 1.0
     while cost_of(ConcentratedEvent(high), delta) <= epsilon:
         low, high = high, 4 * high
+    while cost_of(ConcentratedEvent(low), delta) > epsilon:
+        low, high = low / 4, low
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if cost_of(ConcentratedEvent(middle), delta) <= epsilon else (low, middle)
@@ -109,7 +111,7 @@ def release(
         A coarse bin is split as finely as leaves this many noise scales of the last stage in each part, on average.
     """
     profile = runs[0].release(histogram(cells.rings()[codes], cells.n_rings))
-    above = cells.coarse(0)
+    above = cells.coarse()
     coarse = runs[1].release(histogram(above[codes], int(above.max()) + 1))
     # From the released counts alone: given those, the partition is the same for all neighbours, its parts are disjoint,
     # and one source is again in one of them at most.
@@ -119,7 +121,7 @@ def release(
 
 
 def partition(coarse: NDArray[Any], cells: Cells, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each finest bin's part, and each part's coarse bin: as fine as leaves `least` sources in every part."""
+    """Return each finest bin's part, and each part's coarse bin: as fine as leaves parts `least` sources on average."""
     top = cells.ancestors[0]
     n_top = int(top.max()) + 1
     # How many cells of each level a coarse cell has; more and more, so that the levels that are fine enough come first.
@@ -127,7 +129,7 @@ def partition(coarse: NDArray[Any], cells: Cells, least: float) -> tuple[NDArray
     enough = np.repeat(pieces, cells.n_bands, axis=1) * least <= coarse
     enough[0] = True
     level = len(enough) - 1 - enough[::-1].argmax(axis=0)
-    bins = cells.coarse(0)[:-1]
+    bins = cells.coarse()[:-1]
     cell = cells.ancestors[level[bins], np.repeat(np.arange(cells.n_cells), cells.n_rings)]
     # Cells of one level have different numbers, and a coarse bin has one level.
     _, where, part = np.unique(bins * cells.n_cells + cell, return_index=True, return_inverse=True)

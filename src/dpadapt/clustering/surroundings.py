@@ -21,8 +21,8 @@ _MOST_POINTS = 4096  # up to here distances to the targets are measured from all
 _FEWER_POINTS = 2048  # above from these: the time to read the sources is proportional to it
 _MOST_CANDIDATES = 2500
 _COARSEST = 20
-# Finest cells: as many for few targets, more where each still has this many targets.
-_FINEST, _MOST_CELLS, _TARGETS_EACH = 320, 1280, 15
+# Finest cells: as many for few targets, more where each still has so many targets.
+_FINEST, _TARGETS_EACH = 320, 15
 _POOL, _POOL_EACH = 30_000, 47  # points of the pool, and how many a finest cell has of them at least
 _N_RADII = 12
 _N_RINGS = 7
@@ -54,7 +54,7 @@ def surroundings(T: Array, n_clusters: Sequence[int], *, n_bands: int) -> Surrou
     rows = _sample(len(T), _MOST_ROWS, random)
     points = rows if len(rows) <= _MOST_POINTS else rows[_sample(len(rows), _FEWER_POINTS, random)]
     near, far = _medoid_counts(n_clusters, len(points))
-    n_cells = min(max(_FINEST, min(_MOST_CELLS, len(rows) // _TARGETS_EACH)), math.ceil(0.6 * len(points)))
+    n_cells = min(max(_FINEST, len(rows) // _TARGETS_EACH), math.ceil(0.6 * len(points)))
     medoids = _medoids(T, points, max(n_cells, far), random)
     # R: beyond it a source hardly serves a target better than a few centres do. The usual distance: to many centres.
     reach = float(np.quantile(nearest(T[rows], T[medoids[:near]])[1], 0.95))

@@ -21,8 +21,7 @@ _FAR = 10.0
 class ExpectedCost:
     """E min(a, d(x, S)) as a function of the target x and the distance a to its nearest centre.
 
-    It is ∫₀ᵃ P(no source within u) du: it rises with a, ever more slowly, so that solvers for distances take it
-    too.
+    It is ∫₀ᵃ P(no source within u) du: it rises with a, ever more slowly, so that solvers for distances take it too.
     Where nothing is known of sources it is a itself.
 
     Parameters

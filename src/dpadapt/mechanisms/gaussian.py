@@ -59,10 +59,21 @@ class DiscreteGaussian(NoiseMechanism):
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity; refuse reals."""
         require_integers(bounded, "DiscreteGaussian")
-        return super().scale(bounded, adjacency, sampled=sampled)
+        return addable(super().scale(bounded, adjacency, sampled=sampled))
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int64]:
         return bounded.value + random.discrete_gaussian(scale, bounded.value.size).reshape(bounded.value.shape)
+
+
+def addable(scale: float) -> float:
+    """Return the scale of discrete noise, refused where noise could leave the range of 64-bit integers.
+
+    At 2⁵⁰ it does with probability below exp(-2¹²); there the sampler stays at the end of the range, and a count added
+    to that would show.
+    """
+    if scale > 2.0**50:
+        raise ValueError("noise_multiplier is too large for integers: give more epsilon.")
+    return scale
 
 
 def require_integers(bounded: Bounded, mechanism: str) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
 from dpadapt.mechanisms.events import Event, LaplaceEvent, PureEvent
-from dpadapt.mechanisms.gaussian import require_integers
+from dpadapt.mechanisms.gaussian import addable, require_integers
 from dpadapt.mechanisms.mechanism import NoiseMechanism
 from dpadapt.mechanisms.randomness import Random
 
@@ -37,7 +37,7 @@ class DiscreteLaplace(NoiseMechanism):
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity; refuse reals."""
         require_integers(bounded, "DiscreteLaplace")
-        return super().scale(bounded, adjacency, sampled=sampled)
+        return addable(super().scale(bounded, adjacency, sampled=sampled))
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int64]:
         return bounded.value + random.discrete_laplace(scale, bounded.value.size).reshape(bounded.value.shape)
