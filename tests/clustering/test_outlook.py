@@ -84,14 +84,17 @@ def test_reliance_is_what_a_part_saves(around):
     view = Outlook.of(counted(around, random.choice(occupied, 500)), around)
     away = random.uniform(0.0, 2 * float(view.radii[-1]), view.cost.integral.shape[0])
     targets = np.arange(len(away))
-    relied = view.reliance(away, np.ones(view.shares.shape[1], dtype=bool))
+    doubtful = view.doubtful
+    assert 0 < doubtful.sum() < len(doubtful)
+    assert not view.reliance(away)[~doubtful].any()
+    # All parts are in doubt from here on.
+    view = replace(view, believed=replace(view.believed, evidence=np.zeros(len(doubtful))))
+    relied = view.reliance(away)
     base = view.cost(targets, away[:, None]).mean()
     for part in np.argsort(relied)[[-1, -5, -20, 0]]:
         emptied = view.empty(np.arange(len(relied)) == part)
         assert emptied.cost(targets, away[:, None]).mean() - base == pytest.approx(relied[part], rel=1e-6, abs=1e-9)
     assert relied.max() > 0
-    some = np.arange(len(relied)) % 3 == 0
-    assert view.reliance(away, some) == pytest.approx(np.where(some, relied, 0.0))
 
 
 def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():

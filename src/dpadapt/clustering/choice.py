@@ -91,12 +91,10 @@ def _less_reliant(
 ) -> tuple[NDArray[np.int64], Outlook] | None:
     """Return centres that hang on no doubtful part for more than `most` of the mean cost, and what they go by.
 
-    Of n parts that are empty, at most about half a one shows as many sources as give evidence log n. Most such errors
-    cost little; one that leaves a whole cluster of targets without a centre can double the cost.
+    Most errors cost little; one that leaves a whole cluster of targets without a centre can double the cost.
     """
-    doubtful = outlook.believed.evidence < np.log(len(outlook.believed.evidence))
     for _ in range(_ROUNDS):
-        risky = outlook.reliance(nearest(rows, rows[found])[1], doubtful) > most
+        risky = outlook.reliance(nearest(rows, rows[found])[1]) > most
         if not risky.any():
             return found, outlook
         outlook = outlook.empty(risky)

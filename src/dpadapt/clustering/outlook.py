@@ -53,15 +53,21 @@ class Outlook:
     @cached_property
     def cost(self) -> ExpectedCost:
         """The expected cost of every target at any distance to a centre."""
-        return self._cost(_ODDS, self.clumping)
+        return self._cost(self._misses)
 
     @cached_property
     def doubted_cost(self) -> ExpectedCost:
         """The same for one who believes in fewer sources, more clumped."""
-        return self._cost(_DOUBTED_ODDS, _DOUBTED_CLUMPING * self.clumping)
+        return self._cost(self._log_misses(_DOUBTED_ODDS, _DOUBTED_CLUMPING * self.clumping))
 
-    def _cost(self, odds: float, clumping: float) -> ExpectedCost:
-        misses = log_misses(self.shares, self.believed.cautious(odds), self.believed.grid, clumping)
+    @cached_property
+    def _misses(self) -> Array:
+        return self._log_misses(_ODDS, self.clumping)
+
+    def _log_misses(self, odds: float, clumping: float) -> Array:
+        return log_misses(self.shares, self.believed.cautious(odds), self.believed.grid, clumping)
+
+    def _cost(self, misses: Array) -> ExpectedCost:
         alive = np.exp(log_none_near(self.shares, misses))
         return ExpectedCost.of(alive.reshape(-1, len(self.radii)), self.radii)
 
@@ -70,25 +76,35 @@ class Outlook:
         numbers = self.believed.cautious(_ODDS) @ self.believed.grid
         return np.asarray((self.shares @ numbers).reshape(-1, len(self.radii)))
 
-    def reliance(self, away: Array, parts: NDArray[np.bool_]) -> Array:
-        """Return by how much the mean cost would rise, for each of `parts`, if it were empty; 0 for the others.
+    @property
+    def doubtful(self) -> NDArray[np.bool_]:
+        """Which parts may look as they do by noise alone.
+
+        Of n parts that are empty, at most about half a one shows as many sources as give evidence log n.
+        """
+        return np.asarray(self.believed.evidence < np.log(len(self.believed.evidence)))
+
+    def reliance(self, away: Array) -> Array:
+        """Return by how much the mean cost would rise, for each doubtful part, if it were empty; 0 for the others.
 
         Parameters
         ----------
         away : ndarray of shape (n_targets,)
             Distances to the nearest centre.
-        parts : ndarray of shape (n_parts,)
-            Which of them are of interest.
         """
-        if not parts.any():
-            return np.zeros(len(parts))
-        misses = log_misses(self.shares, self.believed.cautious(_ODDS), self.believed.grid, self.clumping)
-        entry = np.flatnonzero(parts[self.shares.indices])
+        part, row, rise = self._rises
+        # The cost is linear in the probabilities at the radii.
+        weighted = rise * ExpectedCost.weights(self.radii, away).ravel()[row]
+        return np.bincount(part, weights=weighted, minlength=self.shares.shape[1]) / len(away)
+
+    @cached_property
+    def _rises(self) -> tuple[Array, Array, Array]:
+        """Entries of doubtful parts: part, row of `shares`, and how much likelier no source is near without the part."""
+        entry = np.flatnonzero(self.doubtful[self.shares.indices])
         row = np.searchsorted(self.shares.indptr, entry, side="right") - 1
-        alive = log_none_near(self.shares, misses)[row]
-        # The cost is linear in the probabilities at the radii; a part that is empty drops out of their products.
-        rise = (np.exp(alive - misses[entry]) - np.exp(alive)) * ExpectedCost.weights(self.radii, away).ravel()[row]
-        return np.bincount(self.shares.indices[entry], weights=rise, minlength=len(parts)) / len(away)
+        alive = log_none_near(self.shares, self._misses)[row]
+        # A part that is empty drops out of the product.
+        return self.shares.indices[entry], row, np.exp(alive - self._misses[entry]) - np.exp(alive)
 
     def empty(self, parts: NDArray[np.bool_]) -> "Outlook":
         """Return what is expected if those parts are empty."""
