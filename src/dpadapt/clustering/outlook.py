@@ -99,7 +99,7 @@ class Outlook:
 
     @cached_property
     def _rises(self) -> tuple[Array, Array, Array]:
-        """Entries of doubtful parts: part, row of `shares`, and how much likelier no source is near without the part."""
+        """Entries of doubtful parts: part, row of `shares`, and how much likelier no source is near without it."""
         entry = np.flatnonzero(self.doubtful[self.shares.indices])
         row = np.searchsorted(self.shares.indptr, entry, side="right") - 1
         alive = log_none_near(self.shares, self._misses)[row]
