@@ -1,6 +1,7 @@
 """`dpadapt bench hybrid`: the populations where a sample misleads, the ways beside each other, verdicts and pages."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -94,7 +95,8 @@ def test_results_become_a_page_and_a_part_of_a_page(tmp_path, capsys):
     found = json.loads(json.dumps(results()))
     paper3.write_report(found, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert page.count("<svg") == 1
+    (figure,) = figures(found["transfer"])
+    assert page.count("<svg") == math.ceil(len(figure["panels"]) / 3)
     assert "flights, evening" in page
     path = tmp_path / "page.md"
     path.write_text(f"# Before\n\n{paper3.START}\nstale\n{paper3.END}\n\nafter\n")

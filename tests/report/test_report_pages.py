@@ -326,3 +326,11 @@ def test_panels_stand_beside_each_other():
     assert svg.count('class="end s1"') == 1
     assert "left" in svg
     assert "right" in svg
+
+
+def test_labels_below_an_axis_do_not_touch_and_the_last_stays():
+    line = Line("a", [0.3, 0.31, 0.4, 5.0, 5.1], [1.0] * 5, [1.0] * 5, [1.0] * 5, "s1")
+    page = line_chart([Panel([line], [], "x")] * 6, title="t", y_label="y")
+    assert page.count(">5.1</text>") == 6
+    assert ">5</text>" not in page
+    assert page.count('class="mark"') == 30

@@ -1,6 +1,8 @@
 """The page of a benchmark that holds a paper's claims against measurements: figures, claims, tables, facts."""
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -9,6 +11,7 @@ from dpadapt.report.html import environment
 from dpadapt.report.plots import Level, Line, Panel, line_chart
 from dpadapt.report.summarise import version
 
+_MOST_BESIDE = 3  # panels, so that their axes can be read
 _STYLES = ("s2", "s1", "s3", "s4", "s5", "s6")
 
 
@@ -32,7 +35,13 @@ def _charts(figure: Mapping[str, Any]) -> list[Markup]:
     if "pictures" in figure:
         return [Markup(picture) for picture in figure["pictures"]]
     panels = [_panel(panel) for panel in figure["panels"]]
-    return [Markup(line_chart(panels, title=figure["title"], y_label=figure["y_label"]))]
+    n_rows = math.ceil(len(panels) / _MOST_BESIDE)
+    # Rows of about equal length.
+    ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
+    return [
+        Markup(line_chart(panels[first:last], title=figure["title"], y_label=figure["y_label"]))
+        for first, last in pairwise(ends)
+    ]
 
 
 def _panel(panel: Mapping[str, Any]) -> Panel:

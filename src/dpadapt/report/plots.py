@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-_WIDTH, _HEIGHT = 760, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 196, 18, 52
+_WIDTH, _HEIGHT = 808, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 244, 18, 52
 _LINE = 17  # height of one label
+_LETTER = 7.5  # width of one letter of it
 _MORE, _GAP = 140, 26  # what a second panel adds to the width, and the space between two
 
 _Scale = Callable[[float], float]
@@ -100,10 +101,11 @@ def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) ->
             return middle
         return left + 14 + math.log(x / xs[0]) / math.log(xs[-1] / xs[0]) * (right - left - 28)
 
-    parts = []
-    for x in xs:
-        parts.append(f'<path class="mark" d="M{at_x(x):.1f} {bottom}v5"/>')
-        parts.append(f'<text class="tick" x="{at_x(x):.1f}" y="{bottom + 20}" text-anchor="middle">{_count(x)}</text>')
+    parts = [f'<path class="mark" d="M{at_x(x):.1f} {bottom}v5"/>' for x in xs]
+    parts.extend(
+        f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{text}</text>'
+        for x, text in _apart([(at_x(x), _count(x)) for x in xs])
+    )
     parts.append(f'<path class="axis" d="M{left:.1f} {bottom}H{right:.1f}"/>')
     for text, y in ((panel.x_label, _HEIGHT - 8), (panel.title, _TOP - 2)):
         if text:
@@ -264,6 +266,15 @@ def _end_labels(labels: Sequence[tuple[float, str, str]], right: float) -> list[
         f'<text class="end {style}" x="{right + 16}" y="{y + 4:.1f}">{escape(_cut(name, 27))}</text>'
         for (wanted, name, style), y in zip(ordered, placed, strict=True)
     ]
+
+
+def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Leave out labels that would touch the one before, or the last, which stays."""
+    kept: list[tuple[float, str]] = []
+    for x, text in [ticks[-1], *ticks[:-1]]:
+        if all(abs(x - other) >= _LETTER * (len(text) + len(word) + 1) / 2 for other, word in kept):
+            kept.append((x, text))
+    return kept
 
 
 def _short(value: float) -> str:
