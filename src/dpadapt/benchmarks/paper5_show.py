@@ -41,8 +41,8 @@ def facts(results: Results) -> list[str]:
         f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s), {results['cpu_minutes']:.1f} "
         f"minutes of CPU time: {results['data']}.",
         f"k from {ks[0]} to {ks[-1]}; data seed {results['seed']}; the constants were chosen on other draws of the "
-        f"main sets, of four more Superconductivity pairs (l → h, ml → h, h → l, mh → l) and of MNIST 7 → 1, the number "
-        f"of cells on another draw of the run at scale. {_runs(results)} "
+        "main sets, of four more Superconductivity pairs (l → h, ml → h, h → l, mh → l) and of MNIST 7 → 1, the "
+        f"number of cells on another draw of the run at scale. {_runs(results)} "
         f"{versions}.",
         "NNA, NAS and the synthetic sets are our reconstruction of the paper: it leaves open gamma (0.1 here), the "
         "number of points, and the layout of synthetic set 2. NNA has the paper's constants and printed threshold; "
