@@ -37,7 +37,7 @@ test: $(STAMP)
 
 ## what needs torch: networks, their examples and their page
 test-networks: $(TORCH_STAMP)
-	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n 2 -m "not slow" tests/networks tests/benchmarks/test_paper2_networks.py src/dpadapt/networks
+	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n 2 -m "not slow" tests/networks tests/benchmarks/test_mirror_networks.py src/dpadapt/networks
 	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q tests/test_docs.py -k network
 
 ## what needs Flower: people behind real clients, in simulation and as separate processes
@@ -54,10 +54,10 @@ lint: $(STAMP)
 ## statistical audits of every mechanism and estimator, crash tests at full size
 audit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m slow
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/contract/test_bounded.py tests/contract/test_accountants.py tests/test_tables.py tests/accounting
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/contract/test_accountants.py tests/tables/test_schema.py tests/accounting
 
 bench: $(STAMP)
-	$(BIN)/dpadapt bench performance
+	$(BIN)/python -m benchmarks performance
 
 docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py

@@ -1,20 +1,17 @@
 """A private target and a public source from another domain: the paper's algorithm and ours, from frames to a receipt.
 
-With DPADAPT_DATA set, the private rows are the Januaries of an Irish wind station and the public ones all other months;
-else they are people with cost sharing, and with free care, of a health insurance experiment. Test rows are set aside to
-compare; with truly private rows that comparison itself would be a release.
+The private rows are people with cost sharing of a health insurance experiment, the public ones people with free care.
+Test rows are set aside to compare; with truly private rows that comparison itself would be a release.
 """
-
-import os
 
 import numpy as np
 
 from dpadapt import Ledger, PrivateTransferRegressor, Public
-from dpadapt.adaptation import CnvxAdap
-from dpadapt.adaptation.mixtures import AlphaMixture
-from dpadapt.datasets import bundled, wind_by_month
+from dpadapt.datasets import bundled
+from dpadapt.papers.adaptation.cnvx import CnvxAdap
+from dpadapt.papers.adaptation.unprotected import AlphaMixture
 
-domains = wind_by_month() if os.environ.get("DPADAPT_DATA") else bundled.randhie_by_plan()
+domains = bundled.randhie_by_plan()
 print(domains.description, "-", domains.provenance)
 X, y = domains.target
 public = Public(*domains.source)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadapt import Adjacency, Ledger, Public
 from dpadapt.clustering import PrivateSourceTargetClustering, cluster_t, non_private
-from dpadapt.clustering.distances import nearest
+from dpadapt.clustering.solver import nearest
 
 rng = np.random.default_rng(1)
 quarters = np.array([[1.0, 1.0], [4.0, 1.5], [1.5, 4.0], [4.5, 4.5]])  # kilometres

@@ -9,15 +9,15 @@ import os
 import tempfile
 from pathlib import Path
 
-os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before Flower is imported
-os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # or Ray warns of GPUs, here and in workers
-
 import numpy as np
 from flwr.simulation import run_simulation
 
 from dpadapt.hybrid.device import Device
 from dpadapt.hybrid.flower import client_app, server_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before Flower is imported
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # or Ray warns of GPUs, here and in workers
 
 PEOPLE, EPSILON = 60, 2.0
 folder = tempfile.mkdtemp()

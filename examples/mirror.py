@@ -8,7 +8,8 @@ import numpy as np
 
 from dpadapt import Ledger, PrivateTransferRegressor, Public
 from dpadapt.datasets import bundled
-from dpadapt.mirror import PDADPMDRegressor, PrivateGradientDescentRegressor
+from dpadapt.papers.mirror.estimators import PDADPMDRegressor
+from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
 
 domains = bundled.randhie_by_plan()
 X = np.vstack([domains.source.X, domains.target.X]).astype(float)

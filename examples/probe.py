@@ -11,7 +11,8 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from dpadapt import Ledger, Public
-from dpadapt.representation import DescentProbe, LeastSquaresProbe, PrivateProbe
+from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
+from dpadapt.representation import PrivateProbe
 
 X, y = load_digits(return_X_y=True)
 X = X / 16.0

@@ -7,15 +7,10 @@ task that has only the subspace in common with them. The truth is known, so erro
 import numpy as np
 
 from dpadapt import Ledger
-from dpadapt.datasets.shared_subspace import shared_subspace
-from dpadapt.representation import (
-    PrivateSubspaceRegressor,
-    ProjectedDPSGD,
-    PublicSubspace,
-    lower_bound,
-    subspace_distance,
-    upper_bound,
-)
+from dpadapt.datasets.synthetic import shared_subspace
+from dpadapt.papers.subspace.bounds import lower_bound, upper_bound
+from dpadapt.papers.subspace.solvers import ProjectedDPSGD
+from dpadapt.representation import PrivateSubspaceRegressor, PublicSubspace, subspace_distance
 
 drawn = shared_subspace(5000, 1000, seed=0)
 print(f"{len(drawn.public.y):,} public rows of 100 tasks, {len(drawn.y):,} private rows of another")

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from dpadapt.accounting.receipt import Receipt
     from dpadapt.data import Public
     from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
-    from dpadapt.learning.forecast import forecast
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
-    from dpadapt.learning.rehearsal import rehearse
-    from dpadapt.learning.transfer_classification import PrivateTransferClassifier
-    from dpadapt.learning.transfer_regression import PrivateTransferRegressor
     from dpadapt.mechanisms.adjacency import Adjacency
+    from dpadapt.transfer.classification import PrivateTransferClassifier
+    from dpadapt.transfer.forecast import forecast
+    from dpadapt.transfer.regression import PrivateTransferRegressor
+    from dpadapt.transfer.rehearsal import rehearse
+
 
 __version__ = "0.1.0"
 
@@ -53,15 +54,15 @@ _HOME = {
     "PrivacyError": "errors",
     "PrivateLinearRegression": "learning.linear",
     "PrivateLogisticRegression": "learning.logistic",
-    "PrivateTransferClassifier": "learning.transfer_classification",
-    "PrivateTransferRegressor": "learning.transfer_regression",
+    "PrivateTransferClassifier": "transfer.classification",
+    "PrivateTransferRegressor": "transfer.regression",
     "Public": "data",
     "Receipt": "accounting.receipt",
     "calibrate": "accounting.calibrate",
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
-    "forecast": "learning.forecast",
-    "rehearse": "learning.rehearsal",
+    "forecast": "transfer.forecast",
+    "rehearse": "transfer.rehearsal",
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dpadapt.accounting import Ledger, epsilon
 from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Gaussian, clipped_sum
-from dpadapt.mechanisms.plan import Repeated
+from dpadapt.mechanisms.mechanism import Repeated
 
 NOISE = Gaussian(50.0)
 DELTA = 1e-6

@@ -19,7 +19,7 @@ from dpadapt.mechanisms import (
     PermuteAndFlip,
     RandomizedResponse,
 )
-from dpadapt.mechanisms.plan import Repeated, Sampled
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 PLANS = {
     "Gaussian": [Repeated(Gaussian(20.0), 100)],

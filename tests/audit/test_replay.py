@@ -7,7 +7,7 @@ from dpadapt.accounting import Ledger
 from dpadapt.audit import PathDiffers, leaks, lower_bound, record, replay
 from dpadapt.audit.releases import ReleaseScores
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
-from dpadapt.mechanisms.plan import Repeated, Sampled
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 X = np.linspace(-1, 1, 24).reshape(12, 2)
 y = np.tile([0, 1], 6)

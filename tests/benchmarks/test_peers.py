@@ -5,8 +5,8 @@ import importlib
 import numpy as np
 import pytest
 
-from dpadapt.benchmarks import peers
-from dpadapt.benchmarks.steps import Case
+from benchmarks.performance import peers
+from benchmarks.performance.performance import Case
 from dpadapt.learning.descent import gradient_weights
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
 from dpadapt.mechanisms.bounded import clipped_outer_sum

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from dpadapt.benchmarks import people
+from benchmarks.performance import people
 
 
 def test_all_are_asked_and_the_verdict_follows(monkeypatch, capsys):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from benchmarks.performance import performance
+from benchmarks.performance.performance import Case
 from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
-from dpadapt.benchmarks import performance, steps
-from dpadapt.benchmarks.steps import Case
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
-from dpadapt.mechanisms.gaussian import Gaussian
+from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 
 TINY = (
@@ -22,7 +22,7 @@ TINY = (
 @pytest.fixture
 def tiny(monkeypatch):
     """Small cases, and no processes of their own."""
-    monkeypatch.setattr(steps, "CASES", TINY)
+    monkeypatch.setattr(performance, "CASES", TINY)
     monkeypatch.setattr(performance, "steps_memory", lambda: 1.0)
     monkeypatch.setattr(performance, "calibration_times", lambda: {"Poisson, cold": 1.0, "Poisson, cached": 0.0})
     monkeypatch.setattr(performance, "import_time", lambda: 0.5)
@@ -41,13 +41,13 @@ class Unaccounted:
 def first_steps(case, monkeypatch, *, clip_norm):
     """Return where both steps lead from the same coefficients, the private one with noise that nobody sees."""
     monkeypatch.setattr(
-        steps, "clipped_outer_sum", lambda rows, weights, _: clipped_outer_sum(rows, weights, clip_norm)
+        performance, "clipped_outer_sum", lambda rows, weights, _: clipped_outer_sum(rows, weights, clip_norm)
     )
-    monkeypatch.setattr(steps, "Gaussian", lambda _: Gaussian(1e-12))
-    monkeypatch.setattr(steps, "Ledger", Unaccounted)
-    X, y, coef = steps.problem(case)
+    monkeypatch.setattr(performance, "Gaussian", lambda _: Gaussian(1e-12))
+    monkeypatch.setattr(performance, "Ledger", Unaccounted)
+    X, y, coef = performance.problem(case)
     coef = coef + 0.3 * np.random.default_rng(5).standard_normal(coef.shape).astype(case.dtype)
-    return coef, steps._non_private(case, X, y, coef)(), steps._dpadapt(case, X, y, coef)()
+    return coef, performance._non_private(case, X, y, coef)(), performance._dpadapt(case, X, y, coef)()
 
 
 @pytest.mark.parametrize("case", TINY, ids=lambda case: case.name)
@@ -74,7 +74,7 @@ def test_table_has_a_row_per_case_and_contender():
 
 @pytest.mark.usefixtures("tiny")
 def test_table_has_the_peers_that_are_found(monkeypatch):
-    from dpadapt.benchmarks import peers
+    from benchmarks.performance import peers
 
     monkeypatch.setattr(peers, "peer_steps", lambda case, X, y, coef: {"a peer": lambda: X @ coef})
     results = performance.run(quick=False)
@@ -91,10 +91,10 @@ def test_table_prints_every_row_and_its_target(capsys):
 
 
 def test_targets_name_the_cases_that_are_run():
-    assert set(performance.TARGETS) == {case.name for case in steps.CASES}
+    assert set(performance.TARGETS) == {case.name for case in performance.CASES}
 
 
 @pytest.mark.parametrize("case", TINY, ids=lambda case: case.name)
 def test_step_returns_coefficients(case):
-    for step in steps.contenders(case, peers=False).values():
-        assert step().shape == steps.problem(case)[2].shape
+    for step in performance.step_contenders(case, peers=False).values():
+        assert step().shape == performance.problem(case)[2].shape

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from dpadapt.benchmarks import transfer, transfer_classification, transfer_regression, transfer_tables
-from dpadapt.benchmarks.command import command
-from dpadapt.benchmarks.transfer_common import no_harm, over_seeds, worst_rise
-from dpadapt.benchmarks.transfer_rivals import bad_public_claims, best_ungated
+from benchmarks.pages import transfer_page
+from benchmarks.running import command
+from benchmarks.transfer import classification, regression, run, tables
+from benchmarks.transfer.common import no_harm, over_seeds, worst_rise
+from benchmarks.transfer.rivals import bad_public_claims, best_ungated
 from dpadapt.errors import DataUnavailable
-from dpadapt.report.benchmark import transfer_page
 
 FINE = {"task": "a", "n": 50, "epsilon": 0.1, "public": 0.5, "ours": 0.5, "spread": 0.0}
 PAIR = {"task": "b", "n": 50, "epsilon": 0.1, "public": [90.0, 0.5], "ours": [90.0, 0.5], "spread": 0.0}
@@ -87,7 +87,7 @@ HARMED = [*GRID[:3], GRID[3] | {"ours": 0.52}]
 
 
 def test_verdicts_over_all_cells_can_fail_and_name_the_cell():
-    fine, bad = transfer_tables.verdicts(results(GRID)), transfer_tables.verdicts(results(HARMED))
+    fine, bad = tables.verdicts(results(GRID)), tables.verdicts(results(HARMED))
     assert by_claim(fine, "no harm")["verdict"] == by_claim(fine, "monotone")["verdict"] == "holds"
     assert by_claim(bad, "no harm")["verdict"] == by_claim(bad, "monotone")["verdict"] == "missed"
     assert by_claim(bad, "no harm")["measured"] == "1 of 4 cells above; worst 1.040 x (a, 100 rows, epsilon 1)"
@@ -95,9 +95,9 @@ def test_verdicts_over_all_cells_can_fail_and_name_the_cell():
 
 def test_page_marks_harm_and_stands_alone():
     pairs = [PAIR | {"n": n, "epsilon": e} for n in (50, 77) for e in (0.1, 1.0)]
-    page = transfer_page(transfer_tables.summarise(results(HARMED, pairs=pairs)))
+    page = transfer_page(tables.summarise(results(HARMED, pairs=pairs)))
     assert page.count('class="heat harm"') == 1
-    assert transfer_page(transfer_tables.summarise(results(GRID, pairs=pairs))).count('class="heat harm"') == 0
+    assert transfer_page(tables.summarise(results(GRID, pairs=pairs))).count('class="heat harm"') == 0
     assert page.count("<svg") == 4  # two heat maps, two curves
     assert 'class="missed"' in page
     assert "slice: not there" in page
@@ -106,30 +106,30 @@ def test_page_marks_harm_and_stands_alone():
 
 def test_markdown_is_written_between_its_markers_and_again(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{transfer_tables.START}\nstale\n{transfer_tables.END}\nafter\n")
-    transfer_tables.write_markdown(results(HARMED), page)
+    page.write_text(f"before\n{tables.START}\nstale\n{tables.END}\nafter\n")
+    tables.write_markdown(results(HARMED), page)
     once = page.read_text()
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
     assert "stale" not in once
     assert "| a | .5000 | .800 .800 | .800 **1.040** | 1 |" in once
     assert "c \\| d" in once
-    transfer_tables.write_markdown(results(HARMED), page)
+    tables.write_markdown(results(HARMED), page)
     assert page.read_text() == once
 
 
 def test_markdown_loses_no_text_of_a_page_without_both_markers(tmp_path):
     page = tmp_path / "page.md"
-    transfer_tables.write_markdown(results(GRID), page)
-    assert page.read_text().startswith(transfer_tables.START)
-    page.write_text(f"text\n{transfer_tables.START}\nmore text")
-    transfer_tables.write_markdown(results(GRID), page)
-    assert page.read_text().startswith(f"text\n{transfer_tables.START}\n\nPrinted by")
-    assert page.read_text().endswith(f"{transfer_tables.END}\nmore text")
+    tables.write_markdown(results(GRID), page)
+    assert page.read_text().startswith(tables.START)
+    page.write_text(f"text\n{tables.START}\nmore text")
+    tables.write_markdown(results(GRID), page)
+    assert page.read_text().startswith(f"text\n{tables.START}\n\nPrinted by")
+    assert page.read_text().endswith(f"{tables.END}\nmore text")
 
 
 def test_terminal_tables_show_the_cell_with_harm(capsys):
-    transfer_tables.show(results(HARMED))
+    tables.show(results(HARMED))
     printed = capsys.readouterr().out
     assert "1.040" in printed
     assert "missed" in printed
@@ -139,18 +139,18 @@ def test_terminal_tables_show_the_cell_with_harm(capsys):
 def tiny(monkeypatch):
     """One bundled set of each kind, two cells, no speed, one process."""
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    for module, name in ((transfer_regression, "coefficients, d=20"), (transfer_classification, "fair by age")):
+    for module, name in ((regression, "coefficients, d=20"), (classification, "fair by age")):
         monkeypatch.setattr(module, "TASKS", tuple(task for task in module.TASKS if task.name == name))
         monkeypatch.setattr(module, "ROWS", (50, 1000))
         monkeypatch.setattr(module, "EPSILONS", (1.0, 4.0))
-    monkeypatch.setattr(transfer, "ROWS", (50, 1000))
-    monkeypatch.setattr(transfer, "EPSILONS", (1.0, 4.0))
-    monkeypatch.setattr(transfer, "SEEDS", {"regression": (2, 2), "classification": (1, 1)})
-    monkeypatch.setattr(transfer, "repeated_claims", lambda: iter(()))
-    monkeypatch.setattr(transfer_regression, "same_population_claims", lambda quick: iter(()))
-    monkeypatch.setattr(transfer_regression, "speed_claims", lambda: iter(()))
+    monkeypatch.setattr(run, "ROWS", (50, 1000))
+    monkeypatch.setattr(run, "EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr(run, "SEEDS", {"regression": (2, 2), "classification": (1, 1)})
+    monkeypatch.setattr(run, "repeated_claims", lambda: iter(()))
+    monkeypatch.setattr(regression, "same_population_claims", lambda quick: iter(()))
+    monkeypatch.setattr(regression, "speed_claims", lambda: iter(()))
     fast = {"claim": "speed", "measured": "1", "verdict": "holds"}
-    monkeypatch.setattr(transfer_classification, "speed_claim", lambda quick: fast)
+    monkeypatch.setattr(classification, "speed_claim", lambda quick: fast)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
 
 
@@ -159,9 +159,9 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
     out, report, page = (tmp_path / name for name in ("r.json", "r.html", "r.md"))
-    writers = {"report": ("", transfer.write_report), "markdown": ("", transfer_tables.write_markdown)}
+    writers = {"report": ("", run.write_report), "markdown": ("", tables.write_markdown)}
     monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--report={report}", f"--markdown={page}"])
-    command("x", "About.", transfer.run, transfer_tables.show, writers=writers)
+    command("x", "About.", run.run, tables.show, writers=writers)
     found = json.loads(out.read_text())
     cells = [(row["n"], row["epsilon"]) for row in found["regression"]["grid"]]
     assert cells == [(50, 1.0), (50, 4.0), (1000, 1.0), (1000, 4.0)]
@@ -177,7 +177,7 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     # Drawn again from the file, without measuring.
     monkeypatch.setattr(sys, "argv", ["x", f"--results={out}", f"--markdown={page}"])
     before = page.read_text()
-    command("x", "About.", lambda quick: pytest.fail("measured"), transfer_tables.show, writers=writers)
+    command("x", "About.", lambda quick: pytest.fail("measured"), tables.show, writers=writers)
     assert page.read_text() == before
 
 
@@ -192,27 +192,27 @@ def test_a_set_that_is_not_there_is_named_and_left_out(monkeypatch):
     def missing(task, seeds, *, first=0):
         raise DataUnavailable("set DPADAPT_DATA")
 
-    monkeypatch.setattr(transfer_regression, "grid", missing)
-    name = transfer_regression.TASKS[0].name
-    found = transfer.measure(transfer.Piece("regression", name, 0, True))
+    monkeypatch.setattr(regression, "grid", missing)
+    name = regression.TASKS[0].name
+    found = run.measure(run.Piece("regression", name, 0, True))
     assert found == {"skipped": f"{name}: set DPADAPT_DATA"}
 
 
 def test_without_real_data_only_bundled_sets_are_planned(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    bundled = {task.name for module in transfer.KINDS.values() for task in module.TASKS if task.bundled}
-    planned = transfer.pieces(quick=False)
+    bundled = {task.name for module in run.KINDS.values() for task in module.TASKS if task.bundled}
+    planned = run.pieces(quick=False)
     assert {piece.name for piece in planned} == bundled
     monkeypatch.setenv("DPADAPT_DATA", "anywhere")
-    assert len(transfer.pieces(quick=True)) < len(transfer.pieces(quick=False))
-    assert {piece.name for piece in transfer.pieces(quick=False)} > bundled
+    assert len(run.pieces(quick=True)) < len(run.pieces(quick=False))
+    assert {piece.name for piece in run.pieces(quick=False)} > bundled
 
 
 def test_another_process_gives_what_this_one_gives(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     # A set that isn't there is measured quickly.
-    todo = [transfer.Piece("regression", "wind", 0, True)]
-    [(_, alone)], [(piece, elsewhere)] = transfer.measured(todo, 1), transfer.measured(todo, 2)
+    todo = [run.Piece("regression", "wind", 0, True)]
+    [(_, alone)], [(piece, elsewhere)] = run.measured(todo, 1), run.measured(todo, 2)
     assert piece == todo[0]
     assert alone == elsewhere
     assert alone["skipped"].startswith("wind")

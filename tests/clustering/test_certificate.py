@@ -5,11 +5,11 @@ import pytest
 
 from dpadapt import Ledger, Public
 from dpadapt.clustering.certificate import certified_cost, choose_neighbours
-from dpadapt.clustering.distances import nearest
-from dpadapt.clustering.private import PrivateSourceTargetClustering
+from dpadapt.clustering.estimator import PrivateSourceTargetClustering
+from dpadapt.clustering.solver import nearest
 from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Adjacency
-from dpadapt.mechanisms.bounded_covers import local_neighbour_distance_sum
+from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
 
 
 @pytest.fixture(scope="module")

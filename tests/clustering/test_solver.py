@@ -6,11 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dpadapt.clustering.akm import accelerated_k_medoids
-from dpadapt.clustering.distances import distances, nearest
-from dpadapt.clustering.faster_pam import faster_pam
-from dpadapt.clustering.greedy import greedy
-from dpadapt.clustering.solver import capped_k_medoids
+from dpadapt.clustering.solver import capped_k_medoids, distances, faster_pam, greedy, nearest
+from dpadapt.papers.source_target.baselines import accelerated_k_medoids
 
 
 def cost_of(matrix, free, chosen, weights=None):

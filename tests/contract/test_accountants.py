@@ -8,14 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadapt.accounting import calibrate, delta, epsilon, oracles
-from dpadapt.accounting.conversions import (
+from dpadapt.accounting.closed_forms import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
     mu_to_rho,
     pure_to_rho,
     rdp_to_epsilon,
     rho_to_epsilon,
     rho_to_mu,
 )
-from dpadapt.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
 from dpadapt.mechanisms.events import (
     BoundedRangeEvent,
@@ -27,7 +29,7 @@ from dpadapt.mechanisms.events import (
     PureEvent,
     SampledEvent,
 )
-from dpadapt.mechanisms.plan import Repeated, Sampled
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 DELTA = 1e-5
 SWAP = Adjacency.REPLACE_ONE

@@ -14,11 +14,9 @@ from scipy.stats import binomtest
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit import lower_bound
 from dpadapt.errors import BudgetExceeded, PrivacyError
-from dpadapt.hybrid.agents import Answers, bit_scale
+from dpadapt.hybrid.agents import Answers, Reception, SimulatedAgents, bit_scale
 from dpadapt.hybrid.device import noisy_bits
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question
-from dpadapt.hybrid.reception import Reception
-from dpadapt.hybrid.simulated import SimulatedAgents
 from dpadapt.mechanisms import Adjacency, RandomizedResponse
 
 

@@ -24,7 +24,7 @@ from dpadapt.hybrid.deciding import decide
 from dpadapt.hybrid.device import Device
 from dpadapt.hybrid.flower import FlowerAgents, client_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
-from dpadapt.hybrid.reweigh import SubsampleTestReweigh
+from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, 0.0]))
 APP = Path(__file__).parents[2] / "examples" / "federated_app"

@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 
 from dpadapt.hybrid import questions
-from dpadapt.hybrid.hypotheses import (
+from dpadapt.hybrid.device import pack, unpack
+from dpadapt.hybrid.questions import (
     ConstantHypothesis,
     EllipsoidHypothesis,
+    LinearHypothesis,
+    LossQuestion,
     MappedHypothesis,
     ParityHypothesis,
+    Question,
     Squares,
+    question_from,
 )
-from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question, question_from
-from dpadapt.hybrid.wire import pack, unpack
 
 RNG = np.random.default_rng(0)
 X, COINS = RNG.standard_normal((60, 4)), np.zeros(60, dtype=np.int64)

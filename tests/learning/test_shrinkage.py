@@ -1,7 +1,77 @@
+import math
+
 import numpy as np
 import pytest
+from scipy.stats import chi2, norm
 
-from dpadapt.learning.shrinkage import james_stein
+from dpadapt.learning.preparation import shrunk_spectrum
+from dpadapt.learning.shrinkage import james_stein, least_threshold, regret, water_fill
+
+
+def _risk_by_quadrature(k, threshold, energy):
+    """E|(1 - t/X)+ r - m|² - |m|² without Stein's identity: over r along m, and the squared length of the rest."""
+    along = math.sqrt(energy) + np.linspace(-9, 9, 2001)
+    weight = norm.pdf(along - math.sqrt(energy)) * (along[1] - along[0])
+    rest = chi2.ppf((np.arange(1000) + 0.5) / 1000, k - 1) if k > 1 else np.zeros(1)
+    squares = along[:, None] ** 2 + rest
+    factor = np.maximum(1 - threshold / np.maximum(squares, 1e-300), 0)
+    loss = (factor * along[:, None] - math.sqrt(energy)) ** 2 + factor**2 * rest - energy
+    return float(weight @ loss.mean(axis=1))
+
+
+CASES = [
+    *[(1, 2.0, 1.0), (2, 3.0, 4.0), (4, 4.0, 8.0), (16, 20.0, 3.0), (3, 1.0, 0.0), (1, 6.0, 9.0)],
+    *[(2, 1.0, 0.0), (4, 12.0, 2.0), (16, 14.0, 30.0)],
+]
+
+
+@pytest.mark.parametrize(("k", "threshold", "energy"), CASES)
+def test_formula_agrees_with_quadrature(k, threshold, energy):
+    direct = _risk_by_quadrature(k, threshold, energy)
+    assert regret(k, threshold, energy) == pytest.approx(direct, abs=2e-3)
+    assert regret(k, 1.5 * threshold + 1, energy) != pytest.approx(direct, abs=2e-3)  # the test can fail
+
+
+# The mean of 400,000 losses with deviation below 9: 0.06 is four standard errors, so one false alarm in 16,000.
+@pytest.mark.parametrize(("k", "threshold", "energy"), CASES)
+def test_formula_agrees_with_simulation(k, threshold, energy):
+    random = np.random.default_rng(7)
+    truth = np.zeros(k)
+    truth[0] = math.sqrt(energy)
+    drawn = truth + random.standard_normal((400_000, k))
+    squares = np.sum(drawn**2, axis=1)
+    estimate = np.maximum(1 - threshold / squares, 0)[:, None] * drawn
+    simulated = float(np.mean(np.sum((estimate - truth) ** 2, axis=1) - energy))
+    assert regret(k, threshold, energy) == pytest.approx(simulated, abs=0.06)
+
+
+def test_never_thresholding_costs_the_noise():
+    # (1 - 0) r against 0: expected k - energy.
+    assert regret(5, 0.0, 2.0) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 64])
+@pytest.mark.parametrize("variance", [1e-4, 1e-2, 0.3])
+@pytest.mark.parametrize("allowed", [1e-4, 1e-2])
+def test_chosen_threshold_keeps_the_worst_regret_within_what_is_allowed(k, variance, allowed):
+    threshold = least_threshold(k, variance, allowed)
+    if math.isinf(threshold):
+        return
+    energies = np.concatenate([[0.0], np.geomspace(0.1, 20 * k + 200, 60)])
+    worst = max(variance * regret(k, threshold, float(e)) / (1 + e * variance) for e in energies)
+    assert worst <= allowed * 1.1
+
+
+def test_thresholds_grow_with_noise_and_shrink_with_tolerance():
+    by_noise = [least_threshold(4, v, 1e-3) for v in (1e-4, 1e-3, 1e-2, 1e-1)]
+    assert by_noise == sorted(by_noise)
+    by_tolerance = [least_threshold(4, 1e-2, a) for a in (1e-1, 1e-2, 1e-3)]
+    assert by_tolerance == sorted(by_tolerance)
+
+
+@pytest.mark.parametrize(("variance", "allowed"), [(0.1, 0.0), (0.1, -1.0), (0.0, 0.1), (math.nan, 0.1)])
+def test_nothing_allowed_means_never(variance, allowed):
+    assert least_threshold(3, variance, allowed) == math.inf
 
 
 def test_pure_noise_is_dropped_in_nineteen_of_twenty_cases():
@@ -23,3 +93,52 @@ def test_shrinking_beats_not_shrinking_on_weak_signals():
     assert np.mean((shrunk - truth) ** 2) < 0.5 * np.mean((noisy - truth) ** 2)
     # With the noise overstated by half, the signal is lost: the variance has to be the true one.
     assert np.mean([not james_stein(row, np.full(40, 2.0)).any() for row in noisy]) > 0.9
+
+
+def _values(n, p, variances, seed=3):
+    rows = np.random.default_rng(seed).standard_normal((n, p)) * np.sqrt(variances)
+    return np.maximum(np.linalg.eigvalsh(rows.T @ rows / n), 0.0)
+
+
+@pytest.mark.parametrize(("n", "p"), [(300, 200), (120, 200)])
+def test_isotropic_rows_get_a_flat_spectrum_back(n, p):
+    values = _values(n, p, np.ones(p))
+    found = shrunk_spectrum(values, n)
+    assert np.all(np.diff(found) >= 0)
+    assert np.mean((found - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
+
+
+def test_exactly_dependent_columns_do_not_spoil_the_rest():
+    values = _values(300, 200, np.ones(200))
+    with_null = shrunk_spectrum(np.concatenate([[0.0, 0.0], values]), 300)
+    assert with_null[:2] == pytest.approx([0.0, 0.0])
+    assert with_null[2:] == pytest.approx(shrunk_spectrum(values, 300))
+
+
+def test_many_rows_are_left_alone():
+    values = _values(1000, 5, np.arange(1, 6))
+    assert np.array_equal(shrunk_spectrum(values, 1000), values)
+
+
+def test_shares_add_up_to_one_and_fall_with_the_prior():
+    random = np.random.default_rng(5)
+    for noise in (1e-6, 1e-2, 1.0, 100.0):
+        prior = random.exponential(size=30)
+        shares = water_fill(prior, noise)
+        assert shares.sum() == pytest.approx(1.0)
+        assert np.all(shares >= 0)
+        order = np.argsort(prior)
+        assert np.all(np.diff(shares[order]) >= -1e-12)
+
+
+def test_no_other_spread_does_better():
+    random = np.random.default_rng(6)
+    prior = random.exponential(size=6)
+    best = np.sum(np.log1p(water_fill(prior, 0.3) * prior / 0.3))
+    for _ in range(200):
+        other = random.dirichlet(np.ones(6))
+        assert np.sum(np.log1p(other * prior / 0.3)) <= best + 1e-12
+
+
+def test_useless_directions_get_nothing():
+    assert water_fill(np.array([1.0, 0.0]), 0.5) == pytest.approx([1.0, 0.0])

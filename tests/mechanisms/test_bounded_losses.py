@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Ledger, PrivacyError
-from dpadapt.mechanisms import Adjacency, Gaussian, bounded_losses, clipped_gram
+from dpadapt.mechanisms import Adjacency, Gaussian, bounded, bounded_losses, clipped_gram
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.bounded_losses import (
     gradient_bounds,
@@ -186,7 +186,7 @@ def test_every_public_maker_is_tested_here():
         for name, value in vars(bounded_losses).items()
         if inspect.isfunction(value)
         and value.__module__ == bounded_losses.__name__
-        and value.__annotations__.get("return") is bounded_losses.Bounded
+        and value.__annotations__.get("return") is bounded.Bounded
     }
     assert makers == {name.split(",")[0] for name in MAKERS}
 
@@ -194,9 +194,9 @@ def test_every_public_maker_is_tested_here():
 def test_what_needs_a_fixed_number_of_rows_is_refused_under_add_remove():
     single = Rows(np.ones((4, 2), np.float32), np.zeros(4, np.float32))
     ones = lambda block: np.ones(len(block.y), block.X.dtype)  # noqa: E731
-    for bounded in (own_losses([0.5, 0.2], 1.0), clipped_outer_sum(single, ones, 1.0), clipped_gram(single, 1.0)):
+    for value in (own_losses([0.5, 0.2], 1.0), clipped_outer_sum(single, ones, 1.0), clipped_gram(single, 1.0)):
         ledger = Ledger(10.0, 1e-5, adjacency=Adjacency.ADD_REMOVE, random_state=0)
         with pytest.raises(PrivacyError, match="number of rows is public"):
-            ledger.release(Gaussian(10.0), bounded, label="x")
+            ledger.release(Gaussian(10.0), value, label="x")
         assert ledger.entries == []
-        assert Ledger(10.0, 1e-5, random_state=0).release(Gaussian(10.0), bounded, label="x").shape
+        assert Ledger(10.0, 1e-5, random_state=0).release(Gaussian(10.0), value, label="x").shape

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms import Adjacency, bounded_neighbours
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.bounded_neighbours import (
-    cell_sums,
-    each_neighbour_sum,
-    neighbour_distance_sum,
-    neighbour_sums,
-)
+from dpadapt.mechanisms.bounded_neighbours import cell_sums, each_neighbour_sum, neighbour_distance_sum, neighbour_sums
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 HOSTILE = [0.0, -0.0, 0.5, -0.5, 0.35355, 1e300, -1e155, 1e30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
@@ -87,7 +82,8 @@ def test_every_public_maker_is_tested():
         for name, value in vars(bounded_neighbours).items()
         if inspect.isfunction(value) and value.__module__ == bounded_neighbours.__name__ and not name.startswith("_")
     }
-    assert made == set(MAKERS)
+    # tests/clustering/test_certificate.py compares the last one with brute force.
+    assert made == set(MAKERS) | {"local_neighbour_distance_sum"}
 
 
 def test_the_bounds_of_the_averages_are_attained():

@@ -29,7 +29,7 @@ from dpadapt.mechanisms.events import (
     SampledEvent,
     from_dict,
 )
-from dpadapt.mechanisms.plan import Repeated, Sampled, as_plan
+from dpadapt.mechanisms.mechanism import Repeated, Sampled, as_plan
 
 positive = st.floats(1e-6, 1e6)
 plain = st.one_of(

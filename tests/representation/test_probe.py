@@ -9,7 +9,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from dpadapt import Adjacency, Ledger, PrivacyError, PrivateTransferClassifier, Public, audit
-from dpadapt.representation import DescentProbe, LeastSquaresProbe, PrivateProbe
+from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
+from dpadapt.representation import PrivateProbe
 
 BASELINES = [
     (DescentProbe, {"rows": "unit", "n_steps": 6}),

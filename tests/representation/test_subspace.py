@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.datasets.shared_subspace import shared_subspace
+from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.representation import PublicSubspace, subspace_distance
-from dpadapt.representation.em import fit_loadings, log_likelihood
-from dpadapt.representation.moments import leading, pair_moment
-from dpadapt.representation.tasks import by_task, pack, whitened_scale
+from dpadapt.representation.task_subspaces import (
+    by_task,
+    fit_loadings,
+    leading,
+    log_likelihood,
+    pack,
+    pair_moment,
+    whitened_scale,
+)
 
 RAW = {"whiten": False, "fit_intercept": False}
 

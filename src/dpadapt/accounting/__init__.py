@@ -2,8 +2,16 @@
 
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.cost import delta, epsilon
-from dpadapt.accounting.entry import Entry
 from dpadapt.accounting.ledger import Ledger, Run
-from dpadapt.accounting.receipt import Receipt, Verification
+from dpadapt.accounting.receipt import Entry, Receipt, Verification
 
-__all__ = ["Entry", "Ledger", "Receipt", "Run", "Verification", "calibrate", "delta", "epsilon"]
+__all__ = [
+    "Entry",
+    "Ledger",
+    "Receipt",
+    "Run",
+    "Verification",
+    "calibrate",
+    "delta",
+    "epsilon",
+]

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.accounting import oracles
+from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
-from dpadapt.accounting.gaussian import gaussian_mu
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.events import Event, GaussianEvent, SampledEvent
 
@@ -38,8 +38,8 @@ def calibrate(
     >>> round(calibrate(1.0, 1e-5, steps=15_000), 2)
     456.91
     """
-    epsilon, delta = _validate.positive(epsilon, "epsilon"), _validate.delta(delta)
-    steps, rate = _validate.count(steps, "steps"), _validate.unit(rate, "rate")
+    epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
+    steps, rate = checks.count(steps, "steps"), checks.unit(rate, "rate")
     if delta == 0:
         raise ValueError("delta must be positive for Gaussian noise, got 0. Use Laplace noise for a pure guarantee.")
     if rate == 1.0:

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.accounting import oracles
-from dpadapt.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.events import (
     BoundedRangeEvent,
@@ -22,8 +22,7 @@ from dpadapt.mechanisms.events import (
     PureEvent,
     SampledEvent,
 )
-from dpadapt.mechanisms.mechanism import Mechanism
-from dpadapt.mechanisms.plan import Plan, as_plan
+from dpadapt.mechanisms.mechanism import Mechanism, Plan, as_plan
 
 Events = Event | Mechanism | Plan | Mapping[Event, int] | Iterable[Event | Mechanism | Plan]
 
@@ -42,11 +41,11 @@ def epsilon(events: Events, delta: float, *, adjacency: Adjacency = Adjacency.ZE
     Examples
     --------
     >>> from dpadapt.mechanisms import Gaussian
-    >>> from dpadapt.mechanisms.plan import Repeated
+    >>> from dpadapt.mechanisms.mechanism import Repeated
     >>> round(epsilon(Repeated(Gaussian(456.91), steps=15_000), 1e-5), 4)
     1.0
     """
-    return _epsilon(frozenset(tally(events).items()), _validate.delta(delta), Adjacency.of(adjacency))
+    return _epsilon(frozenset(tally(events).items()), checks.delta(delta), Adjacency.of(adjacency))
 
 
 def delta(events: Events, epsilon: float, *, adjacency: Adjacency = Adjacency.ZERO_OUT) -> float:

@@ -29,8 +29,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpadapt import _validate
-from dpadapt.accounting.entry import Entry, entry_from_dict
+from dpadapt import checks
+from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.events import Event
@@ -157,8 +157,8 @@ class Terms:
     dataset: str
 
     def __post_init__(self) -> None:
-        _validate.positive(self.epsilon, "epsilon", infinite=True)
-        _validate.delta(self.delta)
+        checks.positive(self.epsilon, "epsilon", infinite=True)
+        checks.delta(self.delta)
         Adjacency.of(self.adjacency)
 
 

@@ -3,10 +3,10 @@
 Everything here looks at private values and is for testing with made-up data only.
 """
 
+from dpadapt.audit.battery import AuditRow, audit_all
+from dpadapt.audit.measured_epsilon import LowerBound, lower_bound
 from dpadapt.audit.releases import MechanismOutputs, ReleaseScores
 from dpadapt.audit.replay import PathDiffers, Release, Tape, leaks, record, replay
-from dpadapt.audit.run import AuditRow, audit_all
-from dpadapt.audit.two_worlds import LowerBound, lower_bound
 
 __all__ = [
     "AuditRow",

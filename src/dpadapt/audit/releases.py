@@ -11,10 +11,9 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit.replay import Release, fit_of, record, replay
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
+from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.events import SampledEvent
-from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism
-from dpadapt.mechanisms.plan import Repeated, Sampled
-from dpadapt.mechanisms.randomized_response import RandomizedResponse
+from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled
 from dpadapt.mechanisms.randomness import Random
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.accounting.entry import Entry
 from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded

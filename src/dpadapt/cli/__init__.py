@@ -1,5 +1,5 @@
 """The command line: `dpadapt`. `main` is its entry point."""
 
-from dpadapt.cli._app import main
+from dpadapt.cli.app import main
 
 __all__ = ["main"]

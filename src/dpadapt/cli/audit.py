@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dpadapt.cli._options import teach
+from dpadapt.cli.options import teach
 
 _HELP = teach(
     """
@@ -33,6 +33,18 @@ def _audit(
     confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.999,
 ) -> int:
     """Audit everything; the exit code is 1 if a claim falls or a planted bug goes unseen."""
-    from dpadapt.audit.__main__ import main
+    from dpadapt.audit.battery import audit_all, estimator_cases, mechanism_cases, table
+    from dpadapt.cli.options import console
 
-    return main(["--runs", str(runs), "--fits", str(fits), "--confidence", str(confidence)])
+    screen = console()
+    cases = [*mechanism_cases(), *estimator_cases()]
+    with screen.status("audit") as status:
+        rows = audit_all(
+            runs,
+            fits,
+            confidence=confidence,
+            cases=cases,
+            tick=lambda name: status.update(f"auditing {name}"),
+        )
+    screen.print(table(rows))
+    return 0 if all(row.holds and row.caught for row in rows) else 1

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli._options import AdjacencyName, AdjacencyOption, Delta, Json, console, print_json, teach
+from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, Json, console, print_json, teach
 
 if TYPE_CHECKING:
     from dpadapt.mechanisms.events import Event
+
 
 _COST = teach(
     """
@@ -124,7 +125,7 @@ def _calibrate(
 
 def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[float, int, float | None]:
     """Read NOISE[:STEPS[:RATE]]."""
-    from dpadapt import _validate
+    from dpadapt import checks
 
     parts = text.split(":")
     try:
@@ -138,8 +139,8 @@ def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[floa
             f"{option} must be NOISE, NOISE:STEPS or NOISE:STEPS:RATE, e.g. {option} 1.5:100, got {text!r}."
         ) from None
     named = "the epsilon of --pure" if option == "--pure" else f"the noise of {option}"
-    _validate.count(times, "steps")
-    return _validate.positive(noise, named), times, share if share is None else _validate.unit(share, "rate")
+    checks.count(times, "steps")
+    return checks.positive(noise, named), times, share if share is None else checks.unit(share, "rate")
 
 
 def _sampled(event: "Event", share: float | None) -> "Event":

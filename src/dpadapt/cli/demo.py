@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli._options import console, teach
+from dpadapt.cli.options import console, teach
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 _HELP = teach(
     """
@@ -71,7 +72,7 @@ def _measure(screen: "Console", *, seeds: int) -> dict[str, Any]:
     """Run all cases under a progress bar."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from dpadapt.cli._side_by_side import CASES, EPSILONS, side_by_side
+    from dpadapt.demo.side_by_side import CASES, EPSILONS, side_by_side
 
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=screen, transient=True) as progress:

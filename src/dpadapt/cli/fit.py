@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpadapt.cli._options import (
-    AdjacencyName,
-    AdjacencyOption,
-    Delta,
-    SchemaOption,
-    console,
-    teach,
-)
+from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, SchemaOption, console, teach
 from dpadapt.methods import CHOICES, METHODS, Task
 
 _LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in (*METHODS, *CHOICES))
@@ -107,9 +100,7 @@ def _fit(
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
-    from dpadapt.cli._agents import AgentOptions
-    from dpadapt.cli._choosing import choose
-    from dpadapt.cli._fitting import LedgerOptions, Order, carry_out
+    from dpadapt.cli.fit_job import AgentOptions, LedgerOptions, Order, carry_out, choose
     from dpadapt.report.terminal import fit_table
 
     if task is FitTask.clustering:

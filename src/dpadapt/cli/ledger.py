@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli._options import Json, console, print_json, teach
+from dpadapt.cli.options import Json, console, print_json, teach
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
+
 
 _GROUP = teach(
     """

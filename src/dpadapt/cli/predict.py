@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli._options import check_parent, check_suffix, teach
+from dpadapt.cli.options import check_parent, check_suffix, teach
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _HELP = teach(
     """

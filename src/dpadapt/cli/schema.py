@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dpadapt.cli._options import check_parent, teach
+from dpadapt.cli.options import check_parent, teach
 
 _HELP = teach(
     """

@@ -9,8 +9,8 @@ from scipy.special import pdtr
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded_covers import local_neighbour_distance_sum
-from dpadapt.mechanisms.laplace import Laplace
+from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
+from dpadapt.mechanisms.noise import Laplace
 
 Array = NDArray[Any]
 

@@ -7,15 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.clustering.distances import distances, nearest
-from dpadapt.clustering.evidence import pooled_evidence
-from dpadapt.clustering.faster_pam import faster_pam
-from dpadapt.clustering.greedy import greedy
-from dpadapt.clustering.outlook import Outlook
-from dpadapt.clustering.solver import capped_k_medoids
-from dpadapt.clustering.stages import Released
-from dpadapt.clustering.surroundings import Surroundings
-from dpadapt.clustering.survival import ExpectedCost
+from dpadapt.clustering.inference import ExpectedCost, Outlook, pooled_evidence
+from dpadapt.clustering.public_cells import Surroundings
+from dpadapt.clustering.releases import Released
+from dpadapt.clustering.solver import capped_k_medoids, distances, faster_pam, greedy, nearest
 
 Array = NDArray[Any]
 Centres = dict[int, NDArray[np.int64]]

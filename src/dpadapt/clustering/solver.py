@@ -9,11 +9,237 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
-from dpadapt import _validate
-from dpadapt.clustering.distances import blocks, distances, nearest
-from dpadapt.clustering.faster_pam import faster_pam
-from dpadapt.clustering.greedy import greedy
+from dpadapt import checks
+
+# Euclidean distances in blocks of bounded memory.
+
+
+_BLOCK_BYTES = 2**20
+
+
+def distances(A: NDArray[Any], B: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the distance of every row of `A` to every row of `B`.
+
+    By differences, in float64: exact for equal rows, and in few dimensions quicker than by a matrix product.
+    """
+    return np.asarray(cdist(A, B))
+
+
+def nearest(A: NDArray[Any], B: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return, for every row of `A`, which row of `B` is nearest and its distance; infinity if `B` has no rows."""
+    index, value = np.zeros(len(A), dtype=np.int64), np.full(len(A), np.inf)
+    if len(B):
+        for part in blocks(len(A), len(B)):
+            block = distances(A[part], B)
+            index[part] = block.argmin(axis=1)
+            value[part] = block[np.arange(len(block)), index[part]]
+    return index, value
+
+
+def blocks(n_rows: int, n_columns: int) -> list[slice]:
+    """Return slices of rows whose distances to `n_columns` others stay in the processor's cache."""
+    size = max(1, _BLOCK_BYTES // (8 * max(1, n_columns)))
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+# Lazy greedy choice of centres when some centres are already there for free.
+
+
+_ROUND = 16  # candidates looked at again together: fewer cost more passes of Python, more cost needless sums
+
+
+def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    """Return `k` candidates, in the order in which they lower Σ_i w_i min(free_i, min_j cost_ij) the most.
+
+    The reduction is submodular, so what a candidate gained before is an upper bound on what it gains now. Only the
+    candidates with the largest bounds are looked at again, and the choice is that of plain greedy. Every prefix of the
+    answer is the greedy answer for a smaller `k`.
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n_points, n_candidates)
+        What it costs to serve a point from a candidate. Quickest in Fortran order: a candidate's costs lie together.
+    free : ndarray of shape (n_points,)
+        What it costs to serve a point from the centres that are there already; infinity where there is none.
+    k : int
+        How many to choose, at most `n_candidates`.
+    weights : ndarray of shape (n_points,), optional
+        How much each point counts.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Distinct candidates. Ties go to the earliest.
+
+    Examples
+    --------
+    >>> cost = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 8.0], [9.0, 8.0, 0.0]])
+    >>> greedy(cost, np.array([0.5, 5.0, 5.0]), 2)
+    array([1, 2])
+    """
+    candidates = cost.T
+    served = bounded_free(cost, free)
+    gains = np.empty(len(candidates))
+    for start in range(0, len(candidates), _ROUND):
+        part = slice(start, start + _ROUND)
+        gains[part] = _gains(candidates[part], served, weights)
+    order = np.empty(k, dtype=np.int64)
+    for step in range(k):
+        fresh = np.zeros(len(gains), dtype=bool) if step else np.ones(len(gains), dtype=bool)
+        while not fresh[best := int(gains.argmax())]:
+            stale = np.where(fresh, -np.inf, gains)
+            size = min(_ROUND, len(gains))
+            top = np.sort(np.argpartition(-stale, size - 1)[:size])
+            top = top[stale[top] > -np.inf]
+            gains[top] = _gains(candidates[top], served, weights)
+            fresh[top] = True
+        order[step] = best
+        gains[best] = -np.inf
+        np.minimum(served, candidates[best], out=served)
+    return order
+
+
+def bounded_free(cost: NDArray[Any], free: NDArray[Any]) -> NDArray[Any]:
+    """Return `free` in the type of `cost`, no more than the dearest candidate: with one chosen, more is never paid.
+
+    Without that limit a huge or infinite price would swallow the digits of all others in a sum.
+    """
+    return np.asarray(np.minimum(free, cost.max(axis=1)), dtype=cost.dtype)
+
+
+def _gains(rows: NDArray[Any], served: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[Any]:
+    """Return by how much each candidate, a row of costs, lowers what the points pay now."""
+    saved = np.maximum(served - rows, 0)
+    return np.asarray(saved.sum(axis=1) if weights is None else saved @ weights)
+
+
+# Swaps of one centre for another that lower the cost: FasterPAM, with free centres that can't be swapped away.
+#
+# E. Schubert, P. J. Rousseeuw. Fast and eager k-medoids clustering. 2021. arXiv:2008.05171
+
+
+# Costs looked at together: few, since each swap looks at its block again, but at least so many candidates.
+_BLOCK, _LEAST_ROWS = 2**16, 12
+_LEAST_GAIN = 1e-7  # of the cost: below it rounding decides
+
+
+def faster_pam(
+    cost: NDArray[Any],
+    free: NDArray[Any],
+    start: NDArray[np.int64],
+    weights: NDArray[Any] | None = None,
+    max_sweeps: int = 50,
+) -> NDArray[np.int64]:
+    """Return centres from which no single swap lowers Σ_i w_i min(free_i, min_j cost_ij) any more.
+
+    All swaps of one candidate with every centre are priced together, from each point's nearest and second nearest
+    centre; a swap is made as soon as a block of candidates offers one that pays.
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n_points, n_candidates)
+        What it costs to serve a point from a candidate. Quickest in Fortran order: a candidate's costs lie together.
+    free : ndarray of shape (n_points,)
+        What it costs to serve a point from the centres that are there already; infinity where there is none.
+    start : ndarray of shape (k,)
+        The candidates to start from, distinct.
+    weights : ndarray of shape (n_points,), optional
+        How much each point counts.
+    max_sweeps : int, default=50
+        Most passes over all candidates.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Candidates; the cost is never more than that of `start`.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])
+    >>> cost = np.abs(points[:, None] - points)
+    >>> np.sort(faster_pam(cost, np.full(6, np.inf), np.array([0, 1])))
+    array([1, 4])
+    """
+    state = _State(cost.T, bounded_free(cost, free), np.array(start, dtype=np.int64), weights)
+    n_points, n_candidates = cost.shape
+    size = max(_LEAST_ROWS, _BLOCK // max(1, n_points))
+    blocks = range(0, n_candidates, size)
+    quiet, position = 0, 0
+    while quiet < len(blocks) and position < max_sweeps * len(blocks):
+        first = blocks[position % len(blocks)]
+        block = np.ascontiguousarray(state.candidates[first : first + size])
+        quiet += 1
+        while (swap := state.best_swap(block)) is not None:
+            state.swap(first + swap[0], swap[1])
+            quiet = 1
+        position += 1
+    return state.chosen
+
+
+class _State:
+    """The chosen centres, and for every point the nearest and the second nearest of them.
+
+    The free centres bear the number k. They may be nearest or second nearest like any other.
+    """
+
+    def __init__(
+        self, candidates: NDArray[Any], free: NDArray[Any], chosen: NDArray[np.int64], weights: NDArray[Any] | None
+    ) -> None:
+        n = candidates.shape[1]
+        self.candidates, self.free, self.chosen = candidates, free, chosen
+        self.weights = np.ones(n, dtype=candidates.dtype) if weights is None else weights
+        self.nearest, self.runner = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+        self.first, self.second = np.empty_like(free), np.empty_like(free)
+        self._look_up(np.arange(n))
+
+    def _look_up(self, points: NDArray[np.int64]) -> None:
+        """Find the two nearest centres of `points` among all, and what giving up each centre would cost."""
+        costs = np.vstack([self.candidates[np.ix_(self.chosen, points)], self.free[points]])
+        column = np.arange(len(points))
+        for number, value in ((self.nearest, self.first), (self.runner, self.second)):
+            place = costs.argmin(axis=0)
+            number[points], value[points] = place, costs[place, column]
+            costs[place, column] = np.inf
+        k = len(self.chosen)
+        extra = self.weights * (self.second - self.first)
+        self.loss = np.bincount(self.nearest, weights=extra, minlength=k + 1)[:k]
+        self.total = float(self.weights @ self.first)
+
+    def best_swap(self, block: NDArray[Any]) -> tuple[int, int] | None:
+        """Return (row of `block`, centre to give up) for the swap that lowers the cost most, or None if none does."""
+        k, n = len(self.chosen), block.shape[1]
+        # A candidate no nearer than a point's second nearest centre changes nothing there, whatever is given up. That
+        # leaves few (candidate, point) pairs.
+        closer = block < self.second
+        pairs = np.flatnonzero(closer)
+        row = np.repeat(np.arange(len(block)), np.count_nonzero(closer, axis=1))
+        point = pairs - n * row
+        value, first, weight = block.reshape(-1)[pairs], self.first[point], self.weights[point]
+        gain = np.bincount(row, weights=weight * np.minimum(value - first, 0), minlength=len(block))
+        # `loss` sends the points of a centre that is given up to their second nearest. Those that the candidate serves
+        # better pay max(value, first) instead; below first, `gain` has counted the rest.
+        better = weight * (np.maximum(value, first) - self.second[point])
+        served = np.bincount(row * (k + 1) + self.nearest[point], weights=better, minlength=len(block) * (k + 1))
+        change = gain[:, None] + served.reshape(-1, k + 1)[:, :k] + self.loss
+        best = int(change.argmin())
+        if not change.flat[best] < -_LEAST_GAIN * self.total:
+            return None
+        return best // k, best % k
+
+    def swap(self, candidate: int, out: int) -> None:
+        """Put `candidate` in the place of the centre numbered `out`."""
+        touched = (self.nearest == out) | (self.runner == out)
+        self.chosen[out] = candidate
+        costs = self.candidates[candidate]
+        nearer = np.flatnonzero((costs < self.first) & ~touched)
+        between = np.flatnonzero((costs < self.second) & (costs >= self.first) & ~touched)
+        self.second[nearer], self.runner[nearer] = self.first[nearer], self.nearest[nearer]
+        self.first[nearer], self.nearest[nearer] = costs[nearer], out
+        self.second[between], self.runner[between] = costs[between], out
+        self._look_up(np.flatnonzero(touched))
+
 
 Transform = Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[Any]]
 
@@ -72,7 +298,7 @@ def capped_k_medoids(
     [1, 4]
     """
     problem = _Problem(T, cap, transform, weights)
-    if _validate.count(k, "k") > problem.n:
+    if checks.count(k, "k") > problem.n:
         raise ValueError(f"k must be at most the number of targets, {problem.n}, got {k!r}.")
     if problem.n <= _FULL_ROWS and 4 * problem.n**2 <= max_bytes:
         everything = np.arange(problem.n)
@@ -182,3 +408,22 @@ def _per_target(values: NDArray[Any], name: str, n: int) -> NDArray[np.float64]:
     if out.shape != (n,) or np.isnan(out).any() or (out < 0).any():
         raise ValueError(f"{name} must hold one number of at least 0 for each of the {n} targets.")
     return out
+
+
+def cluster_t(T: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Return centres that ignore the sources: the paper's ClusterT."""
+    return capped_k_medoids(T, k)
+
+
+def non_private(S: NDArray[Any], T: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Return centres that use the sources as they are: no privacy."""
+    return capped_k_medoids(T, k, nearest(T, S)[1])
+
+
+def public_prior(T: NDArray[Any], k: int, *, factor: float = 1.0) -> NDArray[np.int64]:
+    """Return centres for sources that are everywhere: the cap is `factor` times the mean distance to ClusterT's.
+
+    A gain over ClusterT that this reaches too is no evidence that the private sources were of use.
+    """
+    cap = factor * nearest(T, np.asarray(T)[cluster_t(T, k)])[1].mean()
+    return capped_k_medoids(T, k, np.full(len(T), cap))

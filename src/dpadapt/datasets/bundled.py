@@ -9,13 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpadapt._validate import one_of
-from dpadapt.datasets.domains import Domains, pair, split_rows
-from dpadapt.datasets.images import check_digits, digit_domain
-from dpadapt.datasets.provenance import Data, Dataset, Source
+from dpadapt.checks import count, one_of
+from dpadapt.datasets.domains import Data, Dataset, Domain, Domains, Source, differ, pair, split_rows
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def check_digits(source: int, target: int) -> None:
+    """Check that these are two different digits."""
+    for name, digit in (("source", source), ("target", target)):
+        if count(digit, name, least=0) > 9:
+            raise ValueError(f"{name} must be a digit, 0 to 9, got {digit!r}.")
+    differ(source, target)
+
+
+def digit_domain(images: Any, digits: Any, *, digit: int, white: float) -> Domain:
+    """All images of one digit, flattened, from 0 to 1."""
+    chosen = images[digits == digit]
+    return Domain(chosen.reshape(len(chosen), -1) / white, digits[digits == digit].astype(np.int64))
+
 
 _RANDHIE = Source(
     name="randhie",

@@ -1,11 +1,183 @@
 """`Domains`: a source and a target population of one data set, and the helper that cuts a table into them."""
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy.typing as npt
 import pandas as pd
 
-from dpadapt.datasets.provenance import Dataset
+# Where data come from: `Source` (one file), its `Remote` origins, and the loaded `Dataset`.
+
+
+Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
+Data: TypeAlias = pd.DataFrame | Arrays | str
+Status: TypeAlias = Literal["complete", "partial", "stand-in"]
+
+
+@dataclass(frozen=True)
+class UciArchive:
+    """A zip file of the UCI archive, and the function that turns its bytes into our columns."""
+
+    path: str
+    convert: Callable[[bytes], Data] = field(repr=False)
+    note: str = ""
+    status: Status = "complete"
+
+    def __str__(self) -> str:
+        """Name the origin in a message."""
+        return f"UCI archive {self.path}"
+
+
+@dataclass(frozen=True)
+class OpenML:
+    """A data set of OpenML, and the function that turns its frame into our columns."""
+
+    data_id: int
+    convert: Callable[[pd.DataFrame], Data] = field(repr=False)
+    note: str = ""
+    status: Status = "complete"
+
+    def __str__(self) -> str:
+        """Name the origin in a message."""
+        return f"OpenML data set {self.data_id}"
+
+
+@dataclass(frozen=True)
+class SklearnCalifornia:
+    """California housing as scikit-learn fetches it, and the function that turns it into our columns."""
+
+    convert: Callable[[pd.DataFrame], Data] = field(repr=False)
+    note: str = ""
+    status: Status = "complete"
+
+    def __str__(self) -> str:
+        """Name the origin in a message."""
+        return "scikit-learn's fetch_california_housing"
+
+
+Remote: TypeAlias = UciArchive | OpenML | SklearnCalifornia
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a data set: what it holds, who made it, and how to get it.
+
+    Parameters
+    ----------
+    name, part : str
+        The set, and which of its files this is. `load(name)` gives the first part.
+    file : str
+        File name below the folder `<name>`; empty for sets that ship inside other libraries.
+    sha256 : str
+        Checksum of the compact file; empty where there is no compact file.
+    what : str
+        Shape and content in a few words.
+    status : {"complete", "partial", "stand-in"}
+        Whether the compact file is the published set, a part of it, or another set in its place.
+    note : str
+        What a result computed from the compact file must say.
+    origin, licence : str
+        Who published the data, and on what terms, as far as known.
+    remotes : tuple of Remote
+        Original sources, tried in this order when no file is on disk. Downloads are the full set unless noted.
+
+    Examples
+    --------
+    >>> from dpadapt.datasets import bundled
+    >>> bundled.digits().source.status
+    'complete'
+    """
+
+    name: str
+    part: str
+    what: str
+    status: Status
+    note: str
+    origin: str
+    licence: str
+    file: str = ""
+    sha256: str = ""
+    remotes: tuple[Remote, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A loaded file, with its provenance.
+
+    Parameters
+    ----------
+    data : DataFrame, mapping of str to ndarray, or str
+        The content; `frame`, `arrays` and `text` give it with its type checked.
+    source : Source
+        The row of the table it was loaded by.
+    status : {"complete", "partial", "stand-in"}
+        Of the data actually loaded: a download may be complete where the compact file is partial.
+    note : str
+        What a result computed from these data must say.
+    path : Path or None
+        The file that was read, if any.
+
+    Examples
+    --------
+    >>> from dpadapt.datasets import bundled
+    >>> data = bundled.digits()
+    >>> data
+    Dataset(digits, part 'images', complete)
+    >>> data.arrays["X"].shape
+    (1797, 64)
+    """
+
+    data: Data
+    source: Source
+    status: Status
+    note: str
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the set."""
+        return self.source.name
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The table; `TypeError` if the set is not one."""
+        if not isinstance(self.data, pd.DataFrame):
+            raise self._not("a table")
+        return self.data
+
+    @property
+    def arrays(self) -> Arrays:
+        """The named arrays; `TypeError` if the set is not made of arrays."""
+        if not isinstance(self.data, Mapping):
+            raise self._not("made of arrays")
+        return self.data
+
+    @property
+    def text(self) -> str:
+        """The text; `TypeError` if the set is not plain text."""
+        if not isinstance(self.data, str):
+            raise self._not("plain text")
+        return self.data
+
+    @property
+    def provenance(self) -> str:
+        """One line that a report can print: set, status, note, origin, licence."""
+        source = self.source
+        return (
+            f"{source.name} ({source.part}), {self.status}: {self.note} "
+            f"Origin: {source.origin}. Licence: {source.licence}."
+        )
+
+    def _not(self, wanted: str) -> TypeError:
+        """Build the error for data of another kind, naming the property that has them."""
+        held = {pd.DataFrame: "frame", str: "text"}.get(type(self.data), "arrays")
+        return TypeError(f"{self.name!r} (part {self.source.part!r}) is not {wanted}. Use its `.{held}`.")
+
+    def __repr__(self) -> str:
+        """Say what it is, without the data."""
+        return f"Dataset({self.name}, part {self.source.part!r}, {self.status})"
 
 
 class Domain(NamedTuple):

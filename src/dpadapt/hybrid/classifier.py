@@ -14,14 +14,13 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import Agents
-from dpadapt.hybrid.hybrid_plan import MODES, make_plan
-from dpadapt.hybrid.hybrid_stages import Stages
-from dpadapt.hybrid.public_map import PublicMap, public_map
-from dpadapt.learning.label_set import label_codes, label_set
-from dpadapt.learning.linear_classifier import LinearClassifier
+from dpadapt.hybrid.classifier_fit import Stages
+from dpadapt.hybrid.classifier_plan import MODES, make_plan
+from dpadapt.hybrid.mapped_questions import PublicMap, public_map
+from dpadapt.learning.estimator import LinearClassifier, label_codes, label_set
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Rows
 
@@ -173,8 +172,8 @@ class PrivateHybridClassifier(LinearClassifier):
         ledger : Ledger, optional
             The curator's ledger; it is charged what this fit spends.
         """
-        mode = _validate.one_of(self.mode, MODES, "mode")
-        tolerance = _validate.unit(self.tolerance, "tolerance")
+        mode = checks.one_of(self.mode, MODES, "mode")
+        tolerance = checks.unit(self.tolerance, "tolerance")
         if agents is not None and not isinstance(agents, Agents):
             raise TypeError(f"agents must be Agents, e.g. SimulatedAgents, got {type(agents).__name__}.")
         X, y = self._check_rows(X, y, y_numeric=False)

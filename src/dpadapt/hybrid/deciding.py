@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.agents import Agents, Answers, bit_scale
 from dpadapt.hybrid.questions import Question
@@ -59,7 +59,7 @@ def people_needed(low: float, high: float, error: float, epsilon: float) -> int:
     >>> people_needed(0.16, 0.32, 1e-9, epsilon=0.5)
     23029
     """
-    return _fixed(*_checked(low, high, error), _validate.positive(epsilon, "epsilon"))[0]
+    return _fixed(*_checked(low, high, error), checks.positive(epsilon, "epsilon"))[0]
 
 
 def decide(
@@ -94,7 +94,7 @@ def decide(
     Examples
     --------
     >>> from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
-    >>> from dpadapt.hybrid.simulated import SimulatedAgents
+    >>> from dpadapt.hybrid.agents import SimulatedAgents
     >>> X = np.linspace(-1, 1, 5000).reshape(-1, 1)
     >>> agents = SimulatedAgents(X, (X[:, 0] > 0.2).astype(int), 1.0, random_state=0)
     >>> decide(agents, LossQuestion(LinearHypothesis([1.0])), 0.16, 0.32, error=1e-3).accepted
@@ -113,7 +113,7 @@ def decide(
     if not sequential or left < bounds.cut:
         tally.ask_until(size)
         return tally.verdict(tally.plus <= most)
-    step = max(64, size // 50) if batch is None else _validate.count(batch, "batch")
+    step = max(64, size // 50) if batch is None else checks.count(batch, "batch")
     while tally.answered < bounds.cut:
         tally.ask_until(min(tally.answered + step, bounds.cut))
         ratio = tally.plus * bounds.plus + (tally.answered - tally.plus) * bounds.minus

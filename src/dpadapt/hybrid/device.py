@@ -1,22 +1,90 @@
 """The person's side: a value becomes a sign by chance, the sign a noisy bit through a ledger of the person's own."""
 
+import base64
 import hashlib
+import json
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.questions import Question, question_from
-from dpadapt.hybrid.wire import pack, unpack
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import responses
-from dpadapt.mechanisms.randomized_response import RandomizedResponse
+from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.randomness import SecureRandom
+
+# Messages between server and device: plain JSON, with arrays as bytes. Nothing that arrives is ever run as code.
+
+
+_TAG = "array"
+
+
+def pack(message: Mapping[str, Any]) -> bytes:
+    """Return a message of numbers, strings, lists, mappings and numeric arrays as bytes, always the same ones.
+
+    Examples
+    --------
+    >>> unpack(pack({"kind": "loss", "coef": np.array([1.0, 2.0])}))["coef"]
+    array([1., 2.])
+    """
+    return json.dumps(_plain(message), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """Return the message that `pack` wrote; refuse anything else with a ValueError."""
+    try:
+        message = json.loads(data.decode(), parse_constant=_refuse)
+        if not isinstance(message, dict):
+            raise ValueError("it is not a mapping")
+        return {name: _rich(value) for name, value in message.items()}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"this is not a message: {error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"only arrays of numbers can travel, not {value.dtype}. Use a list.")
+        held = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+        return {_TAG: base64.b64encode(held.tobytes()).decode(), "dtype": held.dtype.str, "shape": list(value.shape)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        if _TAG in value:
+            raise TypeError(f"a mapping that travels can't have the key {_TAG!r}.")
+        return {str(name): _plain(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(held) for held in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"only numbers, strings, lists, mappings and arrays can travel, not {type(value).__name__}.")
+
+
+def _rich(value: Any) -> Any:
+    if isinstance(value, dict):
+        if _TAG in value:
+            dtype, shape = np.dtype(str(value["dtype"])), [int(size) for size in value["shape"]]
+            raw = base64.b64decode(value[_TAG], validate=True)
+            if dtype.kind not in "biuf" or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(raw):
+                raise ValueError("an array does not have the size that it says")
+            return np.frombuffer(raw, dtype=dtype).reshape(shape).copy()
+        return {name: _rich(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_rich(held) for held in value]
+    return value
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
 
 _LABEL = "one bit about the person's own record"
 
@@ -75,7 +143,7 @@ class Device:
 
     def __init__(self, x: ArrayLike, y: Any, epsilon: float, memory: str | Path) -> None:
         self._X, self._y = np.asarray(x)[None], np.asarray([y])
-        self._epsilon = _validate.positive(epsilon, "epsilon")
+        self._epsilon = checks.positive(epsilon, "epsilon")
         self._memory = Path(memory)
 
     def answer(self, sent: bytes) -> int:
@@ -113,7 +181,7 @@ class Device:
         message = unpack(sent)
         if not {"question", "coin", "epsilon", "name"} <= message.keys() or not isinstance(message["question"], dict):
             raise ValueError("a request must have question, coin, epsilon and name.")
-        epsilon = _validate.positive(message["epsilon"], "epsilon")
+        epsilon = checks.positive(message["epsilon"], "epsilon")
         if epsilon > self._epsilon:
             raise PrivacyError(f"the question costs epsilon={epsilon:.4g}; this person allows {self._epsilon:.4g}.")
         coin = np.asarray(message["coin"])

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.hybrid.agents import Agents
-from dpadapt.hybrid.device import Device, request
+from dpadapt.hybrid.device import Device, pack, request
 from dpadapt.hybrid.questions import Question
-from dpadapt.hybrid.wire import pack
 from dpadapt.mechanisms.randomness import SecureRandom
 
 try:
@@ -65,14 +64,14 @@ class FlowerAgents(Agents):
     def __init__(self, grid: Any, epsilon: float, *, timeout: float = 60.0, n_people: int = 1) -> None:
         super().__init__(epsilon)
         self._grid = grid
-        self._timeout = _validate.positive(timeout, "timeout")
+        self._timeout = checks.positive(timeout, "timeout")
         self._random = SecureRandom()
         self._survey = secrets.token_hex(16)
         self._nodes: list[int] = []
         self._number: dict[int, int] = {}
         self._waiting: dict[str, int] = {}
         self.unanswered = 0
-        n_people, deadline = _validate.count(n_people, "n_people"), time.monotonic() + self._timeout
+        n_people, deadline = checks.count(n_people, "n_people"), time.monotonic() + self._timeout
         while self._people_known() < n_people and time.monotonic() < deadline:
             time.sleep(_PAUSE)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.losses import Loss
 from dpadapt.mechanisms.bounded import Array, clipped_outer_sum
-from dpadapt.mechanisms.plan import Sampled
+from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.rows import Block, Rows
 
 

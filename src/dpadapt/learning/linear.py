@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import Budget, PrivateEstimator, numeric_labels, quantile_between
 from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
-from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
+from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels, quantile_between
 from dpadapt.learning.losses import SquaredLoss
+from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import clipped_gram
-from dpadapt.mechanisms.gaussian import Gaussian
-from dpadapt.mechanisms.plan import Repeated
+from dpadapt.mechanisms.mechanism import Repeated
+from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
 _SOLVERS = ("auto", "descent", "statistics")
@@ -121,7 +121,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         ledger : Ledger, optional
             The private data set's ledger; it is charged what this fit spends.
         """
-        solver = _validate.one_of(self.solver, _SOLVERS, "solver")
+        solver = checks.one_of(self.solver, _SOLVERS, "solver")
         low, high = _bounds(self.target_bounds)
         frame = X
         X, y = self._check_rows(X, y, y_numeric=True)

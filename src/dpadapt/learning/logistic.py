@@ -8,16 +8,13 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import Budget
 from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
-from dpadapt.learning.geometry import Geometry, declared_geometry, public_geometry
-from dpadapt.learning.label_set import label_codes, label_set
-from dpadapt.learning.linear_classifier import LinearClassifier
+from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, label_set
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, softmax
-from dpadapt.learning.public_model import public_classifier
+from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
 from dpadapt.learning.shrinkage import james_stein
-from dpadapt.mechanisms.gaussian import Gaussian
-from dpadapt.mechanisms.plan import Repeated
+from dpadapt.mechanisms.mechanism import Repeated
+from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
 # The noise does not depend on the number of steps; more of them only follow the curved loss more closely.

@@ -10,6 +10,74 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+# Self-centred clipping of softmax residuals: a model that is right stays where it is.
+#
+# Clipping the residual p - e_y shortens the residuals of surprising labels more than the others, so the clipped
+# gradient of a correct model is not zero on average: with rare classes it drifts. Subtracting what clipping does on
+# average under the model's own probabilities removes the drift.
+
+
+def centred_residuals(
+    probabilities: NDArray[np.float64], codes: NDArray[np.int64], limits: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return clipped residuals whose mean is zero if the labels follow `probabilities`.
+
+    With f_k = min(1, limit / |p - e_k|) this is f_y (p - e_y) - Σ_k p_k f_k (p - e_k). It may be up to twice as long as
+    its limit: the maker of the bounded sum clips it once more.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (n_rows, n_classes)
+        Overwritten by the result.
+    codes : ndarray of shape (n_rows,)
+        The class of each row.
+    limits : ndarray of shape (n_rows,)
+        The length that each residual is clipped to.
+
+    Examples
+    --------
+    >>> p = np.array([[0.9, 0.1]])
+    >>> centred = [centred_residuals(p.copy(), np.array([k]), np.array([0.3])) for k in (0, 1)]
+    >>> bool(np.allclose(0.9 * centred[0] + 0.1 * centred[1], 0.0))
+    True
+    """
+    factors = _factors(probabilities, limits)
+    index = np.arange(len(codes))
+    own = factors[index, codes]
+    # Σ_k p_k f_k (p - e_k) = (Σ_k p_k f_k) p - (p_k f_k)_k.
+    factors *= probabilities
+    probabilities *= (own - factors.sum(axis=1))[:, None]
+    probabilities += factors
+    probabilities[index, codes] -= own
+    return probabilities
+
+
+def clipped_curvature(probabilities: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how fast each row's centred residual follows its scores, per direction, if the labels follow the model.
+
+    E[r (p - e_y)'] has trace Σ_k p_k f_k |p - e_k|², shared by the K - 1 directions that add up to zero. Without
+    clipping it is the usual (1 - |p|²) / (K - 1).
+    """
+    lengths = _squared_lengths(probabilities)
+    trace = np.sum(probabilities * _factors(probabilities, limits) * lengths, axis=1)
+    return np.asarray(trace / (probabilities.shape[1] - 1))
+
+
+def _squared_lengths(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return |p - e_k|² = |p|² - 2 p_k + 1 for every class."""
+    lengths = -2.0 * probabilities
+    lengths += (np.einsum("ij,ij->i", probabilities, probabilities) + 1.0)[:, None]
+    return np.maximum(lengths, 0.0, out=lengths)
+
+
+def _factors(probabilities: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return min(1, limit / |p - e_k|) for every class."""
+    lengths = _squared_lengths(probabilities)
+    np.sqrt(lengths, out=lengths)
+    # A residual shorter than its limit is left alone; dividing by the larger of the two says so.
+    np.maximum(lengths, limits[:, None], out=lengths)
+    return np.divide(limits[:, None], lengths, out=lengths)
+
 
 class Loss(Protocol):
     """What private descent needs to know of a loss."""

@@ -1,8 +1,106 @@
 """James–Stein shrinkage with known noise variance."""
 
+import math
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
+from scipy.special import chdtrc, chdtri, exp1, gammaln
+
+# Exact regret of thresholded James–Stein shrinkage against not moving at all, and the threshold that bounds it.
+
+
+# Thresholds tried, in standard deviations of chi-square above James–Stein's k - 2; none passing means: don't move.
+_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+def regret(k: int, threshold: float, energy: float) -> float:
+    """Return the expected gain in squared error from *not* moving, relative to shrinking beyond a threshold.
+
+    For r ~ N(m, I_k) with |m|² = `energy` and X = |r|², the estimator (1 - threshold / X)₊ r of m is compared with 0.
+    By Stein's identity the difference of their expected squared errors is
+
+        E[ 1{X > t} (2k - X + t (t - 2 (k - 2)) / X) ],
+
+    with X noncentral chi-square, a Poisson(energy / 2) mixture of central ones. Negative values are gains. This is a
+    statement about Gaussian noise of known variance, not about data.
+
+    Examples
+    --------
+    >>> regret(4, 4.0, 0.0) > 0 > regret(4, 4.0, 30.0)
+    True
+    """
+    return float(_regrets(k, threshold, np.array([energy]))[0])
+
+
+def _regrets(k: int, threshold: float, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `regret` for several energies at once."""
+    half = energies[:, None] / 2
+    longest = float(half.max())
+    j = np.arange(0, math.ceil(longest + 9 * math.sqrt(longest) + 15))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights = np.where(half > 0, np.exp(j * np.log(np.maximum(half, 1e-300)) - half - gammaln(j + 1.0)), j == 0)
+    m = k + 2.0 * j
+    if threshold <= 0:
+        return np.asarray(weights @ (2 * k - m))
+    tail = chdtrc(m, threshold)
+    inverse = np.empty_like(m)
+    plain = m > 2
+    # E[1 / X; X > t] of chi-square with m degrees; by parts for m = 1, the exponential integral for m = 2.
+    inverse[plain] = chdtrc(m[plain] - 2, threshold) / (m[plain] - 2)
+    inverse[m == 2] = exp1(threshold / 2) / 2
+    inverse[m == 1] = 2 * math.exp(-threshold / 2) / math.sqrt(2 * math.pi * threshold) - float(chdtrc(1, threshold))
+    inside = 2 * k * tail - m * chdtrc(m + 2, threshold) + threshold * (threshold - 2 * (k - 2)) * inverse
+    return np.asarray(weights @ inside)
+
+
+def least_threshold(k: int, variance: float, allowed: float) -> float:
+    """Return the least threshold on |r|² / variance whose worst relative regret is at most `allowed`; inf if none is.
+
+    Relative to an error of 1 + energy: with noise `variance` per coordinate (in units of the error that remains when
+    nothing can be gained), the worst over the energy of variance * regret / (1 + energy * variance). Both arguments are
+    rounded to quarter octaves, to the safe side, so that thresholds are computed once.
+    """
+    if not allowed > 0 or not variance > 0:
+        return math.inf
+    return _least_threshold(k, math.ceil(4 * math.log2(variance)), min(40, math.floor(4 * math.log2(allowed))))
+
+
+@lru_cache(maxsize=4096)
+def _least_threshold(k: int, variance_octave: int, allowed_octave: int) -> float:
+    variance, allowed = 2.0 ** (variance_octave / 4), 2.0 ** (allowed_octave / 4)
+    energies = np.concatenate([[0.0], np.geomspace(0.3, 6.0 * k + 60.0, 16)])
+    for step in _STEPS:
+        threshold = max(k - 2, 0) + step * math.sqrt(2 * k)
+        if float(np.max(variance * _regrets(k, threshold, energies) / (1 + energies * variance))) <= allowed:
+            return threshold
+    return math.inf
+
+
+Vector = NDArray[np.float64]
+
+
+def _water_filled(moment: Vector, prior: Vector, kept: Vector, noise: float) -> Vector:
+    """Return weights b with Σ moment b = 1 that most reduce Σ moment * kept² * posterior variance.
+
+    The reduction along one coordinate is kept² moment² prior² · moment b / (moment² prior b + noise); setting its
+    derivative to a common level gives b = (moment prior · kept level - root) / …, found by bisection on the level.
+    """
+    strength = moment * prior
+    low, high = 0.0, 1.0
+
+    def filled(level: float) -> Vector:
+        # d/db [kept² strength * (m strength b) / (m strength b + noise)] = m (kept strength)² noise / (…)² = m / level²
+        return np.asarray(
+            np.maximum(0.0, kept * strength * math.sqrt(noise) * level - noise) / np.maximum(moment * strength, 1e-300)
+        )
+
+    while float(moment @ filled(high)) < 1.0 and high < 1e300:
+        high *= 4.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(moment @ filled(middle)) < 1.0 else (low, middle)
+    return filled(high)
 
 
 def james_stein(change: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -23,3 +121,47 @@ def james_stein(change: NDArray[np.float64], variance: NDArray[np.float64]) -> N
     if signal <= chdtri(change.size, 0.05):
         return np.zeros_like(change)
     return change * (1.0 - max(0.0, change.size - 2.0) / signal)
+
+
+def waterfill(expected: NDArray[np.float64], curvature: float, noise: float) -> NDArray[np.float64]:
+    """Share the budget among directions so that the expected loss after shrinkage is least; the shares add up to 1.
+
+    A direction with share b has noise variance noise² / b. Shrunk optimally, what is left of its expected change t
+    costs h t s² / (h² t + s²). Setting the derivatives in b equal gives b = max(0, (h t theta - noise²) / (h² t)) with
+    one theta for all, found by bisection; directions below the water level are left out.
+    """
+    t = np.maximum(expected, 1e-300)
+
+    def shares(theta: float) -> NDArray[np.float64]:
+        return np.maximum(0.0, (curvature * t * theta - noise**2) / (curvature**2 * t))
+
+    low = noise**2 / (curvature * float(t.max()))
+    high = 2.0 * low + 2.0 * curvature
+    while shares(high).sum() < 1.0:
+        high *= 2.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shares(middle).sum() < 1.0 else (low, middle)
+    found = shares(high)
+    return np.asarray(found / found.sum())
+
+
+# Water-filling: how a fixed amount of signal is best spread over directions with independent noise.
+
+
+def water_fill(prior: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Return shares, adding up to 1, that maximise Σ log(1 + share * prior / noise).
+
+    The shares are max(0, level - noise / prior): directions whose prior variance is too small for the noise get none.
+
+    Examples
+    --------
+    >>> water_fill(np.array([1.0, 0.5, 0.01]), 0.5).round(2)
+    array([0.75, 0.25, 0.  ])
+    """
+    costs = noise / np.maximum(prior, 1e-300)
+    ordered = np.sort(costs)
+    levels = (1.0 + np.cumsum(ordered)) / np.arange(1, len(ordered) + 1)
+    # The level is that of the largest set whose every member stays below it; one member always does.
+    level = levels[np.flatnonzero(levels > ordered)[-1]]
+    return np.asarray(np.maximum(0.0, level - costs))

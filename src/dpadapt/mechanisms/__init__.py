@@ -1,4 +1,4 @@
-"""Mechanisms: where noise is made. They draw only when the ledger calls them (`dpadapt.accounting.ledger`)."""
+"""Mechanisms: where noise is drawn. Only the ledger calls them (`dpadapt.accounting.ledger`)."""
 
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import (
@@ -10,11 +10,9 @@ from dpadapt.mechanisms.bounded import (
     responses,
     votes,
 )
-from dpadapt.mechanisms.gaussian import DiscreteGaussian, Gaussian
-from dpadapt.mechanisms.laplace import DiscreteLaplace, Laplace
+from dpadapt.mechanisms.choices import ExponentialMechanism, PermuteAndFlip, RandomizedResponse
 from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate
-from dpadapt.mechanisms.randomized_response import RandomizedResponse
-from dpadapt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 
 __all__ = [
     "Adjacency",

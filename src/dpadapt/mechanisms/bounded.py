@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Block, Rows, norm_bounds
@@ -92,7 +92,7 @@ def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
     >>> clipped_sum([[3.0, 4.0], [0.3, 0.4]], 1.0).value.round(3)
     array([0.9, 1.2])
     """
-    clip_norm = _validate.positive(clip_norm, "clip_norm")
+    clip_norm = checks.positive(clip_norm, "clip_norm")
     array = _finite_rows(rows)
     # Not -1: an empty batch has a shape too.
     flat = array.reshape(len(array), math.prod(array.shape[1:]))
@@ -108,7 +108,7 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
     This is the sum of per-example gradients of any generalised linear model, without ever storing one of them.
     `weights` may change the array it returns only: it is scaled in place.
     """
-    clip_norm = _validate.positive(clip_norm, "clip_norm")
+    clip_norm = checks.positive(clip_norm, "clip_norm")
 
     def clipped(block: Block) -> Array:
         weight = weights(block)
@@ -152,8 +152,8 @@ def clipped_term_sum(
     bounds on the lengths of their terms, and a function that takes a factor per record and returns the sum of factor
     times term. A record whose factor is 0 must add nothing, whatever its term is.
     """
-    clip_norm = _validate.positive(clip_norm, "clip_norm")
-    total: Array = np.zeros(_validate.count(n_numbers, "n_numbers"))
+    clip_norm = checks.positive(clip_norm, "clip_norm")
+    total: Array = np.zeros(checks.count(n_numbers, "n_numbers"))
     # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         for lengths, combine in parts:
@@ -172,7 +172,7 @@ def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
 
     The release may be made symmetric afterwards (`(G + G.T) / 2`); that also halves the variance off the diagonal.
     """
-    clip_norm = _validate.positive(clip_norm, "clip_norm")
+    clip_norm = checks.positive(clip_norm, "clip_norm")
     if not isinstance(rows, Rows):
         array = _finite_rows(rows)
         rows = Rows(array, np.zeros(len(array)))
@@ -196,7 +196,7 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
     >>> histogram([0, 2, 2, 7], 3).value
     array([1, 0, 2])
     """
-    n_bins = _validate.count(n_bins, "n_bins")
+    n_bins = checks.count(n_bins, "n_bins")
     array = _one_code_each(codes)
     known = (array >= 0) & (array < n_bins) & (array == np.floor(array))
     counts = np.bincount(array[known].astype(np.int64), minlength=n_bins)
@@ -232,7 +232,7 @@ def votes(ballots: ArrayLike) -> Bounded:
 
 def responses(codes: ArrayLike, n_categories: int) -> Bounded:
     """Hold one answer in range(n_categories) per record, for `RandomizedResponse`. Any other code becomes 0."""
-    n_categories = _validate.count(n_categories, "n_categories", least=2)
+    n_categories = checks.count(n_categories, "n_categories", least=2)
     array = _one_code_each(codes)
     known = (array >= 0) & (array < n_categories) & (array == np.floor(array))
     # One record owns one entry of the vector.
@@ -269,3 +269,81 @@ def _margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:
     if clip_norm < 2 * math.sqrt(float(info.tiny)):
         return dtype.type(0)
     return dtype.type(clip_norm * (1 - 16 * float(info.eps)))
+
+
+# `Bounded` scores of candidates: how much weight records give to each, without a table of records by candidates.
+
+
+FloatArray = NDArray[np.float64]
+
+
+def weighted_votes(ballots: Iterable[NDArray[Any]], weights: ArrayLike) -> Bounded:
+    """Add up, for each candidate, the weights of the records that vote for it; weights are held to [0, 1].
+
+    Parameters
+    ----------
+    ballots : iterable of bool arrays
+        One per candidate, with an entry per record.
+    weights : array of shape (n_records,)
+        What is not finite counts as 0.
+
+    Examples
+    --------
+    >>> weighted_votes([np.array([True, True]), np.array([False, True])], [1.0, 0.25]).value
+    array([1.25, 0.25])
+    """
+    held = held_weights(weights)
+    # A vote is a yes or a no: anything else would be another weight.
+    scores = np.array([float(held[np.asarray(ballot, dtype=bool)].sum()) for ballot in ballots], dtype=np.float64)
+    return _scores(scores)
+
+
+def threshold_votes(ranks: ArrayLike, inside: ArrayLike, weights: ArrayLike, n_thresholds: int) -> Bounded:
+    """Add up the weights of the records that each of several rules with each of several thresholds gets right.
+
+    Parameters
+    ----------
+    ranks : int array of shape (n_records, n_rules)
+        The first threshold that has the record inside, from 0; `n_thresholds` if none has.
+    inside : bool array of shape (n_records,)
+        Whether the record belongs inside.
+    weights : array of shape (n_records,)
+        Held to [0, 1]; what is not finite counts as 0.
+    n_thresholds : int
+
+    Returns
+    -------
+    Bounded
+        Of shape (n_rules, n_thresholds).
+
+    Examples
+    --------
+    >>> threshold_votes([[0], [1], [2]], [True, True, False], [1.0, 1.0, 0.5], 3).value
+    array([[1.5, 2.5, 2. ]])
+    """
+    n_thresholds = checks.count(n_thresholds, "n_thresholds")
+    table = np.clip(np.asarray(ranks, dtype=np.int64), 0, n_thresholds)
+    if table.ndim != 2:
+        raise ValueError(f"ranks must have one row per record and one column per rule, got {table.ndim} axes.")
+    belongs, held = np.asarray(inside, dtype=bool), held_weights(weights)
+    scores = np.empty((table.shape[1], n_thresholds))
+    for rule in range(table.shape[1]):
+        ins = np.bincount(table[belongs, rule], held[belongs], minlength=n_thresholds + 1)[:n_thresholds]
+        outs = np.bincount(table[~belongs, rule], held[~belongs], minlength=n_thresholds + 1)[::-1]
+        # Inside records are right from their rank on, outside ones before it.
+        scores[rule] = np.cumsum(ins) + np.cumsum(outs)[::-1][1:]
+    return _scores(scores)
+
+
+def held_weights(weights: ArrayLike) -> FloatArray:
+    """Return weights held to [0, 1]; what is not finite becomes 0."""
+    held = np.array(weights, dtype=np.float64)
+    held[~np.isfinite(held)] = 0.0
+    return np.clip(held, 0.0, 1.0, out=held)
+
+
+def _scores(scores: FloatArray) -> Bounded:
+    # A record adds between 0 and 1 to each candidate: zeroing, adding or replacing it moves each by at most 1, and a
+    # further record lowers none.
+    n = float(scores.size)
+    return Bounded(scores, l1=n, linf=1.0, replaced={"l1": n, "linf": 1.0}, monotone=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.trust_region import extremes_in_ball
 from dpadapt.rows import norm_bounds
@@ -67,7 +67,7 @@ class LimitedRows:
 
 def limited_rows(X: ArrayLike, y: ArrayLike, *, max_norm: float, max_target: float) -> LimitedRows:
     """Scale rows down to length `max_norm`, hold targets to +-`max_target`; a row that is not finite becomes null."""
-    max_norm, max_target = _validate.positive(max_norm, "max_norm"), _validate.positive(max_target, "max_target")
+    max_norm, max_target = checks.positive(max_norm, "max_norm"), checks.positive(max_target, "max_target")
     X, y = np.array(X, dtype=np.float64, ndmin=2), np.array(y, dtype=np.float64).reshape(-1)
     # A numerical warning would tell of an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
@@ -146,7 +146,7 @@ def listed_discrepancy(losses: ArrayLike, public_means: ArrayLike, limit: float,
 
     `losses` has one row per record and one column per predictor of the list; each is held to [0, limit].
     """
-    limit = _validate.positive(limit, "limit")
+    limit = checks.positive(limit, "limit")
     table = np.array(losses, dtype=np.float64, ndmin=2)
     table[~np.isfinite(table).all(axis=1)] = 0.0
     np.clip(table, 0.0, limit, out=table)
@@ -160,7 +160,7 @@ def own_losses(losses: ArrayLike, limit: float, factors: ArrayLike | None = None
 
     There is one entry per record, so the number of rows must be public.
     """
-    limit = _validate.positive(limit, "limit")
+    limit = checks.positive(limit, "limit")
     value: NDArray[Any] = np.array(losses, dtype=np.float64)
     if value.ndim != 1:
         raise ValueError(f"losses must have one entry per record, got {value.ndim} axes.")

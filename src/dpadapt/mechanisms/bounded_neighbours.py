@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.rows import norm_bounds
 
@@ -31,7 +31,7 @@ def neighbour_sums(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radiu
     >>> neighbour_sums([[0.1], [0.3], [9.0]], [[0.0], [0.4]], 3, 0.5).value.round(3).tolist()
     [[0.4], [0.8]]
     """
-    targets, radius = _targets(targets, radius), _validate.positive(radius, "radius")
+    targets, radius = _targets(targets, radius), checks.positive(radius, "radius")
     value = _neighbour_sums(rows, targets, n_neighbours, radius)
     n, width = targets.shape
     # In the order of distances, and of coordinates where these are equal, a further row takes the place of at most one
@@ -42,7 +42,7 @@ def neighbour_sums(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radiu
 
 def each_neighbour_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radius: float) -> list[Bounded]:
     """Return what `neighbour_sums` gives, one statistic per target, each to be released on its own."""
-    targets, radius = _targets(targets, radius), _validate.positive(radius, "radius")
+    targets, radius = _targets(targets, radius), checks.positive(radius, "radius")
     value = _neighbour_sums(rows, targets, n_neighbours, radius)
     # As above, for one target.
     l1, l2 = math.sqrt(targets.shape[1]) * 2 * radius, 2 * radius
@@ -59,7 +59,7 @@ def cell_sums(rows: ArrayLike, centres: ArrayLike, radius: float) -> Bounded:
     >>> cell_sums([[0.1], [0.3], [0.4], [9.0]], [[0.0], [0.4]], 0.5).value.round(3).tolist()
     [[1.0, 0.1], [2.0, 0.7]]
     """
-    centres, radius = _points(centres, "centres"), _validate.positive(radius, "radius")
+    centres, radius = _points(centres, "centres"), checks.positive(radius, "radius")
     inside = _inside(rows, centres.shape[1], radius)
     cell = np.empty(len(inside), dtype=np.int64)
     for part in _blocks(len(inside), len(centres)):
@@ -85,7 +85,7 @@ def neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: in
     limits = np.asarray(caps, dtype=np.float64)
     if limits.shape != (len(targets),) or not (np.isfinite(limits) & (limits >= 0)).all():
         raise ValueError("caps must hold one finite number of at least 0 for each target.")
-    wanted = _validate.count(n_neighbours, "n_neighbours")
+    wanted = checks.count(n_neighbours, "n_neighbours")
     inside = _inside(rows, targets.shape[1], math.inf)
     total = 0.0
     for part in _blocks(len(targets), len(inside)):
@@ -101,7 +101,7 @@ def neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: in
 
 
 def _neighbour_sums(rows: ArrayLike, targets: Array, n_neighbours: int, radius: float) -> Array:
-    wanted = _validate.count(n_neighbours, "n_neighbours")
+    wanted = checks.count(n_neighbours, "n_neighbours")
     inside = _inside(rows, targets.shape[1], radius)
     # Where distances are equal the order of the rows decides. It must not depend on what other rows there are.
     inside = inside[np.lexsort(inside.T)]
@@ -154,3 +154,37 @@ def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     # rows there are.
     size = max(4, _BLOCK_BYTES // (8 * max(1, n_columns)) // 4 * 4)
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+# Distances of public targets to their nearest private rows, bounded by how many targets one row can be near to.
+
+
+# cdist is right to a few rounding errors; this leaves them a margin.
+_MARGIN = 1 + 1e-9
+
+
+def local_neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, caps: ArrayLike) -> Bounded:
+    """Sum, over public targets, the distances to their `n_neighbours` nearest rows, none above the target's cap.
+
+    The value is that of `neighbour_distance_sum`, the bound is tighter: a row can be near to some targets only.
+
+    Examples
+    --------
+    >>> local_neighbour_distance_sum([[0.1]], [[0.0], [9.0]], 1, [1.0, 1.0]).l1.__round__(6)
+    1.0
+    """
+    statistic = neighbour_distance_sum(rows, targets, n_neighbours, caps)
+    # A further row s lowers the sum of target x by at most (cap_x - |x - s|)+. Let z be the target nearest to s. Then
+    # |x - z| <= |x - s| + |s - z| <= 2 |x - s|, so the whole sum falls by at most Σ_x (cap_x - |x - z| / 2)+ for that
+    # z. Replacing a row is one such fall against another, so no further apart.
+    most = min(statistic.l1 or 0.0, _most_covered(np.asarray(targets, float), np.asarray(caps, float)) * _MARGIN)
+    return Bounded(statistic.value, l1=most, replaced={"l1": most, "l2": most, "linf": most})
+
+
+def _most_covered(targets: NDArray[np.float64], caps: NDArray[np.float64]) -> float:
+    """Return the largest Σ_x (cap_x - |x - z| / 2)+ over targets z."""
+    size = max(1, _BLOCK_BYTES // (8 * len(targets)))
+    return max(
+        float(np.maximum(caps - cdist(targets[start : start + size], targets) / 2, 0.0).sum(axis=1).max())
+        for start in range(0, len(targets), size)
+    )

@@ -7,7 +7,7 @@ same event costs the same whatever was released. Events are frozen, hashable and
 from dataclasses import dataclass
 from typing import Any
 
-from dpadapt import _validate
+from dpadapt import checks
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class GaussianEvent(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _validate.positive(self.noise_multiplier, "noise_multiplier")
+        checks.positive(self.noise_multiplier, "noise_multiplier")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LaplaceEvent(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _validate.positive(self.noise_multiplier, "noise_multiplier")
+        checks.positive(self.noise_multiplier, "noise_multiplier")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ConcentratedEvent(Event):
     rho: float
 
     def __post_init__(self) -> None:
-        _validate.positive(self.rho, "rho")
+        checks.positive(self.rho, "rho")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PureEvent(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _validate.positive(self.epsilon, "epsilon")
+        checks.positive(self.epsilon, "epsilon")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class BoundedRangeEvent(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _validate.positive(self.epsilon, "epsilon")
+        checks.positive(self.epsilon, "epsilon")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class SampledEvent(Event):
     rate: float
 
     def __post_init__(self) -> None:
-        _validate.unit(self.rate, "rate")
+        checks.unit(self.rate, "rate")
         if not isinstance(self.event, GaussianEvent | LaplaceEvent):
             raise TypeError(f"only Gaussian and Laplace noise can be sampled, got {self.event}.")
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
 from dpadapt.mechanisms.events import Event, PureEvent
@@ -50,10 +50,10 @@ class RandomParity(Mechanism):
 
     def __post_init__(self) -> None:
         self.event()  # validates
-        _validate.count(self.n_features, "n_features")
-        _validate.count(self.n_batches, "n_batches")
+        checks.count(self.n_features, "n_features")
+        checks.count(self.n_batches, "n_batches")
         if self.keep is not None:
-            _validate.unit(self.keep, "keep")
+            checks.unit(self.keep, "keep")
 
     def event(self) -> Event:
         """Return what the answers cost together."""
@@ -151,3 +151,24 @@ def _odd(words: Words) -> Words:
     for shift in (32, 16, 8, 4, 2, 1):
         folded ^= folded >> np.uint64(shift)
     return folded & np.uint64(1)
+
+
+# `Bounded` equations over the field of two: one per record, for `RandomParity`.
+
+
+def equations(words: Words, labels: NDArray[np.bool_]) -> Bounded:
+    """Hold one equation per record: its bits, packed in words, must add up to its label.
+
+    Parameters
+    ----------
+    words : ndarray of uint64, shape (n_records, n_words)
+    labels : ndarray of bool, shape (n_records,)
+        A record of zeros labelled False is null: every solution satisfies it.
+    """
+    if words.dtype != np.uint64 or words.ndim != 2:
+        raise TypeError("words must be rows of 64-bit words; make them with `pack`.")
+    right = np.asarray(labels, dtype=bool).astype(np.uint64)
+    if right.shape != (len(words),):
+        raise ValueError(f"labels must have one entry per record, got shape {right.shape}.")
+    # One record owns one row; what it can do to the answer is bounded in `RandomParity.scale`.
+    return Bounded(np.column_stack([words, right]))

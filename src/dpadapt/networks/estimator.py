@@ -14,21 +14,24 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import Budget, PrivateEstimator
-from dpadapt.learning.label_set import label_codes, label_set
+from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
 from dpadapt.learning.losses import softmax
-from dpadapt.networks.checkpoint import digest, fingerprint
-from dpadapt.networks.mixing import mixing_weights
-from dpadapt.networks.private_training import OPTIMIZERS, Recipe
-from dpadapt.networks.public_training import train_publicly
-from dpadapt.networks.rows_loss import RowsLoss, cross_entropy
-from dpadapt.networks.session import Keeping, carry_out
-from dpadapt.networks.temperature import fit_temperature
-from dpadapt.networks.tensors import PublicRows, as_inputs, as_targets, outputs_of, split_rows
-from dpadapt.networks.three_ways import WAYS, started
+from dpadapt.networks.fine_tuning import WAYS, started
+from dpadapt.networks.private_training import OPTIMIZERS, Recipe, mixing_weights
+from dpadapt.networks.public_training import (
+    PublicRows,
+    as_inputs,
+    as_targets,
+    fit_temperature,
+    outputs_of,
+    split_rows,
+    train_publicly,
+)
+from dpadapt.networks.resumable_training import Keeping, carry_out, digest, fingerprint
+from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
 from dpadapt.networks.trial import n_words, new_module, tried_engine
 
 TRANSFERS = ("cold", "warm", "mirror", *WAYS)
@@ -65,7 +68,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         What public rows are for. "cold": only the temperature. "warm": also the start. "mirror": also each step.
         Without public rows all three are "cold". Or, if public data has shaped the module before, what its weights are
         for, public rows being for the temperature only. "scratch": nothing, they are drawn anew. "finetune": the start.
-        "probe": features; only the last Linear layer is trained. See `dpadapt.networks.three_ways`.
+        "probe": features; only the last Linear layer is trained. See `dpadapt.networks.fine_tuning`.
     loss : callable, optional
         Takes outputs and targets, returns one loss per row, shape (B,). Default: cross-entropy of classes. With a loss
         of your own, targets are given to it as they are, unless `classes` is given too.
@@ -86,7 +89,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     decay_steps : int, optional
         For "mirror": K of [2]_, after which private gradients weigh nothing. Default: twice `n_steps`.
     mixing_floor : float, default=0.0
-        For "mirror": private gradients weigh at least this much. See `dpadapt.networks.mixing`.
+        For "mirror": private gradients weigh at least this much. See `dpadapt.networks.private_training`.
     public_steps : int, default=1000
         Steps of the training on public rows.
     public_batch_size : int, default=64
@@ -239,13 +242,13 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         with _torch_seed(generator):
             n_scores = None if classes is None else len(classes)
             module = new_module(self.module, X.shape[1:], n_scores)
-            module = started(module, _validate.one_of(self.transfer, TRANSFERS, "transfer"), n_scores)
+            module = started(module, checks.one_of(self.transfer, TRANSFERS, "transfer"), n_scores)
             words = n_words(module)
             rows = as_inputs(X, words, "X"), as_targets(y, "y")
             known = None
             if X_public is not None:
                 labelled = as_inputs(X_public, words, "public X"), as_targets(y_public, "public y")
-                known = split_rows(*labelled, _validate.unit(self.holdout, "holdout"), generator)
+                known = split_rows(*labelled, checks.unit(self.holdout, "holdout"), generator)
             recipe = self._recipe(budget, public=known is not None)
             rows_loss = RowsLoss(copy.deepcopy(module), cross_entropy if self.loss is None else self.loss)
             engine = tried_engine(rows_loss, rows, None if known is None else known.training, classes)
@@ -323,11 +326,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _recipe(self, budget: Budget, *, public: bool) -> Recipe:
         """Check what the training is made of."""
-        n_steps = _validate.count(self.n_steps, "n_steps")
+        n_steps = checks.count(self.n_steps, "n_steps")
         mixing = np.ones(n_steps)
         if self.transfer == "mirror":
             mixing = mixing_weights(n_steps, decay_steps=self.decay_steps, floor=self.mixing_floor)
-        rate = min(1.0, _validate.count(self.batch_size, "batch_size") / budget.n_rows)
+        rate = min(1.0, checks.count(self.batch_size, "batch_size") / budget.n_rows)
         for name in ("momentum", "average"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
@@ -336,8 +339,8 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             rate=rate,
             n_rows=budget.n_rows,
             clip_norm=_clip_norm(self.clip_norm),
-            learning_rate=_validate.positive(self.learning_rate, "learning_rate"),
-            optimizer=_validate.one_of(self.optimizer, OPTIMIZERS, "optimizer"),
+            learning_rate=checks.positive(self.learning_rate, "learning_rate"),
+            optimizer=checks.one_of(self.optimizer, OPTIMIZERS, "optimizer"),
             momentum=float(self.momentum),
             average=float(self.average),
             # Without public rows there is nothing to mix in.
@@ -346,9 +349,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _prepare(self, rows_loss: RowsLoss, known: PublicRows | None, generator: np.random.Generator) -> None:
         """Train on the public rows, if the transfer asks for it."""
-        steps = _validate.count(self.public_steps, "public_steps", least=0)
-        size = _validate.count(self.public_batch_size, "public_batch_size")
-        rate = _validate.positive(self.public_learning_rate, "public_learning_rate")
+        steps = checks.count(self.public_steps, "public_steps", least=0)
+        size = checks.count(self.public_batch_size, "public_batch_size")
+        rate = checks.positive(self.public_learning_rate, "public_learning_rate")
         if known is not None and self.transfer in ("warm", "mirror") and steps:
             train_publicly(
                 rows_loss,
@@ -375,7 +378,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise ValueError(
                 "checkpoint needs random_state=None: after a crash, a seed would draw the same noise for other steps."
             )
-        every = _validate.count(self.checkpoint_every, "checkpoint_every")
+        every = checks.count(self.checkpoint_every, "checkpoint_every")
         unlike = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "watch", "random_state"}
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in unlike}
         loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
@@ -392,6 +395,6 @@ def _torch_seed(generator: np.random.Generator) -> Iterator[None]:
 
 def _clip_norm(value: float) -> float:
     """Return a clip length whose sums stay finite in float32."""
-    if not 1e-12 <= _validate.positive(value, "clip_norm") <= 1e12:
+    if not 1e-12 <= checks.positive(value, "clip_norm") <= 1e12:
         raise ValueError(f"clip_norm must lie between 1e-12 and 1e12, got {value!r}.")
     return float(value)

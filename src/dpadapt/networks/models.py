@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dpadapt import _validate
+from dpadapt import checks
 
 
 def linear(n_features: int, n_outputs: int) -> nn.Module:
@@ -34,7 +34,7 @@ def linear(n_features: int, n_outputs: int) -> nn.Module:
     >>> n_parameters(linear(20, 3))
     63
     """
-    sizes = _validate.count(n_features, "n_features"), _validate.count(n_outputs, "n_outputs")
+    sizes = checks.count(n_features, "n_features"), checks.count(n_outputs, "n_outputs")
     return nn.Sequential(nn.Flatten(), nn.Linear(*sizes))
 
 
@@ -52,7 +52,7 @@ def perceptron(n_features: int, n_outputs: int, *, hidden: Sequence[int] = (64,)
     >>> n_parameters(perceptron(196, 10))
     13258
     """
-    sizes = [_validate.count(size, "n_features, n_outputs and hidden") for size in (n_features, *hidden, n_outputs)]
+    sizes = [checks.count(size, "n_features, n_outputs and hidden") for size in (n_features, *hidden, n_outputs)]
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.Tanh()]
@@ -77,7 +77,7 @@ def emnist_cnn(n_outputs: int = 47, *, side: int = 28) -> nn.Module:
     >>> n_parameters(emnist_cnn(10))
     46490
     """
-    side = _validate.count(side, "side", least=14)
+    side = checks.count(side, "side", least=14)
     after = ((side - 2) // 2 + 1 - 4) // 2 + 1
     return nn.Sequential(
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
@@ -87,7 +87,7 @@ def emnist_cnn(n_outputs: int = 47, *, side: int = 28) -> nn.Module:
         nn.Flatten(),
         nn.Linear(32 * after**2, 32),
         nn.Tanh(),
-        nn.Linear(32, _validate.count(n_outputs, "n_outputs")),
+        nn.Linear(32, checks.count(n_outputs, "n_outputs")),
     )
 
 
@@ -110,7 +110,7 @@ def cifar_cnn(n_outputs: int = 10) -> nn.Module:
     for before, after in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.Tanh()]
         layers += [nn.Conv2d(after, after, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2)]
-    head = [nn.Flatten(), nn.Linear(128 * 16, 128), nn.Tanh(), nn.Linear(128, _validate.count(n_outputs, "n_outputs"))]
+    head = [nn.Flatten(), nn.Linear(128 * 16, 128), nn.Tanh(), nn.Linear(128, checks.count(n_outputs, "n_outputs"))]
     return nn.Sequential(*layers, *head)
 
 
@@ -161,8 +161,8 @@ def lstm_language_model(n_words: int = 8000, *, n_units: int = 120, n_layers: in
     >>> n_parameters(lstm_language_model())
     2159360
     """
-    n_words, n_units = _validate.count(n_words, "n_words"), _validate.count(n_units, "n_units")
-    layers = [LSTMLayer(n_units, n_units) for _ in range(_validate.count(n_layers, "n_layers"))]
+    n_words, n_units = checks.count(n_words, "n_words"), checks.count(n_units, "n_units")
+    layers = [LSTMLayer(n_units, n_units) for _ in range(checks.count(n_layers, "n_layers"))]
     return nn.Sequential(nn.Embedding(n_words, n_units), *layers, nn.Linear(n_units, n_words))
 
 

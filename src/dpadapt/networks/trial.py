@@ -13,11 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dpadapt.networks.ghost import GhostEngine, Unsupported
-from dpadapt.networks.gradient import Engine
+from dpadapt.networks.ghost_clipping import GhostEngine, Unsupported
 from dpadapt.networks.models import perceptron
-from dpadapt.networks.rows_loss import RowsLoss
-from dpadapt.networks.vmapped import VmapEngine
+from dpadapt.networks.row_gradients import Engine, RowsLoss, VmapEngine
 
 _TRIED = 4
 

@@ -9,7 +9,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dpadapt.accounting.entry import Entry
+    from dpadapt.accounting.receipt import Entry
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:

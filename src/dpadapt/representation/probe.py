@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public, wrapped
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.linear_classifier import LinearClassifier
-from dpadapt.learning.transfer_classification import PrivateTransferClassifier
-from dpadapt.learning.transfer_classification_forecast import ClassificationForecast
+from dpadapt.learning.estimator import LinearClassifier
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
+from dpadapt.transfer.classification import PrivateTransferClassifier
+from dpadapt.transfer.forecast import ClassificationForecast
 
 
 class PrivateProbe(LinearClassifier):
@@ -69,7 +69,7 @@ class PrivateProbe(LinearClassifier):
     See Also
     --------
     dpadapt.representation.encoders : Encoders, and what is asked of them.
-    dpadapt.representation.DescentProbe, dpadapt.representation.LeastSquaresProbe : What it is compared with.
+    dpadapt.papers.subspace : `DescentProbe` and `LeastSquaresProbe`, the probes it is compared with.
 
     References
     ----------

@@ -11,12 +11,20 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from dpadapt import _validate
+from dpadapt import checks
 from dpadapt.data import Public
-from dpadapt.learning.base import numeric_labels
-from dpadapt.representation.angles import Diversity, task_diversity
+from dpadapt.learning.estimator import numeric_labels
 from dpadapt.representation.task_model import METHODS, TaskModel, learn_tasks
-from dpadapt.representation.tasks import Scale, TaskRows, by_task, plain_scale, whitened_scale
+from dpadapt.representation.task_subspaces import (
+    Diversity,
+    Scale,
+    TaskRows,
+    by_task,
+    orthonormal,
+    plain_scale,
+    task_diversity,
+    whitened_scale,
+)
 
 Vector = NDArray[np.float64]
 
@@ -91,7 +99,7 @@ class PublicSubspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the subspace from labelled public rows with tasks: `Public(X, y, tasks=...)`."""
         if not isinstance(public, Public):
             raise TypeError(f"public must be wrapped: Public(X, y, tasks=tasks), got {type(public).__name__}.")
-        _validate.one_of(self.method, METHODS, "method")
+        checks.one_of(self.method, METHODS, "method")
         X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X", estimator="public X")
         model = task_model(
             X, public, method=self.method, k=self.n_components, whiten=self.whiten, intercept=self.fit_intercept
@@ -171,10 +179,23 @@ def _tasks(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskR
 
 
 def _check_dimension(k: Any, n_features: int, n_tasks: int) -> None:
-    if _validate.count(k, "n_components") > n_features:
+    if checks.count(k, "n_components") > n_features:
         raise ValueError(f"n_components must be at most the number of features, {n_features}, got {k}.")
     if k > n_tasks:
         raise ValueError(
             f"n_components must be at most the number of public tasks with enough rows, {n_tasks}: fewer tasks can't "
             f"span it, got {k}. Lower it, or leave it out."
         )
+
+
+def checked_basis(basis: Any, n_features: int) -> Vector:
+    """Return orthonormal columns with one row per feature."""
+    columns = orthonormal(basis, "basis")
+    if len(columns) != n_features:
+        raise ValueError(f"basis must have one row per feature, {n_features}, got {len(columns)}.")
+    return columns
+
+
+def assumed_of(basis: Any) -> list[str]:
+    """Return what a receipt says of a subspace that was given."""
+    return [] if basis is None else ["the basis: it was made without the private rows"]

@@ -5,10 +5,8 @@ person. Encoding follows the schema alone, so nothing is read off the private ro
 """
 
 from dpadapt.tables.encoding import check_columns, encode_features, encode_labels, feature_names
-from dpadapt.tables.infer import infer
 from dpadapt.tables.reading import Table, read_table
-from dpadapt.tables.schema import Category, Encoded, Ignored, Number, Schema, read_schema
-from dpadapt.tables.writing import to_toml
+from dpadapt.tables.schema import Category, Encoded, Ignored, Number, Schema, infer, read_schema, to_toml
 
 __all__ = [
     "Category",

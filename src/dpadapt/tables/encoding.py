@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.tables.reading import Table
-from dpadapt.tables.schema import Encoded, Number, Schema, Values
+from dpadapt.tables.schema import Encoded, Number, Schema, Values, parse_numbers, parse_text
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def feature_names(schema: Schema, label: str | None) -> list[str]:
@@ -186,29 +186,6 @@ def _check_cells(table: Table, name: str, *, bad: NDArray[np.bool_], private: st
     row = int(np.argmax(bad))
     what = private if table.private else f"{str(table.frame[name].iloc[row])!r} in row {row + 1}, {public}"
     raise ValueError(f"{table.origin}: column {name!r} holds {what}. {remedy}")
-
-
-def parse_numbers(series: "pd.Series[Any]") -> NDArray[np.float64]:
-    """Return the cells as floats, NaN where there is no number."""
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(series.dtype) or pd.api.types.is_timedelta64_dtype(series.dtype):
-        return np.full(len(series), np.nan)
-    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
-    return np.asarray(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def parse_text(series: "pd.Series[Any]") -> list[str]:
-    """Return the cells as text, whole numbers without a point, empty where there is nothing."""
-    missing = series.isna().to_numpy()
-    return [
-        "" if gone else str(int(cell)) if _whole(cell) else str(cell).strip()
-        for cell, gone in zip(series.astype(object), missing, strict=True)
-    ]
-
-
-def _whole(cell: Any) -> bool:
-    return isinstance(cell, float) and cell.is_integer()
 
 
 def _named(names: list[str]) -> str:

@@ -1,11 +1,21 @@
 """`Schema`: what is known about a table without opening the private file."""
 
+import json
 import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt.tables.reading import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Values = tuple[str, ...] | tuple[int, ...]
 # Beyond this, doubles no longer tell whole numbers apart.
@@ -290,3 +300,172 @@ def _parse_values(values: Any, where: str) -> Values:
 
 def _refuse(where: str, what: str) -> NoReturn:
     raise ValueError(f"{where}: {what}")
+
+
+def parse_numbers(series: "pd.Series[Any]") -> NDArray[np.float64]:
+    """Return the cells as floats, NaN where there is no number."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(series.dtype) or pd.api.types.is_timedelta64_dtype(series.dtype):
+        return np.full(len(series), np.nan)
+    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
+    return np.asarray(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def parse_text(series: "pd.Series[Any]") -> list[str]:
+    """Return the cells as text, whole numbers without a point, empty where there is nothing."""
+    missing = series.isna().to_numpy()
+    return [
+        "" if gone else str(int(cell)) if _whole(cell) else str(cell).strip()
+        for cell, gone in zip(series.astype(object), missing, strict=True)
+    ]
+
+
+def _whole(cell: Any) -> bool:
+    return isinstance(cell, float) and cell.is_integer()
+
+
+# `infer`: a first schema from a public table, for a person to edit.
+
+
+# More different texts than this look like names or identifiers, which a linear model can't use.
+_MOST_CATEGORIES = 50
+# A number with at most so many different whole values may be the label of a classification.
+_MOST_CLASSES = 20
+_GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+
+
+def infer(
+    table: Table, *, dataset: str, categories: tuple[str, ...] = (), encoders: Mapping[str, str] | None = None
+) -> Schema:
+    """Return a schema with the types, ranges and categories of a public table.
+
+    Parameters
+    ----------
+    table : Table
+        Public: its values go into the schema. A private table is refused.
+    dataset : str
+        Name of the private data set that the schema will describe.
+    categories : tuple of str
+        Columns of whole numbers that are codes rather than amounts.
+    encoders : mapping of str to str, optional
+        Columns of texts or image files, and the encoder of each.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = Table(pd.DataFrame({"age": ["31", "54.5"], "plan": ["free", "paid"]}), "public.csv", private=False)
+    >>> infer(table, dataset="patients").columns
+    (Number(name='age', low=31.0, high=54.5, values=()), Category(name='plan', values=('free', 'paid')))
+    """
+    if table.private:
+        raise ValueError(
+            f"{table.origin}: a schema is made from public data only; one of private rows would leak them."
+        )
+    encoders = {} if encoders is None else encoders
+    for option, named in (("--category", categories), ("--encode", encoders)):
+        unknown = [name for name in named if name not in table.frame.columns]
+        if unknown:
+            raise ValueError(f"{option}: there is no column {unknown[0]!r} in {table.origin}.")
+    columns = tuple(
+        Encoded(str(name), encoders[str(name)])
+        if str(name) in encoders
+        else _infer_column(str(name), table.frame[name], table.origin, str(name) in categories)
+        for name in table.frame
+    )
+    return Schema(dataset, columns)
+
+
+def _infer_column(name: str, series: "pd.Series[Any]", origin: str, category: bool) -> Column:
+    text, numbers = parse_text(series), parse_numbers(series)
+    gaps = np.asarray([cell.lower() in _GAPS for cell in text])
+    numeric = not np.isnan(numbers[~gaps]).any() and not gaps.all() and series.dtype != np.bool_
+    # "NA" and the like are gaps among numbers; among texts only an empty cell is one, for they may be categories.
+    missing = ~np.isfinite(numbers) if numeric else np.asarray([cell == "" for cell in text])
+    if missing.any():
+        raise ValueError(
+            f"{origin}: column {name!r} has no finite value in row {int(np.argmax(missing)) + 1}. Fill or remove such "
+            f"rows, or remove the column."
+        )
+    if not numeric:
+        distinct = sorted(set(text))
+        return Category(name, tuple(distinct)) if category or len(distinct) <= _MOST_CATEGORIES else Ignored(name)
+    amounts = np.unique(numbers)
+    whole = bool((amounts == np.round(amounts)).all() and np.abs(amounts).max() <= MOST_WHOLE)
+    if category:
+        return Category(name, tuple(int(v) for v in amounts) if whole else tuple(sorted(set(text))))
+    low, high = float(amounts[0]), float(amounts[-1])
+    # A constant column shows no range; any width will do until a person writes the true one.
+    high = high if low < high else low + 1.0
+    return Number(
+        name, low, high, tuple(int(v) for v in amounts) if whole and 2 <= len(amounts) <= _MOST_CLASSES else ()
+    )
+
+
+# `to_toml`: a schema as text that a person can read and edit.
+
+
+_HEAD = """\
+# A schema for dpadapt, made from {origin}.
+#
+# It states what is known about the private table before it is opened. Everything here counts as public, so write
+# only what you would tell anybody: edit it by what you know about the subject, never by looking at the private rows.
+#
+#   type = "number"     low and high are the range. Values outside it are moved to the nearer end, silently (a message
+#                       would tell about private rows). The ranges below are those of the public rows: widen them where
+#                       the private rows may go further, narrow them where only a few extreme values lie outside.
+#   type = "category"   values lists every value the column can have; any other value is refused.
+#   type = "encoded"    texts, or names of image files, that the frozen public encoder named below turns into features.
+#   type = "ignore"     the column may stand in a file and is never used.
+#
+# values beside a number are its classes if it is the label of a classification; otherwise they are not used.
+
+# The private data set that this schema describes. A ledger belongs to one data set: choose a name of its own.
+dataset = {dataset}
+"""
+
+
+def to_toml(schema: Schema, *, origin: str) -> str:
+    """Return `schema` as commented TOML; `read_schema` reads it back.
+
+    Parameters
+    ----------
+    schema : Schema
+    origin : str
+        Where it came from, for the first line.
+
+    Examples
+    --------
+    >>> print(to_toml(Schema("patients", (Number("age", 18, 99),)), origin="public.csv")[-51:])
+    [columns."age"]
+    type = "number"
+    low = 18
+    high = 99
+    <BLANKLINE>
+    """
+    parts = [_HEAD.format(origin=" ".join(origin.split()), dataset=_text(schema.dataset))]
+    parts.extend(f"\n[columns.{_text(column.name)}]\n{_body(column)}" for column in schema.columns)
+    return "".join(parts)
+
+
+def _body(column: Column) -> str:
+    match column:
+        case Number(low=low, high=high, values=values):
+            classes = f"values = [{', '.join(map(str, values))}]\n" if values else ""
+            return f'type = "number"\nlow = {_number(low)}\nhigh = {_number(high)}\n{classes}'
+        case Category(values=values):
+            listed = ", ".join(_text(value) if isinstance(value, str) else str(value) for value in values)
+            return f'type = "category"\nvalues = [{listed}]\n'
+        case Encoded(encoder=encoder):
+            return f'type = "encoded"\nencoder = {_text(encoder)}\n'
+        case Ignored():
+            return 'type = "ignore"\n'
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def _text(value: str) -> str:
+    """Return a TOML basic string: JSON's escapes are among TOML's, save for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

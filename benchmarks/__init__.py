@@ -1,0 +1,1 @@
+"""Experiments: the papers' figures and claims, measured. `python -m benchmarks NAME [--quick]` runs one."""

@@ -1,0 +1,1 @@
+"""Paper 1, private domain adaptation: its tables, figures and privacy claims."""

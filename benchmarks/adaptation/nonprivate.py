@@ -1,0 +1,244 @@
+"""Tables 1, 2, 3 and 6 of paper 1: everything without privacy, on one split at a time.
+
+Relative errors are over that of a model of the target alone, as in the paper. What a method chooses, it chooses by the
+target's validation rows, as in Appendix E.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from benchmarks.adaptation.sets import PaperSet, Split, split
+from dpadapt.data import Public
+from dpadapt.papers.adaptation.cnvx import CnvxAdap
+from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
+from dpadapt.papers.adaptation.sbest import SBestClassifier, sbest_grid
+
+# The table of baselines that private domain adaptation is compared with: name, task, private or not.
+#
+# All are estimators with `fit(X, y, *, public=Public(X_source, y_source), ledger=None)`, `X`, `y` being the target;
+# only `reverse` protects the source instead. Those that are not private say so on their receipts.
+
+
+Task = Literal["regression", "classification"]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One baseline.
+
+    Parameters
+    ----------
+    name : str
+        What tables call it.
+    task : {"regression", "classification"}
+    private : bool
+        Whether it takes epsilon and delta and protects the private rows.
+    path : str
+        Module and class, loaded when first used.
+    params : tuple of (str, value) pairs
+        What makes this baseline of that class.
+    """
+
+    name: str
+    task: Task
+    private: bool
+    path: str
+    params: tuple[tuple[str, Any], ...] = ()
+
+    def estimator(self, **params: Any) -> Any:
+        """Return a new, unfitted estimator."""
+        module, _, name = self.path.rpartition(".")
+        return getattr(import_module(f"dpadapt.{module}"), name)(**{**dict(self.params), **params})
+
+
+BASELINES: tuple[Baseline, ...] = (
+    Baseline("train source", "regression", False, "papers.adaptation.unprotected.AlphaMixture", (("alpha", 1.0),)),
+    Baseline("train target", "regression", False, "papers.adaptation.unprotected.AlphaMixture", (("alpha", 0.0),)),
+    Baseline("mixture", "regression", False, "papers.adaptation.unprotected.AlphaMixture", (("alpha", 0.5),)),
+    Baseline("SBest", "regression", False, "papers.adaptation.sbest.SBest"),
+    Baseline("exact (6)", "regression", False, "papers.adaptation.sbest.SBest", (("form", "convex"),)),
+    Baseline("KMM", "regression", False, "papers.adaptation.matching.KernelMeanMatching"),
+    Baseline("DM", "regression", False, "papers.adaptation.matching.DiscrepancyMinimization"),
+    Baseline("noisy SGD", "regression", True, "papers.adaptation.noisy_sgd.NoisySGD"),
+    Baseline("private DM", "regression", True, "papers.adaptation.matching.PrivateDiscrepancyMinimization"),
+    Baseline("statistics", "regression", True, "learning.linear.PrivateLinearRegression", (("solver", "statistics"),)),
+    Baseline("private mixture", "regression", True, "papers.adaptation.private_statistics.PrivateMixture"),
+    Baseline("reverse", "regression", True, "papers.adaptation.private_statistics.ReverseAdaptation"),
+    Baseline(
+        "train source",
+        "classification",
+        False,
+        "papers.adaptation.unprotected.AlphaMixtureClassifier",
+        (("alpha", 1.0),),
+    ),
+    Baseline(
+        "train target",
+        "classification",
+        False,
+        "papers.adaptation.unprotected.AlphaMixtureClassifier",
+        (("alpha", 0.0),),
+    ),
+    Baseline(
+        "mixture", "classification", False, "papers.adaptation.unprotected.AlphaMixtureClassifier", (("alpha", 0.5),)
+    ),
+    Baseline("SBest", "classification", False, "papers.adaptation.sbest.SBestClassifier"),
+    Baseline("KMM", "classification", False, "papers.adaptation.matching.KernelMeanMatchingClassifier"),
+)
+
+
+def baseline(name: str, task: Task = "regression") -> Baseline:
+    """Return the baseline called `name`.
+
+    Examples
+    --------
+    >>> baseline("DM").private
+    False
+    >>> baseline("noisy SGD").estimator(epsilon=4.0)
+    NoisySGD(epsilon=4.0)
+    """
+    for found in BASELINES:
+        if found.name == name and found.task == task:
+            return found
+    known = ", ".join(repr(found.name) for found in BASELINES if found.task == task)
+    raise ValueError(f"name must be one of {known} for {task}, got {name!r}.")
+
+
+# `best_of`: the candidate that predicts validation rows best. Not private.
+
+
+def best_of(
+    candidates: Iterable[Any],
+    X: Any,
+    y: Any,
+    *,
+    X_validation: Any,
+    y_validation: Any,
+    public: Public | None = None,
+) -> Any:
+    """Fit every candidate and return the one with the best score on validation rows; the first of equals.
+
+    Not private: which candidate wins is a function of the validation rows, so those must be public or the whole
+    comparison without privacy, as in the tables of Bassily, Cortes, Mao and Mohri (ICML 2024). For private estimators
+    use `rehearse`.
+
+    Parameters
+    ----------
+    candidates : iterable of estimators
+        Regressors are scored by R², classifiers by accuracy. They are cloned.
+    X, y : array-like
+        Target rows to fit on.
+    X_validation, y_validation : array-like
+        Target rows to choose by.
+    public : Public, optional
+        The source.
+
+    Returns
+    -------
+    estimator
+        The winner, fitted.
+
+    Examples
+    --------
+    >>> from dpadapt import Public
+    >>> from dpadapt.papers.adaptation.unprotected import AlphaMixture
+    >>> X, public = [[0.0], [1.0], [2.0]], Public([[0.0], [1.0]], [9.0, 9.0])
+    >>> pair = [AlphaMixture(alpha) for alpha in (0.0, 1.0)]
+    >>> best_of(pair, X, [0.0, 1.0, 2.0], X_validation=X, y_validation=[0.0, 1.0, 2.0], public=public).alpha
+    0.0
+    """
+    best, best_score = None, float("-inf")
+    for candidate in candidates:
+        model = clone(candidate).fit(X, y, public=public)
+        score = float(model.score(X_validation, y_validation))
+        if best is None or score > best_score:
+            best, best_score = model, score
+    if best is None:
+        raise ValueError("candidates must hold at least one estimator.")
+    return best
+
+
+# Figures of the paper: mean and standard deviation.
+TABLE_1_AND_3: dict[str, dict[str, tuple[float, float]]] = {
+    "Wind": {"SBest": (0.985, 0.018), "(6)": (0.985, 0.019), "KMM": (1.009, 0.035), "DM": (1.009, 0.045)},
+    "Airline": {"SBest": (0.979, 0.016), "(6)": (0.992, 0.012), "KMM": (2.716, 0.202), "DM": (1.547, 0.068)},
+    "Gas": {"SBest": (0.374, 0.023), "(6)": (0.342, 0.023), "KMM": (0.441, 0.034), "DM": (0.381, 0.028)},
+    "News": {"SBest": (0.996, 0.017), "(6)": (0.995, 0.019), "KMM": (1.162, 0.044), "DM": (1.006, 0.009)},
+    "Slice": {"SBest": (0.995, 0.063), "(6)": (0.992, 0.050), "KMM": (1.282, 0.076), "DM": (1.218, 0.130)},
+}
+_ADULT = {"source": (88.44, 0.61), "target": (91.09, 0.54), "SBest": (91.17, 0.66), "KMM": (74.62, 0.64)}
+_GERMAN = {"source": (74.16, 1.64), "target": (76.40, 1.17), "SBest": (77.78, 0.95), "KMM": (74.43, 1.65)}
+_ACCENT = {"source": (51.60, 1.09), "target": (92.27, 1.10), "SBest": (93.61, 2.00), "KMM": (52.18, 2.27)}
+_CIFAR = {"source": (83.18, 0.47), "target": (85.18, 0.24), "SBest": (86.93, 0.30), "KMM": (83.57, 0.45)}
+TABLE_2_AND_6: dict[str, dict[str, tuple[float, float]]] = {
+    "Adult": {**_ADULT, "Algorithm 2": (91.38, 0.49)},
+    "German": {**_GERMAN, "Algorithm 2": (77.96, 1.31)},
+    "German, repeated": {**_GERMAN, "Algorithm 2": (77.96, 1.31)},
+    "Accent": {**_ACCENT, "Algorithm 2": (93.95, 0.78)},
+    "Accent, repeated": {**_ACCENT, "Algorithm 2": (93.95, 0.78)},
+    "CIFAR-10": {**_CIFAR, "Algorithm 2": (86.44, 0.29)},
+}
+# "(6)" is the exact minimiser of problem (6); "Algorithm 1" is what the paper runs to find it.
+REGRESSION_METHODS = ("source", "SBest", "(6)", "Algorithm 1", "KMM", "DM")
+CLASSIFICATION_METHODS = ("majority", "source", "target", "SBest", "KMM", "Algorithm 2")
+_ALPHAS = (0.1, 0.5, 0.9)
+
+
+def regression_row(found: PaperSet, seed: int, *, n_steps: int) -> dict[str, float]:
+    """Return each method's squared error over that of the target alone, on one split."""
+    part = split(found, seed)
+
+    def error(model: Any) -> float:
+        return float(np.mean((model.predict(part.X_test) - part.y_test) ** 2))
+
+    algorithm = [
+        CnvxAdap(math.inf, 0.01, alpha=alpha, radius=radius, n_steps=n_steps)
+        for alpha in _ALPHAS
+        for radius in (3.0, 10.0, 30.0)
+    ]
+    makers: dict[str, Callable[[], Any]] = {
+        "source": lambda: _fitted("train source", "regression", part),
+        "SBest": lambda: _best(sbest_grid(), part),
+        "(6)": lambda: _best(sbest_grid(form="convex"), part),
+        "Algorithm 1": lambda: _best(algorithm, part),
+        "KMM": lambda: baseline("KMM").estimator().fit(part.X, part.y, public=part.thinned),
+        "DM": lambda: _fitted("DM", "regression", part),
+    }
+    alone = error(_fitted("train target", "regression", part))
+    return {name: error(makers[name]()) / alone for name in REGRESSION_METHODS}
+
+
+def classification_row(found: PaperSet, seed: int, *, n_steps: int) -> dict[str, float]:
+    """Return each method's accuracy in percent on one split, and that of always saying the more frequent class."""
+    part = split(found, seed)
+
+    def accuracy(model: Any) -> float:
+        return 100 * float(np.mean(model.predict(part.X_test) == part.y_test))
+
+    frequent = [SBestClassifier(alpha, lambda1=one) for alpha in (0.0, *_ALPHAS) for one in (0.5, 1.0, 10.0)]
+    algorithm = [NCnvxAdap(math.inf, 0.01, alpha=alpha, radius=50.0, n_steps=n_steps) for alpha in _ALPHAS[:2]]
+    matched = baseline("KMM", "classification").estimator()
+    makers: dict[str, Callable[[], Any]] = {
+        "source": lambda: _fitted("train source", "classification", part),
+        "target": lambda: _fitted("train target", "classification", part),
+        "SBest": lambda: _best(frequent, part),
+        "KMM": lambda: matched.fit(part.X, part.y, public=part.thinned),
+        "Algorithm 2": lambda: _best(algorithm, part),
+    }
+    _, counts = np.unique(part.y_test, return_counts=True)
+    accuracies = {name: accuracy(make()) for name, make in makers.items()}
+    return {"majority": 100 * float(counts.max() / counts.sum()), **accuracies}
+
+
+def _fitted(name: str, task: Any, part: Split) -> Any:
+    return baseline(name, task).estimator().fit(part.X, part.y, public=part.public)
+
+
+def _best(candidates: Iterable[Any], part: Split) -> Any:
+    validation = {"X_validation": part.X_validation, "y_validation": part.y_validation}
+    return best_of(candidates, part.X, part.y, **validation, public=part.public)

@@ -1,0 +1,182 @@
+"""Paper 1, measured: `python -m benchmarks adaptation [--quick] [--out F] [--report F] [--markdown F]`.
+
+R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+2024: its Tables 1, 2, 3, 5, 6, its Figures 1, 2, 3, what its noise costs, and speed, on the real sets below
+`DPADAPT_DATA`; without them Figure 1 on bundled and made-up sets, costs and speed. The paper's algorithms are tuned on
+the test rows, ours not at all. Figures are measured by as many processes as there are cores; speed afterwards, alone.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.adaptation import figures, nonprivate
+from benchmarks.adaptation.privacy_and_speed import privacy_rows, speed_claims, valid_up_to
+from benchmarks.adaptation.sets import CLASSIFICATION, REGRESSION, named
+from benchmarks.adaptation.show import show, summarise, write_markdown
+from benchmarks.running import command, cores, watched
+from benchmarks.transfer.common import real_data, versions
+from dpadapt.errors import DataUnavailable
+
+PARTS = ("figure 1", "figure 3", "accuracy", "sentiment", "regression", "classification")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured: seeds, steps of the paper's algorithms, and which sets and cells."""
+
+    seeds: int
+    n_steps: int
+    rows: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    figure_sets: tuple[str, ...]
+    accuracy_sets: tuple[str, ...]
+    accuracy_rows: tuple[int, ...]
+    accuracy_epsilons: tuple[float, ...]
+    tables: tuple[str, ...]
+    pairs: int
+
+
+FULL = Size(
+    seeds=10,
+    n_steps=15_000,
+    rows=figures.ROWS,
+    epsilons=figures.EPSILONS,
+    figure_sets=tuple(figures.SETS),
+    accuracy_sets=tuple(figures.ACCURACY_ROWS),
+    accuracy_rows=tuple(n for rows in figures.ACCURACY_ROWS.values() for n in rows),
+    accuracy_epsilons=figures.ACCURACY_EPSILONS,
+    tables=tuple(found.name for found in (*REGRESSION, *CLASSIFICATION)),
+    pairs=12,
+)
+QUICK = Size(
+    seeds=2,
+    n_steps=5_000,
+    rows=(300, 1_000),
+    epsilons=(0.5, 10.0),
+    figure_sets=("Wind", "Gas"),
+    accuracy_sets=("Adult",),
+    accuracy_rows=(6_847,),
+    accuracy_epsilons=(1.0,),
+    tables=("Wind", "Gas", "German", "German, repeated", "Accent", "Accent, repeated"),
+    pairs=2,
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one process measures at a time: a cell of a figure, a pair of products, or one split of a table's set."""
+
+    part: str
+    key: tuple[Any, ...]
+    size: Size
+
+
+def pieces(*, quick: bool) -> list[Piece]:
+    """Return the whole work, the longest first."""
+    size = QUICK if quick else FULL
+    if not real_data():
+        keys = [(name, n, e) for name in figures.BUNDLED for n in size.rows for e in size.epsilons]
+        return [Piece("figure 1", key, size) for key in keys]
+    rows = {name: [n for n in figures.ACCURACY_ROWS[name] if n in size.accuracy_rows] for name in size.accuracy_sets}
+    found: list[tuple[str, tuple[Any, ...]]] = [
+        ("accuracy", (name, n, e)) for name in rows for n in reversed(rows[name]) for e in size.accuracy_epsilons
+    ]
+    seeds = range(size.seeds)
+    found += [("classification", (s.name, i)) for s in CLASSIFICATION if s.name in size.tables for i in seeds]
+    found += [("regression", (s.name, i)) for s in REGRESSION if s.name in size.tables for i in seeds]
+    found += [
+        ("figure 1", (name, n, e)) for name in size.figure_sets for n in reversed(size.rows) for e in size.epsilons
+    ]
+    found += [("sentiment", pair) for pair in list(figures.pairs())[: size.pairs]]
+    found += [("figure 3", ("Gas", n)) for n in size.rows]
+    return [Piece(part, key, size) for part, key in found]
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Return the row of one piece, or why there is none."""
+    size = piece.size
+    options: dict[str, Any] = {"seeds": size.seeds, "n_steps": size.n_steps}
+    try:
+        if piece.part == "figure 1":
+            row = figures.figure_1(*piece.key, **options)
+        elif piece.part == "figure 3":
+            row = figures.figure_3(*piece.key, **options)
+        elif piece.part == "accuracy":
+            # As printed, with more rows than there are, would take longest and show least.
+            row = figures.accuracy_cell(*piece.key, **options, printed=piece.key[1] < 10_000)
+        elif piece.part == "sentiment":
+            row = figures.pair(*piece.key, **options)
+        else:
+            name, seed = piece.key
+            table = getattr(nonprivate, f"{piece.part}_row")
+            row = {"set": name, "seed": seed, "values": table(named(name), seed, n_steps=size.n_steps)}
+    except DataUnavailable as missing:
+        return {"skipped": f"{piece.part}, {piece.key[0]}: {missing}"}
+    return {"row": row}
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Return all results as plain data."""
+    start = time.perf_counter()
+    todo = pieces(quick=quick)
+    found: dict[str, list[Any]] = {part: [] for part in PARTS}
+    skipped: set[str] = set()
+    for piece, result in watched(measure, todo, cores(), name=_spoken):
+        if "row" in result:
+            found[piece.part].append((todo.index(piece), result["row"]))
+        else:
+            skipped.add(result["skipped"])
+    # Processes end in any order; tables don't depend on it.
+    parts: dict[str, Any] = {part: [row for _, row in sorted(rows, key=_first)] for part, rows in found.items()}
+    for part in ("figure 1", "figure 3", "accuracy"):
+        order = list(dict.fromkeys(row["set"] for row in parts[part]))
+        parts[part].sort(key=lambda row, order=order: (order.index(row["set"]), row["n"], row["epsilon"]))
+    for part in ("regression", "classification"):
+        parts[part] = list(_merged(parts[part]))
+    size = QUICK if quick else FULL
+    return {
+        "quick": quick,
+        "data": "real sets" if real_data() else "bundled and made-up sets; DPADAPT_DATA not set",
+        "seeds": size.seeds,
+        "n_steps": size.n_steps,
+        "skipped": sorted(skipped),
+        "versions": versions(),
+        "processes": cores(),
+        **parts,
+        "privacy": {"rows": privacy_rows(), "valid": valid_up_to()},
+        "speed": list(speed_claims(quick=quick)),
+        "minutes": (time.perf_counter() - start) / 60,
+    }
+
+
+def write_report(results: dict[str, Any], path: Path) -> None:
+    """Write the page with the figures."""
+    from benchmarks.pages import adaptation_page
+
+    path.write_text(adaptation_page(summarise(results)), encoding="utf-8")
+
+
+def _merged(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield one row per set from rows of single splits: each method's figures in the order of splits."""
+    for name in dict.fromkeys(row["set"] for row in rows):
+        values = [row["values"] for row in sorted(rows, key=lambda row: row["seed"]) if row["set"] == name]
+        yield {"set": name, "values": {method: [part[method] for part in values] for method in values[0]}}
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def _spoken(piece: Piece) -> str:
+    return f"{piece.part}: {', '.join(map(str, piece.key))}"
+
+
+if __name__ == "__main__":
+    writers = {
+        "report": ("write a page with the figures", write_report),
+        "markdown": ("write the tables between this page's markers", write_markdown),
+    }
+    command(__spec__.name, __doc__, run, show, writers=writers)

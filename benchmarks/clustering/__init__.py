@@ -1,0 +1,1 @@
+"""Paper 5, source-target clustering: its figures on synthetic and real sets."""

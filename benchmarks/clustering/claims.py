@@ -1,0 +1,204 @@
+"""Verdicts on paper 5 and on ours: each is a claim, what was measured, and whether it holds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.transfer.common import claim
+
+Claim = dict[str, str]
+Row = Mapping[str, Any]
+Array = NDArray[np.float64]
+
+# Where the sources are worth less than this part of the cost, the gap is the solver's own noise.
+LEAST_WORTH = 1e-3
+MEAN_GAPS = {"epsilon 3": 0.12, "rho 3": 0.08, "epsilon 1": 0.19, "epsilon 0.3": 0.30, "epsilon 0.1": 0.45}
+MOST_HARM, MOST_USELESS = 1.02, 1.01
+SOLVER_RATIO, SOLVER_SECONDS = 0.99, 1.5
+MOST_BOUND = 1.5
+
+
+def gaps(row: Row, budget: str, method: str) -> Array:
+    """Return, run by run, the mean over k of (cost - non-private) / (ClusterT - non-private).
+
+    0 is as good as without privacy, 1 as if there were no sources.
+
+    Examples
+    --------
+    >>> row = {"non-private": [1.0, 1.0], "ClusterT": [2.0, 3.0], "values": {"epsilon 1": {"ours": [[1.5, 1.5]]}}}
+    >>> gaps(row, "epsilon 1", "ours")
+    array([0.375])
+    """
+    return _gaps(row, np.asarray(row["values"][budget][method]))
+
+
+def prior_gap(row: Row) -> float:
+    """Return the gap of a guess that needs no private row."""
+    return float(_gaps(row, np.asarray([row["public prior"]]))[0])
+
+
+def _gaps(row: Row, costs: Array) -> Array:
+    best, alone = np.asarray(row["non-private"]), np.asarray(row["ClusterT"])
+    kept = alone - best > LEAST_WORTH * alone
+    return np.asarray(((costs - best) / (alone - best))[:, kept].mean(axis=1) if kept.any() else np.zeros(len(costs)))
+
+
+def worst_ratio(row: Row, budget: str, method: str) -> tuple[float, int]:
+    """Return the largest cost over ClusterT's at a single k, over all runs, and which k."""
+    ratios = _ratios(row, budget, method)
+    return float(ratios.max()), int(ratios.max(axis=0).argmax())
+
+
+def _ratios(row: Row, budget: str, method: str) -> Array:
+    """Return costs over ClusterT's, by run and k."""
+    return np.asarray(np.asarray(row["values"][budget][method]) / np.asarray(row["ClusterT"]))
+
+
+def named(row: Row, results: Row) -> str:
+    """Return the set's name, with the seed where it is not the usual one."""
+    return str(row["set"]) + ("" if row["seed"] == results["seed"] else f" (seed {row['seed']})")
+
+
+def main_rows(results: Row) -> list[Row]:
+    """Return the sets that means are taken over."""
+    return [row for row in results["cells"] if row["main"] and row["seed"] == results["seed"]]
+
+
+def mean_gap(rows: Sequence[Row], budget: str, method: str) -> float:
+    """Return the mean gap over sets; not a number if none was measured."""
+    found = [gaps(row, budget, method).mean() for row in rows if method in row["values"].get(budget, {})]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def our_claims(results: Row) -> Iterator[Claim]:
+    """Yield ours against its targets."""
+    rows = main_rows(results)
+    for budget, most in MEAN_GAPS.items():
+        value, rival = mean_gap(rows, budget, "ours"), mean_gap(rows, budget, "NNA")
+        if np.isfinite(value):
+            beside = f"; NNA as printed {rival:.3f}" if np.isfinite(rival) else ""
+            what = f"ours, {budget}: mean gap of {len(rows)} sets at most {most:.2f}"
+            yield claim(what, f"{value:.3f}{beside}", value <= most)
+    cells = [(row, budget) for row in results["cells"] for budget in row["values"]]
+    tails = [float(np.quantile(gaps(row, budget, "ours"), 0.95)) for row, budget in cells]
+    over = [
+        f"{named(row, results)} {budget} {tail:.2f}"
+        for (row, budget), tail in zip(cells, tails, strict=True)
+        if tail > 1
+    ]
+    what = "ours: 95th percentile of the gap at most 1 on every set and budget"
+    text = f"{len(cells) - len(over)} of {len(cells)}; largest {max(tails):.2f}"
+    yield claim(what, text + (f": {', '.join(over[:6])}" if over else ""), not over)
+    ratios = [worst_ratio(row, budget, "ours") for row, budget in cells]
+    worst = int(np.argmax([ratio for ratio, _ in ratios]))
+    bad = [ratio for ratio, _ in ratios if ratio > MOST_HARM]
+    every = np.concatenate([_ratios(row, budget, "ours").ravel() for row, budget in cells])
+    row, budget = cells[worst]
+    text = (
+        f"{len(cells) - len(bad)} of {len(cells)} sets and budgets, all but {int((every > MOST_HARM).sum())} of "
+        f"{len(every):,} answers; worst {ratios[worst][0]:.3f} "
+        f"({named(row, results)}, {budget}, k {results['ks'][ratios[worst][1]]})"
+    )
+    yield claim(f"ours: cost over ClusterT at each single k and run at most {MOST_HARM:g}", text, not bad)
+    yield from _useless(results)
+    yield from _prior(rows)
+    yield from _certificates(results["certificates"])
+    found = results["solver"]
+    what = (
+        f"solver, {found['n']:,} targets, k {found['k']}: cost at most {SOLVER_RATIO} of AkM's, in {SOLVER_SECONDS} s"
+    )
+    text = f"{found['ratio']:.4f} (worst {found['worst']:.4f}) in {found['ours']:.2f} s CPU; AkM {found['AkM']:.2f} s"
+    yield claim(what, text, found["ratio"] <= SOLVER_RATIO and found["ours"] <= SOLVER_SECONDS)
+
+
+def _useless(results: Row) -> Iterator[Claim]:
+    for name in ("empty", "far away", "one source"):
+        worst = [row["worst"][name] for row in results["no harm"]]
+        if worst:
+            what = f"ours, sources {name}: cost over ClusterT at most {MOST_USELESS:g}"
+            text = f"worst {max(worst):.4f} of {len(worst)} sets, {results['no harm'][0]['runs']} runs each"
+            yield claim(what, text, max(worst) <= MOST_USELESS)
+
+
+def _prior(rows: Sequence[Row]) -> Iterator[Claim]:
+    """Yield where the gain is more than a guess without any private row reaches."""
+    won = [row["set"] for row in rows if gaps(row, "epsilon 3", "ours").mean() < min(1.0, prior_gap(row))]
+    what = "ours, epsilon 3: less cost than a public-only prior on every set"
+    yield claim(what, f"{len(won)} of {len(rows)}", len(won) == len(rows))
+
+
+def _certificates(rows: Sequence[Row]) -> Iterator[Claim]:
+    """Yield how near the bounds on the cost are, and whether they hold as often as they say."""
+    real = [(row["set"], float(np.median(row["ratios"]))) for row in rows if row["real"]]
+    if real:
+        over = [f"{name} {median:.2f}" for name, median in real if median > MOST_BOUND]
+        text = f"{len(real) - len(over)} of {len(real)}" + (f"; {', '.join(over)}" if over else "")
+        yield claim(
+            f"the bound on the cost, epsilon 1: median at most {MOST_BOUND:g} of it on real sets", text, not over
+        )
+    ratios = np.concatenate([np.empty(0), *(row["ratios"] for row in rows)])
+    if len(ratios):
+        held = float(np.mean(ratios >= 1))
+        yield claim("the bound on the cost holds in 95% of runs", f"{held:.1%} of {len(ratios)}", held >= 0.95)
+
+
+def paper_claims(results: Row) -> Iterator[Claim]:
+    """Yield what the paper says of its own algorithms and baselines."""
+    rows = results["cells"]
+    synthetic = [row for row in main_rows(results) if row["family"] == "synthetic"]
+    value = mean_gap(synthetic, "epsilon 3", "NNA")
+    what = "Figure 3, synthetic, epsilon 3: NNA is close to non-private (mean gap at most 0.25)"
+    yield claim(what, f"{value:.2f}", value <= 0.25) | {"paper": "close"}
+    for budget in ("epsilon 3", "rho 3"):
+        for method in ("NNA", "NAS"):
+            having = [row for row in rows if method in row["values"].get(budget, {})]
+            if not having:
+                continue
+            better = [row for row in having if gaps(row, budget, method).mean() < 1]
+            text = f"{len(better)} of {len(having)}; mean gap {mean_gap(having, budget, method):.2f}"
+            # The paper's one exception: NAS without delta.
+            none = (budget, method) == ("epsilon 3", "NAS")
+            what = f"Figures 3 to 106, {budget}: {method} improves on ClusterT on {'no' if none else 'every'} set"
+            yield claim(what, text, len(better) == (0 if none else len(having))) | {"paper": "yes"}
+        for method in ("private k-means", "private generator"):
+            mean = mean_gap(rows, budget, method)
+            if np.isnan(mean):
+                continue
+            what = f"{budget}: {method} is no better than ClusterT (mean gap at least 0.95)"
+            yield claim(what, f"{mean:.2f}", mean >= 0.95) | {"paper": "yes"}
+    yield from _variant_claims(results["variants"])
+    yield from _bound_claims(results["theorems"])
+
+
+def _variant_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+    for budget in ("epsilon 3", "rho 3"):
+        if not rows:
+            return
+        means = {t: mean_gap(rows, budget, f"NAS, t {t}") for t in (75, 150, 300)}
+        apart = max(means.values()) - min(means.values())
+        text = ", ".join(f"t {t}: {value:.2f}" for t, value in means.items())
+        what = f"Figures 4, 5, {budget}: NAS is not sensitive to t (mean gaps within 0.1)"
+        yield claim(what, text, apart <= 0.1) | {"paper": "yes"}
+        for method, plain in (("NAS, t 150", "NAS, no coreset"), ("NNA, coreset", "NNA, no coreset")):
+            pairs = [(gaps(row, budget, method).mean(), gaps(row, budget, plain).mean()) for row in rows]
+            harmed = sum(with_ > without + 0.05 for with_, without in pairs)
+            a, b = np.mean(pairs, axis=0)
+            what = f"Figures 7, 8, 15 to 56, {budget}: a coreset never harms {method.split(',')[0]} (by over 0.05)"
+            yield claim(what, f"harms on {harmed} of {len(rows)}; mean gap {a:.2f}, without {b:.2f}", not harmed) | {
+                "paper": "never"
+            }
+
+
+def _bound_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+    if not rows:
+        return
+    for budget, theorem in (("epsilon 3", "5.9"), ("rho 3", "5.11")):
+        kept = [row for row in rows if row["real"][budget] <= row["bounds"][budget]]
+        what = f"Theorem {theorem}, {budget}: NAS's proxies are within the bound (one draw each)"
+        yield claim(what, f"{len(kept)} of {len(rows)} sets", len(kept) == len(rows)) | {"paper": "yes"}
+        useful = [row for row in rows if row["bounds"][budget] < 1]
+        least = min(row["bounds"][budget] for row in rows)
+        what = f"Theorem {theorem}, {budget}: the bound says something (below 1, the diameter) on every set"
+        yield claim(what, f"{len(useful)} of {len(rows)}; least {least:.2f}", len(useful) == len(rows))

@@ -1,0 +1,354 @@
+"""Paper 5 at scale: a million targets, ten million sources that are read in blocks, eight dimensions, fifty centres.
+
+Time and memory are those of one fit in a process of its own; making the data and judging the centres don't count.
+"""
+
+import math
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from benchmarks.clustering.sets import PaperSet
+from benchmarks.transfer.common import claim
+from dpadapt.accounting.closed_forms import gaussian_epsilon, rho_to_epsilon
+from dpadapt.clustering.estimator import PrivateSourceTargetClustering
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, distances, faster_pam, greedy, nearest
+from dpadapt.data import Public
+from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource, accelerated_k_medoids
+from dpadapt.papers.source_target.bounds import concentrated_bound, delta_t, diff_bound, pure_bound
+from dpadapt.papers.source_target.proxies import NAS, NNA, Ball, ProxyClustering, coreset
+
+# What `python -m benchmarks clustering` measures on one set: the cost of each method's centres, run by run.
+
+
+Array = NDArray[Any]
+Solutions = Sequence[NDArray[np.int64]]
+
+DELTA, RHO = 1e-6, 3.0
+GAMMA = 0.05  # with which a bound on the cost may fail
+BUDGETS = ("epsilon 3", "rho 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1")
+
+
+class Problem:
+    """One set with its distances, solved in the same way for every method: greedy, then FasterPAM."""
+
+    def __init__(self, S: Array, T: Array, ks: Sequence[int], public: Public | None = None) -> None:
+        self.S, self.T, self.ks = S, T, tuple(ks)
+        # Preparation is remembered for each public data set.
+        self.public = Public(T) if public is None else public
+        self.matrix = np.asfortranarray(distances(T, T), dtype=np.float32)
+        self.cap = nearest(T, S)[1]
+
+    def solve(self, free: Array) -> Solutions:
+        """Return the centres for every k where the distance to what is there for free is `free`."""
+        order = greedy(self.matrix, free, max(self.ks))
+        return [faster_pam(self.matrix, free, order[:k]) for k in self.ks]
+
+    def solve_for(self, proxies: Array) -> Solutions:
+        """Return the centres for every k where `proxies` are there for free."""
+        return self.solve(nearest(self.T, proxies)[1])
+
+    def costs(self, found: Solutions) -> list[float]:
+        """Return the true cost for every k: the mean distance to the nearest centre or source."""
+        return [float(np.minimum(self.cap, self.matrix[:, rows].min(axis=1)).mean(dtype=np.float64)) for rows in found]
+
+    def prior(self) -> Solutions:
+        """Return the centres for every k of sources that are everywhere, as `baselines.public_prior`."""
+        alone = self.solve(np.full(len(self.T), np.inf))
+        caps = [float(self.matrix[:, rows].min(axis=1).mean(dtype=np.float64)) for rows in alone]
+        found = []
+        for k, cap in zip(self.ks, caps, strict=True):
+            free = np.full(len(self.T), cap)
+            found.append(faster_pam(self.matrix, free, greedy(self.matrix, free, k)))
+        return found
+
+
+def budget_of(name: str) -> dict[str, Any]:
+    """Return epsilon and delta of a budget; zCDP as the epsilon at which Gaussian noise is exactly that."""
+    if name.startswith("rho"):
+        return {"epsilon": gaussian_epsilon(math.sqrt(2 * RHO), DELTA), "delta": DELTA}
+    return {"epsilon": float(name.split()[1])}
+
+
+PROXIES: dict[str, Callable[..., ProxyClustering]] = {
+    "NNA": lambda **options: NNA(1, constants="paper", threshold="paper", **options),
+    "NNA, tight": lambda **options: NNA(1, **options),
+    "NAS": lambda **options: NAS(1, **options),
+    "private k-means": lambda **options: PrivateKMeansSource(1, **options),
+    "private generator": lambda **options: PrivateHistogramSource(1, **options),
+}
+VARIANTS: dict[str, Callable[..., ProxyClustering]] = {
+    "NAS, t 75": lambda **options: NAS(1, n_neighbours=75, **options),
+    "NAS, t 150": lambda **options: NAS(1, **options),
+    "NAS, t 300": lambda **options: NAS(1, n_neighbours=300, **options),
+    "NAS, no coreset": lambda **options: NAS(1, coreset_distance=None, **options),
+    "NNA, coreset": PROXIES["NNA"],
+    "NNA, no coreset": lambda **options: NNA(1, constants="paper", threshold="paper", coreset_distance=None, **options),
+}
+
+
+def ours(problem: Problem, budget: str, seed: int) -> Solutions:
+    """Return our centres for every k, from one release."""
+    options = budget_of(budget)
+    if budget.startswith("rho"):
+        # Discrete noise is charged by its zCDP alone.
+        options = {"epsilon": rho_to_epsilon(RHO, DELTA) * (1 + 1e-9), "delta": DELTA, "noise": "gaussian"}
+    model = PrivateSourceTargetClustering(problem.ks, random_state=seed, **options)
+    found = model.fit(problem.S, public=problem.public).centers_
+    return [found[k] for k in problem.ks]
+
+
+def cells(
+    found: PaperSet, seed: int, ks: Sequence[int], runs: dict[str, int], rival_runs: dict[str, int]
+) -> dict[str, Any]:
+    """Return the costs of every method on one set: for each budget and run a list over `ks`."""
+    problem = Problem(*found.draw(seed), ks)
+    T = problem.T
+    values: dict[str, dict[str, list[list[float]]]] = {}
+    for budget in runs:
+        row = {"ours": [problem.costs(ours(problem, budget, 100 + run)) for run in range(runs[budget])]}
+        for name, make in PROXIES.items() if rival_runs.get(budget) else ():
+            row[name] = _runs(problem, make, budget, rival_runs[budget])
+        values[budget] = row
+    return {
+        "set": found.name,
+        "family": found.family,
+        "main": found.main,
+        "seed": seed,
+        "size": [len(T), len(problem.S), T.shape[1]],
+        "non-private": problem.costs(problem.solve(problem.cap)),
+        "ClusterT": problem.costs(problem.solve(np.full(len(T), np.inf))),
+        "public prior": problem.costs(problem.prior()),
+        "values": values,
+    }
+
+
+def variants(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return the costs of `NAS` and `NNA` with other settings: Figures 4, 5, 7, 8 and 15 to 56."""
+    problem = Problem(*found.draw(seed), ks)
+    return {
+        "set": found.name,
+        "main": found.main,
+        "non-private": problem.costs(problem.solve(problem.cap)),
+        "ClusterT": problem.costs(problem.solve(np.full(len(problem.T), np.inf))),
+        "values": {
+            budget: {name: _runs(problem, make, budget, runs) for name, make in VARIANTS.items()}
+            for budget in ("epsilon 3", "rho 3")
+        },
+    }
+
+
+def _runs(problem: Problem, make: Callable[..., ProxyClustering], budget: str, runs: int) -> list[list[float]]:
+    costs = []
+    for run in range(runs):
+        model = make(random_state=200 + run, **budget_of(budget)).fit(problem.S, public=problem.public)
+        costs.append(problem.costs(problem.solve_for(model.proxies_)))
+    return costs
+
+
+def no_harm(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return our cost over ClusterT's, the worst of all k and runs, where the sources are of no use."""
+    S, T = found.draw(seed)
+    useless = {"empty": S[:0], "far away": S + 1e3 * np.ptp(T), "one source": S[:1]}
+    worst, public = {}, Public(T)
+    for name, sources in useless.items():
+        problem = Problem(sources, T, ks, public)
+        alone = np.array(problem.costs(problem.solve(np.full(len(T), np.inf))))
+        ratios = [
+            np.array(problem.costs(ours(problem, budget, 300 + run))) / alone
+            for budget in ("epsilon 3", "epsilon 1", "epsilon 0.1")
+            for run in range(runs)
+        ]
+        worst[name] = float(np.max(ratios))
+    return {"set": found.name, "worst": worst, "runs": 3 * runs}
+
+
+def certificates(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return the bound on the cost over the true cost, run by run; epsilon 1 is spent on the choice and 1 on it."""
+    S, T = found.draw(seed)
+    public, cap = Public(T), nearest(T, S)[1]
+    ratios = []
+    for k in ks:
+        for run in range(runs):
+            model: Any = PrivateSourceTargetClustering(
+                k, 2.0, certificate_share=0.5, gamma=GAMMA, random_state=400 + run
+            )
+            model.fit(S, public=public)
+            true = float(np.minimum(cap, nearest(T, T[model.centers_])[1]).mean())
+            ratios.append(float(model.cost_bound_) / true)
+    return {"set": found.name, "real": found.real, "ks": list(ks), "ratios": ratios}
+
+
+def theorems(found: PaperSet, seed: int) -> dict[str, Any]:
+    """Return what Theorems 5.9 and 5.11 promise on one set, and how far the proxies really are."""
+    S, T = found.draw(seed)
+    ball = Ball.of(T)
+    targets = ball.scaled(T)
+    sources = ball.scaled(S)
+    sources = sources[np.linalg.norm(sources, axis=1) <= 0.5]
+    around = targets[coreset(targets, 0.05)]
+    measure, shape = delta_t(sources, around, 150), {"n": len(around), "d": T.shape[1], "t": 150, "gamma": 0.1}
+    real = {}
+    for budget in ("epsilon 3", "rho 3"):
+        model = NAS(1, random_state=0, **budget_of(budget)).fit(S, public=Public(T))
+        real[budget] = diff_bound(sources, ball.scaled(model.proxies_), around)
+    return {
+        "set": found.name,
+        "n": len(around),
+        "delta_t": measure,
+        "bounds": {
+            "epsilon 3": pure_bound(measure, **shape, epsilon=3.0),
+            "rho 3": concentrated_bound(measure, **shape, rho=RHO),
+        },
+        "real": real,
+    }
+
+
+def solver_speed(n: int, k: int, repeats: int) -> dict[str, float]:
+    """Return our solver's cost over that of Accelerated k-Medoids, and the CPU seconds of both, on `n` targets."""
+    ratios, seconds = [], []
+    for seed in range(repeats):
+        random = np.random.default_rng([5, seed])
+        middles = random.standard_normal((60, 8))
+        T, S = (middles[random.integers(high, size=n)] + 0.3 * random.standard_normal((n, 8)) for high in (60, 20))
+        cap = nearest(T, S)[1]
+        for free in (None, cap):
+            costs, times = [], []
+            for solve in (capped_k_medoids, accelerated_k_medoids):
+                start = time.process_time()
+                chosen = solve(T, k, free, random_state=seed)
+                times.append(time.process_time() - start)
+                distance = nearest(T, T[chosen])[1]
+                costs.append(float((distance if free is None else np.minimum(distance, free)).mean()))
+            ratios.append(costs[0] / costs[1])
+            seconds.append(times)
+    mine, theirs = np.median(seconds, axis=0)
+    return {"n": n, "k": k, "ratio": float(np.mean(ratios)), "worst": max(ratios), "ours": mine, "AkM": theirs}
+
+
+def picture(found: PaperSet, seed: int, k: int, budget: str) -> dict[str, Any]:
+    """Return one run in the plane: targets, sources, NNA's proxies and the centres of three methods."""
+    problem = Problem(*found.draw(seed), [k])
+    proxies = PROXIES["NNA, tight"](random_state=0, **budget_of(budget)).fit(problem.S, public=problem.public).proxies_
+    random = np.random.default_rng(0)
+    shown = {"targets": problem.T, "sources": problem.S, "proxies": proxies}
+    points = {name: part[random.permutation(len(part))[:500]].round(4).tolist() for name, part in shown.items()}
+    centres = {
+        "non-private": problem.solve(problem.cap)[0],
+        "ClusterT": problem.solve(np.full(len(problem.T), np.inf))[0],
+        "ours": ours(problem, budget, 0)[0],
+    }
+    return {
+        "set": found.name,
+        "budget": budget,
+        "k": k,
+        **points,
+        "centres": {name: problem.T[rows].round(4).tolist() for name, rows in centres.items()},
+        "costs": {name: problem.costs([rows])[0] for name, rows in centres.items()},
+    }
+
+
+DIMENSIONS, CLUSTERS, COVERED, SPREAD = 8, 60, 20, 0.3
+_BLOCK = 250_000
+# Targets by which centres are judged, and others on which the non-private choice is made.
+_JUDGES, _KNOWN = 5000, 20_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One size."""
+
+    n: int
+    m: int
+    k: int
+    epsilon: float
+    seed: int
+
+
+def pieces(*, quick: bool) -> list[Piece]:
+    """Return the sizes to measure."""
+    if quick:
+        return [Piece(30_000, 300_000, 50, 1.0, 22)]
+    return [Piece(1_000_000, 10_000_000, 50, 1.0, 22)]
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Return time, memory and gap of one size."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        found, facts = pool.submit(_fit, piece).result()
+    T = _targets(piece)
+    order = np.random.default_rng([piece.seed, 3]).permutation(piece.n)
+    judges, known = order[:_JUDGES], order[_JUDGES : _JUDGES + _KNOWN]
+    # Every source is looked at, in a tree: distances to the nearest one are exact.
+    tree = cKDTree(np.concatenate(list(_sources(piece))), leafsize=64, balanced_tree=False)
+    cap, cap_known = (np.asarray(tree.query(T[rows])[0]) for rows in (judges, known))
+    chosen = known[capped_k_medoids(T[known], piece.k, cap_known)]
+    costs = {
+        name: float(np.minimum(cap, nearest(T[judges], T[rows])[1]).mean())
+        for name, rows in (("ours", found), ("ClusterT", cluster_t(T, piece.k)), ("non-private", chosen))
+    }
+    gap = (costs["ours"] - costs["non-private"]) / (costs["ClusterT"] - costs["non-private"])
+    return {"n": piece.n, "m": piece.m, "k": piece.k, "epsilon": piece.epsilon, "gap": gap, "costs": costs, **facts}
+
+
+def claims(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    """Yield what was aimed at, what was measured, and whether it was met."""
+    for row in rows:
+        size = f"n = {row['n']:,}, m = {row['m']:,}, d = {DIMENSIONS}, k = {row['k']}, ε = {row['epsilon']:g}"
+        for aim, measured, met in (
+            ("at most 5 minutes", f"{row['seconds']:.0f} s, CPU {row['cpu']:.0f} s", row["seconds"] <= 300),
+            ("at most 4 GB", f"{row['gigabytes']:.1f} GB", row["gigabytes"] <= 4),
+            ("gap at most .25", f"{row['gap']:.2f}", row["gap"] <= 0.25),
+        ):
+            yield claim(f"{size}: {aim}", measured, met)
+
+
+def _fit(piece: Piece) -> tuple[NDArray[np.int64], dict[str, float]]:
+    """Return the centres, and what one fit costs beyond making its data."""
+    public = Public(_targets(piece))
+    made = 0.0, 0.0
+
+    def watched() -> Iterator[Array]:
+        nonlocal made
+        start = time.perf_counter(), time.process_time()
+        for block in _sources(piece):
+            made = made[0] + time.perf_counter() - start[0], made[1] + time.process_time() - start[1]
+            yield block
+            start = time.perf_counter(), time.process_time()
+
+    start = time.perf_counter(), time.process_time()
+    model = PrivateSourceTargetClustering(piece.k, piece.epsilon, random_state=piece.seed)
+    model.fit(watched(), public=public)
+    return np.asarray(model.centers_), {
+        "seconds": time.perf_counter() - start[0] - made[0],
+        "cpu": time.process_time() - start[1] - made[1],
+        "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def _middles(piece: Piece) -> Array:
+    return np.random.default_rng([piece.seed, 0]).standard_normal((CLUSTERS, DIMENSIONS))
+
+
+def _targets(piece: Piece) -> Array:
+    random = np.random.default_rng([piece.seed, 1])
+    return _middles(piece)[random.integers(CLUSTERS, size=piece.n)] + SPREAD * random.standard_normal(
+        (piece.n, DIMENSIONS)
+    )
+
+
+def _sources(piece: Piece) -> Iterator[NDArray[np.float32]]:
+    """Yield the sources in blocks; they lie around some of the targets' clusters."""
+    random, middles = np.random.default_rng([piece.seed, 2]), _middles(piece)[:COVERED].astype(np.float32)
+    for start in range(0, piece.m, _BLOCK):
+        size = min(_BLOCK, piece.m - start)
+        noise = random.standard_normal((size, DIMENSIONS), dtype=np.float32)
+        yield middles[random.integers(COVERED, size=size)] + np.float32(SPREAD) * noise

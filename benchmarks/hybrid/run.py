@@ -1,0 +1,133 @@
+"""Paper 3, the hybrid model: `python -m benchmarks hybrid [--quick] [--out F] [--report F] [--markdown F]`.
+
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: its own experiments, ours
+beside its figures; and populations where a curator's sample misleads about the people, with every way to a model in
+each row. Real tables need `DPADAPT_DATA`; without it they are left out. Measured by as many processes as there are
+cores.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.hybrid import reweigh, reweigh_claims, transfer
+from benchmarks.pages import pipes, write_between
+from benchmarks.running import command, cores, watched
+from benchmarks.transfer.common import real_data, versions
+
+START, END = "<!-- bench hybrid -->", "<!-- end of bench hybrid -->"
+
+Piece = reweigh.Piece | transfer.Piece
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Return the row of one piece."""
+    if isinstance(piece, transfer.Piece):
+        return transfer.measure(piece)
+    return reweigh.measure(piece)
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Return all results as plain data."""
+    start = time.perf_counter()
+    todo: list[Piece] = [*reweigh.pieces(quick=quick), *transfer.pieces(quick=quick)]
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {"paper": [], "transfer": []}
+    for piece, row in watched(measure, todo, cores(), name=_spoken):
+        part = "transfer" if isinstance(piece, transfer.Piece) else "paper"
+        found[part].append((todo.index(piece), row))
+    # Processes end in any order; tables don't depend on it.
+    parts = {part: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for part, rows in found.items()}
+    return {
+        "quick": quick,
+        "data": "made and real populations" if real_data() else "made populations alone: DPADAPT_DATA is not set",
+        "versions": versions(),
+        "processes": cores(),
+        **parts,
+        "minutes": (time.perf_counter() - start) / 60,
+    }
+
+
+def claims(results: dict[str, Any]) -> list[dict[str, str]]:
+    """Return all claims, with the paper's figure where there is one."""
+    mine = [*transfer.claims(results["transfer"]), *reweigh_claims.claims(results["paper"])]
+    return [{"paper": "-", **found} for found in mine]
+
+
+def tables(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return all tables."""
+    return [*transfer.tables(results["transfer"]), *reweigh_claims.tables(results["paper"])]
+
+
+def facts(results: dict[str, Any]) -> list[str]:
+    """Return sentences on how it was measured."""
+    size = "A quick run, on fewer sets and seeds." if results["quick"] else "The full run."
+    numbers = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    return [
+        f"{size} It took {results['minutes']:.1f} minutes with {results['processes']} processes; {results['data']}.",
+        "Data and noise are seeded. People are drawn with replacement from rows that no other part of a row uses.",
+        numbers,
+    ]
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the tables and the claims."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for found in tables(results):
+        table = Table(*found["columns"], title=found["title"], caption=found.get("words"))
+        for row in found["rows"]:
+            table.add_row(*row)
+        console.print(table)
+    drawn = Table("claim", "paper", "measured", "verdict", title="paper 3: the hybrid model")
+    for row in claims(results):
+        drawn.add_row(row["claim"], row["paper"], row["measured"], row["verdict"])
+    console.print(drawn)
+    for sentence in facts(results):
+        console.print(sentence)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the claims and the tables in Markdown."""
+    columns = ["claim", "paper", "measured", "verdict"]
+    texts = [pipes(columns, [[row[name] for name in columns] for row in claims(results)])]
+    for found in tables(results):
+        words = f"\n\n{found['words']}" if found.get("words") else ""
+        texts.append(f"**{found['title']}**{words}\n\n{pipes(found['columns'], found['rows'])}")
+    return "\n\n".join([*texts, " ".join(facts(results))]) + "\n"
+
+
+def write_report(results: dict[str, Any], path: Path) -> None:
+    """Write the page with the figures."""
+    from benchmarks.pages import paper_page
+
+    summary = {
+        "command": "python -m benchmarks hybrid",
+        "title": "A curator's sample, and people who answer for themselves",
+        "words": "Error is measured on rows of the people's population that nobody was asked about.",
+        "figures": list(transfer.figures(results["transfer"])),
+        "claims": claims(results),
+        "tables": tables(results),
+        "facts": facts(results),
+    }
+    path.write_text(paper_page(summary), encoding="utf-8")
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write the tables between the page's markers."""
+    write_between(path, markdown(results), START, END)
+
+
+def _spoken(piece: Piece) -> str:
+    if isinstance(piece, transfer.Piece):
+        return f"{piece.name}, {piece.people:,} people"
+    return f"{piece.part}: {piece.key}"
+
+
+if __name__ == "__main__":
+    writers = {
+        "report": ("write a page with the figures", write_report),
+        "markdown": ("write the tables between this page's markers", write_markdown),
+    }
+    command(__spec__.name, __doc__, run, show, writers=writers)

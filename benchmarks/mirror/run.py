@@ -1,0 +1,109 @@
+"""Paper 2, mirror descent: claims against measurements; `python -m benchmarks mirror [--quick] [--out F] [--report F]`.
+
+"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. Figure 1, the theorems of Section 3,
+Appendix D, real tables with 4% public rows if `DPADAPT_DATA` is set, and the networks of Table 1 if torch is installed.
+Data and noise are seeded. A star marks settings chosen by looking at the loss that is reported, as the paper's are:
+such rows are not private.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.mirror.figure1 import figure1
+from benchmarks.mirror.networks import table1
+from benchmarks.mirror.real import real_tables
+from benchmarks.mirror.theory import theory
+from benchmarks.pages import pipes, write_between
+from benchmarks.running import command
+from benchmarks.transfer.common import versions
+
+START, END = "<!-- bench mirror -->", "<!-- end of bench mirror -->"
+
+# Each part gives tables (title, columns, rows), claims, perhaps what was skipped, and whatever else is worth keeping.
+PARTS: tuple[tuple[str, Callable[..., dict[str, Any]]], ...] = (
+    ("theory", theory),
+    ("figure 1", figure1),
+    ("real tables", real_tables),
+    ("networks", table1),
+)
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Measure all parts."""
+    parts = {name: part(quick=quick) for name, part in PARTS}
+    return {"quick": quick, "parts": parts, "versions": versions()}
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the tables and the claims."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    claims = Table("claim", "measured", "verdict", title="paper 2: public data as the mirror map")
+    for part in results["parts"].values():
+        for shown in part["tables"]:
+            table = Table(*shown["columns"], title=shown["title"])
+            for row in shown["rows"]:
+                table.add_row(*row)
+            console.print(table)
+        if part.get("skipped"):
+            console.print(f"skipped: {part['skipped']}")
+        for row in part["claims"]:
+            claims.add_row(row["claim"], row["measured"], row["verdict"])
+    console.print(claims)
+    console.print(results["versions"])
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the claims and the tables of all parts in Markdown."""
+    columns = ["claim", "measured", "verdict"]
+    claims = [[row[name] for name in columns] for part in results["parts"].values() for row in part["claims"]]
+    texts = [pipes(columns, claims)]
+    for name, _ in PARTS:
+        part = results["parts"].get(name)
+        if part is None:
+            texts.append(f"Not measured yet: {name}.")
+            continue
+        texts += [f"**{shown['title']}**\n\n{pipes(shown['columns'], shown['rows'])}" for shown in part["tables"]]
+        if part.get("skipped"):
+            texts.append(f"Skipped: {part['skipped']}.")
+    texts.append(", ".join(f"{name} {number}" for name, number in results["versions"].items()))
+    return "\n\n".join(texts) + "\n"
+
+
+def write_report(results: dict[str, Any], path: Path) -> None:
+    """Write the page with the figures."""
+    from benchmarks.pages import paper_page
+
+    parts = [results["parts"][name] for name, _ in PARTS if name in results["parts"]]
+    title = "Public data as the mirror map: the paper's figures, and ours"
+    words = "A star marks settings that were chosen by looking at the loss that is reported, as the paper's are."
+    sizes = "a quick run, fewer draws and sets than the paper" if results["quick"] else "the full run"
+    facts = [
+        f"This is {sizes}; data and noise are seeded.",
+        *(part["skipped"] for part in parts if part.get("skipped")),
+    ]
+    facts.append(", ".join(f"{name} {number}" for name, number in results["versions"].items()))
+    summary = {
+        "command": "python -m benchmarks mirror",
+        "title": title,
+        "words": words,
+        "facts": facts,
+        **{key: [one for part in parts for one in part.get(key, [])] for key in ("figures", "claims", "tables")},
+    }
+    path.write_text(paper_page(summary), encoding="utf-8")
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write the tables between the page's markers."""
+    write_between(path, markdown(results), START, END)
+
+
+if __name__ == "__main__":
+    writers = {
+        "report": ("write a page with the figures", write_report),
+        "markdown": ("write the tables between this page's markers", write_markdown),
+    }
+    command(__spec__.name, __doc__, run, show, writers=writers)

@@ -1,0 +1,333 @@
+"""Pages of benchmarks: tables between markers of the documentation, and one offline HTML page each."""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader
+from markupsafe import Markup
+
+from dpadapt.report.html import environment as report_environment
+from dpadapt.report.plots import Level, Line, Panel, line_chart
+from dpadapt.report.summarise import version
+
+
+def environment() -> Environment:
+    """Return the templates of the benchmarks' pages, which extend those of the reports."""
+    base = report_environment()
+    own = FileSystemLoader(Path(__file__).parent / "templates")
+    return base.overlay(loader=ChoiceLoader([own, *([base.loader] if base.loader else [])]))
+
+
+# Tables of a benchmark stand between two markers of a page of the documentation, so that a later run replaces them.
+
+
+def write_between(path: Path, text: str, start: str, end: str) -> None:
+    """Write `text` between the markers of a page; a page without markers gets them at its end."""
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    before, _, rest = page.partition(start)
+    # Without a second marker nothing is known to be an older table, so all of the text stays.
+    old, found, after = rest.partition(end)
+    body = f"{start}\n\n{text}\n{end}"
+    path.write_text(before + body + ((after if found else old) or "\n"), encoding="utf-8")
+
+
+def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown.
+
+    Examples
+    --------
+    >>> print(pipes(["a", "b"], [["1", "x|y"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | x\\|y |
+    """
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
+
+
+# The page of `python -m benchmarks adaptation`.
+
+
+def adaptation_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of the adaptation benchmark; `summary` is from `benchmarks.paper1_show.summarise`."""
+    template = environment().get_template("adaptation.html.j2")
+    return str(template.render(summary, charts=[_adaptation_chart(curve) for curve in summary["curves"]]))
+
+
+def _adaptation_chart(curve: Mapping[str, Any]) -> Markup:
+    panels = [_adaptation_panel(panel) for panel in curve["panels"]]
+    return Markup(line_chart(panels, title=f"{curve['title']}: {curve['axis']} by rows", y_label=curve["axis"]))
+
+
+def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
+    lines = [
+        Line(
+            name=line["name"],
+            x=[point["n"] for point in line["points"]],
+            mean=[point["mean"] for point in line["points"]],
+            low=[point["mean"] - point["spread"] for point in line["points"]],
+            high=[point["mean"] + point["spread"] for point in line["points"]],
+            style=("s2", "s1", "s3", "ref")[index],
+            dashed=index >= 2,
+        )
+        for index, line in enumerate(panel["lines"])
+    ]
+    levels = [Level(level["name"], level["value"]) for level in panel["levels"]]
+    return Panel(lines, levels, "private rows", f"epsilon {panel['epsilon']:g}")
+
+
+# The page of `python -m benchmarks clustering`, with a picture of one run in the plane.
+
+
+_CLUSTERING_STYLES = {"ours": "s2", "NNA": "s1", "NAS": "s3", "private k-means": "s5", "non-private": "ref"}
+_SIDE, _EDGE, _LABEL = 340, 14, 26
+
+
+def clustering_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of the clustering benchmark; `summary` is from `benchmarks.paper5_show.summarise`."""
+    template = environment().get_template("clustering.html.j2")
+    charts = [_clustering_chart(curve) for curve in summary["curves"]]
+    return str(template.render(summary, charts=charts, drawn=Markup(picture_svg(summary["picture"]))))
+
+
+def _clustering_chart(curve: Mapping[str, Any]) -> Markup:
+    panels = [
+        Panel([_line(line) for line in panel["lines"]], [Level("ClusterT", 1.0)], "k", panel["title"])
+        for panel in curve["panels"]
+    ]
+    axis = "cost over ClusterT's"
+    return Markup(line_chart(panels, title=f"{curve['title']}: {axis} by k", y_label=axis))
+
+
+def _line(line: Mapping[str, Any]) -> Line:
+    low, high = ([m + sign * s for m, s in zip(line["mean"], line["spread"], strict=True)] for sign in (-1, 1))
+    name = line["name"]
+    return Line(name, line["x"], line["mean"], low, high, _CLUSTERING_STYLES[name], dashed=name not in ("ours", "NNA"))
+
+
+def picture_svg(picture: Mapping[str, Any]) -> str:
+    """Return an SVG of one run: targets and sources, what NNA makes of the sources, and the centres of each method.
+
+    Examples
+    --------
+    >>> points = [[0.0, 0.0], [1.0, 1.0]]
+    >>> run = {"set": "a", "budget": "epsilon 3", "k": 1, "targets": points, "sources": points, "proxies": points,
+    ...        "centres": {"ours": points}, "costs": {"ours": 0.5}}
+    >>> picture_svg(run).startswith("<svg")
+    True
+    """
+    # Proxies may lie far out; the frame is that of the points.
+    everything = [*picture["targets"], *picture["sources"]]
+    low = [min(point[axis] for point in everything) for axis in (0, 1)]
+    reach = max(max(point[axis] for point in everything) - low[axis] for axis in (0, 1)) or 1.0
+    title = f"{picture['set']}: one run with {picture['k']} centres at {picture['budget']}"
+
+    def place(point: Sequence[float], left: float) -> tuple[float, float]:
+        room = _SIDE - 2 * _EDGE
+        x = left + _EDGE + (point[0] - low[0]) / reach * room
+        return x, _LABEL + _SIDE - _EDGE - (point[1] - low[1]) / reach * room
+
+    views: list[tuple[str, list[tuple[str, str]], Any]] = [
+        ("targets, sources and NNA's proxies", [("sources", "src"), ("targets", "tgt"), ("proxies", "prx")], [])
+    ]
+    views += [
+        (f"centres, {name}: cost {picture['costs'][name]:.4f}", [("sources", "src"), ("targets", "tgt")], points)
+        for name, points in picture["centres"].items()
+    ]
+    columns = 2
+    height = (_SIDE + _LABEL) * ((len(views) + 1) // columns)
+    parts = [
+        f'<svg class="plane" viewBox="0 0 {columns * _SIDE} {height}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>"
+    ]
+    for index, (name, layers, centres) in enumerate(views):
+        left, top = (index % columns) * _SIDE, (index // columns) * (_SIDE + _LABEL)
+        parts.append(f'<g transform="translate(0 {top})">')
+        parts.append(f'<text x="{left + _EDGE}" y="18">{escape(name)}</text>')
+        for key, style in layers:
+            inside = (point for point in picture[key] if all(0 <= point[i] - low[i] <= reach for i in (0, 1)))
+            dots = (place(point, left) for point in inside)
+            parts.extend(f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="1.6"/>' for x, y in dots)
+        for x, y in (place(point, left) for point in centres):
+            parts.append(f'<path class="centre" d="M{x - 5:.1f} {y:.1f}h10M{x:.1f} {y - 5:.1f}v10"/>')
+        parts.append("</g>")
+    return "".join(parts) + "</svg>"
+
+
+# Heat maps as inline SVG: ratios around 1, blue below, red above. Colours are CSS variables of the page.
+
+
+_LEFT, _TOP, _WIDTH, _HEIGHT, _GAP = 232, 46, 33, 24, 9
+# A ratio of 0.25 or 1.05 has the full colour: harm is told apart at a finer scale than gain.
+_FULL_GAIN, _FULL_HARM = math.log(4.0), math.log(1.05)
+_LEAST, _MOST, _HARM = 0.06, 0.5, 0.3
+
+
+def heat_map(
+    rows: Sequence[Mapping[str, Any]],
+    groups: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    description: str,
+    x_label: str,
+) -> str:
+    """Return an SVG with a cell per ratio, its value inside; cells with `harm` are red, framed and bold.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Each with `name` and `cells`: a mapping with `value` (a ratio), `harm` (bool) and `note`, or None.
+    groups : sequence of mappings
+        Each with `name` and `columns`: the columns of every row, group by group.
+    title, description, x_label : str
+        The first two are read out by screen readers.
+
+    Examples
+    --------
+    >>> cell = {"value": 1.2, "harm": True, "note": "worse"}
+    >>> svg = heat_map([{"name": "a", "cells": [cell]}], [{"name": "50 rows", "columns": ["1"]}],
+    ...                title="t", description="d", x_label="epsilon")
+    >>> "heat harm" in svg and "1.20" in svg
+    True
+    """
+    places: list[float] = []
+    parts: list[str] = []
+    x = float(_LEFT)
+    for group in groups:
+        names = group["columns"]
+        middle = x + _WIDTH * len(names) / 2
+        parts.append(f'<text class="row" x="{middle:.1f}" y="16" text-anchor="middle">{escape(group["name"])}</text>')
+        for name in names:
+            centre = x + _WIDTH / 2
+            parts.append(
+                f'<text class="tick" x="{centre:.1f}" y="{_TOP - 10}" text-anchor="middle">{escape(name)}</text>'
+            )
+            places.append(x)
+            x += _WIDTH
+        x += _GAP
+    parts.append(f'<text class="name" x="{_LEFT - 12}" y="{_TOP - 10}" text-anchor="end">{escape(x_label)}</text>')
+    for index, row in enumerate(rows):
+        y = _TOP + index * _HEIGHT
+        parts.append(f'<text class="row" x="{_LEFT - 12}" y="{y + 17}" text-anchor="end">{escape(row["name"])}</text>')
+        parts.extend(_cell(cell, place, y) for place, cell in zip(places, row["cells"], strict=True) if cell)
+    width, height = x - _GAP + 2, _TOP + _HEIGHT * len(rows) + 6
+    spoken = escape(f"{title}. {description}")
+    head = (
+        f'<svg class="heatmap" viewBox="0 0 {width:g} {height}" role="img" aria-label="{spoken}">'
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    )
+    return head + "".join(parts) + "</svg>"
+
+
+def _cell(cell: Mapping[str, Any], x: float, y: float) -> str:
+    value = float(cell["value"])
+    style = "harm" if cell["harm"] else "gain" if value < 1 else "loss"
+    return (
+        f"<g><title>{escape(cell['note'])}</title>"
+        f'<rect class="heat {style}" x="{x + 1:.1f}" y="{y + 1}" width="{_WIDTH - 2}" height="{_HEIGHT - 2}" rx="3" '
+        f'fill-opacity="{_opacity(value, harm=cell["harm"]):.3f}"/>'
+        f'<text class="value{" harm" if cell["harm"] else ""}" x="{x + _WIDTH / 2:.1f}" y="{y + 16}" '
+        f'text-anchor="middle">{_text(value)}</text></g>'
+    )
+
+
+def _opacity(value: float, *, harm: bool) -> float:
+    """Return how much colour a ratio gets; none at 1, and never so little that harm is missed."""
+    if not math.isfinite(value):
+        return _MOST
+    distance = math.log(max(value, 1e-9))
+    share = min(1.0, -distance / _FULL_GAIN if distance < 0 else distance / _FULL_HARM)
+    colour = 0.0 if share == 0 else _LEAST + share * (_MOST - _LEAST)
+    return max(colour, _HARM) if harm else colour
+
+
+def _text(value: float) -> str:
+    if not math.isfinite(value) or value >= 10:
+        return "≥10" if value >= 10 else "?"
+    return "1" if value == 1.0 else f"{value:.2f}".removeprefix("0")
+
+
+# The page of `python -m benchmarks transfer`.
+
+
+def transfer_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of the transfer benchmark; `summary` is from `benchmarks.transfer_tables.summarise`."""
+    maps = [
+        Markup(
+            heat_map(part["rows"], part["groups"], title=part["title"], description=part["words"], x_label="epsilon")
+        )
+        for part in summary["maps"]
+    ]
+    template = environment().get_template("transfer.html.j2")
+    return str(template.render(summary, heat_maps=maps, charts=[_benchmark_chart(part) for part in summary["curves"]]))
+
+
+def _benchmark_chart(curve: Mapping[str, Any]) -> Markup:
+    lines = [
+        Line(
+            name=line["name"],
+            x=[point["epsilon"] for point in line["points"]],
+            mean=[point["mean"] for point in line["points"]],
+            low=[point["mean"] - point["spread"] for point in line["points"]],
+            high=[point["mean"] + point["spread"] for point in line["points"]],
+            style=f"s{index + 1}",
+        )
+        for index, line in enumerate(curve["lines"])
+    ]
+    levels = [Level(level["name"], level["value"]) for level in curve["levels"]]
+    panel = Panel(lines, levels, "epsilon (smaller is more private)")
+    return Markup(line_chart([panel], title=f"{curve['title']}: error by epsilon", y_label=curve["axis"]))
+
+
+_MOST_BESIDE = 3  # panels, so that their axes can be read
+_STYLES = ("s2", "s1", "s3", "s4", "s5", "s6")
+
+
+def paper_page(summary: Mapping[str, Any]) -> str:
+    """Return the page as one HTML file.
+
+    Parameters
+    ----------
+    summary : mapping
+        `command`, `title` and `words` head the page. `figures` have a `title`, `words`, a `y_label` and `panels`; a
+        panel has a `title`, an `x_label`, `lines` (a `name` and `points` of `x`, `mean` and `spread`) and `levels` (a
+        `name` and a `value`); a figure may bring ready `pictures` (SVG) instead. `claims` have `claim`, `measured` and
+        `verdict`. `tables` have a `title`, `columns`, `rows` and perhaps `words`. `facts` are sentences on how it was
+        measured.
+    """
+    charts = [_charts(figure) for figure in summary["figures"]]
+    return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=version()))
+
+
+def _charts(figure: Mapping[str, Any]) -> list[Markup]:
+    if "pictures" in figure:
+        return [Markup(picture) for picture in figure["pictures"]]
+    panels = [_panel(panel) for panel in figure["panels"]]
+    n_rows = math.ceil(len(panels) / _MOST_BESIDE)
+    # Rows of about equal length.
+    ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
+    return [
+        Markup(line_chart(panels[first:last], title=figure["title"], y_label=figure["y_label"]))
+        for first, last in pairwise(ends)
+    ]
+
+
+def _panel(panel: Mapping[str, Any]) -> Panel:
+    lines = [
+        Line(
+            name=line["name"],
+            x=[point["x"] for point in line["points"]],
+            mean=[point["mean"] for point in line["points"]],
+            low=[point["mean"] - point["spread"] for point in line["points"]],
+            high=[point["mean"] + point["spread"] for point in line["points"]],
+            style=_STYLES[index % len(_STYLES)],
+            dashed=index >= len(_STYLES),
+        )
+        for index, line in enumerate(panel["lines"])
+    ]
+    levels = [Level(level["name"], level["value"]) for level in panel["levels"]]
+    return Panel(lines, levels, panel["x_label"], panel["title"])

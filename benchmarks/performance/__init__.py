@@ -1,0 +1,1 @@
+"""Speed and memory against non-private steps and other libraries."""

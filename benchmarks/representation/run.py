@@ -1,0 +1,140 @@
+"""Paper 4, public representations: `python -m benchmarks representation [--quick]`.
+
+"On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551:
+Figure 3 by simulation, and the probes of Section 4 on sets and encoders that are at hand. Data and noise are seeded. A
+star marks settings chosen by looking at the figure that is reported: such rows are not private.
+"""
+
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benchmarks.pages import pipes, write_between
+from benchmarks.representation import probe, subspace
+from benchmarks.running import command, cores, watched
+from benchmarks.transfer.common import versions
+from dpadapt.errors import DataUnavailable
+
+START, END = "<!-- bench representation -->", "<!-- end of bench representation -->"
+
+# Each part has `pieces`, `measure` and `claims`, and how its rows look as `tables` and `figures`.
+PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe}
+Piece = tuple[str, Any]
+# Kinds of pieces whose time is the result: nothing else may run beside them.
+SPEED = ("speed", "opacus")
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Return the row of one piece, or why there is none."""
+    part, key = piece
+    try:
+        return {"row": PARTS[part].measure(key)}
+    except (DataUnavailable, ImportError) as missing:
+        return {"skipped": f"{_spoken(piece)}: {missing}"}
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Measure all parts by as many processes as there are cores, and speed afterwards, alone."""
+    begin = time.perf_counter()
+    todo: list[Piece] = [(name, key) for name, part in PARTS.items() for key in part.pieces(quick=quick)]
+    timed = [piece for piece in todo if piece[1][0] in SPEED]
+    found: dict[str, list[tuple[int, Any]]] = {name: [] for name in PARTS}
+    skipped = set()
+    for pieces, processes in (([piece for piece in todo if piece not in timed], cores()), (timed, 1)):
+        for piece, result in watched(measure, pieces, processes, name=_spoken):
+            if "row" in result:
+                found[piece[0]].append((todo.index(piece), result["row"]))
+            else:
+                skipped.add(result["skipped"])
+    # Processes end in any order; tables don't depend on it.
+    rows = {name: [row for _, row in sorted(pairs, key=_first)] for name, pairs in found.items()}
+    return {
+        "quick": quick,
+        "rows": rows,
+        "skipped": sorted(skipped),
+        "minutes": (time.perf_counter() - begin) / 60,
+        "processes": cores(),
+        "versions": versions(),
+    }
+
+
+def summarise(results: dict[str, Any]) -> dict[str, Any]:
+    """Return claims, tables, figures and facts of all parts that have rows."""
+    parts = [(PARTS[name], rows) for name, rows in results["rows"].items() if rows]
+    size = "A quick run, fewer draws and cells" if results["quick"] else "The full run"
+    words = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    return {
+        "command": "python -m benchmarks representation",
+        "title": "Public representations: the paper's figures, and ours",
+        "words": "A star marks settings that were chosen by looking at the figure that is reported.",
+        "facts": [
+            f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s); data and noise are seeded.",
+            *(f"Left out, {reason}" for reason in results["skipped"]),
+            words,
+        ],
+        **{
+            kind: [one for part, rows in parts for one in getattr(part, kind)(rows)]
+            for kind in ("claims", "tables", "figures")
+        },
+    }
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the tables and the claims."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console, summary = Console(), summarise(results)
+    for shown in summary["tables"]:
+        table = Table(*shown["columns"], title=shown["title"])
+        for row in shown["rows"]:
+            table.add_row(*row)
+        console.print(table)
+    claims = Table("claim", "measured", "verdict", title="paper 4: public representations")
+    for row in summary["claims"]:
+        claims.add_row(row["claim"], row["measured"], row["verdict"])
+    console.print(claims)
+    for sentence in summary["facts"]:
+        console.print(sentence)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the claims and the tables in Markdown."""
+    summary = summarise(results)
+    columns = ["claim", "measured", "verdict"]
+    texts = [pipes(columns, [[row[name] for name in columns] for row in summary["claims"]])]
+    for shown in summary["tables"]:
+        texts.append(f"**{shown['title']}**\n\n{pipes(shown['columns'], shown['rows'])}")
+        if "words" in shown:
+            texts.append(shown["words"])
+    return "\n\n".join([*texts, *summary["facts"]]) + "\n"
+
+
+def write_report(results: dict[str, Any], path: Path) -> None:
+    """Write the page with the figures."""
+    from benchmarks.pages import paper_page
+
+    path.write_text(paper_page(summarise(results)), encoding="utf-8")
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write the tables between the page's markers."""
+    write_between(path, markdown(results), START, END)
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def _spoken(piece: Piece) -> str:
+    part, key = piece
+    return f"{part}: {', '.join(map(str, key)) if isinstance(key, tuple) else key}"
+
+
+if __name__ == "__main__":
+    writers = {
+        "report": ("write a page with the figures", write_report),
+        "markdown": ("write the tables between this page's markers", write_markdown),
+    }
+    command(__spec__.name, __doc__, run, show, writers=writers)

@@ -1,0 +1,122 @@
+"""The public side of a job, which `fit`, `forecast` and `rehearse` share: the method, the table, the estimator."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt import checks
+from dpadapt.data import Public
+from dpadapt.methods import Method, Task, find
+from dpadapt.tables import (
+    Category,
+    Schema,
+    Table,
+    check_columns,
+    encode_features,
+    encode_labels,
+    feature_names,
+    read_table,
+)
+
+
+@dataclass(frozen=True)
+class PublicRows:
+    """The public table, as read and encoded."""
+
+    table: Table
+    X: NDArray[np.float64]
+    y: NDArray[Any] | None
+    tasks: NDArray[Any] | None = None
+
+    @property
+    def declared(self) -> Public:
+        """The rows as estimators take them."""
+        return Public(self.X, self.y, tasks=self.tasks)
+
+    @property
+    def words(self) -> str:
+        """How many rows, and whether they have labels."""
+        return f"{len(self.X):,} rows {'without labels' if self.y is None else 'with labels'}"
+
+
+def chosen_method(name: str | None, task: Task) -> Method:
+    """Return the method that --method names, or the task's default."""
+    try:
+        return find(name, task)
+    except ValueError as error:
+        raise ValueError(f"--method: {error}") from None
+
+
+def check_delta(delta: float, option: str) -> None:
+    """Refuse a delta that is none, and 0."""
+    # Here, not in the fit: by then a new ledger would have a cap that no fit could ever be charged to.
+    if checks.delta(delta, option) == 0:
+        raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
+
+
+def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Table:
+    """Read a table of at least two rows, or of as many as are asked for."""
+    table = read_table(path, origin=f"{option} {path}", private=private)
+    if len(table.frame) < 2:
+        raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
+    if len(table.frame) < least:
+        raise ValueError(
+            f"{table.origin}: at least {least} rows are needed; the noise that protects one of so few would drown all "
+            f"of them. Nothing was spent."
+        )
+    return table
+
+
+def encode_public(path: Path, schema: Schema, *, label: str, task: Task, tasks: str | None = None) -> PublicRows:
+    """Read and encode the public table, with its labels if there are any, and the column that names its tasks."""
+    table = read_rows(path, "--public", private=False)
+    names = None
+    if tasks is not None:
+        names = _task_names(table, schema, label, tasks)
+        if tasks not in [column.name for column in schema.columns]:
+            table = replace(table, frame=table.frame.drop(columns=tasks))
+    check_columns(table, schema, label=label, optional=label)
+    X = encode_features(table, schema, label=label)
+    if label not in table.frame.columns:
+        return PublicRows(table, X, None, names)
+    return PublicRows(table, X, encode_labels(table, schema, label=label, task=task), names)
+
+
+def _task_names(table: Table, schema: Schema, label: str, column: str) -> NDArray[Any]:
+    """Return the column that says which task each public row belongs to."""
+    if column not in table.frame.columns:
+        raise ValueError(f"--tasks {column}: {table.origin} has no such column.")
+    if column == label or column in [part.name for part in schema.features(label)]:
+        raise ValueError(
+            f"--tasks {column}: this is a column to learn from or to predict. Tasks need a column of their own; set "
+            f'type = "ignore" for it in the schema, or leave it out there.'
+        )
+    names = table.frame[column]
+    if names.isna().any() or (names.astype(str).str.strip() == "").any():
+        raise ValueError(f"--tasks {column}: some public rows have no task. Fill it in, or remove those rows.")
+    return np.asarray(names.astype(str))
+
+
+def category_columns(schema: Schema, label: str) -> list[list[int]]:
+    """Return which columns of the encoded rows are the indicators of one category."""
+    groups, start = [], 0
+    for column in schema.features(label):
+        width = len(feature_names(Schema(schema.dataset, (column,)), None))
+        if isinstance(column, Category) and width > 1:
+            groups.append(list(range(start, start + width)))
+        start += width
+    return groups
+
+
+def unfitted(method: Method, schema: Schema, *, label: str, **wanted: Any) -> Any:
+    """Return the estimator, given what the schema says about the label and nothing from the rows."""
+    if method.task == "regression":
+        wanted["target_bounds"] = schema.bounds(label)
+    else:
+        wanted["classes"] = list(schema.classes(label))
+        wanted["groups"] = category_columns(schema, label)
+    known = method.estimator().get_params(deep=False)
+    return method.estimator(**{name: value for name, value in wanted.items() if name in known})

@@ -1,0 +1,303 @@
+"""What is prepared from the public targets before any source is read: scales, cells, rings and shares."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from dpadapt.clustering.solver import distances, greedy, nearest
+
+# Public cells and rings around the targets: the bin that a source falls in, as a function of that source alone.
+#
+# All of it comes from public targets. A source's bin is its nearest cell centre and how far it is from the targets.
+
+
+Array = NDArray[Any]
+
+# Sums of products of grid coordinates stay below this, so that float64 holds every one of them exactly.
+_EXACT = 2.0**53
+_BLOCK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Nested cells and rings, from public targets.
+
+    Parameters
+    ----------
+    origin, step : ndarray, float
+        The grid that points are rounded to.
+    points : ndarray of shape (n_points, n_features)
+        Targets on the grid; the first `n_cells` are the centres of the finest cells.
+    ancestors : ndarray of shape (n_levels, n_cells)
+        Which cell of each level, coarsest first, a finest cell belongs to. The last level is the finest cells.
+    edges : ndarray of shape (n_rings,)
+        Outer edges of the rings, in the units of the data. A source further from all points counts nowhere.
+    bands : ndarray of shape (n_rings,)
+        Rings that are counted together within a cell have the same band.
+    """
+
+    origin: Array
+    step: float
+    points: Array
+    ancestors: NDArray[np.int64]
+    edges: Array
+    bands: NDArray[np.int64]
+
+    @property
+    def n_cells(self) -> int:
+        """How many finest cells there are."""
+        return int(self.ancestors.shape[1])
+
+    @property
+    def n_rings(self) -> int:
+        """How many rings there are."""
+        return len(self.edges)
+
+    @property
+    def n_bands(self) -> int:
+        """How many bands there are."""
+        return int(self.bands.max()) + 1
+
+    @property
+    def n_bins(self) -> int:
+        """How many finest bins there are."""
+        return self.n_cells * self.n_rings
+
+    def codes(self, rows: Array) -> NDArray[np.int32]:
+        """Return the finest bin of each row, cell times rings plus ring; -1 for a row out of range."""
+        size = max(1, _BLOCK_BYTES // (8 * len(self.points)))
+        parts = [self._block(rows[start : start + size]) for start in range(0, len(rows), size)]
+        return np.concatenate([np.empty(0, np.int32), *parts])
+
+    def _block(self, rows: Array) -> NDArray[np.int32]:
+        with np.errstate(all="ignore"):
+            grid = np.rint((rows - self.origin) / self.step)
+            reach = np.abs(self.points).max() + math.ceil(self.edges[-1] / self.step)
+            near = (np.abs(grid) <= reach).all(axis=1)
+        found = np.full(len(rows), -1, np.int32)
+        grid = grid[near]
+        # |s - c|² less |s|²: sums of products of whole numbers below 2⁵³ in all (see `grid_step`), so none is rounded,
+        # in whatever order they are added. A row's bin therefore depends on no other row of its block, and one record
+        # counts in one bin or nowhere.
+        squares = grid @ (-2.0 * self.points.T)
+        squares += np.einsum("ij,ij->i", self.points, self.points)
+        cell = squares[:, : self.n_cells].argmin(axis=1)
+        nearest = squares.min(axis=1) + np.einsum("ij,ij->i", grid, grid)
+        ring = np.searchsorted((self.edges / self.step) ** 2, nearest)
+        inside = ring < self.n_rings
+        found[np.flatnonzero(near)[inside]] = (cell * self.n_rings + ring)[inside]
+        return found
+
+    def coarse(self) -> NDArray[np.int64]:
+        """Return the coarsest cell and the band of each finest bin; a further last entry sends -1 to -1."""
+        cell = np.repeat(self.ancestors[0], self.n_rings)
+        return np.append(cell * self.n_bands + np.tile(self.bands, self.n_cells), -1)
+
+    def rings(self) -> NDArray[np.int64]:
+        """Return the ring of each finest bin; a further last entry sends -1 to -1."""
+        return np.append(np.tile(np.arange(self.n_rings), self.n_cells), -1)
+
+
+def make_cells(targets: Array, *, edges: Array, sizes: Sequence[int], bands: Array) -> Cells:
+    """Return the cells of public `targets`.
+
+    Parameters
+    ----------
+    targets : ndarray of shape (n_points, n_features)
+        Best medoids first: a level of s cells has the first s as its centres.
+    edges : ndarray
+        Outer edges of the rings.
+    sizes : sequence of int
+        Cells per level, coarsest first.
+    bands : ndarray
+        Rings that are counted together within a cell have the same one.
+    """
+    origin = (targets.max(axis=0) + targets.min(axis=0)) / 2
+    reach = float(np.abs(targets - origin).max()) + 2 * float(edges[-1])
+    step = grid_step(reach, targets.shape[1])
+    points = np.rint((targets - origin) / step)
+    # Chained, so that a coarse cell is a union of whole finer ones.
+    ancestors = [np.arange(sizes[-1])]
+    for size, below in zip(reversed(sizes[:-1]), reversed(sizes[1:]), strict=True):
+        centres = points[:size]
+        parents = (np.einsum("ij,ij->i", centres, centres) - 2 * points[:below] @ centres.T).argmin(axis=1)
+        ancestors.append(parents[ancestors[-1]])
+    return Cells(origin, step, points, np.array(ancestors[::-1]), np.asarray(edges, dtype=float), np.asarray(bands))
+
+
+def grid_step(reach: float, n_features: int) -> float:
+    """Return the step of a grid on which squared distances within `reach` are exact in float64."""
+    # |s|² + 2 |s'c| + |c|² <= 4 n_features q², q the largest coordinate: below 2⁵³ for q = 2²⁵ / sqrt(n_features).
+    most = math.sqrt(_EXACT / (8 * n_features))
+    step = 2 * reach / most
+    # A power of two: dividing by it does not round.
+    return math.ldexp(1.0, math.ceil(math.log2(step))) if step > 0 else 1.0
+
+
+# How much of each bin lies near each target: from a public pool of points scattered around the targets.
+
+
+_POOL_SEED = 5  # the pool is public; a fixed seed makes the same of the same targets
+_BLOCK_ENTRIES = 4 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Pool points of each finest bin, and how many of them lie within each radius of each target.
+
+    Parameters
+    ----------
+    radii : ndarray of shape (n_radii,)
+        Rising.
+    sizes : ndarray of shape (n_bins,)
+        Pool points per finest bin.
+    near : sparse array of shape (n_targets * n_radii, n_bins)
+        How many of them lie within a radius of a target.
+    """
+
+    radii: Array
+    sizes: Array
+    near: csr_array
+
+    def of(self, part: NDArray[np.int64], n_parts: int, weights: Array) -> csr_array:
+        """Return the share of each part of a partition of the bins, for every target and radius.
+
+        A part's share is that of its pool, whose points have the `weights` of their bins: no partition needs the
+        distances again.
+        """
+        n = len(self.sizes)
+        join = csr_array((weights.astype(np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
+        sizes = np.bincount(part, weights=self.sizes * weights, minlength=n_parts)
+        shares = (self.near @ join).tocsr()
+        shares.data /= sizes[shares.indices].astype(np.float32)
+        return shares
+
+
+def scatter(targets: Array, cells: Cells, size: int) -> tuple[Array, NDArray[np.int32]]:
+    """Return about `size` pool points, in random directions from the targets, and their finest bins."""
+    random = np.random.default_rng(_POOL_SEED)
+    per_ring = max(1, size // (cells.n_rings * len(targets)))
+    if len(targets) * cells.n_rings > size:
+        targets = targets[random.choice(len(targets), size // cells.n_rings, replace=False)]
+    inner = np.append(0.0, cells.edges[:-1])
+    points = []
+    for low, high in zip(inner, cells.edges, strict=True):
+        around = np.repeat(targets, per_ring, axis=0)
+        away = random.standard_normal(around.shape)
+        away /= np.linalg.norm(away, axis=1, keepdims=True)
+        points.append(around + random.uniform(low, high, len(around))[:, None] * away)
+    pool = np.vstack(points)
+    codes = cells.codes(pool)
+    known = codes >= 0
+    return pool[known], codes[known]
+
+
+def make_shares(targets: Array, radii: Array, pool: Array, codes: NDArray[np.int32], n_bins: int) -> Shares:
+    """Return the shares of a pool for public `targets`."""
+    order = np.argsort(codes, kind="stable")
+    pool, codes = pool[order], codes[order].astype(np.int64)
+    n_radii = len(radii)
+    size = max(1, _BLOCK_ENTRIES // max(n_bins * n_radii, len(pool)))
+    parts = []
+    for start in range(0, len(targets), size):
+        block = distances(targets[start : start + size], pool)
+        within = np.searchsorted(radii, block.ravel()).reshape(block.shape)
+        key = (within * len(block) + np.arange(len(block))[:, None]) * n_bins + codes
+        counts = np.bincount(key[within < n_radii], minlength=n_radii * len(block) * n_bins)
+        counts = counts.reshape(n_radii, len(block), n_bins).cumsum(axis=0).transpose(1, 0, 2)
+        parts.append(csr_array(counts.reshape(-1, n_bins).astype(np.float32)))
+    return Shares(radii, np.bincount(codes, minlength=n_bins).astype(float), csr_array(vstack(parts)))
+
+
+_SURROUNDINGS_SEED = 7  # samples of public targets; a fixed seed makes the same of the same targets
+_MOST_ROWS = 20_000  # targets whose costs are summed
+_MOST_POINTS = 4096  # up to here distances to the targets are measured from all of them,
+_FEWER_POINTS = 2048  # above from these: the time to read the sources is proportional to it
+_MOST_CANDIDATES = 2500
+_COARSEST = 20
+# Finest cells: as many for few targets, more where each still has so many targets.
+_FINEST, _TARGETS_EACH = 320, 15
+_POOL, _POOL_EACH = 30_000, 47  # points of the pool, and how many a finest cell has of them at least
+_N_RADII = 12
+_N_RINGS = 7
+# Rings that are counted together in a cell, by how many bands they make.
+_BANDS = {2: np.array([0, 0, 0, 1, 1, 1, 1]), 3: np.array([0, 1, 1, 1, 2, 2, 2]), 4: np.array([0, 1, 1, 2, 2, 3, 3])}
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """Cells around public targets, and how near their parts are to each of them.
+
+    Parameters
+    ----------
+    rows : ndarray
+        The targets that stand for all: all of them, or a sample if there are very many.
+    cells : Cells
+    shares : Shares
+        For the targets `rows`.
+    """
+
+    rows: NDArray[np.int64]
+    cells: Cells
+    shares: Shares
+
+
+def surroundings(T: Array, n_clusters: Sequence[int], *, n_bands: int) -> Surroundings:
+    """Prepare public targets `T` for choosing each of `n_clusters` numbers of centres."""
+    random = np.random.default_rng(_SURROUNDINGS_SEED)
+    rows = _sample(len(T), _MOST_ROWS, random)
+    points = rows if len(rows) <= _MOST_POINTS else rows[_sample(len(rows), _FEWER_POINTS, random)]
+    near, far = _medoid_counts(n_clusters, len(points))
+    n_cells = min(max(_FINEST, len(rows) // _TARGETS_EACH), math.ceil(0.6 * len(points)))
+    medoids = _medoids(T, points, max(n_cells, far), random)
+    # R: beyond it a source hardly serves a target better than a few centres do. The usual distance: to many centres.
+    reach = float(np.quantile(nearest(T[rows], T[medoids[:near]])[1], 0.95))
+    usual = float(nearest(T[rows], T[medoids[:far]])[1].mean())
+    if reach == 0.0:
+        # Few distinct targets: any scale will do, since every target can be a centre.
+        reach = float(np.abs(T[rows] - T[rows].mean(axis=0)).max()) or 1.0
+    usual = min(max(usual, 1e-3 * reach), reach)
+    inner = 0.5 * usual
+    if len(points) < len(rows):
+        # Distances are measured from a part of the targets only, so no ring is finer than their spacing.
+        inner = min(max(inner, float(np.median(nearest(T[rows], T[points])[1]))), 0.9 * reach)
+    edges = np.geomspace(inner, reach, _N_RINGS)
+    order = np.concatenate([medoids, np.setdiff1d(points, medoids)])
+    cells = make_cells(T[order], edges=edges, sizes=_sizes(n_cells), bands=_BANDS[n_bands])
+    pool, codes = scatter(T[rows], cells, max(_POOL, _POOL_EACH * n_cells))
+    radii = np.geomspace(0.25 * usual, reach, _N_RADII)
+    return Surroundings(rows, cells, make_shares(T[rows], radii, pool, codes, cells.n_bins))
+
+
+def _medoid_counts(n_clusters: Sequence[int], n: int) -> tuple[int, int]:
+    """Return numbers of centres, few and many, that the scales of the problem are read off from."""
+    low, high = min(n_clusters), max(n_clusters)
+    if low == high:
+        low, high = round(low / 5), round(1.4 * high)
+    return min(max(1, low), n), min(max(1, high), n)
+
+
+def _medoids(T: Array, points: NDArray[np.int64], count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return the first `count` greedy medoids of `points`."""
+    candidates = points[_sample(len(points), _MOST_CANDIDATES, random)]
+    middle = T[points].mean(axis=0)
+    cost = distances(T[candidates] - middle, T[points] - middle).T
+    return candidates[greedy(cost, np.full(len(points), np.inf), min(count, len(candidates)))]
+
+
+def _sizes(n_cells: int) -> list[int]:
+    """Return cells per level: twice as many at each, from the coarsest."""
+    sizes = [_COARSEST]
+    while 2 * sizes[-1] < n_cells:
+        sizes.append(2 * sizes[-1])
+    return [size for size in sizes if size < n_cells] + [n_cells]
+
+
+def _sample(n: int, most: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return all of range(n), or a sample of it."""
+    return np.arange(n) if n <= most else np.sort(random.choice(n, most, replace=False))

@@ -1,0 +1,318 @@
+"""What `dpadapt demo` measures: every method in the table, with and without public rows, over epsilons and rows.
+
+The rows are real but long published, so errors may be measured on held-out rows of the private population, and seeds
+may be used: neither is allowed for data that is to be protected.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dpadapt.data import Public
+from dpadapt.demo.panels import centres_panel, digits_panel, people_panel
+from dpadapt.methods import METHODS, Method, Task, find
+from dpadapt.report.compare import public_only
+
+if TYPE_CHECKING:
+    from dpadapt.datasets.domains import Domains
+
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_SIZES = (100, 300, 1000, 3000)
+_DELTA = 1e-6
+_TEST_SHARE = 1 / 3
+# The papers' algorithms are there to be seen beside ours: fewer splits will do.
+_PAPER_SEEDS = 3
+# Models of the public population, not of the private one.
+_ELSEWHERE = ("reverse",)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two populations of one data set, and what is publicly known about its columns."""
+
+    name: str
+    title: str
+    what: str
+    task: Task
+    ranges: dict[str, tuple[float, float]]
+    bounds: tuple[float, float]
+    domains: Callable[[], "Domains"]
+
+
+def _split(name: str) -> Callable[[], "Domains"]:
+    """Return the bundled split called `name`, loaded when first called."""
+
+    def load() -> "Domains":
+        from dpadapt.datasets import bundled
+
+        domains: Domains = getattr(bundled, name)()
+        return domains
+
+    return load
+
+
+# Ranges are those of the questionnaires, not of the answers; columns that are not listed are 0 or 1.
+_VISITS = {"lncoins": (0.0, 4.62), "lpi": (0.0, 7.2), "fmde": (0.0, 8.3), "disea": (0.0, 60.0)}
+_AFFAIRS = {
+    "rate_marriage": (1.0, 5.0),
+    "age": (17.5, 42.0),
+    "yrs_married": (0.5, 23.0),
+    "children": (0.0, 5.5),
+    "religious": (1.0, 4.0),
+    "educ": (9.0, 20.0),
+    "occupation": (1.0, 6.0),
+    "occupation_husb": (1.0, 6.0),
+}
+_VISITS_WHAT = (
+    "RAND Health Insurance Experiment: a linear model of log(1 + visits in a year) from insurance plan and health. "
+    "A row is one year of one person."
+)
+_AFFAIRS_WHAT = "Redbook survey of 1974: a logistic model of having any affair, from age, marriage, faith and work."
+
+# Both splits of both sets, whether public rows help there or not.
+CASES = (
+    Case(
+        "visits by health",
+        "Visits to a doctor: from the healthy to the ill",
+        f"{_VISITS_WHAT} Public: people in good health. Private: people in worse health.",
+        "regression",
+        _VISITS,
+        (0.0, 4.4),
+        _split("randhie_by_health"),
+    ),
+    Case(
+        "visits by plan",
+        "Visits to a doctor: from free care to those who pay",
+        f"{_VISITS_WHAT} Public: people whose care is free. Private: people who pay a share, whose price and limits "
+        "nobody in the public rows has.",
+        "regression",
+        _VISITS,
+        (0.0, 4.4),
+        _split("randhie_by_plan"),
+    ),
+    Case(
+        "affairs by children",
+        "Affairs: from women with children to women without",
+        f"{_AFFAIRS_WHAT} Public: women with children. Private: women without.",
+        "classification",
+        _AFFAIRS,
+        (0.0, 1.0),
+        _split("fair_by_children"),
+    ),
+    Case(
+        "affairs by age",
+        "Affairs: from older to younger women",
+        f"{_AFFAIRS_WHAT} Public: women over 27. Private: younger women.",
+        "classification",
+        _AFFAIRS,
+        (0.0, 1.0),
+        _split("fair_by_age"),
+    ),
+)
+
+
+def side_by_side(
+    cases: Sequence[Case], *, epsilons: Sequence[float], seeds: int, done: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return the errors of every model on held-out rows, one value per seed; `done` is called after each seed."""
+    for method in METHODS:
+        method.estimator()  # loads the libraries whose threads are limited below
+    # Tables of ten columns: threads would wait for each other three times as long as they compute.
+    with threadpool_limits(1):
+        measured = [_case(case, epsilons, seeds, done) for case in cases]
+        papers = [_papers(case, found, epsilons, done) for case, found in zip(cases, measured, strict=True)]
+        others = [digits_panel(epsilons), people_panel(epsilons, _AFFAIRS), centres_panel(epsilons)]
+        done("other help")
+    return {
+        "epsilons": list(epsilons),
+        "delta": _DELTA,
+        "seeds": seeds,
+        "methods": [{"name": m.name, "task": m.task, "summary": m.summary} for m in METHODS],
+        "cases": measured,
+        "papers": papers,
+        "others": others,
+    }
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A private line of the comparison: a method, with or without public rows."""
+
+    key: str
+    name: str
+    method: Method
+    shared: bool
+
+
+def compared(task: Task) -> list[Compared]:
+    """Return every method of ours with public rows, the default first, and the default without them."""
+    default = find(None, task)
+    others = [method for method in METHODS if method.task == task and method is not default and method.paper is None]
+    return [
+        Compared("together", f"with public ({default.name})", default, shared=True),
+        *(
+            Compared(f"together, {method.name}", f"with public ({method.name})", method, shared=True)
+            for method in others
+        ),
+        # Without public rows the methods of one task are one and the same.
+        Compared("private only", "private only", default, shared=False),
+    ]
+
+
+def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str], None]) -> dict[str, Any]:
+    domains, X, y, public = _loaded(case)
+    public_model = public_only(public.X, public.y, case.task)
+    n_test = round(len(y) * _TEST_SHARE)
+    n_train = len(y) - n_test
+    sizes = [*(n for n in _SIZES if n < 0.8 * n_train), n_train]
+    middle = min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
+    lines = {line.key: line for line in compared(case.task)}
+    cells = list(dict.fromkeys([*((epsilon, n_train) for epsilon in epsilons), *((middle, n) for n in sizes)]))
+    errors: dict[tuple[str, float, int], list[float]] = {(key, *cell): [] for key in lines for cell in cells}
+    floors: dict[int, list[float]] = {n: [] for n in sizes}
+    levels: dict[str, list[float]] = {"no model": [], "public only": []}
+    for seed in range(seeds):
+        test, train = _rows(len(y), seed)
+        levels["no model"].append(1.0)
+        levels["public only"].append(_error(public_model, X[test], y[test], case.task))
+        for n, values in floors.items():
+            model = public_only(X[train[:n]], y[train[:n]], case.task)
+            values.append(_error(model, X[test], y[test], case.task))
+        for (key, epsilon, n), values in errors.items():
+            model = _estimator(lines[key].method, case, epsilon, seed)
+            model.fit(X[train[:n]], y[train[:n]], public=public if lines[key].shared else None)
+            values.append(_error(model, X[test], y[test], case.task))
+        done(case.name)
+
+    def curves(xs: Sequence[float], at: Callable[[Any], tuple[float, int]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "key": line.key,
+                "name": line.name,
+                "method": line.method.name,
+                "public": line.shared,
+                "points": [{"x": x, "values": errors[(line.key, *at(x))]} for x in xs],
+            }
+            for line in lines.values()
+        ]
+
+    bare = {"key": "not private", "name": "not private", "method": None, "public": False}
+    fixed = [{"key": key, "name": _NAMES[case.task].get(key, key), "values": v} for key, v in levels.items()]
+    return _description(case, domains, n_train, n_test) | {
+        "middle": middle,
+        "panels": [
+            {
+                "key": "epsilon",
+                "title": f"all {n_train:,} private rows",
+                "axis": "epsilon (smaller is more private)",
+                "symbol": "ε",
+                "x": list(epsilons),
+                "levels": [*fixed, {"key": "not private", "name": "not private", "values": floors[n_train]}],
+                "curves": curves(epsilons, lambda epsilon: (epsilon, n_train)),
+            },
+            {
+                "key": "rows",
+                "title": f"ε = {middle:g}",
+                "axis": "private rows",
+                "symbol": "n",
+                "x": sizes,
+                "levels": fixed,
+                "curves": [
+                    *curves(sizes, lambda n: (middle, n)),
+                    bare | {"points": [{"x": n, "values": values} for n, values in floors.items()]},
+                ],
+            },
+        ],
+    }
+
+
+def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: Callable[[str], None]) -> dict[str, Any]:
+    """Return the algorithms of the papers over epsilons, beside the default and the levels of `ours`."""
+    _, X, y, public = _loaded(case)
+    found = [
+        method
+        for method in METHODS
+        if (method.task, method.beside) == (case.task, "public")
+        and method.paper
+        and method.name not in _ELSEWHERE
+        and not method.tasks
+    ]
+    panel = ours["panels"][0]
+    levels = [{**level, "values": level["values"][:_PAPER_SEEDS]} for level in panel["levels"]]
+    together = next(curve for curve in panel["curves"] if curve["key"] == "together")
+    curves = [{**together, "points": [{**p, "values": p["values"][:_PAPER_SEEDS]} for p in together["points"]]}]
+    seeds = range(len(curves[0]["points"][0]["values"]))
+    for method in found:
+        points = []
+        for epsilon in epsilons:
+            values = []
+            for seed in seeds:
+                test, train = _rows(len(y), seed)
+                model = _estimator(method, case, epsilon, seed).fit(X[train], y[train], public=public)
+                values.append(_error(model, X[test], y[test], case.task))
+            points.append({"x": epsilon, "values": values})
+        said = {"key": method.name, "name": method.name, "method": method.name, "public": True}
+        curves.append(said | {"points": points})
+    done(f"{case.name}, papers")
+    kept = ("name", "title", "measure", "axis", "rows", "task")
+    return {key: ours[key] for key in kept} | {"panels": [{**panel, "levels": levels, "curves": curves}]}
+
+
+def _loaded(case: Case) -> tuple["Domains", NDArray[np.float64], NDArray[Any], Public]:
+    """Return the populations of a case: private features and labels, and the public rows."""
+    domains = case.domains()
+    X_public, X = (_scaled(part.X, case) for part in (domains.source, domains.target))
+    y_public, y = (np.asarray(part.y) for part in (domains.source, domains.target))
+    return domains, X, y, Public(X_public, y_public)
+
+
+def _rows(n_rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return held-out rows and the others."""
+    test, train = np.split(np.random.default_rng(seed).permutation(n_rows), [round(n_rows * _TEST_SHARE)])
+    return test, train
+
+
+_NAMES = {"regression": {"no model": "no model: the mean"}, "classification": {"no model": "no model: the rate"}}
+
+
+def _description(case: Case, domains: "Domains", n_train: int, n_test: int) -> dict[str, Any]:
+    measured = "mean squared error over variance" if case.task == "regression" else "log-loss over that of the rate"
+    return {
+        "name": case.name,
+        "title": case.title,
+        "what": case.what,
+        "task": case.task,
+        "provenance": domains.provenance,
+        "rows": {"public": len(domains.source.y), "private": n_train, "test": n_test},
+        "axis": measured,
+        "measure": f"{measured}, on held-out private rows: 1 = no model, smaller is better",
+    }
+
+
+def _scaled(frame: Any, case: Case) -> NDArray[np.float64]:
+    """Return the columns scaled to [-1, 1] by their public ranges."""
+    low, high = np.array([case.ranges.get(str(name), (0.0, 1.0)) for name in frame.columns]).T
+    return np.asarray(2 * (np.clip(frame.to_numpy(np.float64), low, high) - low) / (high - low) - 1)
+
+
+def _estimator(method: Method, case: Case, epsilon: float, seed: int) -> Any:
+    wanted: dict[str, Any] = {"epsilon": epsilon, "delta": _DELTA, "random_state": seed}
+    wanted |= {"target_bounds": case.bounds} if case.task == "regression" else {"classes": [0, 1]}
+    known = method.estimator().get_params(deep=False)
+    return method.estimator(**{name: value for name, value in wanted.items() if name in known})
+
+
+def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> float:
+    """Return the error relative to always predicting the mean (or the rate) of these very rows."""
+    if task == "regression":
+        return float(np.mean((y - model.predict(X)) ** 2) / np.var(y))
+    rate = float(np.mean(y))
+    baseline = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    chance = np.clip(model.predict_proba(X)[:, 1], 1e-12, 1 - 1e-12)
+    return float(-np.mean(np.where(y == 1, np.log(chance), np.log(1 - chance))) / baseline)

@@ -1,0 +1,293 @@
+"""`LinearClassifier`: predictions from `coef_`, `intercept_` and `classes_`."""
+
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from dpadapt import checks
+from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.receipt import Receipt
+from dpadapt.data import Public, wrapped
+from dpadapt.errors import PrivacyError
+from dpadapt.learning.losses import softmax
+from dpadapt.mechanisms.adjacency import Adjacency
+
+# `PrivateEstimator`: what every private estimator shares: budget, ledger, validation that shows nothing, receipt.
+
+
+# Below this n * mu a single mean of clipped terms has noise of a seventh of its range: every correction would be noise.
+_LEAST_SIGNAL = 7.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may spend, in the units that plans are made in.
+
+    Parameters
+    ----------
+    mu : float
+        The Gaussian budget: noise multipliers s_t must satisfy Σ 1 / s_t² <= mu².
+    n_rows : float
+        A public number of rows to divide sums by.
+    factor : float
+        How far a sum of bounded terms can move, per bound: 2 under replace-one, else 1. For planning only.
+    """
+
+    mu: float
+    n_rows: float
+    factor: float
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether the noise lets anything through: even one number clipped at half would drown below this."""
+        return self.n_rows * self.mu / self.factor > _LEAST_SIGNAL
+
+    def noise(self, clip_norm: float) -> float:
+        """Return the standard deviation of a mean of terms up to `clip_norm`, if the whole budget goes into it."""
+        return self.factor * clip_norm / (self.n_rows * self.mu)
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of private estimators; subclasses are plain scikit-learn estimators otherwise."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    n_rows: int | None
+    random_state: int | None
+
+    # Public data and the ledger always belong to the fit, also when scikit-learn routes metadata.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"public": True, "ledger": True}
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that small budgets score badly on small data."""
+        tags = super().__sklearn_tags__()
+        for part in (tags.regressor_tags, tags.classifier_tags):
+            if part is not None:
+                part.poor_score = True
+        return tags
+
+    def _budget(self, n_rows: int) -> Budget:
+        """Check the privacy parameters and return what may be spent."""
+        epsilon, delta = checks.positive(self.epsilon, "epsilon"), checks.delta(self.delta)
+        if delta == 0:
+            raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
+        adjacency = Adjacency.of(self.adjacency)
+        if adjacency is Adjacency.ADD_REMOVE:
+            if self.n_rows is None:
+                raise ValueError(
+                    "n_rows must be given under add-remove adjacency: the true number of rows is private there. "
+                    "Give a public estimate of it."
+                )
+            n_rows = checks.count(self.n_rows, "n_rows")
+        elif self.n_rows is not None:
+            raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
+        factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+        return Budget(gaussian_mu(epsilon, delta), float(n_rows), factor)
+
+    def _ledger(self, ledger: Ledger | None) -> Ledger:
+        """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""
+        adjacency = Adjacency.of(self.adjacency)
+        if ledger is None:
+            return Ledger(self.epsilon, self.delta, adjacency=adjacency, random_state=self.random_state)
+        if not isinstance(ledger, Ledger):
+            raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
+        if ledger.adjacency is not adjacency:
+            raise PrivacyError(
+                f"the ledger counts neighbours by {ledger.adjacency.value}, this estimator by {adjacency.value}. "
+                f"Make them agree."
+            )
+        return ledger.child(self.epsilon, self.delta, label=type(self).__name__, random_state=self.random_state)
+
+    def _receipt(self, ledger: Ledger, budget: Budget, assumed: Sequence[str], *, notes: Sequence[str] = ()) -> Receipt:
+        """Return the receipt of this fit, with what is taken to be public and what a reader should know.
+
+        `notes` join the receipt's warnings; they must follow from releases and public data alone.
+        """
+        rows = "the number of rows" if self.n_rows is None else "n_rows, which was chosen without the private data"
+        warnings = []
+        if self.delta * budget.n_rows >= 1:
+            warnings.append(
+                f"delta = {self.delta:.3g} is not below 1/n: a method that publishes whole rows could satisfy it; "
+                f"use a smaller delta"
+            )
+        if not budget.worthwhile:
+            warnings.append(
+                "the budget is too small for this many rows: nothing was released and nothing was spent; the model is "
+                "what the public data alone gives, if there is any"
+            )
+        return ledger.receipt(assumptions=[rows, "the columns and their order", *assumed], warnings=[*warnings, *notes])
+
+    def _check_rows(
+        self, X: Any, y: Any, *, y_numeric: bool, allow_nd: bool = False, multi_output: bool = False
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return private features and labels as arrays, or refuse them without showing a value."""
+        shapes = {"allow_nd": allow_nd, "multi_output": multi_output, "ensure_min_samples": 2}
+        # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
+        kept = np.float64 if Adjacency.of(self.adjacency) is Adjacency.ADD_REMOVE else [np.float64, np.float32]
+        try:
+            X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
+        except (ValueError, TypeError, OverflowError) as error:
+            refusal = _without_values(error)
+        else:
+            return X, y
+        # Not inside the handler: the original error may quote a cell, and would hang on as this one's context.
+        raise refusal
+
+    def _check_public(
+        self, public: Public | None, X: Any, *, allow_nd: bool = False, multi_output: bool = False
+    ) -> tuple[NDArray[np.float64] | None, Any]:
+        """Return public features and labels as arrays with the private data's columns."""
+        if public is None:
+            return None, None
+        if wrapped(public).X is X:
+            raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
+        theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
+        if theirs is not None and ours is not None and list(theirs) != list(ours):
+            odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]
+            lacking = [str(name) for name in ours if name not in list(theirs)]
+            raise ValueError(
+                f"public and private columns must be the same, in the same order; "
+                f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
+            )
+        X_public = check_array(
+            public.X,
+            dtype=np.float64,
+            allow_nd=allow_nd,
+            ensure_min_samples=2,
+            input_name="public X",
+            estimator="public X",
+        )
+        if X_public.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
+            )
+        y_public = None if public.y is None else np.asarray(public.y)
+        if y_public is not None and not multi_output:
+            y_public = y_public.ravel()
+        return X_public, y_public
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
+
+
+# What scikit-learn says of shapes, types and column names. Its other messages may quote a cell: none is passed on.
+_HARMLESS = re.compile(
+    r"The feature names|Feature names|X has \d+ features|Expected (\d|a \d|unique)|Found (array with|input variables)|"
+    r"Input [Xy] contains|Sparse data|Complex data|y should be|dtype='numeric'|(float\(\) )?argument must be|"
+    r"This \w+ estimator requires y"
+)
+
+
+def _without_values(error: Exception) -> ValueError | TypeError:
+    """Return what may be said of an error that private rows caused."""
+    text = str(error)
+    if _HARMLESS.match(text) is None:
+        text = "X must hold numbers alone, and y numbers or labels, without gaps; which cell does not is not shown."
+    elif not text.startswith(("The feature names", "Feature names")):
+        # Values and counts come after the first line, or after a colon.
+        text = re.sub(r":.*", ".", text.splitlines()[0])
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
+    """Return public labels as numbers."""
+    try:
+        labels = np.asarray(y_public, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("public y must hold numbers for a regression; it holds text.") from None
+    if not np.isfinite(labels).all():
+        raise ValueError("public y must be finite; remove the rows where it is not.")
+    return labels
+
+
+def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:
+    """Return `wanted`, held between two quantiles of public `values`."""
+    bottom, top = np.quantile(values, [low, high])
+    return float(min(max(wanted, bottom), top))
+
+
+def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
+    """Return noise multipliers that spend `shares` of mu², which must add up to at most 1."""
+    if math.fsum(shares) > 1 + 1e-12:
+        raise ValueError("shares of the budget must not add up to more than 1.")
+    return [1.0 / (mu * math.sqrt(share)) for share in shares]
+
+
+# The label set of a private classifier and the codes of labels in it.
+
+
+def label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    """Return the sorted classes and how they came to be known."""
+    if declared is not None:
+        classes, source = np.unique(np.asarray(declared)), "the label set (declared)"
+    elif y_public is not None:
+        classes, source = np.unique(y_public), "the label set (that of the public labels)"
+    else:
+        classes, source = _read_off(y), "the label set: it was read off y; declare it with classes="
+    if len(classes) < 2:
+        raise ValueError("there must be at least two classes, got one class. Declare all of them with classes=.")
+    return classes, source
+
+
+def _read_off(y: NDArray[Any]) -> NDArray[Any]:
+    with warnings.catch_warnings():
+        # A warning about many or huge labels would tell of private ones.
+        warnings.simplefilter("ignore")
+        try:
+            check_classification_targets(y)
+            return np.unique(y)
+        except TypeError:
+            raise ValueError(
+                "y must hold labels of one kind, all numbers or all text. Declare them with classes=."
+            ) from None
+
+
+def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Return the place of each label among the sorted `classes`; a label that is not there is refused, not shown."""
+    labels = np.asarray(labels)
+    try:
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        known = bool(np.all(classes[codes] == labels))
+    except TypeError:
+        known = False
+    if not known:
+        raise ValueError(f"{name} holds a label that is not among the classes. Declare all of them with classes=.")
+    return np.asarray(codes, dtype=np.int64)
+
+
+class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A private classifier with one score (two classes) or one score per class, linear in the features."""
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of the second class (two classes) or of each class."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class."""
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            scores = np.column_stack([np.zeros(len(scores)), scores])
+        return softmax(scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])

@@ -1,0 +1,286 @@
+"""A public spectrum, corrected for the spread that a finite sample adds to it.
+
+The analytical nonlinear shrinkage of O. Ledoit and M. Wolf, "Analytical nonlinear shrinkage of large-dimensional
+covariance matrices", Annals of Statistics 48(5), 2020.
+"""
+
+import hashlib
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from dpadapt.data import Public
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
+
+# Public geometry: scales, whitening and a ridge model, from public rows (or from declared ranges) alone.
+
+
+# Directions with less than this share of the average public variance are not amplified further.
+_FLOOR = 1e-2
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """How rows are brought to a common scale: centre, divide, append 1, and turn.
+
+    Parameters
+    ----------
+    center, scale : ndarray of shape (n_features,)
+    basis : ndarray of shape (n_features + 1, n_features + 1)
+        Whitening map; the identity if nothing is known.
+    spectrum : ndarray of shape (n_features + 1,)
+        Share of the public variance that each final coordinate had before whitening; adds up to 1.
+    typical_norm, max_norm : float
+        Median and largest ordinary length of a row in the final coordinates.
+    """
+
+    center: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    basis: NDArray[np.float64]
+    spectrum: NDArray[np.float64]
+    typical_norm: float
+    max_norm: float
+
+    def extend(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return scaled rows with their constant 1."""
+        extended = np.empty((X.shape[0], X.shape[1] + 1))
+        np.subtract(X, self.center, out=extended[:, :-1])
+        extended[:, :-1] /= self.scale
+        extended[:, -1] = 1.0
+        return extended
+
+    def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return rows in the final coordinates; a row too long for a float comes out not finite, without a warning."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.extend(X) @ self.basis
+
+    def coefficients(self, solution: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
+        """Return coefficients and intercept for raw rows from a solution in the final coordinates."""
+        extended = self.basis @ solution
+        coef = (extended[:-1].T / self.scale).T
+        return coef, extended[-1] - self.center @ coef
+
+    def solution_for(self, extended: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the solution in the final coordinates that equals `extended` on scaled rows with their constant."""
+        return np.asarray(np.linalg.solve(self.basis, extended), dtype=np.float64)
+
+
+def declared_geometry(n_features: int) -> Geometry:
+    """Return the geometry of features declared to lie in about [-1, 1]: nothing is known but that."""
+    k = n_features + 1
+    # A uniform feature on [-1, 1] has mean square 1/3.
+    typical = math.sqrt(n_features / 3.0 + 1.0)
+    return Geometry(np.zeros(n_features), np.ones(n_features), np.eye(k), np.full(k, 1 / k), typical, math.sqrt(k))
+
+
+def public_geometry(X: NDArray[np.float64]) -> Geometry:
+    """Return the geometry of public rows: standardised and whitened."""
+    n, d = X.shape
+    center, scale = X.mean(axis=0), X.std(axis=0)
+    # A column that is constant in public has no public scale: it is left out, by a scale of infinity.
+    scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(center)), scale, np.inf)
+    extended = Geometry(center, scale, np.eye(d + 1), np.ones(d + 1), 1.0, 1.0).extend(X)
+    values, vectors = np.linalg.eigh(extended.T @ extended / n)
+    values = np.maximum(values, 0.0)
+    basis = vectors / np.sqrt(values + _FLOOR * values.mean())
+    norms = np.linalg.norm(extended @ basis, axis=1)
+    typical, largest = (float(q) for q in np.quantile(norms, [0.5, 0.95]))
+    return Geometry(center, scale, basis, values / values.sum(), typical, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeModel:
+    """A ridge regression on public rows with its exact leave-one-out residuals."""
+
+    solution: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    ridge: float
+
+
+def ridge_by_leave_one_out(Z: NDArray[np.float64], y: NDArray[np.float64]) -> RidgeModel:
+    """Fit ridge regressions on a grid of strengths and keep the one with the least leave-one-out error.
+
+    One eigendecomposition serves the whole grid; the leave-one-out residual is r / (1 - h), exactly.
+    """
+    n = len(y)
+    values, vectors = np.linalg.eigh(Z.T @ Z / n)
+    values = np.maximum(values, 0.0)
+    rotated = Z @ vectors
+    target = rotated.T @ y / n
+    best: RidgeModel | None = None
+    for ridge in values.mean() * np.logspace(-4, 1, 11):
+        shrunk = 1.0 / (values + ridge)
+        residual = y - rotated @ (shrunk * target)
+        leverage = np.minimum((rotated**2 @ shrunk) / n, 1 - 1e-6)
+        left_out = residual / (1.0 - leverage)
+        if best is None or np.mean(left_out**2) < np.mean(best.residuals**2):
+            best = RidgeModel(vectors @ (shrunk * target), left_out, float(ridge))
+    if best is None or not np.all(np.isfinite(best.residuals)):
+        raise ValueError("the public labels are not finite; remove those rows.")
+    return best
+
+
+# A classifier fitted on public rows: where the private one starts.
+
+
+_RIDGES = np.logspace(-4, 0, 5)
+_FOLDS = 4
+
+
+def public_classifier(Z: NDArray[np.float64], codes: NDArray[np.int64], n_scores: int) -> NDArray[np.float64]:
+    """Return the ridge-penalised maximum-likelihood coefficients, the ridge chosen by cross-validation.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_rows, n_columns)
+        Public rows with their constant.
+    codes : ndarray of int
+        Class codes.
+    n_scores : int
+        1 for two classes coded 0 and 1, else the number of classes. A class without public rows is allowed.
+
+    Returns
+    -------
+    ndarray of shape (n_columns, n_scores)
+    """
+    folds = np.arange(len(Z)) % min(_FOLDS, len(Z))
+    # Rows of a file are often sorted; a fixed shuffle is as good as any and keeps fits reproducible.
+    folds = np.random.default_rng(len(Z)).permutation(folds)
+    losses = np.zeros(len(_RIDGES))
+    for fold in np.unique(folds):
+        train, test = folds != fold, folds == fold
+        start = np.zeros((Z.shape[1], n_scores))
+        for i, ridge in reversed(list(enumerate(_RIDGES))):
+            start = _fit(Z[train], codes[train], float(ridge), start)
+            losses[i] += _loss(n_scores).value(_scores(Z[test], start), codes[test]) * test.sum()
+    return _fit(Z, codes, float(_RIDGES[int(np.argmin(losses))]), np.zeros((Z.shape[1], n_scores)))
+
+
+def _loss(n_scores: int) -> LogisticLoss | SoftmaxLoss:
+    return LogisticLoss() if n_scores == 1 else SoftmaxLoss()
+
+
+def _scores(Z: NDArray[np.float64], coef: NDArray[np.float64]) -> NDArray[np.float64]:
+    scores: NDArray[np.float64] = Z @ coef
+    return scores[:, 0] if coef.shape[1] == 1 else scores
+
+
+def _fit(
+    Z: NDArray[np.float64], codes: NDArray[np.int64], ridge: float, start: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    loss, shape = _loss(start.shape[1]), start.shape
+
+    def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        coef = flat.reshape(shape)
+        scores = _scores(Z, coef)
+        value = loss.value(scores, codes) + ridge / 2 * float(flat @ flat)
+        gradient = (Z.T @ loss.weights(scores, codes) / len(Z)).reshape(shape) + ridge * coef
+        return value, gradient.ravel()
+
+    found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-10})
+    return np.asarray(found.x).reshape(shape)
+
+
+# Public preparations, made once: remembered for as long as the `Public` lives and its content stays the same.
+
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """One preparation for each living `Public`; safe to share among threads.
+
+    Examples
+    --------
+    >>> memory, made = Remembered(), []
+    >>> X = np.zeros((3, 2))
+    >>> public = Public(X)
+    >>> _ = [memory.get(public, [X], lambda: made.append(1)) for _ in range(3)]
+    >>> X[0, 0] = 1.0
+    >>> memory.get(public, [X], lambda: made.append(1))
+    >>> len(made)
+    2
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[Public, tuple[bytes, T]] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def get(self, public: Public, parts: Iterable[NDArray[Any] | None], make: Callable[[], T]) -> T:
+        """Return what `make` gave when `public` last had these parts, or make it now."""
+        digest = _digest(parts)
+        with self._lock:
+            known = self._known.get(public)
+        if known is not None and known[0] == digest:
+            return known[1]
+        found = make()
+        with self._lock:
+            self._known[public] = digest, found
+        return found
+
+
+def _digest(parts: Iterable[NDArray[Any] | None]) -> bytes:
+    """Return a fingerprint of arrays of numbers or text, with their shapes and types."""
+    digest = hashlib.blake2b()
+    for part in parts:
+        if part is None:
+            digest.update(b"none")
+            continue
+        # Objects have no bytes of their own; their text will do.
+        array = np.ascontiguousarray(part.astype(str) if part.dtype == object else part)
+        digest.update(f"{array.shape}{array.dtype.str}".encode())
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+# With this many rows per column the correction is below the noise of the kernel it uses.
+_MANY = 20
+
+
+def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.float64]:
+    """Return estimates of the population variances along sample eigenvectors; `values` ascend, and so do they.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(7).standard_normal((150, 100))
+    >>> values = np.linalg.eigvalsh(rows.T @ rows / 150)
+    >>> bool(np.ptp(shrunk_spectrum(values, 150)) < 0.3 * np.ptp(values))
+    True
+    """
+    n = n_rows - 1
+    if n_rows > _MANY * len(values) or n < 2 or not values[-1] > 0:
+        return values
+    # Columns that depend on others exactly have variance 0 in the population too; fewer rows than columns don't say so.
+    rank = int(np.sum(values > 1e-10 * values[-1]))
+    p = rank if rank < min(n, len(values)) else len(values)
+    missing = np.zeros(len(values) - p)
+    lam = np.maximum(values[-min(p, n) :], 1e-12 * values[-1])
+    width = n ** (-1 / 3)
+    # x[i, j]: distance of eigenvalue i from eigenvalue j in bandwidths of j (Epanechnikov kernel).
+    bandwidth = width * lam[None, :]
+    x = (lam[:, None] - lam[None, :]) / bandwidth
+    root = math.sqrt(5)
+    density = np.mean(3 / (4 * root) * np.maximum(1 - x**2 / 5, 0) / bandwidth, axis=1)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(np.abs((root - x) / np.where(x == -root, 1.0, root + x)), 1e-300))
+    hilbert = -3 / (10 * math.pi) * x + 3 / (4 * root * math.pi) * (1 - x**2 / 5) * logs
+    hilbert = np.where(np.abs(x) == root, -3 / (10 * math.pi) * x, hilbert)
+    hilbert = np.mean(hilbert / bandwidth, axis=1)
+    if p <= n:
+        ratio = p / n
+        found = lam / ((math.pi * ratio * lam * density) ** 2 + (1 - ratio - math.pi * ratio * lam * hilbert) ** 2)
+    else:
+        inner = 3 / 10 / width**2 + 3 / 4 / root / width * (1 - 1 / 5 / width**2) * math.log(
+            abs((1 + root * width) / (1 - root * width))
+        )
+        null = 1 / (math.pi * (p - n) / n * (inner / math.pi * float(np.mean(1 / lam))))
+        above = lam / (math.pi**2 * lam**2 * (density**2 + hilbert**2))
+        found = np.concatenate([np.full(p - n, null), above])
+    return np.concatenate([missing, np.sort(np.maximum(found, 0.0))])

@@ -1,0 +1,117 @@
+"""Choosing one candidate by its score: the exponential mechanism, and permute-and-flip."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import Bounded, Norm
+from dpadapt.mechanisms.events import BoundedRangeEvent, Event, PureEvent
+from dpadapt.mechanisms.mechanism import Mechanism
+from dpadapt.mechanisms.randomness import Random
+
+# Randomized response: each record answers for itself.
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Mechanism):
+    """Each record keeps its answer with probability e^epsilon / (e^epsilon + k - 1), else gives one of the others.
+
+    Needs no trusted curator: every answer is (epsilon, 0)-private by itself, and a record has one answer.
+
+    Parameters
+    ----------
+    epsilon : float
+        Cost to each record. Positive.
+    """
+
+    epsilon: float
+    norm: ClassVar[Norm] = "linf"
+
+    def __post_init__(self) -> None:
+        self.event()  # validates
+
+    def event(self) -> Event:
+        """Return what one answer costs."""
+        return PureEvent(float(self.epsilon))
+
+    def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
+        """Return the probability of giving another answer than one's own."""
+        if bounded.n_categories is None:
+            raise TypeError("RandomizedResponse needs one answer per record; make it with `responses`.")
+        if adjacency is Adjacency.ADD_REMOVE:
+            raise PrivacyError("randomized response shows how many records there are; use zero-out or replace-one.")
+        others = bounded.n_categories - 1
+        return others / (math.exp(min(self.epsilon, 700.0)) + others)
+
+    def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int64]:
+        k = bounded.n_categories or 2
+        answers = bounded.value
+        lie = random.generator.random(answers.shape) < scale
+        # Adding 1..k-1 modulo k reaches each other answer with equal probability, whatever one's own is.
+        shift = random.generator.integers(1, k, answers.shape)
+        return np.where(lie, (answers + shift) % k, answers).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Selection(Mechanism):
+    """Chooses an index by noisy score; the noise has scale 2 * sensitivity / epsilon, half that if monotone."""
+
+    epsilon: float
+    norm: ClassVar[Norm] = "linf"
+
+    def __post_init__(self) -> None:
+        self.event()  # validates
+
+    def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
+        """Return the noise scale of each score."""
+        # If one record can only raise scores (or only lower them), the normaliser moves the same way as the score and
+        # the factor 2 falls away (McSherry and Talwar 2007, section 3). A replacement does both, so it does not.
+        one_way = bounded.monotone and adjacency is not Adjacency.REPLACE_ONE
+        return bounded.sensitivity("linf", adjacency, doubled=sampled) * (1.0 if one_way else 2.0) / self.epsilon
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism(_Selection):
+    """Choose index j with probability proportional to exp(score_j / scale): (epsilon, 0)-private.
+
+    Its privacy loss has range epsilon, so it is also epsilon²/8-zCDP: many choices compose well.
+
+    Parameters
+    ----------
+    epsilon : float
+        Cost of one choice. Positive.
+    """
+
+    def event(self) -> Event:
+        """Return what one choice costs."""
+        return BoundedRangeEvent(float(self.epsilon))
+
+    def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> int:
+        # The largest of score / scale + Gumbel noise has exactly this law.
+        return int(np.argmax(bounded.value / scale + random.generator.gumbel(size=bounded.value.shape)))
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip(_Selection):
+    """Choose an index at (epsilon, 0): never worse in expected score than the exponential mechanism.
+
+    McKenna and Sheldon, NeurIPS 2020. Drawn as the largest score plus exponential noise, which has the same law (Ding,
+    Kifer et al., "The Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with Exponential Noise", 2021).
+
+    Parameters
+    ----------
+    epsilon : float
+        Cost of one choice. Positive.
+    """
+
+    def event(self) -> Event:
+        """Return what one choice costs."""
+        return PureEvent(float(self.epsilon))
+
+    def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> int:
+        return int(np.argmax(bounded.value / scale + random.generator.exponential(size=bounded.value.shape)))

@@ -1,0 +1,210 @@
+"""From scratch, fine-tuned, or with a linear probe: the three ways to train a network that public data has shaped.
+
+The columns of Figure 1 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution
+Shift", arXiv:2312.15551, in one call.
+"""
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.errors import BudgetExceeded
+from dpadapt.networks.public_training import as_inputs, as_targets, split_rows, train_publicly
+from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
+
+WAYS = ("scratch", "finetune", "probe")
+
+
+def started(module: nn.Module, transfer: str, n_scores: int | None) -> nn.Module:
+    """Return a module as one of the three ways starts it: renewed, as it is, or frozen up to its last layer.
+
+    Changed in place. Other transfers leave it as it is. `n_scores` is how many numbers its last layer gives.
+    """
+    if transfer == "scratch":
+        for name, layer in module.named_modules():
+            renew = getattr(layer, "reset_parameters", None)
+            if callable(renew):
+                renew()
+            elif next(layer.parameters(recurse=False), None) is not None:
+                raise ValueError(
+                    f"module has weights in {type(layer).__name__} ({name or 'the module itself'}) that can't be drawn "
+                    f"anew for transfer='scratch'. Give that layer a method reset_parameters."
+                )
+    elif transfer == "probe":
+        module.requires_grad_(False)
+        name, last = _last_linear(module)
+        if n_scores not in (None, last.out_features):
+            raise ValueError(
+                f"module must define the Linear layer that gives the scores last for transfer='probe'; {name} gives "
+                f"{last.out_features} numbers, not {n_scores}."
+            )
+        last.requires_grad_(True)
+    return module
+
+
+def _last_linear(module: nn.Module) -> tuple[str, nn.Linear]:
+    """Return the last linear layer, which gives the scores, and its name."""
+    found = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+    if not found:
+        raise ValueError("module must end in a Linear layer for transfer='probe': that layer is what is trained.")
+    return found[-1]
+
+
+def with_head(module: nn.Module, n_classes: int, *, zero: bool = True) -> nn.Module:
+    """Return a copy of a module whose last linear layer gives `n_classes` scores; all zero at first, or at random.
+
+    Examples
+    --------
+    >>> with_head(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 5)), 4)[1].out_features
+    4
+    """
+    copied = copy.deepcopy(module)
+    name, layer = _last_linear(copied)
+    head = nn.Linear(layer.in_features, n_classes)
+    if zero:
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+    if not name:
+        return head
+    parent, _, child = name.rpartition(".")
+    setattr(copied.get_submodule(parent), child, head)
+    return copied
+
+
+def pretrained(
+    module: nn.Module,
+    public: Public,
+    n_classes: int,
+    *,
+    n_steps: int = 1000,
+    batch_size: int = 64,
+    learning_rate: float = 0.002,
+    random_state: int = 0,
+) -> nn.Module:
+    """Return a copy of `module`, trained on a public task of its own, with a new head of zeros for another task.
+
+    Public data needs no protection, so this is ordinary training; its labels may have nothing to do with the private
+    ones. Where they are the private ones, keep the head: use `PrivateNetwork(transfer="warm")`.
+
+    Parameters
+    ----------
+    module : Module
+        Ends in a Linear layer.
+    public : Public
+        Labelled.
+    n_classes : int
+        Of the private task.
+    n_steps, batch_size : int
+    learning_rate : float
+        Of Adam.
+    random_state : int, default=0
+        For the order of public rows and the public head.
+    """
+    if public.y is None:
+        raise ValueError("public must hold labels: a network learns nothing from rows alone.")
+    labels, codes = np.unique(np.asarray(public.y), return_inverse=True)
+    generator = np.random.default_rng(random_state)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator.integers(2**63)))
+        network = with_head(module, len(labels), zero=False)
+        rows = split_rows(
+            as_inputs(np.asarray(public.X), None, "public X"), as_targets(codes, "public y"), 0.15, generator
+        )
+        train_publicly(
+            RowsLoss(network, cross_entropy),
+            rows.training,
+            rows.held_out,
+            n_steps=checks.count(n_steps, "n_steps"),
+            batch_size=checks.count(batch_size, "batch_size"),
+            learning_rate=checks.positive(learning_rate, "learning_rate"),
+            generator=generator,
+        )
+    return with_head(network.eval(), n_classes)
+
+
+@dataclass(frozen=True)
+class WayResult:
+    """What one way reached at one budget.
+
+    Parameters
+    ----------
+    transfer : {"public only", "scratch", "finetune", "probe"}
+    epsilon : float
+        0 for "public only".
+    accuracy : float
+        On the test rows.
+    """
+
+    transfer: str
+    epsilon: float
+    accuracy: float
+
+
+def three_ways(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    test: tuple[Any, Any],
+    epsilons: Sequence[float] = (1.0,),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ledger: Ledger | None = None,
+) -> list[WayResult]:
+    """Train a network privately in all three ways at every epsilon, the start's own accuracy first.
+
+    Parameters
+    ----------
+    estimator : PrivateNetwork
+        With a module that public data has shaped and `classes` declared. Its transfer and epsilon are not used.
+    X : array-like of shape (n_rows, ...)
+        Private rows.
+    y : array-like of shape (n_rows,)
+        Private labels.
+    test : pair of array-like
+        Rows and labels to measure on. They are not protected: never private ones.
+    epsilons : sequence of float, default=(1.0,)
+    settings : mapping, optional
+        Parameters of the estimator for one way alone, e.g. ``{"probe": {"learning_rate": 4.0}}``.
+    ledger : Ledger, optional
+        The private data set's ledger. Every fit is charged, three at each epsilon: its cap must allow for all of them.
+        Where it does not, the results so far are returned, with a warning. Without it nobody adds up what they cost
+        together.
+
+    Returns
+    -------
+    results : list of WayResult
+        The first is "public only": what the module says before any private row is read. Where that is no better than
+        chance, the private task is out of the public data's distribution, and all that helps is the features.
+    """
+    settings = {} if settings is None else settings
+    for way in settings:
+        checks.one_of(way, WAYS, "settings")
+    module = estimator.module if isinstance(estimator.module, nn.Module) else None
+    if module is None or estimator.classes is None:
+        raise ValueError("estimator must be a PrivateNetwork with a module, trained on public data, and classes.")
+    classes = np.unique(np.asarray(estimator.classes))
+    with torch.no_grad():
+        scores = copy.deepcopy(module).eval()(as_inputs(np.asarray(test[0]), None, "test rows")).numpy()
+    start = float(np.mean(classes[np.argmax(scores, axis=1)] == np.asarray(test[1])))
+    found = [WayResult("public only", 0.0, start)]
+    for epsilon in epsilons:
+        for way in WAYS:
+            model = clone(estimator, safe=False).set_params(transfer=way, epsilon=epsilon, **settings.get(way, {}))
+            try:
+                model.fit(X, y, ledger=ledger)
+            except BudgetExceeded as spent:
+                # What was paid for must not be lost.
+                warnings.warn(f"stopped before {way} at epsilon {epsilon:g}: {spent}", stacklevel=2)
+                return found
+            found.append(WayResult(way, float(epsilon), float(model.score(*test))))
+    return found

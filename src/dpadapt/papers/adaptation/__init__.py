@@ -1,0 +1,24 @@
+"""Paper 1, private domain adaptation: a private labelled target and a public labelled source.
+
+Use `dpadapt.PrivateTransferRegressor` and `dpadapt.PrivateTransferClassifier` for real work; they are compared with
+these algorithms in `benchmarks/adaptation`.
+"""
+
+from dpadapt.papers.adaptation.bounds import discrepancy, learning_bound, local_discrepancy
+from dpadapt.papers.adaptation.cnvx import CnvxAdap
+from dpadapt.papers.adaptation.matching import PrivateDiscrepancyMinimization
+from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
+from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
+from dpadapt.papers.adaptation.private_statistics import PrivateMixture, ReverseAdaptation
+
+__all__ = [
+    "CnvxAdap",
+    "NCnvxAdap",
+    "NoisySGD",
+    "PrivateDiscrepancyMinimization",
+    "PrivateMixture",
+    "ReverseAdaptation",
+    "discrepancy",
+    "learning_bound",
+    "local_discrepancy",
+]

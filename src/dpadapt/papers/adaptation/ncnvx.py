@@ -1,0 +1,472 @@
+"""`NCnvxAdap`: Algorithm 2 of private domain adaptation, noisy projected descent on problem (7) for smooth losses.
+
+R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+2024, Section 5 and Appendix D.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.data import Public
+from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, label_set
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import clipped_outer_sum
+from dpadapt.mechanisms.bounded_losses import limited_rows, listed_discrepancy, own_losses
+from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Plan, Repeated
+from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.papers.adaptation import noise as calibration
+from dpadapt.papers.adaptation.preparation import MAX_NORM, AdaptationEstimator, refuse_add_remove, unit_geometry
+from dpadapt.papers.adaptation.problem import Array, CrossEntropy, Penalties, SmoothLoss, mixture_share, weight_gradient
+from dpadapt.rows import Rows
+
+# The descent of Algorithm 2 of private domain adaptation, step by step as printed.
+#
+# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+# 2024, Appendix D.2.
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of length at most 1 and their class codes."""
+
+    Z: Array = field(repr=False)
+    codes: NDArray[np.int64] = field(repr=False)
+
+    def losses(self, loss: SmoothLoss, listed: Array) -> Array:
+        """Return each row's loss under each of the `listed` coefficients, one column for each."""
+        return np.column_stack([loss.losses(self.Z @ coef, self.codes) for coef in listed])
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What Algorithm 2 needs to know beside the rows; all public."""
+
+    shape: tuple[int, ...]
+    loss: SmoothLoss
+    n_source: int
+    n_rows: float
+    alpha: float
+    radius: float
+    n_steps: int
+    penalties: Penalties
+    sharpness: float
+    lipschitz: float
+    loss_bound: float
+    gradient_noise: float
+    weight_noise: float | None
+    source_moves: bool
+    average: str
+    random_state: int | None
+
+    @property
+    def step(self) -> float:
+        """One over the smoothness of the objective."""
+        n_scores = 1 if len(self.shape) == 1 else self.shape[1]
+        return 1 / smoothness_of(
+            self.loss.smoothness(n_scores),
+            self.lipschitz,
+            self.loss_bound,
+            max(self.n_source, 1),
+            self.n_rows,
+            self.alpha,
+            self.penalties,
+            self.sharpness,
+        )
+
+
+def smoothness_of(
+    curvature: float,
+    lipschitz: float,
+    loss_bound: float,
+    m: int,
+    n: float,
+    alpha: float,
+    penalties: Penalties,
+    sharpness: float,
+) -> float:
+    """Return the smoothness of problem (7): equations (19), (20) and (21) of the paper."""
+    rest, one, two, top = 1 - alpha, penalties.one, penalties.two, penalties.infinity
+    in_weights = (
+        two * alpha**3 / m**2
+        + 2 * alpha**3 * (abs(2 * loss_bound - one) + two * math.sqrt(n) + top) / m**2.5
+        + top * sharpness * alpha**4 * (m**-3.0 + m**-3.5)
+        + two * rest**3 / n**2
+        + 2 * rest**3 * (abs(loss_bound - one) + two * math.sqrt(m) + top) / n**2.5
+        + top * sharpness * rest**4 * (n**-3.0 + n**-3.5)
+        + 2 * top * sharpness * alpha**2 * rest**2 / (m**1.5 * n**1.5)
+    )
+    return float(curvature + in_weights + lipschitz * (alpha**2 / m**1.5 + rest**2 / n**1.5))
+
+
+def descend(
+    run: Run | None,
+    weight_run: Run | None,
+    rows: Labelled | None,
+    source: Labelled | None,
+    work: Settings,
+    discrepancy: float,
+) -> Array:
+    """Return the iterate, or the average of iterates, that `work` asks for.
+
+    Parameters
+    ----------
+    run, weight_run : Run or None
+        Pay for the gradients in the coefficients and for the losses that move the private weights.
+    rows, source : Labelled or None
+        Private target and public source; without rows the descent is on the source alone.
+    work : Settings
+    discrepancy : float
+        Released before; added to the source's losses.
+    """
+    step = work.step
+    p_source = work.alpha / work.n_source if source is not None and work.alpha else 0.0
+    p_target = (1 - work.alpha) / work.n_rows
+    private = None if rows is None or run is None else Rows(rows.Z, rows.codes)
+    inverse_source = np.full(work.n_source, 1 / p_source) if p_source else np.zeros(0)
+    inverse_target = (
+        np.full(len(rows.codes), 1 / p_target) if rows is not None and weight_run is not None else np.zeros(0)
+    )
+    coef, total = np.zeros(work.shape), np.zeros(work.shape)
+    kept = _kept(work)
+    for t in range(work.n_steps):
+        gradient = np.zeros(work.shape)
+        losses_source, losses_target = np.zeros(len(inverse_source)), np.zeros(len(inverse_target))
+        if source is not None and p_source:
+            scores = source.Z @ coef
+            if work.source_moves:
+                losses_source = work.loss.losses(scores, source.codes) + discrepancy
+            weights = work.loss.weights(scores, source.codes)
+            gradient += source.Z.T @ (weights.T / inverse_source).T
+        if private is not None and run is not None and rows is not None:
+            if weight_run is not None:
+                private.leverage = 1 / (p_target * inverse_target)
+                losses = work.loss.losses(rows.Z @ coef, rows.codes)
+                factors = private.leverage**2
+                losses_target = weight_run.release(own_losses(losses, work.loss_bound, factors)) / factors
+            # No row is longer than 1, so its gradient is no longer than the Lipschitz constant: nothing is clipped.
+            total_gradient = clipped_outer_sum(private, gradient_weights(_Scored(work.loss), coef), work.lipschitz)
+            gradient += p_target * run.release(total_gradient)
+        coef = coef - step * gradient
+        length = float(np.linalg.norm(coef))
+        if length > work.radius:
+            coef *= work.radius / length
+        if kept[t]:
+            total += coef
+        inverse_source, inverse_target = _move_weights(
+            inverse_source, inverse_target, losses_source, losses_target, work, step
+        )
+    return np.asarray(total / kept.sum())
+
+
+def _kept(work: Settings) -> NDArray[np.bool_]:
+    """Return which iterates are averaged: all, the last half, or one that is drawn without looking at any data."""
+    kept = np.ones(work.n_steps, dtype=bool)
+    if work.average == "tail":
+        kept[: work.n_steps // 2] = False
+    elif work.average == "paper":
+        kept[:] = False
+        kept[np.random.default_rng(work.random_state).integers(work.n_steps)] = True
+    return kept
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A smooth loss where only its derivative is asked for."""
+
+    loss: SmoothLoss
+
+    def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        return self.loss.weights(scores, y)
+
+    def value(self, scores: NDArray[Any], y: NDArray[Any]) -> float:
+        return float(np.mean(self.loss.losses(scores, y)))
+
+
+def _move_weights(
+    inverse_source: Array,
+    inverse_target: Array,
+    losses_source: Array,
+    losses_target: Array,
+    work: Settings,
+    step: float,
+) -> tuple[Array, Array]:
+    """Return the inverse weights after one step: lines 8 to 11."""
+    if not work.source_moves and not len(inverse_target):
+        return inverse_source, inverse_target
+    m = len(inverse_source)
+    p_source = work.alpha / work.n_source if m else 0.0
+    p_target = (1 - work.alpha) / work.n_rows
+    # Private weights that stay still count in the penalties, by their public number.
+    resting = np.full(0 if len(inverse_target) or not p_target else round(work.n_rows), 1 / max(p_target, 1e-300))
+    inverse = np.concatenate([inverse_source, inverse_target, resting])
+    reference = np.repeat([p_source, p_target], [m, len(inverse) - m])
+    losses = np.concatenate([losses_source, losses_target, np.zeros(len(resting))])
+    moved = inverse - step * weight_gradient(losses, inverse, reference, work.penalties, work.sharpness)
+    moved = np.maximum(moved, 1 / np.maximum(reference, 1e-300))
+    after_source = moved[:m] if work.source_moves else inverse_source
+    return after_source, moved[m : m + len(inverse_target)]
+
+
+def public_list(source: Labelled, work: Settings, *, size: int = 64) -> Array:
+    """Return coefficients to compare mean losses at: fixed directions and means of public classes, on the sphere."""
+    rng = np.random.default_rng(0)
+    listed = rng.standard_normal((size, *work.shape))
+    signs = 2.0 * source.codes - 1.0 if len(work.shape) == 1 else np.eye(work.shape[1])[source.codes]
+    towards = source.Z.T @ signs
+    listed[0], listed[1] = towards, -towards
+    lengths = np.sqrt(np.sum(listed**2, axis=tuple(range(1, listed.ndim)), keepdims=True))
+    return np.asarray(listed * (work.radius / np.maximum(lengths, 1e-300)))
+
+
+_AVERAGES = ("mean", "paper", "tail")
+
+
+class NCnvxAdap(AdaptationEstimator, LinearClassifier):
+    """Classification on a private target and a public source, by the paper's noisy projected descent.
+
+    Algorithm 2 of [1]_ on its problem (7): any smooth loss of linear scores, coefficients in a ball, a weight for each
+    sample. It is here to be compared with; `PrivateTransferClassifier` is what to use.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`).
+    Releases: clipped gradient sums, Gaussian; under ``noise="paper"`` also the gradients in the private weights,
+    Gaussian; the discrepancy over a public list of predictors, Laplace, if it has a share.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive; inf for the paper's form without privacy.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    loss : SmoothLoss, optional
+        Default: CrossEntropy(), which is logistic for two classes and softmax for more. SquaredError() is another.
+    alpha : float, default=0.5
+        The public source's share of the reference weights, from 0 (target alone) to 1 (source alone).
+    radius : float, default=20.0
+        Largest length of the coefficients, for rows of length at most 1.
+    lambda1, lambda2, lambda_inf : float, default=1.0, 0.0, 0.0
+        Penalties on the weights: their distance from the reference, their length, the largest of them.
+    sharpness : float, optional
+        Of the smooth maximum (mu in the paper). Default: the root of the number of all rows.
+    n_steps : int, default=1000
+        The paper's experiments take 15000.
+    noise : {"exact", "paper"}, default="exact"
+        "exact" counts the noise exactly and spends it all on the coefficients, whose weights stay at their reference.
+        "paper" adds what is printed, and refuses an epsilon at which that does not keep its claim.
+    discrepancy_share : float, optional
+        The part of epsilon that the discrepancy gets. Default: one half under "paper", 0 under "exact".
+    average : {"mean", "paper", "tail"}, default="mean"
+        All iterates; one at random, as in the paper; or the last half.
+    classes : array-like, optional
+        The label set. Default: that of the public labels.
+    adjacency : {"replace-one", "zero-out", "add-remove"}, default="replace-one"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_scores, n_features)
+    intercept_ : ndarray of shape (n_scores,)
+    classes_ : ndarray of shape (n_classes,)
+    discrepancy_ : float or None
+        The released discrepancy, if it had a share.
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    Notes
+    -----
+    The paper gives no way to compute the discrepancy of a general loss; a local search has no bounded sensitivity. Here
+    the supremum runs over a public list of predictors: a local discrepancy, which one row moves by at most B / n.
+
+    References
+    ----------
+    .. [1] R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical
+       Guarantees. ICML 2024. arXiv:2306.08838
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> from dpadapt.papers.adaptation import NCnvxAdap
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_public = rng.uniform(-1, 1, (900, 2)), rng.uniform(-1, 1, (300, 2))
+    >>> y, y_public = X @ [1.0, 0.5] > 0, X_public @ [1.0, 0.0] > 0
+    >>> model = NCnvxAdap(epsilon=4.0, random_state=0).fit(X, y, public=Public(X_public, y_public))
+    >>> model.privacy_.epsilon <= 4.0
+    True
+    >>> model.score(X, y) > 0.85
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        loss: SmoothLoss | None = None,
+        alpha: float = 0.5,
+        radius: float = 20.0,
+        lambda1: float = 1.0,
+        lambda2: float = 0.0,
+        lambda_inf: float = 0.0,
+        sharpness: float | None = None,
+        n_steps: int = 1000,
+        noise: str = "exact",
+        discrepancy_share: float | None = None,
+        average: str = "mean",
+        classes: Any = None,
+        adjacency: str = "replace-one",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
+        self.alpha = alpha
+        self.radius = radius
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.lambda_inf = lambda_inf
+        self.sharpness = sharpness
+        self.n_steps = n_steps
+        self.noise = noise
+        self.discrepancy_share = discrepancy_share
+        self.average = average
+        self.classes = classes
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "NCnvxAdap":
+        """Fit on the private target `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features.
+        y : array-like of shape (n_rows,)
+            Private labels.
+        public : Public, optional
+            The public source, with the same columns. Without labels only the scales come from it.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        checks.one_of(self.average, _AVERAGES, "average")
+        checks.one_of(self.noise, calibration.NOISES, "noise")
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=False)
+        X_public, y_public = self._check_public(public, frame)
+        classes, origin = label_set(self.classes, y_public, y)
+        codes = label_codes(y, classes, "y")
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+        geometry = unit_geometry(X.shape[1], X_public)
+        shape = (X.shape[1] + 1,) if len(classes) == 2 else (X.shape[1] + 1, len(classes))
+        source = None
+        if X_public is not None and y_public is not None:
+            source = Labelled(_short(geometry.transform(X_public)), label_codes(y_public, classes, "public y"))
+        # Everything above is public or has only been validated; what follows goes through the ledger.
+        work, share = self._plan(budget, source, shape)
+        claim, discrepancy = None, None
+        if budget.worthwhile:
+            rows = Labelled(_short(geometry.transform(X)), codes)
+            if self.noise == "paper" and self._protects:
+                claim = calibration.require_valid_claim(self.epsilon, self.delta, share=share)
+            coef, discrepancy = self._private_fit(child, rows, source, work, share)
+        else:
+            coef = descend(None, None, None, source, work, 0.0)
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(child, budget, [origin], notes=self._notes(claim))
+        raw, level = geometry.coefficients(coef.reshape(len(coef), -1))
+        self.coef_, self.intercept_ = raw.T, np.atleast_1d(level)
+        self.classes_, self.discrepancy_ = classes, discrepancy
+        return self
+
+    def _plan(self, budget: Budget, source: Labelled | None, shape: tuple[int, ...]) -> tuple[Settings, float]:
+        """Return noise and step lengths, and the discrepancy's share of epsilon; everything here is public."""
+        loss = CrossEntropy() if self.loss is None else self.loss
+        alpha = mixture_share(self.alpha) if source is not None else 0.0
+        share = calibration.discrepancy_share(self.discrepancy_share, self.noise) if source is not None else 0.0
+        radius, steps = checks.positive(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
+        penalties = Penalties(self.lambda1, self.lambda2, self.lambda_inf)
+        n_scores = 1 if len(shape) == 1 else shape[1]
+        m = 0 if source is None else len(source.codes)
+        sharpness = math.sqrt(m + budget.n_rows) if self.sharpness is None else self.sharpness
+        sharpness = checks.positive(sharpness, "sharpness")
+        gradient_noise, weight_noise = 0.0, None
+        if not self._protects:
+            weight_noise = 0.0
+        elif self.noise == "paper":
+            refuse_add_remove(self.adjacency)
+            printed = calibration.paper_multiplier((1 - share) * self.epsilon, self.delta, steps)
+            # The printed noise is over 2 G; under zero-out a gradient sum moves by G.
+            halved = 1.0 if Adjacency.of(self.adjacency) is Adjacency.REPLACE_ONE else 2.0
+            gradient_noise, weight_noise = printed * halved, printed
+        else:
+            spending = calibration.exact_spending(self.epsilon, self.delta, share, Adjacency.of(self.adjacency))
+            gradient_noise = math.sqrt(steps) / spending.mu
+        work = Settings(
+            shape=shape,
+            loss=loss,
+            n_source=m,
+            n_rows=budget.n_rows,
+            alpha=alpha,
+            radius=radius,
+            n_steps=steps,
+            penalties=penalties,
+            sharpness=sharpness,
+            lipschitz=loss.lipschitz(n_scores, radius),
+            loss_bound=loss.bound(n_scores, radius),
+            gradient_noise=gradient_noise,
+            weight_noise=weight_noise,
+            source_moves=source is not None and (bool(share) or weight_noise is not None),
+            average=self.average,
+            random_state=self.random_state,
+        )
+        return work, share
+
+    def _private_fit(
+        self, ledger: Ledger, rows: Labelled, source: Labelled | None, work: Settings, share: float
+    ) -> tuple[NDArray[np.float64], float | None]:
+        """Charge everything, release the discrepancy if it has a share, and descend."""
+        runs = self._start(ledger, source, work, share)
+        discrepancy = None
+        if "discrepancy" in runs and source is not None:
+            listed = public_list(source, work)
+            losses, means = rows.losses(work.loss, listed), source.losses(work.loss, listed).mean(axis=0)
+            noisy = runs["discrepancy"].release(listed_discrepancy(losses, means, work.loss_bound, work.n_rows))
+            discrepancy = float(np.clip(float(noisy) / work.n_rows, 0.0, work.loss_bound))
+        coef = descend(runs.get("gradient"), runs.get("private weights"), rows, source, work, discrepancy or 0.0)
+        return coef, discrepancy
+
+    def _start(self, ledger: Ledger, source: Labelled | None, work: Settings, share: float) -> dict[str, Run]:
+        """Charge all releases at once; return their runs by label."""
+        plans: dict[str, Plan] = {}
+        if share and self._protects:
+            plans["discrepancy"] = Repeated(Laplace(1 / (share * self.epsilon)))
+        elif source is not None and not self._protects:
+            plans["discrepancy"] = Repeated(NonPrivate())
+        if work.alpha < 1:
+            for label, multiplier in (("gradient", work.gradient_noise), ("private weights", work.weight_noise)):
+                if multiplier is not None:
+                    mechanism: Mechanism = Gaussian(multiplier) if self._protects else NonPrivate()
+                    plans[label] = Repeated(mechanism, work.n_steps)
+        return dict(zip(plans, ledger.start_all([(plan, label) for label, plan in plans.items()]), strict=True))
+
+
+def _short(Z: NDArray[Any]) -> NDArray[np.float64]:
+    """Return rows scaled down to length 1."""
+    return limited_rows(Z, np.zeros(len(Z)), max_norm=MAX_NORM, max_target=1.0).X

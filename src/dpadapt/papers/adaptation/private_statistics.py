@@ -1,0 +1,412 @@
+"""`ReverseAdaptation`: a private labelled source, a public target with some labels or none.
+
+The reverse scenario of section 7 of Bassily, Cortes, Mao and Mohri (ICML 2024), which names it and gives no algorithm.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
+from dpadapt.mechanisms.bounded import clipped_gram
+from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.papers.adaptation.preparation import Array, target_scale
+from dpadapt.papers.adaptation.problem import mixture_share
+
+# One private second moment of rows and targets, and the ridge regressions that follow from it.
+#
+# The statistics follow Y.-X. Wang, "Revisiting differentially private linear regression", UAI 2018 (AdaSSP), in one
+# joint release. Everything after the release is post-processing, so it may be solved as often as one likes.
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """The average outer product of rows (z, e), z a row in the final coordinates and e its target, and its noise.
+
+    Parameters
+    ----------
+    value : ndarray of shape (k + 1, k + 1)
+    noise : float
+        Standard deviation of the noise in each entry before it was made symmetric; 0 for public rows.
+    """
+
+    value: Array
+    noise: float = 0.0
+
+    def scaled(self, factor: float) -> "Moment":
+        """Return `factor` times this moment."""
+        return Moment(factor * self.value, factor * self.noise)
+
+    def mixed(self, other: "Moment", share: float) -> "Moment":
+        """Return `share` parts of this moment and 1 - share parts of another."""
+        return Moment(
+            share * self.value + (1 - share) * other.value,
+            math.hypot(share * self.noise, (1 - share) * other.noise),
+        )
+
+    def solution(self) -> Array:
+        """Return the ridge coefficients, with AdaSSP's ridge: what the noise can take from the smallest eigenvalue."""
+        k = len(self.value) - 1
+        values, vectors = np.linalg.eigh(self.value[:k, :k])
+        spectral = self.noise * math.sqrt(2 * k)
+        # A ten-thousandth of the average keeps directions that no row has ever shown from blowing up.
+        floor = 1e-4 * max(float(values.mean()), 0.0) + 1e-12
+        ridge = max(0.0, spectral - float(values[0])) + floor
+        return np.asarray(vectors @ ((vectors.T @ self.value[:k, k]) / (values + ridge)))
+
+
+def public_moment(Z: Array, e: Array) -> Moment:
+    """Return the moment of public rows, as they are."""
+    joint = np.column_stack([Z, e])
+    return Moment(joint.T @ joint / len(Z))
+
+
+def kept_share(Z: Array, e: Array, clip_norm: float) -> float:
+    """Return how much of the size of public rows is left when they are shortened as private ones are."""
+    squares = np.einsum("ij,ij->i", Z, Z) + e**2
+    return float(np.minimum(squares, clip_norm**2).sum() / max(float(squares.sum()), 1e-300))
+
+
+def private_moment(ledger: Ledger, budget: Budget, Z: Array, e: Array, clip_norm: float) -> Moment:
+    """Release the moment of private rows, all of the budget at once."""
+    # `clipped_gram` shortens each joint row to clip_norm and states the bound: |rr'|_F <= clip_norm², and sqrt 2 times
+    # that between two rows.
+    joint = clipped_gram(np.column_stack([Z, e]), clip_norm)
+    released = ledger.release(Gaussian(1.0 / budget.mu), joint, label="second moment")
+    return Moment((released + released.T) / (2 * budget.n_rows), moment_noise(budget, clip_norm))
+
+
+def moment_noise(budget: Budget, clip_norm: float) -> float:
+    """Return the noise in each entry of an average of outer products, if the whole budget goes into it."""
+    # Under replace-one the bound is sqrt 2 clip_norm², where `Budget.noise` counts twice.
+    return budget.noise(clip_norm**2) / (math.sqrt(2) if budget.factor == 2.0 else 1.0)
+
+
+def joint_length(geometry: Geometry) -> float:
+    """Return where joint rows are cut off, for targets on the scale of a feature: a little below a typical length.
+
+    Shortening a joint row keeps its linear relation: a least-squares weight, no bias. Noise and signal shrink alike
+    once most rows are shortened, so there is nothing to gain from a longer bound.
+    """
+    return 0.8 * math.hypot(geometry.typical_norm, 1.0)
+
+
+# `PrivateMixture`: private sufficient statistics of the target mixed with the public source's.
+#
+# The private form of the fixed mixture of Bassily, Cortes, Mao and Mohri (ICML 2024): a baseline for their
+# algorithms.
+
+
+class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """Linear regression on alpha parts of the public source and 1 - alpha parts of the private target.
+
+    The second moment of the private rows is released once and mixed with the public one: `alpha` stays what one says it
+    is, however wrong the source may be. Without labelled public data alpha is taken as 0, which is AdaSSP.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`).
+    Releases: the clipped second moment of private rows and targets, once, Gaussian; nothing at alpha = 1.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    alpha : float, default=0.5
+        Weight of the source, from 0 (private target only) to 1 (public source only). Choose it without looking at the
+        private data.
+    target_bounds : (float, float), optional
+        Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    Notes
+    -----
+    Targets are replaced by what the public model leaves of them. Where that model is the exact minimiser on the source,
+    the mixture's minimiser is the same, and shorter residuals need less noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> rng = np.random.default_rng(7)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
+    >>> y, y_public = X @ [1.0, 0.0, -1.0], X_public @ [1.0, 0.4, -1.0]
+    >>> model = PrivateMixture(alpha=0.5, random_state=0).fit(X, y, public=Public(X_public, y_public))
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    >>> model.coef_.round(1)  # half way between the two
+    array([ 1. ,  0.2, -1. ])
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        alpha: float = 0.5,
+        target_bounds: tuple[float, float] | None = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.alpha = alpha
+        self.target_bounds = target_bounds
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateMixture":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features.
+        y : array-like of shape (n_rows,)
+            Private target.
+        public : Public, optional
+            Public data with the same columns, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        alpha = mixture_share(self.alpha)
+        scale = target_scale(self.target_bounds, None)
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, frame)
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+
+        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
+        start = geometry.solution_for(np.append(np.zeros(X.shape[1]), scale.middle))
+        change, source, clip_norm, kept = np.zeros_like(start), None, joint_length(geometry), 1.0
+        # Half the range is two typical residuals: on the scale of a feature, see `joint_length`.
+        unit = scale.half
+        if X_public is not None and y_public is not None:
+            labels, Z_public = numeric_labels(y_public), geometry.transform(X_public)
+            prior = ridge_by_leave_one_out(Z_public, labels)
+            start, unit = prior.solution, _unit(prior.residuals, labels)
+            e_public = (labels - Z_public @ start) / unit
+            source = public_moment(Z_public, e_public)
+            # Shortened rows count less. Undone by what it costs public rows, so that alpha stays what it says.
+            kept = kept_share(Z_public, e_public, clip_norm)
+        else:
+            alpha = 0.0
+        if budget.worthwhile and alpha < 1:
+            Z = geometry.transform(X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                e = np.asarray((y - Z @ start) / unit, dtype=np.float64)
+            moment = private_moment(child, budget, Z, e, clip_norm).scaled(1.0 / kept)
+            change = (moment if source is None else source.mixed(moment, alpha)).solution() * unit
+        bounds = [] if y_public is not None else ["the bounds of the target"]
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(child, budget, [*bounds, "alpha, which was chosen without the private data"])
+        coef, intercept = geometry.coefficients(start + change)
+        self.coef_, self.intercept_ = coef, float(intercept)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions for rows of `X`."""
+        return self._scores(X)
+
+
+def _unit(residuals: Array, labels: Array) -> float:
+    """Return two typical residuals of the public model, and no less than half the labels' spread.
+
+    A target that the public model gets wrong has longer residuals; they must not be cut off, or the source's share
+    would be larger than alpha says.
+    """
+    return max(2 * math.sqrt(float(np.mean(residuals**2))), 0.5 * float(np.std(labels)), 1e-300)
+
+
+# Shares of the source that are tried: none, all, and a few between.
+_SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
+_FOLDS = 5
+
+
+class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """Linear regression for a public target from a private labelled source and what public labels there are.
+
+    Minimises alpha times the mean squared error on the private source plus 1 - alpha times that on the labelled public
+    target. The source enters through its second moment, released once, so that everything else is post-processing; in
+    particular alpha may be chosen by cross-validation on the public target, free of charge.
+
+    Privacy
+    -------
+    Protects one row of the private *source* `X`, `y` (see `adjacency`).
+    Releases: the clipped second moment of private rows and labels, once, Gaussian.
+    Costs at most `epsilon`, `delta`; see `privacy_`. The public target is not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    alpha : float, optional
+        Weight of the private source, from 0 to 1. Default: chosen by five-fold cross-validation on the public target;
+        1 if that has fewer than ten labelled rows.
+    target_bounds : (float, float), optional
+        Where labels lie, known without looking at private ones; used unless public labels are given. Default: (-1, 1).
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    Notes
+    -----
+    With an unlabelled target only its scales and directions are used: rows of the source count less the farther they
+    lie from the target's rows. If labels follow from the features differently in source and target, an unlabelled
+    target can't show it, and nothing here guards against it.
+
+    Not offered, because it would not be sound: weights of single source rows that are fitted to both samples, as
+    kernel mean matching and discrepancy minimisation do. Each of them depends on every private row, so that a bound on
+    one row's term does not bound what that row changes. The weights of problem (6) of [1]_ depend on their own row and
+    on released coefficients only: `CnvxAdap` with the target as its public data is sound, but adds the discrepancy to
+    the losses of the public rows, which here are the target's.
+
+    References
+    ----------
+    .. [1] R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical
+       Guarantees. ICML 2024. Section 7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> rng = np.random.default_rng(7)
+    >>> X_source, X_target = rng.uniform(-1, 1, (3000, 3)), rng.uniform(-1, 1, (30, 3))
+    >>> y_source, y_target = X_source @ [1.0, 0.1, -1.0], X_target @ [1.0, 0.0, -1.0]
+    >>> model = ReverseAdaptation(random_state=0).fit(X_source, y_source, public=Public(X_target, y_target))
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    >>> model.score(X_target, y_target) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        alpha: float | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.alpha = alpha
+        self.target_bounds = target_bounds
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "ReverseAdaptation":
+        """Fit on the private source `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features of the source.
+        y : array-like of shape (n_rows,)
+            Private labels of the source.
+        public : Public, optional
+            The public target, with the same columns, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        alpha = None if self.alpha is None else mixture_share(self.alpha)
+        scale = target_scale(self.target_bounds, None)
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, frame)
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+
+        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
+        clip_norm, labelled = joint_length(geometry), X_public is not None and y_public is not None
+        middle, unit = scale.middle, scale.half
+        e_public, Z_public = np.empty(0), np.empty((0, X.shape[1] + 1))
+        if X_public is not None and y_public is not None:
+            labels, Z_public = numeric_labels(y_public), geometry.transform(X_public)
+            middle, unit = float(labels.mean()), max(2 * float(labels.std()), 1e-300)
+            e_public = (labels - middle) / unit
+        solution = np.zeros(X.shape[1] + 1)
+        if budget.worthwhile and (alpha is None or alpha > 0 or not labelled):
+            with np.errstate(over="ignore", invalid="ignore"):
+                e = np.asarray((y - middle) / unit, dtype=np.float64)
+            source = private_moment(child, budget, geometry.transform(X), e, clip_norm)
+            solution = source.solution()
+            if labelled:
+                # Shortened rows count less. Undone by what it costs public rows, so that alpha stays what it says.
+                source = source.scaled(1.0 / kept_share(Z_public, e_public, clip_norm))
+                solution = _mixed_solution(source, Z_public, e_public, alpha)
+        elif labelled:
+            solution = public_moment(Z_public, e_public).solution()
+        assumed = [] if labelled else ["the bounds of the target"]
+        if alpha is not None:
+            assumed.append("alpha, which was chosen without the private data")
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(child, budget, assumed)
+        coef, intercept = geometry.coefficients(solution)
+        self.coef_, self.intercept_ = coef * unit, float(intercept) * unit + middle
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions for rows of `X`."""
+        return self._scores(X)
+
+
+def _mixed_solution(source: Moment, Z: Array, e: Array, alpha: float | None) -> Array:
+    """Return the mixture's coefficients; a share that is not given is the one that predicts left-out rows best."""
+    if alpha is None:
+        alpha = 1.0 if len(e) < 2 * _FOLDS else _best_share(source, Z, e)
+    return source.mixed(public_moment(Z, e), alpha).solution()
+
+
+def _best_share(source: Moment, Z: Array, e: Array) -> float:
+    """Return the share of the source with the least error on public rows that were left out."""
+    fold = np.arange(len(e)) % _FOLDS
+    errors = np.zeros(len(_SHARES))
+    for left_out in range(_FOLDS):
+        kept, tested = fold != left_out, fold == left_out
+        target = public_moment(Z[kept], e[kept])
+        found = np.stack([source.mixed(target, share).solution() for share in _SHARES], axis=1)
+        errors += np.sum((Z[tested] @ found - e[tested, None]) ** 2, axis=0)
+    return _SHARES[int(np.argmin(errors))]

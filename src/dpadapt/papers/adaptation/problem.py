@@ -1,0 +1,509 @@
+"""Smooth losses of linear scores for problem (7): derivatives, values, and the constants that the algorithm needs."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_array, check_X_y
+
+from dpadapt import checks
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
+from dpadapt.mechanisms.trust_region import minimise_in_ball
+
+# The optimisation problems (3), (5), (6) and (7) of private domain adaptation: weights, penalties, objectives.
+#
+# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+# 2024. arXiv:2306.08838. Every sample has a weight q; the reference weights p give the m source rows alpha together
+# and the n target rows the rest.
+#
+# (3), (5) sum q (loss + d on the source) + one (1 - sum q) + two |q|_2 + infinity |q|_inf, 0 <= q <= p (6) the same
+# with the convex upper bound one (sum p² / q - 1) in place of one (1 - sum q) (7) (5) with a smooth maximum in place
+# of |q|_inf
+#
+# Problem (3) allows weights above p, but they never help: (3) and (5) have the same minimisers. The paper writes (6)
+# and (7) in u = 1 / q.
+
+
+Array = NDArray[np.float64]
+Form = Literal["convex", "original"]
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """How strongly weights are held near the reference and spread out.
+
+    Parameters
+    ----------
+    one : float
+        On the distance from the reference weights: kappa 1 or lambda 1 in the paper.
+    two : float
+        On the Euclidean length of the weights: kappa 2 or lambda 2.
+    infinity : float
+        On the largest weight: kappa or lambda infinity.
+    """
+
+    one: float = 1.0
+    two: float = 0.0
+    infinity: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int | float | np.floating) or isinstance(value, bool) or not 0 <= value < np.inf:
+                raise ValueError(f"penalty {name!r} must be a number that is not negative, got {value!r}.")
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return self.one + self.two + self.infinity
+
+
+def mixture_share(alpha: float) -> float:
+    """Return `alpha`, the source's share of the reference weights, if it lies in [0, 1]."""
+    if not isinstance(alpha, int | float | np.floating) or isinstance(alpha, bool) or not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}.")
+    if 1 - 1e-6 < alpha < 1:
+        # Beside so heavy a source the private sums would be lost in rounding, and their bounds with them.
+        raise ValueError(f"alpha must be 1 or at most 1 - 1e-6, got {alpha!r}.")
+    return float(alpha)
+
+
+def reference_weights(n_source: int, n_target: int, alpha: float) -> Array:
+    """Return p: alpha / m for each source row, then (1 - alpha) / n for each target row.
+
+    Examples
+    --------
+    >>> reference_weights(2, 4, 0.5)
+    array([0.25 , 0.25 , 0.125, 0.125, 0.125, 0.125])
+    """
+    source = np.full(n_source, alpha / n_source if n_source else 0.0)
+    return np.concatenate([source, np.full(checks.count(n_target, "n_target"), (1 - alpha) / n_target)])
+
+
+def objective(losses: Array, weights: Array, reference: Array, penalties: Penalties, form: Form) -> float:
+    """Return the objective of (6) ("convex") or of (3) and (5) ("original").
+
+    `losses` already hold the discrepancy on the source rows. Rows of reference weight 0 take no part.
+    """
+    used = reference > 0
+    q, p = weights[used], reference[used]
+    near = float(np.sum(p**2 / q)) - 1 if form == "convex" else float(np.abs(q - p).sum() + 1 - p.sum())
+    spread = penalties.two * float(np.linalg.norm(q)) + penalties.infinity * float(q.max(initial=0.0))
+    return float(losses[used] @ q) + penalties.one * near + spread
+
+
+def smooth_objective(losses: Array, weights: Array, reference: Array, penalties: Penalties, sharpness: float) -> float:
+    """Return the objective of (7): as (5), with (1 / sharpness) log sum exp(sharpness q) for the largest weight."""
+    used = reference > 0
+    q = weights[used]
+    top = float(q.max(initial=0.0))
+    peak = top + np.log(np.sum(np.exp(sharpness * (q - top)))) / sharpness
+    return (
+        float(losses[used] @ q)
+        + penalties.one * (1 - float(q.sum()))
+        + float(penalties.two * np.linalg.norm(q) + penalties.infinity * peak)
+    )
+
+
+def weight_gradient(losses: Array, inverse: Array, reference: Array, penalties: Penalties, sharpness: float) -> Array:
+    """Return the derivative in u = 1 / q of the objective of (6), or of (7) if `sharpness` is positive.
+
+    For (6) the largest weight is a maximum; where several tie, the paper's subgradient counts each of them.
+    """
+    q = 1 / inverse
+    length = float(np.linalg.norm(q))
+    found = -(losses * q**2) - penalties.two * q**3 / max(length, 1e-300)
+    if sharpness > 0:
+        share = np.exp(sharpness * (q - q.max()))
+        found += penalties.one * q**2 - penalties.infinity * q**2 * share / share.sum()
+    else:
+        found += penalties.one * reference**2 - penalties.infinity * q**2 * (q == q.max())
+    return found
+
+
+# `solve`: the minimiser of problem (6), or a stationary point of (3) and (5), with a certificate.
+#
+# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+# 2024. Not private: for public rows, for baselines and as the reference that private algorithms are compared with.
+#
+# For given coefficients the best weights follow from one or two scalar roots (`best_weights`). What is left is a
+# convex function of the coefficients in problem (6); with penalties two = infinity = 0 it is Huber's: a source row
+# counts sqrt(residual² + d), and both are quadratic up to sqrt(one) and linear beyond.
+
+
+_FORMS = ("convex", "original")
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients and weights, with proof of how good they are.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_features,)
+    weights : ndarray of shape (n_source + n_target,)
+        Source rows first.
+    objective : float
+    gap : float
+        For problem (6): the objective exceeds its minimum by at most this. For (5), which is not jointly convex: by
+        how much the coefficients could improve the objective at these weights at most; the weights are the best for
+        these coefficients.
+    rounds : int
+    form : {"convex", "original"}
+    """
+
+    coef: Array = field(repr=False)
+    weights: Array = field(repr=False)
+    objective: float
+    gap: float
+    rounds: int
+    form: str
+
+
+def solve(
+    X_source: ArrayLike | None,
+    y_source: ArrayLike | None,
+    X_target: ArrayLike,
+    y_target: ArrayLike,
+    *,
+    alpha: float = 0.5,
+    radius: float = 1.0,
+    discrepancy: float = 0.0,
+    penalties: Penalties | None = None,
+    form: Form = "convex",
+    tolerance: float = 1e-10,
+    max_rounds: int = 200,
+) -> Solution:
+    """Minimise (6), or (5), over coefficients of length at most `radius` and sample weights together.
+
+    Parameters
+    ----------
+    X_source, y_source : array-like or None
+        Source rows, used as they are: scale them and append a constant feature first. None: no source.
+    X_target, y_target : array-like
+        Target rows.
+    alpha : float, default=0.5
+        The source's share of the reference weights.
+    radius : float, default=1.0
+    discrepancy : float, default=0.0
+        Added to the loss of each source row.
+    penalties : Penalties, optional
+        Default: Penalties().
+    form : {"convex", "original"}, default="convex"
+        Problem (6), or problem (5).
+    tolerance : float, default=1e-10
+        Stop once `gap` is below this share of the objective.
+    max_rounds : int, default=200
+
+    Examples
+    --------
+    >>> X = np.array([[1.0], [2.0], [1.0]])
+    >>> found = solve(X[:2], [1.0, 2.0], X[2:], [0.5], alpha=0.5, radius=2.0)
+    >>> bool(found.gap < 1e-9)
+    True
+    >>> found.coef.round(3)
+    array([0.857])
+    """
+    penalties = Penalties() if penalties is None else penalties
+    checks.one_of(form, _FORMS, "form")
+    radius = checks.positive(radius, "radius")
+    if form == "convex" and penalties.one == 0:
+        raise ValueError("penalty 'one' must be positive in problem (6): at 0 all weights vanish. Use form='original'.")
+    if not math.isfinite(discrepancy) or discrepancy < 0:
+        raise ValueError(f"discrepancy must be a number that is not negative, got {discrepancy!r}.")
+    X, y, n_source = stack(X_source, y_source, X_target, y_target)
+    alpha = mixture_share(alpha) if n_source else 0.0
+    p = reference_weights(n_source, len(X) - n_source, alpha)
+    extra = np.where(np.arange(len(X)) < n_source, float(discrepancy), 0.0)
+    return _alternate(X, y, extra, p, radius, penalties, form, tolerance, max_rounds)
+
+
+def stack(
+    X_source: Any, y_source: Any, X_target: Any, y_target: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """Return source rows above target rows, their labels, and how many are of the source."""
+    X, y = check_X_y(X_target, y_target, dtype=np.float64, y_numeric=True, estimator="target rows")
+    if X_source is None:
+        return X, y.astype(np.float64), 0
+    above = check_array(X_source, dtype=np.float64, input_name="X_source", estimator="source rows")
+    if above.shape[1] != X.shape[1]:
+        raise ValueError(f"X_source must have the target's {X.shape[1]} columns, got {above.shape[1]}.")
+    labels = np.asarray(y_source, dtype=np.float64).ravel()
+    if len(labels) != len(above) or not np.isfinite(labels).all():
+        raise ValueError(f"y_source must hold one finite number per source row, {len(above)} in all.")
+    return np.vstack([above, X]), np.concatenate([labels, y]), len(above)
+
+
+def _alternate(
+    X: Array,
+    y: Array,
+    extra: Array,
+    p: Array,
+    radius: float,
+    penalties: Penalties,
+    form: Form,
+    tolerance: float,
+    most: int,
+) -> Solution:
+    """Newton steps on what is left when the weights are eliminated; the alternating step wherever that fails."""
+
+    def evaluate(coef: Array) -> tuple[Array, Array, float]:
+        residual = X @ coef - y
+        losses = residual**2 + extra
+        q = best_weights(losses, p, penalties, form)
+        return residual, q, objective(losses, q, p, penalties, form)
+
+    coef = _weighted_fit(X, y, p, radius)
+    residual, q, value = evaluate(coef)
+    best = Solution(coef, q, value, math.inf, 0, form)
+    stalled = 0
+    for rounds in range(1, most + 1):
+        # The best value over the weights has this derivative (envelope theorem); a convex function lies above its
+        # tangent, so it can't fall by more than the tangent does in the ball.
+        slope = 2 * (X.T @ (q * residual))
+        gap = max(0.0, float(slope @ coef) + radius * float(np.linalg.norm(slope)))
+        if gap < best.gap:
+            best = Solution(coef, q, value, gap, rounds, form)
+        if gap <= tolerance * max(abs(value), 1e-12) or stalled > 2:
+            break
+        chosen = None
+        for candidate in _candidates(X, y, coef, residual, slope, q, p, radius, penalties, form):
+            found = evaluate(candidate)
+            if chosen is None or found[2] < chosen[1][2]:
+                chosen = candidate, found
+            # A step that gains a fair part of what its quadratic model promises needs no rival.
+            if found[2] < value - 0.05 * max(0.0, float(slope @ (coef - candidate))):
+                break
+        if chosen is None or not chosen[1][2] <= value + 1e-15 * abs(value):
+            break
+        # Near the minimum the value no longer falls in floating point, but the gap may.
+        stalled += not chosen[1][2] < value
+        coef, (residual, q, value) = chosen
+    return best
+
+
+def _candidates(
+    X: Array,
+    y: Array,
+    coef: Array,
+    residual: Array,
+    slope: Array,
+    q: Array,
+    p: Array,
+    radius: float,
+    penalties: Penalties,
+    form: Form,
+) -> Any:
+    """Yield where to go next: the Newton step, then the alternating step, which never makes things worse."""
+    if form == "convex":
+        # q moves against the loss of its own row: d q / d loss = -1 / (2 one p² / q³ + two / |q|) below its bound.
+        bend = 2 * penalties.one * p**2 / np.maximum(q, 1e-100) ** 3 + penalties.two / np.linalg.norm(q)
+        free = q < p * (1 - 1e-12)
+        if penalties.infinity:
+            free &= q < q.max() * (1 - 1e-12)
+        curvature = 2 * q - np.where(free, 4 * residual**2 / np.where(bend > 0, bend, 1.0), 0.0)
+        hessian = (X * np.maximum(curvature, 0.0)[:, None]).T @ X / 2
+        hessian[np.diag_indices(len(coef))] += 1e-12 * max(float(np.trace(hessian)) / len(coef), 1e-300)
+        # Minimise slope'(w - coef) + (w - coef)' hessian (w - coef) in the ball; hessian is half the second derivative.
+        yield minimise_in_ball(hessian, hessian @ coef - slope / 2, radius)
+    yield _weighted_fit(X, y, q, radius)
+
+
+def _weighted_fit(X: Array, y: Array, weights: Array, radius: float) -> Array:
+    """Return the weighted least-squares coefficients of length at most `radius`."""
+    scaled = X * weights[:, None]
+    return minimise_in_ball(scaled.T @ X, scaled.T @ y, radius)
+
+
+def huber_objective(residual: Array, extra: Array, p: Array, one: float) -> float:
+    """Return problem (6) at penalties two = infinity = 0 with the weights eliminated: a Huber loss.
+
+    With t = sqrt(one) and s = sqrt(residual² + extra) a row counts p times s² + t² up to t, 2 t s beyond it.
+    """
+    size = np.sqrt(residual**2 + extra)
+    t = math.sqrt(one)
+    return float(np.sum(p * np.where(size <= t, size**2 + one, 2 * t * size))) - one
+
+
+def best_weights(losses: Array, p: Array, penalties: Penalties, form: Form) -> Array:
+    """Return the weights that minimise the objective for given losses."""
+    used = p > 0
+    q = np.zeros_like(p)
+    if not used.any():
+        return q
+    inner = _Weights(losses[used], p[used], penalties, form)
+    q[used] = inner.best()
+    return q
+
+
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """The problem in the weights alone: separable but for their length and their maximum, two scalars."""
+
+    losses: Array
+    p: Array
+    penalties: Penalties
+    form: Form
+
+    def best(self) -> Array:
+        two = self.penalties.two
+        if not two:
+            return self._capped(0.0)
+        # two |q| = min over t of two (|q|² / t + t) / 2. The value is convex in t and stationary where |q(t)| = t, so
+        # |q(t)| / t falls through 1 there.
+        high = float(np.linalg.norm(self.p))
+        low = high * 1e-12
+
+        def excess(log_t: float) -> float:
+            t = math.exp(log_t)
+            return math.log(max(float(np.linalg.norm(self._capped(two / t))), 1e-300)) - log_t
+
+        if excess(math.log(low)) <= 0:
+            # Only in problem (5): no weight is worth its penalty.
+            return self._capped(two / low) * (self.form == "convex")
+        return self._capped(two / math.exp(_root(excess, math.log(low), math.log(high))))
+
+    def _capped(self, ridge: float) -> Array:
+        """Return the best weights if two |q|_2 is replaced by ridge |q|² / 2."""
+        free = self._separate(ridge)
+        infinity = self.penalties.infinity
+        if not infinity:
+            return free
+
+        def relief(cap: float) -> float:
+            return float(np.maximum(-self._slope(np.full_like(self.p, cap), ridge)[free > cap], 0.0).sum()) - infinity
+
+        # The cap falls until what the weights at it would gain from its rise adds up to the penalty on it.
+        top = float(free.max())
+        low = top * 1e-9
+        if top <= 0 or relief(low) <= 0:
+            return np.zeros_like(free)
+        return np.minimum(free, _root(relief, low, top))
+
+    def _slope(self, q: Array, ridge: float) -> Array:
+        one = self.penalties.one
+        return self.losses + ridge * q - (one * (self.p / q) ** 2 if self.form == "convex" else one)
+
+    def _separate(self, ridge: float) -> Array:
+        """Return each row's best weight on its own."""
+        one = self.penalties.one
+        if self.form == "original":
+            gain = one - self.losses
+            if not ridge:
+                return np.where(gain > 0, self.p, 0.0)
+            return np.clip(gain / ridge, 0.0, self.p)
+        if not ridge:
+            return self.p * np.minimum(1.0, np.sqrt(one / np.maximum(self.losses, 1e-300)))
+        # ridge q³ + losses q² = one p², from above: Newton's method on this increasing, convex function of q > 0
+        # falls to the root from any point beyond it.
+        target = one * self.p**2
+        q = np.minimum(np.cbrt(target / ridge), np.sqrt(target / np.maximum(self.losses, 1e-300)))
+        for _ in range(60):
+            step = (ridge * q**3 + self.losses * q**2 - target) / (3 * ridge * q**2 + 2 * self.losses * q)
+            q = q - step
+            if np.all(np.abs(step) <= 1e-15 * q):
+                break
+        return np.minimum(q, self.p)
+
+
+def _root(f: Any, low: float, high: float) -> float:
+    from scipy.optimize import brentq
+
+    if f(high) >= 0:
+        return high
+    return float(brentq(f, low, high, xtol=1e-300, rtol=1e-14, maxiter=300))
+
+
+class SmoothLoss(Protocol):
+    """What `NCnvxAdap` needs to know of a loss of scores, for rows no longer than 1 and coefficients up to `radius`.
+
+    `codes` are classes 0 … K-1; there is one score for two classes, else one for each class.
+    """
+
+    def weights(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the derivative of each row's loss in its scores; it may overwrite `scores`."""
+        ...
+
+    def losses(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        """Return each row's loss; at least 0."""
+        ...
+
+    def lipschitz(self, n_scores: int, radius: float) -> float:
+        """Return the longest gradient of one row."""
+        ...
+
+    def smoothness(self, n_scores: int) -> float:
+        """Return the largest curvature of one row's loss."""
+        ...
+
+    def bound(self, n_scores: int, radius: float) -> float:
+        """Return the most that one row's loss can be."""
+        ...
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """Logistic loss for two classes, softmax for more."""
+
+    def weights(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        """Return probabilities minus the true class's indicator."""
+        return (LogisticLoss() if scores.ndim == 1 else SoftmaxLoss()).weights(scores, codes)
+
+    def losses(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        """Return minus the log-probability of the true class."""
+        # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+        with np.errstate(all="ignore"):
+            if scores.ndim == 1:
+                return np.asarray(np.logaddexp(0.0, scores) - codes * scores)
+            shifted = scores - scores.max(axis=1, keepdims=True)
+            return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(codes)), codes])
+
+    def lipschitz(self, n_scores: int, radius: float) -> float:
+        """Return 1 for one score; p - e_y, of length sqrt 2 at most, for several."""
+        return 1.0 if n_scores == 1 else math.sqrt(2)
+
+    def smoothness(self, n_scores: int) -> float:
+        """Return 1/4 for one score; the covariance of one indicator, 1/2 at most, for several."""
+        return 0.25 if n_scores == 1 else 0.5
+
+    def bound(self, n_scores: int, radius: float) -> float:
+        """Return log(1 + (K - 1) e^s): two scores differ by at most s = sqrt 2 radius, one is at most radius."""
+        reach, others = (radius, 1) if n_scores == 1 else (math.sqrt(2) * radius, n_scores - 1)
+        return reach + math.log(others + math.exp(-reach))
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """Squared distance of the scores from +1 for the true class and -1 for the others."""
+
+    def weights(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        """Return twice the distance."""
+        scores -= _signs(scores, codes)
+        scores *= 2.0
+        return scores
+
+    def losses(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the squared distance."""
+        gap = scores - _signs(scores, codes)
+        return np.asarray(gap**2 if gap.ndim == 1 else np.einsum("ij,ij->i", gap, gap))
+
+    def lipschitz(self, n_scores: int, radius: float) -> float:
+        """Return 2 (radius + sqrt K): scores are no longer than the radius, signs than sqrt K."""
+        return 2 * (radius + math.sqrt(n_scores))
+
+    def smoothness(self, n_scores: int) -> float:
+        """Return 2."""
+        return 2.0
+
+    def bound(self, n_scores: int, radius: float) -> float:
+        """Return (radius + sqrt K)²."""
+        return (radius + math.sqrt(n_scores)) ** 2
+
+
+def _signs(scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    if scores.ndim == 1:
+        return np.asarray(2.0 * codes - 1.0)
+    signs = np.full(scores.shape, -1.0)
+    signs[np.arange(len(codes)), codes] = 1.0
+    return signs

@@ -1,0 +1,30 @@
+"""Paper 2: public data as the mirror map, for linear models, with its baselines and bounds.
+
+"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
+"""
+
+from dpadapt.papers.mirror.base import paper_noise_multiplier
+from dpadapt.papers.mirror.bounds import (
+    ellipsoid_width,
+    empirical_risk_bound,
+    gaussian_width,
+    noise_stability_bound,
+    population_risk_bound,
+)
+from dpadapt.papers.mirror.estimators import PDADPMDClassifier, PDADPMDRegressor
+from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
+from dpadapt.papers.mirror.mean import PDADPMDMean
+
+__all__ = [
+    "PDADPMDClassifier",
+    "PDADPMDMean",
+    "PDADPMDRegressor",
+    "PrivateGradientDescentClassifier",
+    "PrivateGradientDescentRegressor",
+    "ellipsoid_width",
+    "empirical_risk_bound",
+    "gaussian_width",
+    "noise_stability_bound",
+    "paper_noise_multiplier",
+    "population_risk_bound",
+]

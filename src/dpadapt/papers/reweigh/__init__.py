@@ -1,0 +1,20 @@
+"""Paper 3: Subsample-Test-Reweigh in the hybrid model, its learners and its bounds.
+
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
+"""
+
+from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, SeparatorLearner
+from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
+from dpadapt.papers.reweigh.planning import plan
+from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
+
+__all__ = [
+    "DescentLearner",
+    "FiniteLearner",
+    "OnlineLearner",
+    "ParityLearner",
+    "SeparatorLearner",
+    "SparseLearner",
+    "SubsampleTestReweigh",
+    "plan",
+]

@@ -1,0 +1,273 @@
+"""`SparseLearner`: ellipsoids in a few of many coordinates, by private choices of coordinates, radius and weights.
+
+The sparse hypotheses of the paper's section 4, for its Appendix D: the sample grows with the logarithm of the number of
+coordinates, not with the number itself.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Run
+from dpadapt.hybrid.questions import (
+    ConstantHypothesis,
+    EllipsoidHypothesis,
+    Hypothesis,
+    ParityHypothesis,
+    weighted_squares,
+)
+from dpadapt.mechanisms.bounded import threshold_votes, weighted_votes
+from dpadapt.mechanisms.mechanism import Mechanism
+from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack
+from dpadapt.papers.reweigh.learners import Facts, Plans, Sample, choice_of, chosen
+
+# `FiniteLearner`: the exponential mechanism over a public list of hypotheses (Corollary 4.4 of the paper).
+
+
+@dataclass(frozen=True)
+class FiniteLearner:
+    """Choose the hypothesis that gets most weight right, by the exponential mechanism.
+
+    Parameters
+    ----------
+    hypotheses : sequence of Hypothesis
+        The class, listed without looking at private rows. Not empty.
+
+    Examples
+    --------
+    >>> from dpadapt.hybrid.questions import LinearHypothesis
+    >>> from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
+    >>> X = np.linspace(-1, 1, 500).reshape(-1, 1)
+    >>> cuts = FiniteLearner([LinearHypothesis([1.0], -cut) for cut in np.linspace(-1, 1, 21)])
+    >>> model = SubsampleTestReweigh(cuts, random_state=0).fit(X, (X[:, 0] > 0.3).astype(int))
+    >>> round(float(model.hypothesis_.intercept[0]), 3)
+    -0.3
+    """
+
+    hypotheses: Sequence[Hypothesis]
+
+    pure: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not len(self.hypotheses):
+            raise ValueError("hypotheses must not be empty: there would be nothing to choose from.")
+
+    def plans(self, mu: float, facts: Facts) -> Plans:
+        """Return one choice."""
+        return [(choice_of(mu, 1.0), "choice of a hypothesis")]
+
+    def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
+        """Return the chosen hypothesis."""
+        labels = sample.facts.classes[sample.codes]
+        # A warning would tell of an extreme row.
+        with np.errstate(all="ignore"):
+            right = weighted_votes((h.predict(sample.X) == labels for h in self.hypotheses), sample.weights)
+        return self.hypotheses[chosen(runs[0], right)]
+
+
+# `ParityLearner`: parities of bits, which people who answer for themselves can't teach, from one round at a curator.
+#
+# Appendix B of the paper. S. P. Kasiviswanathan et al. (2008) solve a random part of the records' equations; here in
+# several batches of records at once, of which the answer given most often is kept.
+
+
+@dataclass(frozen=True)
+class ParityLearner:
+    """Private parity in several batches of records.
+
+    Rows hold bits, as numbers: above 1/2 is 1. Weights are not used, unless they are 0: equations hold or
+    they don't.
+
+    Parameters
+    ----------
+    n_batches : int, default=8
+        Each answers with probability 1/2, if the records it keeps span all bits; so all are silent with probability
+        1 / 2^n_batches.
+    keep : float, optional
+        Probability with which a record is kept. Default: the most that epsilon allows; the paper's is epsilon / 4.
+
+    Examples
+    --------
+    >>> from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
+    >>> X = np.random.default_rng(0).integers(0, 2, (4000, 20)).astype(float)
+    >>> y = X[:, [1, 5, 9]].sum(axis=1).astype(int) % 2
+    >>> model = SubsampleTestReweigh(ParityLearner(), random_state=0).fit(X, y)
+    >>> np.flatnonzero(model.hypothesis_.chosen)
+    array([1, 5, 9])
+    """
+
+    n_batches: int = 8
+    keep: float | None = None
+
+    pure: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.count(self.n_batches, "n_batches")
+        if self.keep is not None:
+            checks.unit(self.keep, "keep")
+
+    def plans(self, mu: float, facts: Facts) -> Plans:
+        """Return one answer per batch; a record is in one batch, so they cost what one costs."""
+        # An (epsilon, 0) release is epsilon²/2-zCDP at most, and a Gaussian one mu²/2.
+        return [(self.mechanism(min(mu, 50.0), facts.n_features), "parity")]
+
+    def mechanism(self, epsilon: float, n_features: int) -> Mechanism:
+        """Return the mechanism for records of `n_features` bits."""
+        return RandomParity(epsilon, n_features, self.n_batches, self.keep)
+
+    def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
+        """Return the parity that most batches give; the first class for all rows if none gives any."""
+        # A record without weight is null: all of its bits are 0, and so is its label.
+        counts = sample.weights > 0
+        bits, labels = (sample.X > 0.5) & counts[:, None], (sample.codes == 1) & counts
+        answers = runs[0].release(equations(pack(bits), labels))
+        chosen = most_frequent(answers)
+        if chosen is None:
+            return ConstantHypothesis(sample.facts.classes[0])
+        return ParityHypothesis(chosen, sample.facts.classes)
+
+
+def most_frequent(answers: NDArray[np.int8]) -> NDArray[np.bool_] | None:
+    """Return the row that occurs most often among those that are answers, or None."""
+    given = answers[(answers != NOTHING).all(axis=1)]
+    if not len(given):
+        return None
+    rows, counts = np.unique(given, axis=0, return_counts=True)
+    return np.asarray(rows[np.argmax(counts)] == 1)
+
+
+Array = NDArray[np.float64]
+
+# Squared radii in squares of the scale: from a hundredth to a hundred, four percent apart.
+_SQUARES = np.geomspace(0.01, 100.0, 240)
+# A record votes for the coordinates in which it is closer to the origin than this, in scales.
+_CLOSE = 0.6
+# What a coordinate's weight may be multiplied by in one choice.
+_FACTORS = (0.0, *(2.0**power for power in (-1, -0.5, -0.25, -0.125, 0, 0.125, 0.25, 0.5, 1)))
+# Shares of a round's budget: coordinates; how many and the radius; what is left goes to the weights, if any.
+_SHARES = {False: (0.5, 0.5), True: (0.15, 0.1)}
+
+
+@dataclass(frozen=True)
+class SparseLearner:
+    """An ellipsoid around the origin in at most `most` coordinates; one class inside, the other outside.
+
+    Records of the inside class vote for the coordinates in which they are close to the origin; the exponential
+    mechanism picks coordinates one by one, then the number of them that count and the radius, together, and then, if
+    `passes` is not 0, the weight of each coordinate together with a new radius.
+
+    Parameters
+    ----------
+    most : int, default=12
+        Most coordinates that may count.
+    exactly : bool, default=False
+        Whether it is known that all `most` of them count.
+    passes : int, default=0
+        How often each coordinate's weight is chosen anew; 0: all weights are 1, a ball.
+    inside : int, default=0
+        Which of the two classes, in order, is inside.
+    scale : float, default=1.0
+        The size of a typical entry. Choose it without looking at private rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
+    >>> X = rng.standard_normal((20_000, 30))
+    >>> y = (X[:, 4] ** 2 + X[:, 7] ** 2 > 0.5).astype(int)
+    >>> model = SubsampleTestReweigh(SparseLearner(most=4), random_state=0).fit(X, y)
+    >>> model.hypothesis_.columns
+    array([4, 7])
+    """
+
+    most: int = 12
+    exactly: bool = False
+    passes: int = 0
+    inside: int = 0
+    scale: float = 1.0
+
+    pure: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.count(self.most, "most")
+        checks.count(self.passes, "passes", least=0)
+        checks.positive(self.scale, "scale")
+        if self.inside not in (0, 1):
+            raise ValueError(f"inside must be 0 or 1, the class that is inside, got {self.inside!r}.")
+
+    def plans(self, mu: float, facts: Facts) -> Plans:
+        """Return the choices of coordinates, of their number and the radius, and of their weights."""
+        most = min(self.most, facts.n_features)
+        selection, radius = _SHARES[self.passes > 0]
+        found = [
+            (choice_of(mu, selection, most), "choice of a coordinate"),
+            (choice_of(mu, radius), "choice of how many and of the radius"),
+        ]
+        if self.passes:
+            share = 1 - selection - radius
+            found.append((choice_of(mu, share, self.passes * most), "choice of a coordinate's weight"))
+        return found
+
+    def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
+        """Return the chosen ellipsoid."""
+        columns = self._coordinates(sample, runs[0])
+        inside = sample.codes == self.inside
+        part = sample.X[:, columns] / sample.X.dtype.type(self.scale)
+        counts = [len(columns)] if self.exactly else list(range(1, len(columns) + 1))
+        with np.errstate(all="ignore"):
+            ranks = np.column_stack([_ranks(weighted_squares(part[:, :k], np.ones(k))) for k in counts])
+        scores = threshold_votes(ranks, inside, sample.weights, len(_SQUARES))
+        rule, threshold = divmod(chosen(runs[1], scores), len(_SQUARES))
+        weights = (np.arange(len(columns)) < counts[rule]).astype(np.float64)
+        for step in range(self.passes * len(columns)):
+            j = step % len(columns)
+            weights[j], threshold = _reweighted(part, weights, j, inside, sample.weights, runs[2])
+        kept = np.flatnonzero(weights)
+        order = kept[np.argsort(columns[kept])]
+        classes = sample.facts.classes if self.inside == 0 else sample.facts.classes[::-1]
+        square = float(_SQUARES[threshold] * self.scale**2)
+        return EllipsoidHypothesis(columns[order], weights[order], square, classes)
+
+    def _coordinates(self, sample: Sample, run: Run) -> NDArray[np.int64]:
+        """Choose coordinates one by one, the most voted for first."""
+        members = np.flatnonzero(sample.codes == self.inside)
+        close = np.abs(sample.X[members]) < _CLOSE * self.scale
+        weights = sample.weights[members]
+        left = list(range(sample.X.shape[1]))
+        found = []
+        for _ in range(run.plan.steps):
+            votes = weighted_votes((close[:, j] for j in left), weights)
+            found.append(left.pop(chosen(run, votes)))
+        return np.array(found, dtype=np.int64)
+
+
+def _reweighted(
+    part: NDArray[Any], weights: Array, j: int, inside: NDArray[np.bool_], record_weights: Array, run: Run
+) -> tuple[float, int]:
+    """Choose the weight of coordinate `j` and the radius; a weight of 0 may come back as 1."""
+    others = np.where(np.arange(len(weights)) == j, 0.0, weights)
+    base = weighted_squares(part, others)
+    square = weighted_squares(part[:, [j]], np.ones(1))
+    options = [factor * (weights[j] or 1.0) for factor in _FACTORS]
+    if not others.any():
+        # The last coordinate that counts must stay.
+        options = options[1:]
+    with np.errstate(all="ignore"):
+        ranks = np.column_stack([_ranks(base + option * square) for option in options])
+    scores = threshold_votes(ranks, inside, record_weights, len(_SQUARES))
+    rule, threshold = divmod(chosen(run, scores), len(_SQUARES))
+    return options[rule], threshold
+
+
+def _ranks(totals: Array) -> NDArray[np.int64]:
+    """Return the place of the first squared radius that is not below each total."""
+    step = math.log(_SQUARES[1] / _SQUARES[0])
+    with np.errstate(all="ignore"):
+        # Evenly spaced logarithms: no search.
+        place = np.ceil(np.log(totals / _SQUARES[0]) / step)
+    return np.asarray(np.clip(np.nan_to_num(place, nan=np.inf), 0, len(_SQUARES)), dtype=np.int64)

@@ -1,0 +1,246 @@
+"""How many records, rounds and people the paper's theorems ask for, and what its Algorithm 4 really costs.
+
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: Algorithms 1, 2, 3, 4,
+Theorem A.3 and Corollary B.3. Everything here is arithmetic on public numbers.
+"""
+
+import math
+from dataclasses import dataclass
+
+from dpadapt import checks
+from dpadapt.accounting import oracles
+from dpadapt.hybrid.deciding import people_needed
+from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
+
+
+@dataclass(frozen=True)
+class StrPlan:
+    """What the theorems ask for.
+
+    Parameters
+    ----------
+    rounds : int
+        T: the most rounds.
+    density : float
+        kappa: no record has more than 1 / density times the average weight.
+    people : int
+        N0: people in a test of one round, with the paper's Gaussian answers.
+    people_exact : int
+        The same with one randomized bit per person and exact binomial errors.
+    rows : int or None
+        n: the curator's records; None where a learner's sample size is needed and was not given.
+    steps : int or None
+        R: steps of descent in a round (Algorithm 4 only).
+    noise : float or None
+        Standard deviation of a step's noise over the Lipschitz constant (Algorithm 4 only).
+    """
+
+    rounds: int
+    density: float
+    people: int
+    people_exact: int
+    rows: int | None = None
+    steps: int | None = None
+    noise: float | None = None
+
+    def __str__(self) -> str:
+        """Return one line per number."""
+        lines = [
+            f"rounds                       {self.rounds:,}",
+            f"density of the weights       {self.density:.4g}",
+            f"people a test, paper         {self.people:,}",
+            f"people a test, one bit each  {self.people_exact:,}",
+        ]
+        if self.rows is not None:
+            lines.append(f"the curator's records        {self.rows:,}")
+        if self.steps is not None:
+            lines.append(f"steps a round                {self.steps:,}")
+        return "\n".join(lines)
+
+
+def plan(
+    alpha: float,
+    epsilon: float,
+    delta: float,
+    divergence: float,
+    *,
+    beta: float = 1e-6,
+    sample_size: int | None = None,
+    descent: "Descent | None" = None,
+    n_rounds: int | None = None,
+    n_steps: int | None = None,
+    density: float | None = None,
+) -> StrPlan:
+    """Return what the paper asks for: Algorithm 2, or Algorithm 4 if `descent` is given.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Target: an error of 4 alpha at most, with probability 1 - 3 beta. Below 1/8.
+    epsilon, delta : float
+        For the curator's records and for each person alike, as in the paper.
+    divergence : float
+        The chi-squared divergence of the target from the curator's population.
+    sample_size : int, optional
+        How many records the learner needs for error alpha at epsilon = 1 (Algorithm 2).
+    descent : Descent, optional
+        Lipschitz constant, diameter and dimension (Algorithm 4).
+    n_rounds, n_steps, density : optional
+        In place of the paper's T, R and kappa.
+
+    Examples
+    --------
+    >>> found = plan(0.08, 0.5, 1e-4, 0.3515, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000,
+    ...              density=0.08 / (4 * 1.3515))
+    >>> found.rows  # the paper: 324,700,000
+    324683250
+    >>> found.people, found.people_exact  # in one test: Gaussian answers, one bit each
+    (564492, 25626)
+    """
+    alpha, beta = _small(alpha, "alpha"), _small(beta, "beta")
+    epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
+    if delta == 0:
+        raise ValueError("delta must be positive: the paper's answers are Gaussian, got 0.")
+    divergence = check_divergence(divergence)
+    kappa = alpha / (8 * (divergence + 1)) if density is None else checks.unit(density, "density")
+    reach = 1.0 if descent is None else descent.lipschitz * descent.diameter
+    rounds = paper_rounds(alpha, divergence, reach=reach) if n_rounds is None else checks.count(n_rounds, "n_rounds")
+    people = paper_people(alpha, beta / (2 * rounds), epsilon, delta)
+    # Both of a test's errors at beta / (8 T), as the logarithm in N0 has it.
+    exact = people_needed(2 * alpha, 4 * alpha, beta / (8 * rounds), epsilon)
+    if descent is None:
+        rows = None
+        if sample_size is not None:
+            size = checks.count(sample_size, "sample_size")
+            rows = math.ceil(size * math.sqrt(288 * rounds * math.log(2 / delta)) / (epsilon * kappa))
+        return StrPlan(rounds, kappa, people, exact, rows)
+    # sigma depends on n, which depends on R, which depends on sigma; it only falls as n grows, so this settles.
+    steps, square, rows = 1, 20.0, 1
+    for _ in range(100):
+        steps = descent.steps(alpha, beta, square) if n_steps is None else checks.count(n_steps, "n_steps")
+        inner = 52 * steps * rounds / (8 * kappa**2 * epsilon)
+        found = math.ceil(math.sqrt(inner * math.log(inner)))
+        if found == rows:
+            break
+        rows = found
+        square = max(20.0, (16 * math.log(1 / delta) / epsilon + 8) / math.log(kappa * rows))
+    return StrPlan(rounds, kappa, people, exact, rows, steps, math.sqrt(square))
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What Algorithm 3, the paper's online descent, is given.
+
+    Parameters
+    ----------
+    lipschitz, diameter : float
+        Of the loss and of the set of hypotheses: losses reach up to their product.
+    n_features : int
+    """
+
+    lipschitz: float
+    diameter: float
+    n_features: int
+
+    def steps(self, alpha: float, beta: float, square: float) -> int:
+        """Return R, with noise of variance `square` times the squared Lipschitz constant."""
+        reach = (self.diameter * self.lipschitz / alpha) ** 2
+        return math.ceil(reach * max(9 * (1 + square * self.n_features), 8 * math.log(2 / beta)))
+
+
+def paper_rounds(alpha: float, divergence: float, *, reach: float = 1.0, private: bool = True) -> int:
+    """Return T of Algorithms 2 and 4, or of Algorithm 1 if not `private`; `reach` is the largest loss.
+
+    Examples
+    --------
+    >>> paper_rounds(0.08, 0.3515)
+    141569
+    """
+    constant = 128 if private else 32
+    return math.ceil(constant * reach**2 * math.log2(8 * (divergence + 1) / alpha) / alpha**2)
+
+
+def paper_rows(alpha: float, beta: float, divergence: float, dimension: int) -> int:
+    """Return n of Algorithm 1, for a class of pseudo-dimension `dimension`."""
+    each = dimension * math.log(400 * dimension / alpha**3) + math.log(8 / beta)
+    return math.ceil(800 * (check_divergence(divergence) + 1) * math.log(1 / alpha) / alpha**2 * each)
+
+
+def paper_people(alpha: float, beta: float, epsilon: float, delta: float) -> int:
+    """Return N(alpha, beta) of section 2: people with Gaussian answers for a mean to within alpha.
+
+    The closed form holds for epsilon <= 1 only; beyond, its noise is too small for its claim.
+    """
+    return math.ceil(4 * math.log(2 / delta) * math.log(4 / beta) / (epsilon * alpha) ** 2)
+
+
+def parity_rows(n_features: int, beta: float, epsilon: float, divergence: float) -> tuple[int, int]:
+    """Return the number of batches and the records in each that Corollary B.3 asks for.
+
+    Examples
+    --------
+    >>> parity_rows(128, 1e-3, 0.5, 1.0)
+    (27, 204029)
+    """
+    batches = math.ceil(math.log(2 / beta) / math.log(4 / 3))
+    each = 32 * (check_divergence(divergence) + 1) * n_features * math.log(2 * n_features / beta) / epsilon
+    return batches, math.ceil(each)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What Algorithm 4 costs at one delta: by the paper's truncated concentrated privacy, and exactly."""
+
+    truncated: float
+    exact: float
+
+
+def algorithm_4_cost(n_rows: int, density: float, n_rounds: int, n_steps: int, noise: float, delta: float) -> Cost:
+    """Return the epsilon of Algorithm 4 at `delta`, the paper's way (Theorem A.3) and by Rényi divergences.
+
+    Parameters
+    ----------
+    n_rows, density, n_rounds, n_steps : the n, kappa, T and R of the paper
+    noise : float
+        Standard deviation of a step's noise over the Lipschitz constant.
+    delta : float
+
+    Notes
+    -----
+    Exact here: a step draws one record; in two neighbouring runs the draw differs with probability s <= 1 / (density n)
+    at most, and then, and only then, the two gradients may be twice the Lipschitz constant apart. By the convexity of
+    every hockey-stick divergence a step is no worse than Gaussian noise over 2 L on a sample of rate s.
+    """
+    size = density * n_rows
+    if size <= 1:
+        raise ValueError(f"density times n_rows must exceed 1, got {size:.3g}. Bring more rows or raise density.")
+    square = noise**2
+    log = math.log(size)
+    # eq. (4) and 2 L² / sigma² <= 0.1 are the theorem's conditions.
+    valid = square >= 20 * (1 - 1e-12) and log >= 6 * (2 + math.log(square / 2)) / square and square * log > 8
+    truncated = math.inf
+    if valid:
+        rho = 26 * n_steps * n_rounds / (square * size**2)
+        omega = square * log / 8
+        truncated = rho * omega + math.log(1 / delta) / (omega - 1)
+    event = SampledEvent(GaussianEvent(noise / 2), 1 / size)
+    exact = float(oracles.rdp({event: n_rounds * n_steps}).get_epsilon(delta))
+    return Cost(truncated, exact)
+
+
+def check_divergence(divergence: float) -> float:
+    """Return the divergence if it is a number that the theorems can use."""
+    if isinstance(divergence, bool) or not isinstance(divergence, int | float):
+        raise ValueError(f"divergence must be a number, got {type(divergence).__name__}.")
+    if not 0 <= divergence < math.inf:
+        raise ValueError(
+            f"divergence must be finite and not negative, got {divergence!r}: where the target has people whom the "
+            f"curator's population lacks, no weights can help."
+        )
+    return float(divergence)
+
+
+def _small(value: float, name: str) -> float:
+    if not 0 < value < 0.125:
+        raise ValueError(f"{name} must lie between 0 and 1/8, as in the paper, got {value!r}.")
+    return float(value)

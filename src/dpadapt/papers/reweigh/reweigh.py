@@ -1,0 +1,333 @@
+"""`SubsampleTestReweigh`: learn at a curator, be tested by people who trust only themselves, reweigh, repeat.
+
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: Algorithms 1, 2 and 4.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.hybrid.agents import Agents
+from dpadapt.hybrid.questions import ConstantHypothesis, Hypothesis
+from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.mechanism import as_plan
+from dpadapt.mechanisms.randomness import random_source
+from dpadapt.papers.reweigh.learners import DescentLearner, Facts, Learner, OnlineLearner, Plans, counts_of, strength
+from dpadapt.papers.reweigh.planning import check_divergence, paper_rounds
+from dpadapt.papers.reweigh.rounds import Checked, Outcome, Protocol, check_density, require_people, run_rounds
+
+# Share of the budget that the histograms behind the weights get; the learner has the rest.
+_HISTOGRAM_SHARE = 0.03
+_ROUNDS = 4
+# Rounds times steps beyond this take hours; the paper's constants ask for many millions.
+_WORK = 2_000_000
+
+
+class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A classifier for a population that only answers questions, learned from a curator's sample of another one.
+
+    In each round a private learner fits the curator's weighted records; fresh people of the target population, each
+    with one noisy bit, test whether its error there is small; if not, records that were got right lose weight. Returned
+    is the accepted hypothesis, or the best tested one. Without `agents` there is one round and no test: the curator's
+    population is then all there is.
+
+    Privacy
+    -------
+    Protects one record of the curator (see `adjacency`), and each person with the agents' own pure epsilon.
+    Releases: the learner's (for `DescentLearner`, clipped weighted gradients, Gaussian); from the second round on, a
+    histogram of how many rounds got a record right, Gaussian.
+    Costs at most `epsilon`, `delta`; see `privacy_`. All rounds are charged before the first, whenever the tests stop.
+
+    Parameters
+    ----------
+    learner : Learner, optional
+        How a hypothesis is learned in a round: `DescentLearner` (default), `FiniteLearner`, `SparseLearner`, ….
+    alpha : float, default=0.05
+        A test tells an error of at most 2 alpha from one of at least 4 alpha. Below 1/4.
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive; inf is Algorithm 1: no protection, and the receipt says so.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    divergence : float, default=1.0
+        The chi-squared divergence of the target from the curator's population, or a guess of it. Not read off data.
+    attainable : float, default=0.0
+        The least error that a hypothesis can have on the target population; tests allow for it.
+    n_rounds : int, optional
+        Most rounds. Default: 4; with `constants="paper"` the paper's formula.
+    learning_rate : float, optional
+        How fast records that were got right lose weight. Default: 1; the paper's: alpha / 8.
+    density : float, optional
+        The weights add up to at least this share of the rows. Default: 1 / (divergence + 1); the paper's: alpha / 8 of
+        that.
+    constants : {"exact", "paper"}, default="exact"
+        Whose constants. "paper" also tests every round; what it asks for is often beyond reach, see `plan`.
+    test_error : float, default=1e-3
+        The most that all tests together may err with.
+    classes : array-like of two, optional
+        The labels. Default: those that occur in `y`, which the receipt then lists as assumed public.
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    hypothesis_ : object with `predict`
+    classes_ : ndarray of shape (2,)
+    rounds_ : int
+        How many rounds were run.
+    users_asked_ : int
+        How many people were asked, the baselines included.
+    accepted_ : bool
+        Whether a test accepted the hypothesis.
+    tests_ : tuple of Checked
+        Each test: its round, the estimated error, how many people it asked.
+    baselines_ : dict of str to Checked
+        "S-only" (the first round) and "constant" (the better label for everyone), as people tested them; one is missing
+        if people ran out before.
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released about the curator's records and what it cost.
+
+    Notes
+    -----
+    Where we differ from the paper (`constants="exact"`): the normaliser of the weights is released, since one that is
+    computed from the records breaks the analysis of sampling; a round sees all records, weighted, instead of a sample;
+    tests use one randomized bit per person and exact binomial errors; not every round is tested.
+
+    References
+    ----------
+    .. [1] R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
+
+    Examples
+    --------
+    >>> from dpadapt.hybrid.agents import SimulatedAgents
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_target = rng.uniform(-1, 1, (4000, 2)), rng.uniform(-1, 1, (60_000, 2))
+    >>> agents = SimulatedAgents(X_target, (X_target[:, 0] > 0).astype(int), epsilon=1.0, random_state=0)
+    >>> model = SubsampleTestReweigh(random_state=0).fit(X, (X[:, 0] > 0).astype(int), agents=agents)
+    >>> model.accepted_, model.rounds_, model.privacy_.epsilon <= 1.0
+    (True, 1, True)
+    """
+
+    # The agents and the ledger always belong to the fit, also when scikit-learn routes metadata.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"agents": True, "ledger": True}
+
+    def __init__(
+        self,
+        learner: Learner | None = None,
+        *,
+        alpha: float = 0.05,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        divergence: float = 1.0,
+        attainable: float = 0.0,
+        n_rounds: int | None = None,
+        learning_rate: float | None = None,
+        density: float | None = None,
+        constants: str = "exact",
+        test_error: float = 1e-3,
+        classes: Any = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.learner = learner
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.divergence = divergence
+        self.attainable = attainable
+        self.n_rounds = n_rounds
+        self.learning_rate = learning_rate
+        self.density = density
+        self.constants = constants
+        self.test_error = test_error
+        self.classes = classes
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that there are two classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, *, agents: Agents | None = None, ledger: Ledger | None = None
+    ) -> "SubsampleTestReweigh":
+        """Fit on the curator's private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            The curator's features.
+        y : array-like of shape (n_rows,)
+            The curator's labels.
+        agents : Agents, optional
+            People of the target population. Default: nobody, so one round and no test.
+        ledger : Ledger, optional
+            The curator's ledger; it is charged what this fit spends.
+        """
+        X, y = self._check_rows(X, y, y_numeric=False)
+        if agents is not None and not isinstance(agents, Agents):
+            raise TypeError(f"agents must be Agents, such as SimulatedAgents, or None, got {type(agents).__name__}.")
+        classes, source = label_set(self.classes, None, y)
+        if len(classes) > 2:
+            raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
+        codes = label_codes(y, classes, "y")
+        budget = self._terms(len(X))
+        if agents is not None:
+            agents.check_columns(X.shape[1])
+        protocol = self._protocol(budget.n_rows, X.shape[1], agents)
+        facts = Facts(budget.n_rows, X.shape[1], classes, protocol.density)
+        learner = self._learner(protocol)
+        _check_work(learner, protocol.n_rounds, facts)
+        if agents is not None:
+            require_people(agents, protocol)
+        child = self._ledger(ledger)
+        outcome = Outcome(ConstantHypothesis(classes[0]), 0)
+        before = 0 if agents is None else agents.asked
+        if budget.worthwhile:
+            runs = child.start_all(self._plans(learner, protocol, facts))
+            width = len(learner.plans(1.0, facts))
+            learner_runs = [runs[t * width : (t + 1) * width] for t in range(protocol.n_rounds)]
+            histogram_run = runs[-1] if protocol.n_rounds > 1 else None
+            outcome = run_rounds(
+                learner,
+                X,
+                classes[codes],
+                codes,
+                facts,
+                protocol,
+                learner_runs=learner_runs,
+                histogram_run=histogram_run,
+                agents=agents,
+                generator=random_source(self.random_state).generator if protocol.draws else None,
+            )
+        assumed = [source, "divergence, density and the learner's settings, chosen without the private rows"]
+        if agents is not None and agents.asked > before:
+            assumed.append(agents.assumption)
+        # The receipt first: an interrupted refit must not leave a new hypothesis under an old receipt.
+        self.privacy_ = self._receipt(child, budget, assumed, notes=[*self._notes(agents), *outcome.notes])
+        self.hypothesis_: Hypothesis = outcome.hypothesis
+        self.classes_ = classes
+        self.rounds_ = outcome.rounds
+        self.users_asked_ = 0 if agents is None else agents.asked - before
+        self.tests_ = outcome.tests
+        self.accepted_ = any(test.accepted for test in outcome.tests)
+        self.baselines_ = _baselines(outcome)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each row."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(self.hypothesis_.predict(X))
+
+    def _terms(self, n_rows: int) -> Budget:
+        """Return what may be spent; without a finite epsilon there is no noise to budget for."""
+        epsilon, delta = checks.positive(self.epsilon, "epsilon", infinite=True), checks.delta(self.delta)
+        pure = self.learner is not None and getattr(self.learner, "pure", False)
+        if epsilon < math.inf and not (pure and delta == 0):
+            return self._budget(n_rows)
+        # Only whether the budget is worth it depends on mu; a pure release at epsilon is like a Gaussian one at it.
+        likely: Budget = clone(self).set_params(epsilon=1.0, delta=1e-6)._budget(n_rows)
+        return replace(likely, mu=epsilon)
+
+    def _learner(self, protocol: Protocol) -> Learner:
+        if self.learner is not None:
+            if not (hasattr(self.learner, "plans") and hasattr(self.learner, "learn")):
+                raise TypeError(
+                    f"learner must be a Learner, such as DescentLearner, got {type(self.learner).__name__}."
+                )
+            return self.learner
+        return OnlineLearner(alpha=self.alpha) if protocol.paper and self.epsilon < math.inf else DescentLearner()
+
+    def _protocol(self, n_rows: float, n_features: int, agents: Agents | None) -> Protocol:
+        """Return the constants of the rounds, all public."""
+        paper = checks.one_of(self.constants, ("exact", "paper"), "constants") == "paper"
+        alpha = checks.positive(self.alpha, "alpha")
+        divergence = check_divergence(self.divergence)
+        attainable = self.attainable
+        if not 0 <= attainable < 1 or not 4 * alpha + attainable < 1:
+            raise ValueError(
+                f"4 * alpha + attainable must be below 1, the worst error there is, got {4 * alpha + attainable!r}."
+            )
+        error = checks.positive(self.test_error, "test_error")
+        private = self.epsilon < math.inf
+        rounds = paper_rounds(alpha, divergence, private=private) if paper else _ROUNDS
+        if self.n_rounds is not None:
+            rounds = checks.count(self.n_rounds, "n_rounds")
+        if agents is None:
+            rounds = 1
+        density = self.density
+        if density is None:
+            density = (alpha / 8 if paper else 1.0) / (divergence + 1)
+        check_density(density, n_rows)
+        rate = self.learning_rate
+        if rate is None:
+            rate = alpha / 8 if paper else 1.0
+        found = Protocol(
+            rounds,
+            checks.positive(rate, "learning_rate"),
+            density,
+            2 * alpha + attainable,
+            4 * alpha + attainable,
+            error,
+            paper=paper,
+            # The size of a sample that Appendix C takes, for hyperplanes.
+            draws=math.ceil((n_features + math.log(rounds / 0.05)) / alpha) if paper and not private else 0,
+        )
+        return replace(found, error=min(error / len(found.tested), 0.49))
+
+    def _plans(self, learner: Learner, protocol: Protocol, facts: Facts) -> Plans:
+        """Return all that will be released, at the strength that the budget allows."""
+        rounds = protocol.n_rounds
+        share = _HISTOGRAM_SHARE if rounds > 1 else 0.0
+
+        def at(mu: float) -> Plans:
+            each = learner.plans(mu * math.sqrt((1 - share) / rounds), facts)
+            plans = [(plan, f"round {t + 1}: {label}") for t in range(rounds) for plan, label in each]
+            if rounds > 1:
+                plans.append((counts_of(mu, share, rounds - 1, pure=self.delta == 0), "rounds got right"))
+            return plans
+
+        terms = float(self.epsilon), float(self.delta), Adjacency.of(self.adjacency)
+        return at(strength(at, *terms))
+
+    def _notes(self, agents: Agents | None) -> list[str]:
+        notes = []
+        if math.isinf(self.epsilon):
+            notes.append("not private: epsilon is infinite, so hypotheses show the rows; they must not be shared")
+        if agents is None:
+            notes.append("no agents: nobody tested the hypothesis on the target population")
+        else:
+            notes += agents.warnings
+        return notes
+
+
+def _check_work(learner: Learner, n_rounds: int, facts: Facts) -> None:
+    """Refuse what would take hours, before anybody is asked or charged."""
+    steps = sum(as_plan(plan).steps for plan, _ in learner.plans(1.0, facts))
+    if n_rounds * steps > _WORK:
+        raise ValueError(
+            f"{n_rounds:,} rounds of {steps:,} steps were planned, more than the {_WORK:,} steps that are carried out. "
+            f"Lower n_rounds or the learner's n_steps; `dpadapt.papers.reweigh.plan` says what the paper asks for."
+        )
+
+
+def _baselines(outcome: Outcome) -> dict[str, Checked]:
+    found = {"S-only": outcome.tests[0]} if outcome.tests else {}
+    return found if outcome.constant is None else {**found, "constant": outcome.constant}

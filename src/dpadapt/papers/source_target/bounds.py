@@ -1,0 +1,138 @@
+"""Δ^t(S), the mean distance of targets to their t nearest sources: Definition 5.4 of paper 5."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.clustering.solver import nearest
+from dpadapt.mechanisms.bounded_neighbours import neighbour_distance_sum
+from dpadapt.mechanisms.noise import Laplace
+from dpadapt.papers.source_target.proxies import advanced_composition
+
+# The guarantees of paper 5 as functions: how far proxies can be from the sources, and what no method can beat.
+#
+# `diff` is what the theorems bound: the most, over all choices of k targets, that the cost with the proxies differs
+# from the cost with the sources. Points lie within distance 1 of each other.
+
+
+def pure_bound(delta_t: float, *, n: int, d: int, t: int, epsilon: float, gamma: float) -> float:
+    """Return Theorem 5.9: `NAS` with Laplace noise is this close with probability 1 - gamma, at delta = 0.
+
+    Examples
+    --------
+    >>> round(pure_bound(0.1, n=50, d=2, t=150, epsilon=3.0, gamma=0.1), 3)
+    1.635
+    """
+    _check(n, d, t, gamma)
+    return delta_t + n * d / (t * checks.positive(epsilon, "epsilon")) * math.log(n * d / gamma)
+
+
+def approximate_bound(
+    delta_t: float, *, n: int, d: int, t: int, epsilon: float, delta: float, gamma: float, distance: float = 0.0
+) -> float:
+    """Return Theorem 5.5, with the constant that its proof's composition gives; `distance` adds Corollary B.1's C.
+
+    The last line of the theorem's proof has lost a factor sqrt(d), which its statement has; this is the statement.
+
+    Examples
+    --------
+    >>> round(approximate_bound(0.1, n=50, d=2, t=150, epsilon=3.0, delta=1e-6, gamma=0.1), 3)
+    1.3
+    """
+    _check(n, d, t, gamma)
+    # Noise of scale b = sqrt(d) / (t e) in each coordinate, e what one of n releases may cost.
+    once = advanced_composition(checks.positive(epsilon, "epsilon"), checks.delta(delta), n)
+    return delta_t + d / (t * once) * math.log(n * d / gamma) + distance
+
+
+def concentrated_bound(delta_t: float, *, n: int, d: int, t: int, rho: float, gamma: float) -> float:
+    """Return Theorem 5.11: `NAS` with Gaussian noise under rho-zCDP is this close with probability 1 - gamma.
+
+    Examples
+    --------
+    >>> round(concentrated_bound(0.1, n=50, d=2, t=150, rho=3.0, gamma=0.1), 3)
+    0.393
+    """
+    _check(n, d, t, gamma)
+    return delta_t + math.sqrt(n * d / checks.positive(rho, "rho")) / t * math.log(2 * n * d / gamma)
+
+
+def unavoidable_error(k: int, *, spread: float = 0.5) -> float:
+    """Return Observations 4.2 and 5.8: some data cost any private method this much more than the best k centres.
+
+    With probability at least `unavoidable_chance`. `spread` is 1/2, or Δ^t(S) for the bound that depends on the data.
+    """
+    return spread / (checks.count(k, "k") + 2)
+
+
+def unavoidable_chance(epsilon: float, delta: float = 0.0) -> float:
+    """Return with which probability, at least, `unavoidable_error` is incurred: (1 - 2 delta) / (2 e^epsilon)."""
+    return (1 - 2 * checks.delta(delta)) / (2 * math.exp(checks.positive(epsilon, "epsilon")))
+
+
+def diff_bound(S: NDArray[Any], proxies: NDArray[Any], T: NDArray[Any]) -> float:
+    """Return mean_x |d(x, S) - d(x, proxies)|, which is at least the difference in cost for any choice of centres.
+
+    |min(a, c) - min(b, c)| <= |a - b| for every distance c to the chosen centres. It has no privacy: a check on made-up
+    sources, never a release.
+    """
+    return float(np.abs(nearest(T, S)[1] - nearest(T, proxies)[1]).mean())
+
+
+def _check(n: int, d: int, t: int, gamma: float) -> None:
+    for value, name in ((n, "n"), (d, "d"), (t, "t")):
+        checks.count(value, name)
+    checks.unit(gamma, "gamma")
+
+
+def delta_t(S: NDArray[Any], T: NDArray[Any], t: int, *, diameter: float = 1.0) -> float:
+    """Return Δ^t(S) without privacy; a missing source is `diameter` away, and none is further.
+
+    Examples
+    --------
+    >>> round(delta_t(np.array([[0.1], [0.3]]), np.array([[0.0], [0.4]]), 2), 3)
+    0.2
+    >>> delta_t(np.array([[0.1]]), np.array([[0.0]]), 2)
+    0.55
+    """
+    total = neighbour_distance_sum(S, T, t, np.full(len(T), diameter)).value[0]
+    return float(total) / (t * len(T))
+
+
+def private_delta_t(
+    S: NDArray[Any], T: NDArray[Any], t: int, epsilon: float, ledger: Ledger, *, diameter: float = 1.0
+) -> float:
+    """Release Δ^t(S) with Laplace noise of scale `diameter` / (t epsilon).
+
+    Parameters
+    ----------
+    S : ndarray of shape (n_sources, n_features)
+        Private sources.
+    T : ndarray of shape (n_targets, n_features)
+        Public targets.
+    t : int
+        How many neighbours. Chosen without looking at the sources.
+    epsilon : float
+        What the release costs.
+    ledger : Ledger
+        The sources' ledger.
+    diameter : float, default=1.0
+        Distances above it count as `diameter`. From public data.
+
+    Examples
+    --------
+    >>> from dpadapt import Ledger
+    >>> ledger = Ledger(epsilon=1.0, random_state=0)
+    >>> T = np.zeros((10, 2))
+    >>> 0.0 < private_delta_t(np.full((500, 2), 0.1), T, 100, 1.0, ledger) < 0.3
+    True
+    """
+    caps = np.full(len(T), checks.positive(diameter, "diameter"))
+    statistic = neighbour_distance_sum(S, T, t, caps)
+    mechanism = Laplace(1 / checks.positive(epsilon, "epsilon"))
+    noisy = ledger.release(mechanism, statistic, label="mean distance to the nearest sources")
+    return float(noisy[0]) / (t * len(T))

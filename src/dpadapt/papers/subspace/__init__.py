@@ -1,0 +1,19 @@
+"""Paper 4: private learning in a public subspace and on public features; its algorithms and bounds.
+
+"On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
+"""
+
+from dpadapt.papers.subspace.bounds import lower_bound, private_rows_needed, subspace_bound, upper_bound
+from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
+from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
+
+__all__ = [
+    "DPAMBSSGD",
+    "DescentProbe",
+    "LeastSquaresProbe",
+    "ProjectedDPSGD",
+    "lower_bound",
+    "private_rows_needed",
+    "subspace_bound",
+    "upper_bound",
+]

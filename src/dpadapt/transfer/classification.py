@@ -1,0 +1,203 @@
+"""`PrivateTransferClassifier`: a public model, corrected by private rows as far as the evidence goes."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.learning.estimator import LinearClassifier, label_codes, label_set
+from dpadapt.learning.logistic import PrivateLogisticRegression
+from dpadapt.transfer.classification_fit import private_change
+from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
+from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
+
+_SHUT = "the gate stayed shut: no gain was seen through the noise, so the model is the public one; the budget was spent"
+
+
+class PrivateTransferClassifier(LinearClassifier):
+    """Softmax regression that starts from public data and takes from private rows what the budget can buy.
+
+    A softmax model is fitted to the labelled public rows. The private rows correct it by clipped full-batch gradient
+    steps in public coordinates: the budget is shared among directions where a change is expected to exceed its noise,
+    the others are left alone. A gate then decides how far to go along the correction, from not at all (the model is
+    exactly the public one) to all the way, by an estimate of what it gains and a bound on what it may cost. Nothing is
+    to be tuned.
+
+    With unlabelled public data only the coordinates come from it, the start is zero and there is no gate. Without
+    public data this is `PrivateLogisticRegression`.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`).
+    Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
+    falls, and how far its probabilities move; Gaussian.
+    Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
+    protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    prior : {"shifted", "same-population"}, default="shifted"
+        What is believed of labelled public data. "shifted": the private population may differ, and the public model is
+        only left on evidence. "same-population": it doesn't, so private rows only make up for what the public sample
+        was too small to tell, and smaller corrections are found at smaller budgets.
+    classes : array-like, optional
+        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
+        receipt then lists as assumed public.
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    adopted_ : float
+        How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases.
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    See Also
+    --------
+    dpadapt.transfer.forecast.forecast_classification : What to expect, before spending.
+
+    Notes
+    -----
+    Not worse than the public model: if the gain's slope lies above its lower bound (2.5 standard deviations), the mean
+    loss on the private population rises by at most 0.5% of what the public model expects of itself, as far as the loss
+    bends along the correction as it does on public rows. This is about log-loss; accuracy usually follows, but has no
+    guard of its own.
+    Preparing public data is remembered for as long as the `Public` object lives and its content stays the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> from dpadapt.transfer.classification import PrivateTransferClassifier
+    >>> rng = np.random.default_rng(7)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
+    >>> y, y_public = X[:, 0] > 0.2, X_public[:, 0] > X_public[:, 1]
+    >>> model = PrivateTransferClassifier(random_state=0).fit(X, y, public=Public(X_public, y_public))
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        prior: str = "shifted",
+        classes: Any = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.prior = prior
+        self.classes = classes
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "PrivateTransferClassifier":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features.
+        y : array-like of shape (n_rows,)
+            Private labels.
+        public : Public, optional
+            Public data with the same columns, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        frame, labels = X, y
+        X, y = self._check_rows(X, y, y_numeric=False)
+        X_public, y_public = self._check_public(public, frame)
+        checks.one_of(self.prior, PRIORS, "prior")
+        classes, source = label_set(self.classes, y_public, y)
+        codes = label_codes(y, classes, "y")
+        codes_public = None if y_public is None else label_codes(y_public, classes, "public y")
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+        notes: list[str] = []
+        if public is None or X_public is None:
+            coef, intercept = self._alone(frame, labels, child)
+            adopted = float(budget.worthwhile)
+        else:
+            prepared = prepared_for(public, X_public, codes_public, classes)
+            change, adopted = np.zeros_like(prepared.start), 0.0
+            if budget.worthwhile:
+                plan = make_plan(prepared, budget, self.prior)
+                change, adopted = private_change(child, X, codes, prepared, budget, plan)
+                if adopted == 0.0:
+                    notes = [_SHUT]
+            coef, intercept = _corrected(prepared, change, adopted)
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(child, budget, [source], notes=notes)
+        self.coef_, self.intercept_, self.adopted_ = coef, intercept, adopted
+        self.classes_ = classes
+        return self
+
+    def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
+        """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
+
+        Parameters
+        ----------
+        public : Public
+            With or without labels; without them, the estimator's `classes` must be given.
+        n_private : int
+            Number of private rows; under "add-remove" a public estimate of it.
+        """
+        return forecast_classification(
+            public,
+            n_private,
+            self.epsilon,
+            self.delta,
+            prior=self.prior,
+            classes=self.classes,
+            adjacency=self.adjacency,
+        )
+
+    def _alone(self, X: Any, y: Any, ledger: Ledger) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fit without public data."""
+        alone = PrivateLogisticRegression(
+            self.epsilon,
+            self.delta,
+            classes=self.classes,
+            adjacency=self.adjacency,
+            n_rows=self.n_rows,
+            random_state=self.random_state,
+        ).fit(X, y, ledger=ledger)
+        return alone.coef_, alone.intercept_
+
+
+def _corrected(
+    prepared: Prepared, change: NDArray[np.float64], fraction: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return coefficients and intercepts with a fraction of a change; none at all is the public model, to the bit."""
+    coef, intercept = prepared.coef, prepared.intercept
+    if fraction > 0.0:
+        coef, intercept = prepared.coordinates.coefficients(prepared.start + fraction * change)
+    if coef.shape[1] == 2:
+        coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
+    return coef.T.copy(), intercept.copy()

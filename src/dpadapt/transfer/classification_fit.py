@@ -1,0 +1,140 @@
+"""The private part of a transfer classifier: clipped full-batch steps from the public model, and the gate's release."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.learning.estimator import Budget, split_noise
+from dpadapt.learning.losses import centred_residuals, softmax
+from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
+from dpadapt.mechanisms.mechanism import Mechanism, Repeated, Sampled
+from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.rows import Block, Rows
+from dpadapt.transfer.classification_plan import (
+    EXCESS,
+    STEPS,
+    VOTES,
+    Plan,
+    Prepared,
+    Stride,
+    length,
+    residual_limits,
+    stride,
+)
+from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
+
+# The curvature is followed at every fourth step: in between it changes little.
+_REFRESH = 4
+
+
+@dataclass(frozen=True, eq=False)
+class _Private:
+    """Private rows in the plan's coordinates, with their labels and public scores; each row's target is its place."""
+
+    rows: Rows
+    codes: NDArray[np.int64]
+    scores: NDArray[Any]
+    limits: NDArray[Any]
+
+
+def private_change(
+    ledger: Ledger, X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, budget: Budget, plan: Plan
+) -> tuple[NDArray[np.float64], float]:
+    """Return the change of the public model in its coordinates and how far to go along it, from 0 to 1."""
+    gated = plan.gate_share > 0
+    noises = split_noise(budget.mu, [(1.0 - plan.gate_share) / STEPS] + [plan.gate_share] * gated)
+    charges: list[tuple[Repeated | Sampled | Mechanism, str]] = [(Repeated(Gaussian(noises[0]), STEPS), "gradient")]
+    if gated:
+        charges.append((Repeated(Gaussian(noises[1])), "gate"))
+    # Charged all at once: a cap too small for both raises before anything is drawn.
+    runs = ledger.start_all(charges)
+    private = _private(X, codes, prepared, plan)
+    change, pace = _descend(runs[0], private, prepared, plan, budget)
+    full = np.zeros_like(prepared.start)
+    full[plan.used] = change
+    if not gated:
+        return full, 1.0
+    path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
+    measured, path = _released_slope(runs[1], private, change, path, pace, plan, budget)
+    variance = EXCESS * (plan.noise / plan.weights[plan.used]) ** 2 + pace.curvature / budget.n_rows
+    own = slope_from_change(change, pace.curvature + pace.ridge, variance)
+    return full, own.with_other(measured).fraction(path, plan.caution, plan.tolerance)
+
+
+def _private(X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan: Plan) -> _Private:
+    rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = X @ prepared.coef.astype(X.dtype)
+        scores += prepared.intercept.astype(X.dtype)
+    # A row too long for a float is a null row in `rows`; its scores only have to be numbers.
+    scores[~np.isfinite(scores).all(axis=1)] = 0.0
+    return _Private(rows, codes, scores, residual_limits(rows.norms, plan.clip_norm))
+
+
+def _descend(
+    run: Run, private: _Private, prepared: Prepared, plan: Plan, budget: Budget
+) -> tuple[NDArray[np.float64], Stride]:
+    """Return the averaged end of the steps, and the last step's curvature and ridge.
+
+    Each late step votes for where a whole Newton step would end. In a quadratic loss with known curvature that is the
+    minimum plus this step's own noise, wherever the step began: nothing is lost by averaging early, and all noises
+    count once. Where the curvature is only roughly known, the error of the iterates shrinks once more.
+    """
+    weights = plan.weights[plan.used][:, None]
+    change = np.zeros((len(plan.used), prepared.start.shape[1]))
+    ends = np.zeros_like(change)
+    pace = stride(prepared, plan, change, budget.n_rows)
+    for t in range(STEPS):
+        if t and t % _REFRESH == 0:
+            pace = stride(prepared, plan, change, budget.n_rows)
+        residuals = _residuals(private, (change / weights).astype(private.rows.X.dtype))
+        gradient = run.release(clipped_outer_sum(private.rows, residuals, plan.clip_norm)) / budget.n_rows
+        # Residuals add up to zero over classes, so what else there is in the sum is noise.
+        gradient = (gradient - gradient.mean(axis=1, keepdims=True)) / weights
+        newton = pace.newton(gradient, change)
+        if t >= STEPS - VOTES:
+            ends += change - newton
+        change = change - length(t) * newton
+    return ends / VOTES, pace
+
+
+def _residuals(private: _Private, coef: NDArray[Any]) -> Callable[[Block], Array]:
+    """Return the function that gives each row's centred residual."""
+
+    def residuals(block: Block) -> Array:
+        scores = block.product(coef)
+        scores += private.scores[block.y]
+        return centred_residuals(softmax(scores), private.codes[block.y], private.limits[block.y])
+
+    return residuals
+
+
+def _released_slope(
+    run: Run,
+    private: _Private,
+    change: NDArray[np.float64],
+    path: Path,
+    pace: Stride,
+    plan: Plan,
+    budget: Budget,
+) -> tuple[Slope, Path]:
+    """Release the mean clipped loss difference at the whole change and return the slope it points to."""
+    coef = (change / plan.weights[plan.used][:, None]).astype(private.rows.X.dtype)
+    with np.errstate(all="ignore"):
+        after = private.rows.X @ coef
+        after += private.scores
+        gains = loss_differences(private.scores, after, private.codes)
+        spans = row_divergences(private.scores, after)
+    # Each pair is scaled down to length path.bound: zeroing a row moves the sum by at most that.
+    pairs = clipped_sum(np.column_stack([gains, spans]), path.bound)
+    mean, span = (run.release(pairs) / budget.n_rows).tolist()
+    noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
+    # Akaike: what a fit gains on its own rows by chance, one unit per effective coefficient.
+    effective = (change.shape[1] - 1) * float(np.sum(pace.curvature / (pace.curvature + pace.ridge)))
+    path = path.as_measured(span, noise)
+    return slope_from_losses(mean, noise, path, optimism=effective / budget.n_rows, n_rows=budget.n_rows), path

@@ -1,0 +1,431 @@
+"""The plan of a private correction: which directions, how much noise in each, which clip. From public numbers only."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from dpadapt.data import Public
+from dpadapt.learning.estimator import Budget
+from dpadapt.learning.losses import SoftmaxLoss, clipped_curvature, softmax
+from dpadapt.learning.preparation import Remembered
+from dpadapt.learning.shrinkage import waterfill
+
+# What a transfer classifier takes from public rows, free: coordinates, a public model, and how sure it is.
+
+
+# Directions with less than this share of the average public variance are not amplified further (as in geometry.py).
+_FLOOR = 1e-2
+# No public value lies further than this from its column's mean, in units of the column's scale. An indicator that is
+# rare in public data would otherwise stretch the private rows in which it is not.
+_REACH = 5.0
+# Rows on which curvature, lengths and loss ranges are measured: their error of a few percent is below what matters.
+_SAMPLE = 1500
+# The total variance of a public model's scores, chosen by cross-validation on at most this many rows: a prior variance
+# does not depend on the number of rows, so a part of them can choose it.
+_TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+_FOLDS = 4
+_CHOOSING_ROWS = 6000
+# A start probability far from uniform is a bias of about 2 on the logit scale.
+_BIAS_VARIANCE = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Constant first, then whitened public directions by falling variance, then directions of the public scores.
+
+    Parameters
+    ----------
+    center, scale : ndarray of shape (n_features,)
+    basis : ndarray of shape (n_features, k)
+        Applied to centred and scaled rows.
+    shares : ndarray of shape (k,)
+        Share of the public variance of each whitened direction; 0 for directions of the public scores.
+    """
+
+    center: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    basis: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+    def transform(self, X: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the coordinates with a positive weight, times that weight, in the precision of `X`.
+
+        A row too long for a float comes out not finite, without a warning.
+        """
+        linear = (np.column_stack([np.zeros(len(self.scale)), self.basis]) * weights)[:, weights > 0]
+        linear /= self.scale[:, None]
+        shift = -self.center @ linear
+        if weights[0] > 0:
+            shift[0] = weights[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            out: NDArray[Any] = X @ linear.astype(X.dtype)
+            out += shift.astype(X.dtype)
+        return out
+
+    def coefficients(self, solution: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (n_features, n_classes) coefficients and intercepts for raw rows."""
+        coef = (self.basis @ solution[1:]) / self.scale[:, None]
+        return coef, solution[0] - self.center @ coef
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Everything public that a fit needs.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    start : ndarray of shape (1 + k, n_classes)
+        The public model; zero without public labels.
+    coef, intercept : ndarray
+        The same for raw rows.
+    warm : bool
+        Whether there were public labels.
+    total : float
+        Variance of scores that the public model was allowed; chosen by cross-validation.
+    sample : ndarray of shape (at most 1500, 1 + k)
+        Public rows in the coordinates.
+    sample_scores : ndarray
+        Their public scores.
+    score_variances : ndarray
+        Public variance of the scores along each of the last coordinates, those of the public scores.
+    n_rows : int
+        How many public rows there are.
+    """
+
+    coordinates: Coordinates
+    start: NDArray[np.float64]
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    warm: bool
+    total: float
+    sample: NDArray[np.float64]
+    sample_scores: NDArray[np.float64]
+    score_variances: NDArray[np.float64]
+    n_rows: int
+
+    @property
+    def curvature(self) -> float:
+        """Mean second derivative of the loss per direction of the scores, at the public model."""
+        p = softmax(self.sample_scores.copy())
+        k = p.shape[1]
+        found = float(np.mean(1.0 - np.sum(p**2, axis=1))) / (k - 1)
+        # A public model that is sure of everything need not be right: at least a fifth of the most there can be.
+        return float(max(found, 0.2 / k))
+
+    @property
+    def entropy(self) -> float:
+        """Mean loss that the public model expects of itself."""
+        p = softmax(self.sample_scores.copy())
+        return float(-np.mean(np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)))
+
+
+def prepare(
+    X: NDArray[np.float64], codes: NDArray[np.int64] | None, n_classes: int, standardise: bool | None = None
+) -> Prepared:
+    """Return the public preparation; deterministic, so that it can be cached."""
+    center, scale = X.mean(axis=0), X.std(axis=0)
+    # A column that is constant in public has no public scale: it is left out, by a scale of infinity.
+    constant = scale <= 1e-12 * np.maximum(1.0, np.abs(center))
+    if standardise is None:
+        standardise = mixed_units(scale[~constant])
+    if standardise:
+        rare = np.mean(np.median(X, axis=0) != X, axis=0)
+        scale = scale * np.maximum(1.0, 1.0 / (_REACH * np.sqrt(np.maximum(rare, 0.5 / len(X)))))
+    else:
+        scale = np.full_like(scale, np.sqrt(np.mean(scale**2)) or 1.0)
+    scale = np.where(constant, np.inf, scale)
+    rows = (X - center) / scale
+    values, vectors = np.linalg.eigh(rows.T @ rows / len(X))
+    order = np.argsort(values)[::-1]
+    values, vectors = np.maximum(values[order], 0.0), vectors[:, order]
+    kept = values > 1e-7 * max(values[0], 1e-300)
+    values, vectors = values[kept], vectors[:, kept]
+    if not len(values):
+        values, vectors = np.ones(1), np.zeros((X.shape[1], 1))
+    basis = vectors / np.sqrt(values + _FLOOR * values.mean())
+    coordinates = Coordinates(center, scale, basis, values / values.sum())
+    whitened = coordinates.transform(X, np.ones(1 + len(values)))
+    start, total, score_variances = np.zeros((1 + len(values), n_classes)), 0.0, np.zeros(0)
+    if codes is not None:
+        start, total = public_softmax(whitened, codes, n_classes, coordinates.shares)
+        coordinates, start, score_variances = _with_scores(coordinates, whitened, start)
+    coef, intercept = coordinates.coefficients(start)
+    chosen = np.random.default_rng(len(X)).permutation(len(X))[:_SAMPLE]
+    sample = coordinates.transform(X[chosen], np.ones(len(start)))
+    scores = sample @ start
+    return Prepared(
+        coordinates, start, coef, intercept, codes is not None, total, sample, scores, score_variances, len(X)
+    )
+
+
+def mixed_units(scales: NDArray[np.float64]) -> bool:
+    """Guess whether the columns have units of their own, as in a table, or share one, as pixels and embeddings do.
+
+    A table is standardised; where units are shared the scales themselves say which directions matter, and dividing by
+    them would lose that. Few columns are a table; so are columns of which one is 30 times as spread as the median.
+    """
+    if len(scales) < 50:
+        return True
+    return bool(scales.max() > 30.0 * np.median(scales))
+
+
+def public_softmax(
+    Z: NDArray[np.float64], codes: NDArray[np.int64], n_classes: int, shares: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Return the maximum a-posteriori softmax model and the score variance it was allowed.
+
+    The prior variance of a direction is in proportion to its public variance, which is a plain ridge before whitening.
+    Whitened, the fit takes a few dozen iterations.
+    """
+    # Rows of a file are often sorted; a fixed shuffle is as good as any and keeps fits reproducible.
+    order = np.random.default_rng(len(Z)).permutation(len(Z))[:_CHOOSING_ROWS]
+    folds = np.arange(len(order)) % min(_FOLDS, len(order))
+    losses = np.zeros(len(_TOTALS))
+    for fold in np.unique(folds):
+        train, test = order[folds != fold], order[folds == fold]
+        found = np.zeros((Z.shape[1], n_classes))
+        for i, total in enumerate(_TOTALS):
+            found = _fit(Z[train], codes[train], _penalty(total, shares, len(train)), found, 1e-6)
+            losses[i] += SoftmaxLoss().value(Z[test] @ found, codes[test]) * len(test)
+    total = _TOTALS[int(np.argmin(losses))]
+    found = _fit(Z, codes, _penalty(total, shares, len(Z)), np.zeros((Z.shape[1], n_classes)), 1e-9)
+    return found - found.mean(axis=1, keepdims=True), total
+
+
+def _penalty(total: float, shares: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    variances = np.concatenate([[_BIAS_VARIANCE], np.maximum(total * shares, 1e-9)])
+    return np.asarray(1.0 / (n * variances))[:, None]
+
+
+def _fit(
+    Z: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    penalty: NDArray[np.float64],
+    start: NDArray[np.float64],
+    tolerance: float,
+) -> NDArray[np.float64]:
+    index = np.arange(len(codes))
+    # In coordinates where the penalised loss is about round, the search needs few iterations.
+    stretch = np.sqrt(1.0 / (1.0 / start.shape[1] + penalty))
+
+    def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        coef = flat.reshape(start.shape) * stretch
+        scores = Z @ coef
+        scores -= scores.max(axis=1, keepdims=True)
+        own = scores[index, codes]
+        np.exp(scores, out=scores)
+        sums = scores.sum(axis=1)
+        value = float(np.mean(np.log(sums) - own)) + float(np.sum(penalty * coef**2)) / 2
+        scores /= sums[:, None]
+        scores[index, codes] -= 1.0
+        gradient = Z.T @ scores / len(Z) + penalty * coef
+        return value, (gradient * stretch).ravel()
+
+    options: Any = {"maxiter": 300, "ftol": tolerance, "gtol": 1e-7}
+    found = minimize(objective, (start / stretch).ravel(), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(np.asarray(found.x).reshape(start.shape) * stretch)
+
+
+def _with_scores(
+    coordinates: Coordinates, whitened: NDArray[np.float64], start: NDArray[np.float64]
+) -> tuple[Coordinates, NDArray[np.float64], NDArray[np.float64]]:
+    """Append the directions of the public scores, whitened: re-scaling the public model is then a few numbers."""
+    scores = (whitened[:, 1:] @ start[1:]).astype(np.float64)
+    center = scores.mean(axis=0)
+    scores = scores - center
+    values, vectors = np.linalg.eigh(scores.T @ scores / len(scores))
+    kept = values > 1e-6 * max(values.max(), 1e-300)
+    if not kept.any() or values.max() <= 1e-12:
+        return coordinates, start, np.zeros(0)
+    turned = vectors[:, kept] / np.sqrt(values[kept])
+    basis = np.column_stack([coordinates.basis, coordinates.basis @ start[1:] @ turned])
+    shares = np.concatenate([coordinates.shares, np.zeros(int(kept.sum()))])
+    longer = np.concatenate([start, np.zeros((int(kept.sum()), start.shape[1]))])
+    return Coordinates(coordinates.center, coordinates.scale, basis, shares), longer, values[kept]
+
+
+_PREPARED: Remembered[Prepared] = Remembered()
+
+
+def prepared_for(
+    public: Public, X: NDArray[np.float64], codes: NDArray[np.int64] | None, classes: NDArray[Any]
+) -> Prepared:
+    """Return the preparation of `public`, made once as long as its content stays the same."""
+    return _PREPARED.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes)))
+
+
+PRIORS = ("shifted", "same-population")
+# How many standard deviations below its estimate the gain's slope is taken to be. A shifted public model must not be
+# left on weak evidence: 1.75 costs up to 0.3 points (Adult, one-hot, 1,000 rows), 2.25 up to 1.1% of log-loss (Fashion,
+# 300 rows). If a common population is declared, the change is trusted unless the evidence is against it.
+_CAUTION = {"shifted": 2.5, "same-population": -1.5}
+# Share of the public model's own expected loss that a correction may cost if its slope is at the lower bound. Without
+# it, gates stay nearly shut for few rows, where corrections are small: `fair` sets with 300 to 1,000 rows gain 0.3
+# points and 1% of log-loss by it.
+_HARM = 0.005
+# The noise does not depend on the number of steps; more of them only follow the curved loss more closely.
+STEPS = 100
+# The last 80 vote on the end. Fewer votes are noisier; the first 20 steps are too far from it to be heard.
+VOTES = 80
+# Noise variance of the average vote, over that of one release of the whole budget.
+EXCESS = STEPS / VOTES
+
+
+def length(t: int) -> float:
+    """Return the length of step t, in Newton steps: quick at first, then falling like 1 / t.
+
+    It falls late, after six steps' worth: where private rows are surer than public ones the loss is flatter than
+    planned, and steps that fall sooner stop short of the minimum (Adult, label-encoded: 0.2 points at epsilon 20).
+    """
+    return min(0.3, 6.0 / (t + 6.0))
+
+
+# A residual is at most sqrt 2 long; half of that clips the surprising labels only.
+_CLIP = 1.0 / math.sqrt(2.0)
+# The gate gets the share of the budget that makes its noise about a three-hundredth of its range, between 1% and 10%.
+# Larger shares are missed by the steps: Adult with 4% public rows, epsilon 0.3, closes 1% less of its gap at 1,000.
+_GATE = 300.0
+# A whole step moves scores by at most this many times the expected change, beyond its noise. Longer ones mean that the
+# public curvature is far too small, as where private rows have a class that public ones lack: there, steps without a
+# limit end far out (made-up data: log-loss 1.2 at epsilon 10, with a limit 0.1).
+_LONGEST = 3.0
+# The median length of a weighted row is a little above 1.
+_LENGTH = 1.1
+# Power of the shares of public variance in the prior of a model without public labels. With the shares themselves
+# accuracies at epsilon 1 are lower (Fashion-MNIST 0.5 points, CIFAR-10 features 0.9), though the log-loss of the latter
+# is 4% better.
+_FLATTER = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a private correction does, before any row is seen.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (1 + k,)
+        Each coordinate is multiplied by this; 0 leaves it out. The squares add up to 1.
+    expected : ndarray of shape (1 + k,)
+        Variance that the change of each coordinate is expected to have.
+    clip_norm : float
+        Each row's term is scaled down to this length.
+    noise : float
+        Standard deviation of a weighted mean of clipped terms, if the whole run's budget goes into it.
+    gate_share : float
+        Share of mu² for the gate; 0 if there is none.
+    caution : float
+        How many standard deviations the gate stays below the estimated slope of the gain.
+    tolerance : float
+        By how much the gate lets the mean loss rise at worst.
+    blur : float
+        Forecast: standard deviation that the noise gives to a score.
+    """
+
+    weights: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    clip_norm: float
+    noise: float
+    gate_share: float
+    caution: float
+    tolerance: float
+    blur: float
+
+    @property
+    def used(self) -> NDArray[np.int64]:
+        """Places of the coordinates that take part."""
+        return np.flatnonzero(self.weights)
+
+
+def expected_change(prepared: Prepared, prior: str) -> NDArray[np.float64]:
+    """Return the variance that the best change of each coordinate is expected to have, per direction of the scores.
+
+    A direction's share of the public variance is the prior: the energy of non-private fits follows it (log-log slope
+    0.6 to 1.2 on images, embeddings and tables).
+    """
+    shares = prepared.coordinates.shares
+    if not prepared.warm:
+        # A little flatter than the shares, as those slopes are on average.
+        flatter = shares**_FLATTER
+        return np.concatenate([[1.0], 2.5 * flatter / max(float(flatter.sum()), 1e-300)])
+    # What the public sample left open: its posterior variance.
+    information = prepared.n_rows * prepared.curvature
+    plain = shares[: len(shares) - len(prepared.score_variances)]
+    left_open = 1.0 / (information + 1.0 / np.maximum(prepared.total * plain, 1e-12))
+    if prior == "same-population":
+        bias = 1.0 / (information + 0.25)
+        # A model of few rows is too sure of itself, by a few percent of its scores (Adult, 4% public rows, epsilon 0.3:
+        # 3% more of the gap is closed).
+        return np.concatenate([[bias], left_open, 0.003 * prepared.score_variances])
+    return np.concatenate([[0.25], 0.5 * plain + 0.5 * left_open, 0.06 * prepared.score_variances])
+
+
+def make_plan(prepared: Prepared, budget: Budget, prior: str) -> Plan:
+    """Return the plan for a budget."""
+    expected = expected_change(prepared, prior)
+    h, classes = prepared.curvature, prepared.start.shape[1]
+    signal = budget.n_rows * budget.mu / budget.factor
+    # Without a public model there is nothing to protect.
+    gate_share = min(max((_GATE / signal) ** 2, 0.01), 0.1) if prepared.warm else 0.0
+    clip = _CLIP
+    # Clipping biases probabilities, so the clip opens, up to twice as far, where a score's noise stays below 0.1.
+    for _ in range(2):
+        noise = budget.noise(clip * _LENGTH) / math.sqrt(1.0 - gate_share)
+        shares = waterfill(expected, h, math.sqrt(EXCESS) * noise)
+        used = shares > 0
+        scatter = EXCESS * noise**2 / shares[used]
+        gain = h / (h + (scatter + h / budget.n_rows) / (h * expected[used]))
+        blur = math.sqrt((classes - 1) / classes * float(np.sum(scatter * gain**2))) / h
+        clip = _CLIP * min(max(0.1 / blur, 1.0), 2.0)
+    weights = np.sqrt(shares)
+    lengths = np.linalg.norm(prepared.sample * weights, axis=1)
+    clip_norm = clip * float(np.median(lengths))
+    noise = budget.noise(clip_norm) / math.sqrt(1.0 - gate_share)
+    return Plan(weights, expected, clip_norm, noise, gate_share, _CAUTION[prior], _HARM * prepared.entropy, blur)
+
+
+@dataclass(frozen=True, eq=False)
+class Stride:
+    """How far a step goes in each used coordinate, how strongly it is pulled back, and how long a whole one may be."""
+
+    curvature: NDArray[np.float64]
+    ridge: NDArray[np.float64]
+    longest: float
+
+    def newton(self, gradient: NDArray[np.float64], change: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the whole step from `change`, to be subtracted, no longer than it may be."""
+        step = (gradient + self.ridge[:, None] * change) / (self.curvature + self.ridge)[:, None]
+        return step * min(1.0, self.longest / max(float(np.linalg.norm(step)), 1e-300))
+
+
+def residual_limits(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
+    """Return how long each row's residual may be, for its term to be no longer than the clip.
+
+    Limits beyond 2 clip nothing; both ends only keep extreme rows from overflowing.
+    """
+    return np.asarray(np.clip(clip_norm / np.maximum(lengths, 1e-30), 1e-30, 2.0))
+
+
+def stride(prepared: Prepared, plan: Plan, change: NDArray[np.float64], n_rows: float) -> Stride:
+    """Return the step at the current change, from public rows: expected curvature of the clipped loss, and the ridge.
+
+    The ridge is the linear least-mean-squares one: noise and sampling error over expected signal. The longest step has
+    room for twice its own noise.
+    """
+    used = plan.used
+    rows = prepared.sample[:, used]
+    lengths = np.linalg.norm(rows * plan.weights[used], axis=1)
+    p = softmax(prepared.sample_scores + rows @ change)
+    a = clipped_curvature(p, residual_limits(lengths, plan.clip_norm))
+    # A direction that the public rows hardly use would get steps without bound.
+    curvature = np.maximum((rows**2).T @ a / len(a), 0.2 * float(a.mean()))
+    release = (plan.noise / plan.weights[used]) ** 2
+    ridge = (EXCESS * release + curvature / n_rows) / (curvature * plan.expected[used])
+    free = change.shape[1] - 1
+    expected = free * float(np.sum(plan.expected[used]))
+    noise = free * STEPS * float(np.sum(release / (curvature + ridge) ** 2))
+    return Stride(curvature, ridge, math.sqrt(_LONGEST**2 * expected + 4.0 * noise))

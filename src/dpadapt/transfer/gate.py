@@ -1,0 +1,267 @@
+"""The gate of the private transfer regressor: how much of a noisy correction is kept, block by block."""
+
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from dpadapt.learning.losses import softmax
+from dpadapt.learning.shrinkage import least_threshold
+
+# The no-harm gate: how far to go along a noisy change of a model, from what is known of the gain.
+#
+# Along c times the change, log-loss is a linear function that depends on the label plus a convex one that doesn't. So
+# the mean loss falls by exactly slope * c - divergence(c), the divergence being that of the public model from the one
+# at c. Its shape is taken from public rows, its size from both, rather too small than too large. The slope is
+# estimated twice: from the change itself, whose noise is known, and from a private mean of clipped loss differences.
+# The gate goes where the estimated gain is largest, but no further than where the loss would rise by a small
+# tolerance if the slope were at its lower bound. If the estimate is not positive, c = 0: the model stays as it was,
+# exactly.
+#
+# A wrong shape costs little. The loss is convex, so the gain at c is at least c times that of the whole change, which
+# is measured on private rows; public rows only say how much more it is.
+
+
+# The slope read off the change rests on the curvature of public rows, not of private ones: it may be this far off.
+_MISFIT = 0.3
+# Share of the public rows' divergence that is counted. On private rows it may be smaller, and counting too much of it
+# stops half-way along a good change; counting too little is the careful side for any other.
+_BEND = 0.75
+# So many standard deviations below the lower bound of the slope, so many times the tolerance.
+_FURTHER = (1.5, 10.0)
+# How far that share may be off before private rows are heard, relatively.
+_UNLIKE = 0.5
+
+
+@dataclass(frozen=True)
+class Slope:
+    """An estimate of how fast the loss falls along a change, with its standard deviation."""
+
+    value: float
+    scatter: float
+
+    def with_other(self, other: "Slope") -> "Slope":
+        """Return the average of two independent estimates, weighted by their precision."""
+        mine, theirs = 1.0 / self.scatter**2, 1.0 / other.scatter**2
+        total = mine + theirs
+        return Slope((mine * self.value + theirs * other.value) / total, 1.0 / math.sqrt(total))
+
+    def fraction(self, path: "Path", caution: float, tolerance: float) -> float:
+        """Return how far to go, from 0 to 1.
+
+        With a slope of at least low = value - caution * scatter, the loss rises by at most divergence(c) - low c, which
+        is `tolerance` at the c called `reach`. Negative caution trusts a slope above the estimate.
+        """
+        low = self.value - caution * self.scatter
+        reach = _crossing(lambda c: path.divergence(c) - low * c - tolerance)
+        if caution > 0:
+            # Once in two hundred fits the slope is lower still, and a whole change of pure noise may then cost a third
+            # of the loss. So the harm at an even lower slope is limited too, less tightly.
+            lower = low - _FURTHER[0] * self.scatter
+            reach = min(reach, _crossing(lambda c: path.divergence(c) - lower * c - _FURTHER[1] * tolerance))
+        best = _crossing(lambda c: path.steepness(c) - max(self.value, low))
+        return min(reach, best)
+
+
+class Path:
+    """The straight path from public scores `before` to those `after` a change, on public rows.
+
+    Examples
+    --------
+    >>> path = Path(np.zeros((1, 2)), np.array([[0.0, 2.0]]))
+    >>> round(path.divergence(0.5), 3), round(path.divergence(1.0), 3)
+    (0.09, 0.325)
+    """
+
+    def __init__(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
+        losses = [np.log(np.maximum(softmax(scores.copy()), 1e-300)) for scores in (before, after)]
+        self._log_p = losses[0]
+        # Centred under the public model, a change of all scores alike drops out.
+        self._move = after - before
+        self._move -= np.sum(np.exp(self._log_p) * self._move, axis=1, keepdims=True)
+        squares = (losses[1] - losses[0]) ** 2
+        # Labels may come from either model; whichever gives more.
+        self._squares = np.maximum(*(np.sum(np.exp(loss) * squares, axis=1) for loss in losses))
+        self._share = _BEND
+
+    def as_measured(self, divergence: float, noise: float) -> "Path":
+        """Return the path with a divergence as small as a noisy mean over private rows says, as far as it can tell.
+
+        Private rows that the models are surer of bend the loss less, and the whole change is then better than a part.
+        A larger one is not counted: less of it is the careful side.
+        """
+        whole = max(self.divergence(1.0), 1e-300)
+        trust = _UNLIKE**2 / (_UNLIKE**2 + (noise / whole) ** 2)
+        path = copy(self)
+        path._share = self._share * min(max(1.0 + trust * (divergence / whole - 1.0), 0.1), 1.0)
+        return path
+
+    def divergence(self, c: float) -> float:
+        """Return the mean Kullback-Leibler divergence of the public model from the one at c, as far as counted."""
+        return self._share * float(np.mean(self._at(c)[1]))
+
+    def steepness(self, c: float) -> float:
+        """Return the derivative of the divergence."""
+        tilted, logs = self._at(c)
+        return self._share * float(np.mean(np.sum(np.exp(tilted - logs[:, None]) * self._move, axis=1)))
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of loss differences from row to row, at most."""
+        return math.sqrt(float(np.mean(self._squares)))
+
+    @property
+    def bound(self) -> float:
+        """A range for loss differences: twice the 99% quantile of their root mean square.
+
+        Narrower ranges hide the heavy tail of a harmful change: adopted models were 1 to 3% worse in log-loss.
+        """
+        return max(2.0 * math.sqrt(float(np.quantile(self._squares, 0.99))), 1e-12)
+
+    def _at(self, c: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return log p + c times the move, and the logarithm of the row sums of its exponentials: the divergence."""
+        tilted = self._log_p + c * self._move
+        top = tilted.max(axis=1)
+        return tilted, np.asarray(top + np.log(np.exp(tilted - top[:, None]).sum(axis=1)))
+
+
+def _crossing(function: Callable[[float], float]) -> float:
+    """Return where a function that starts at most at zero first exceeds it, between 0 and 1; by bisection, from below.
+
+    A function that is above zero from the start gives exactly 0.
+    """
+    if function(1.0) <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if function(middle) <= 0.0 else (low, middle)
+    return low
+
+
+def slope_from_change(
+    change: NDArray[np.float64], stiffness: NDArray[np.float64], variance: NDArray[np.float64]
+) -> Slope:
+    """Estimate the slope from the change alone.
+
+    The change is (g + e) / stiffness, coordinate by coordinate, with the downhill gradient g and noise e of known
+    `variance` in each of the K - 1 directions that add up to zero. So slope = Σ g v = Σ stiffness v² - Σ e v, and
+    E[e v] = variance / stiffness: subtracting it leaves no bias. What is left has the variance
+    Σ (g² variance + 2 variance²) / stiffness².
+    """
+    free = change.shape[1] - 1
+    squares = np.sum(change**2, axis=1)
+    noise = variance / stiffness
+    value = float(np.sum(stiffness * squares - free * noise))
+    signal = np.maximum(stiffness**2 * squares - free * variance, 0.0)
+    spread = float(np.sum(noise / stiffness * (signal + 2.0 * free * variance)))
+    return Slope(value, math.sqrt(spread + (_MISFIT * value) ** 2) + 1e-300)
+
+
+def slope_from_losses(mean: float, noise: float, path: Path, *, optimism: float, n_rows: float) -> Slope:
+    """Estimate the slope from a released mean of loss differences at the whole change.
+
+    The mean looks better by `optimism` on the rows that the change was fitted to.
+    """
+    sampling = path.scatter**2 / n_rows
+    return Slope(mean - optimism + path.divergence(1.0), math.sqrt(noise**2 + sampling) + 1e-300)
+
+
+def loss_differences(before: NDArray[Any], after: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the log-loss of each row under scores `before` minus that under `after`."""
+    index = np.arange(len(codes))
+    return np.asarray(_log_loss(before, index, codes) - _log_loss(after, index, codes), dtype=np.float64)
+
+
+def row_divergences(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the divergence of each row's probabilities under scores `before` from those under `after`."""
+    logs = [np.log(np.maximum(softmax(scores.copy()), 1e-30)) for scores in (before, after)]
+    return np.asarray(np.sum(np.exp(logs[0]) * (logs[0] - logs[1]), axis=1), dtype=np.float64)
+
+
+def _log_loss(scores: NDArray[Any], index: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Any]:
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[index, codes])
+
+
+Vector = NDArray[np.float64]
+
+# Noise variances are computed from estimates of the private curvature; a fifth on top.
+_MARGIN = 1.2
+# Expected loss against the public model that is allowed while nothing is established, as a share of its error, and the
+# noise variance (same unit) up to which all of it may be used.
+_FREE_LOSS, _FREE_NOISE = 0.004, 0.003
+# Once a shift is established beyond doubt, this share of its energy may be put at risk to gain more.
+_RISK = 0.2
+# Beyond doubt: noise alone would look like this in one case of ten thousand.
+_DOUBT = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Factors for each coordinate, the energy of the shift that is established beyond doubt, and energies in all.
+
+    `seen` is the energy of the noisy correction before it was judged, `adopted` what is left of it.
+    """
+
+    factors: Vector
+    established: float
+    seen: float = 0.0
+    adopted: float = 0.0
+
+
+def keep(
+    change: Vector, variance: Vector, blocks: Sequence[NDArray[np.int64]], *, error: float, established: float = 0.0
+) -> Kept:
+    """Return how much of `change` to keep.
+
+    Each block is multiplied by (1 - t / S)₊, S its energy over its noise. The threshold t is the least whose worst
+    expected loss (`regret`) stays within the block's part of what is allowed. So in the Gaussian model, with variances
+    not understated, the expected loss against no change is at most 0.4% of `error` plus a fifth of the energy that
+    is established. This is a statement about the model, not about any data.
+
+    Parameters
+    ----------
+    change, variance : ndarray of shape (k,)
+        Noisy correction in coordinates whose squares add up to a change in squared error, and its noise.
+    blocks : sequence of ndarray
+        Positions that are judged together.
+    error : float
+        Squared error of the public model on the private population, rather under- than overstated.
+    established : float
+        Energy established before.
+    """
+    variance = np.maximum(_MARGIN * variance, 1e-12 * error)
+    energies = [float(np.sum(change[block] ** 2)) for block in blocks]
+    noisiest = [float(np.max(variance[block])) for block in blocks]
+    parts = [e - v * float(chdtri(len(b), _DOUBT)) for e, v, b in zip(energies, noisiest, blocks, strict=True)]
+    whole = sum(energies) - max(noisiest) * float(chdtri(len(change), _DOUBT))
+    found = max(sum(max(0.0, part) for part in parts), whole, 0.0)
+    factors = np.zeros(len(change))
+    for block, noise in zip(blocks, noisiest, strict=True):
+        free = _FREE_LOSS * min(1.0, _FREE_NOISE * error / noise)
+        allowed = (free + _RISK * (found + established) / error) / len(blocks)
+        threshold = least_threshold(len(block), noise / error, allowed)
+        signal = float(np.sum(change[block] ** 2 / variance[block]))
+        if signal > threshold and math.isfinite(threshold):
+            factors[block] = 1.0 - threshold / signal
+    return Kept(factors, found + established, sum(energies), float(np.sum((factors * change) ** 2)))
+
+
+def relative_size(values: Vector, unit: float, seen: float, noise: float) -> tuple[float, float]:
+    """Return how much larger private residuals are than public ones: a safe lower and a central estimate.
+
+    `seen` is the released mean of min(|residual| / unit, 1) over private rows; the same over public residuals times a
+    factor is a known increasing function of the factor. The central estimate is the one nearest to 1 within two
+    deviations of the noise.
+    """
+    factors = np.geomspace(0.05, 20.0, 60)
+    sizes = np.abs(values) / unit
+    curve = np.array([np.mean(np.minimum(factor * sizes, 1.0)) for factor in factors])
+    low, high = (float(np.interp(seen + side * 2 * noise, curve, factors)) for side in (-1, 1))
+    return max(low, 0.1), min(max(1.0, low), high)

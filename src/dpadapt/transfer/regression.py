@@ -1,0 +1,213 @@
+"""`PrivateTransferRegressor`: private correction of a public linear model, gated so that it does not harm."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.learning.estimator import Budget, PrivateEstimator
+from dpadapt.learning.linear import PrivateLinearRegression
+from dpadapt.transfer.forecast import TransferForecast, forecast_regression
+from dpadapt.transfer.regression_fit import same_population_change, shifted_change
+from dpadapt.transfer.regression_plan import remembered_geometry, shortened_rows
+
+_PRIORS = ("shifted", "same-population")
+
+
+class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """Linear regression that starts from public data and moves only where private rows clearly ask for it.
+
+    A ridge model is fitted on public rows. The private rows then correct it: first its level and slope (two
+    coordinates, so hardly any noise), then those public directions that the budget can pay for. Each correction is
+    shrunk block by block by thresholds that bound the expected loss against the public model; where the budget buys
+    nothing, the public model is returned as it is and nothing is spent. Nothing is to be tuned.
+
+    Privacy
+    -------
+    Protects one private row (see `adjacency`).
+    Releases: clipped sums of rows and of gradients, a clipped second moment of two coordinates, and means of numbers
+    of [0, 1]; all Gaussian, charged at once before the first draw.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Most this fit may spend. Positive.
+    delta : float, default=1e-6
+        Between 0 and 1, well below 1 / number of rows.
+    prior : {"shifted", "same-population"}, default="shifted"
+        Whether public rows may come from another population. "same-population" trusts them more and has no gate; use it
+        only if the public rows are a random sample of the private population.
+    target_bounds : (float, float), optional
+        Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
+    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+        Which data sets count as neighbours.
+    n_rows : int, optional
+        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    random_state : int, optional
+        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    adopted_ : float
+        How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
+        share of the correction's energy that the gate left; 1 where there is no gate.
+    public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
+        What `predict` needs to shorten long rows; from public data. None without public labels.
+    n_features_in_ : int
+    privacy_ : Receipt
+        What was released and what it cost.
+
+    Notes
+    -----
+    With public labels, rows that are (standardised) more than twice as long as 95% of the public ones are shortened to
+    that, in fitting and in `predict`; there the prediction is pulled towards the mean of the public labels. With fewer
+    than 20 public rows per column, all rows longer than 95% of the public ones are. `coef_` and `intercept_` describe
+    all other rows.
+
+    The bound on the expected loss holds in a model: Gaussian noise and sampling error of the stated variance. No bound
+    holds for all data; the benchmark `benchmarks.transfer.regression` measures it.
+
+    Without public labels this is `PrivateLinearRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpadapt import Public
+    >>> from dpadapt.transfer.regression import PrivateTransferRegressor
+    >>> rng = np.random.default_rng(7)
+    >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
+    >>> y = X @ [1.0, 0.0, -1.0] + 0.2 + 0.1 * rng.standard_normal(2000)
+    >>> y_public = X_public @ [1.0, 0.5, -1.0] + 0.1 * rng.standard_normal(200)
+    >>> model = PrivateTransferRegressor(random_state=0).fit(X, y, public=Public(X_public, y_public))
+    >>> model.privacy_.epsilon <= 1.0
+    True
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        prior: str = "shifted",
+        target_bounds: tuple[float, float] | None = None,
+        adjacency: str = "zero-out",
+        n_rows: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.prior = prior
+        self.target_bounds = target_bounds
+        self.adjacency = adjacency
+        self.n_rows = n_rows
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "PrivateTransferRegressor":
+        """Fit on private `X`, `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private features.
+        y : array-like of shape (n_rows,)
+            Private target.
+        public : Public, optional
+            Public data with the same columns, with or without labels.
+        ledger : Ledger, optional
+            The private data set's ledger; it is charged what this fit spends.
+        """
+        prior = checks.one_of(self.prior, _PRIORS, "prior")
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, frame)
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+        if public is None or X_public is None or y_public is None:
+            return self._fit_plain(X, y, public, budget, child)
+        geometry = remembered_geometry(public, X_public, np.asarray(y_public, dtype=np.float64))
+        solution, adopted = geometry.solution, 0.0
+        notes = []
+        if budget.worthwhile:
+            rows = geometry.standardise(X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                residuals = np.asarray(y - geometry.target_center - rows @ solution, dtype=np.float64)
+            if prior == "shifted":
+                change, adopted = shifted_change(child, geometry, rows, residuals, budget)
+            else:
+                change, adopted = same_population_change(child, geometry, rows, residuals, budget), 1.0
+            solution = solution + change
+            if adopted == 0:
+                notes.append(
+                    "nothing was adopted: no correction could be told from the noise, so the budget is spent and the "
+                    "model is the public one"
+                )
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(child, budget, [], notes=notes)
+        self.public_center_: NDArray[np.float64] | None = geometry.center
+        self.public_scale_: NDArray[np.float64] | None = geometry.scale
+        self.public_longest_: float | None = geometry.longest
+        self.public_target_mean_: float | None = geometry.target_center
+        self.coef_, self.intercept_ = geometry.coefficients(solution)
+        self.adopted_ = adopted
+        return self
+
+    def forecast(self, public: Public, n_private: int) -> TransferForecast:
+        """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
+
+        Parameters
+        ----------
+        public : Public
+            Labelled.
+        n_private : int
+            Number of private rows; under "add-remove" a public estimate of it.
+        """
+        if checks.one_of(self.prior, _PRIORS, "prior") != "shifted":
+            raise ValueError("prior must be 'shifted' for a forecast: without a shift there is no gate. Use rehearse.")
+        return forecast_regression(public, n_private, self.epsilon, self.delta, adjacency=self.adjacency)
+
+    def _fit_plain(
+        self, X: NDArray[Any], y: NDArray[Any], public: Public | None, budget: Budget, child: Ledger
+    ) -> "PrivateTransferRegressor":
+        """Fit without a public model."""
+        plain = PrivateLinearRegression(
+            self.epsilon,
+            self.delta,
+            target_bounds=self.target_bounds,
+            adjacency=self.adjacency,
+            n_rows=self.n_rows,
+            random_state=self.random_state,
+        )
+        X_public = None if public is None else Public(np.asarray(public.X))
+        plain.fit(X, y, public=X_public, ledger=child)
+        self.privacy_ = self._receipt(child, budget, ["the bounds of the target"])
+        self.public_center_, self.public_scale_ = None, None
+        self.public_longest_, self.public_target_mean_ = None, None
+        self.coef_, self.intercept_ = plain.coef_, plain.intercept_
+        self.adopted_ = float(budget.worthwhile)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions for rows of `X`, long rows shortened as in fitting."""
+        check_is_fitted(self)
+        if self.public_center_ is None or self.public_scale_ is None:
+            return self._scores(X)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = shortened_rows(X, self.public_center_, self.public_scale_, self.public_longest_ or math.inf)
+        # Columns without a public scale have coefficient 0.
+        coef = self.coef_ * np.where(np.isfinite(self.public_scale_), self.public_scale_, 0.0)
+        mean = self.public_target_mean_ or 0.0
+        level = self.intercept_ + self.public_center_ @ self.coef_ - mean
+        return np.asarray(mean + rows @ np.append(coef, level))

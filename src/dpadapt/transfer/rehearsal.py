@@ -1,0 +1,187 @@
+"""`rehearse`: the whole private fit, tried on public data beforehand. Spends nothing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import log_loss
+from sklearn.utils.validation import check_array
+
+from dpadapt import checks
+from dpadapt.data import Public
+
+# A budget at which every estimator returns what the public data alone gives.
+_NOTHING = {"epsilon": 1e-9, "delta": 1e-15}
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What a private fit scored when part of the public data played the private part.
+
+    Parameters
+    ----------
+    metric : str
+        Error that was measured on held-out rows of the same part: smaller is better.
+    epsilons : tuple of float
+    errors : ndarray of shape (n_repeats, n_epsilons)
+    public_only : ndarray of shape (n_repeats,)
+        Error of the estimator without any budget: what the rest of the public data gives alone.
+    repeated_rows : bool
+        Whether there were too few public rows, so that some stood for several private ones: errors are then too high.
+    """
+
+    metric: str
+    epsilons: tuple[float, ...]
+    errors: NDArray[np.float64]
+    public_only: NDArray[np.float64]
+    repeated_rows: bool
+
+    def __str__(self) -> str:
+        """Show mean and spread at each epsilon."""
+        note = " (public rows were drawn repeatedly: too bad)" if self.repeated_rows else ""
+        lines = [f"{self.metric}, rehearsed on public rows{note}", f"  public only    {_spread(self.public_only)}"]
+        lines += [f"  epsilon {e:<6g} {_spread(self.errors[:, i])}" for i, e in enumerate(self.epsilons)]
+        return "\n".join(lines)
+
+
+def rehearse(
+    estimator: Any,
+    public: Public,
+    n_private: int,
+    *,
+    epsilons: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
+    repeats: int = 5,
+    split_by: Any = None,
+    use_public: bool = True,
+    random_state: int | None = None,
+    done: Callable[[], None] | None = None,
+) -> Rehearsal:
+    """Try `estimator` on public data alone: part of it plays the private rows, part is held out, the rest is public.
+
+    It answers "what error should I expect at each epsilon?" before anything is spent, as far as public data can tell:
+    along a random split it knows nothing of the shift between public and private data. `split_by` mimics a shift. Where
+    the public rows come from several tasks, each time one of the tasks plays the private part.
+
+    Parameters
+    ----------
+    estimator : private estimator
+        Unfitted; its epsilon is replaced by each of `epsilons`.
+    public : Public
+        Labelled.
+    n_private : int
+        How many private rows there will be.
+    epsilons : sequence of float
+    repeats : int, default=5
+        How many random splits.
+    split_by : array-like of shape (n_public_rows,), optional
+        Rows with larger values play the private part (half of all rows), e.g. an age or a date.
+    use_public : bool, default=True
+        Whether the rest of the public rows is given to the fit; False rehearses a fit on private rows alone.
+    random_state : int, optional
+        Seeds the splits and the noise; equal seeds give equal splits to any estimator. Default: fresh.
+    done : callable, optional
+        Called without arguments after each split.
+
+    Returns
+    -------
+    Rehearsal
+
+    Examples
+    --------
+    >>> from dpadapt import PrivateLinearRegression
+    >>> X = np.linspace(-1, 1, 600).reshape(200, 3) % 0.7
+    >>> public = Public(X, X @ [1.0, 2.0, 3.0])
+    >>> rehearsal = rehearse(PrivateLinearRegression(), public, 500, epsilons=(1.0,), repeats=2, random_state=0)
+    >>> rehearsal.errors.shape
+    (2, 1)
+    """
+    if not isinstance(public, Public) or public.y is None:
+        raise ValueError("public must be a labelled Public to rehearse on: public=Public(X_public, y_public).")
+    n_private = checks.count(n_private, "n_private", least=2)
+    repeats = checks.count(repeats, "repeats")
+    if not np.iterable(epsilons):
+        raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
+    epsilons = [checks.positive(epsilon, "each of epsilons") for epsilon in epsilons]
+    X, y = check_array(public.X, dtype=np.float64), np.asarray(public.y).ravel()
+    if len(y) < 12:
+        raise ValueError(f"public must have at least 12 rows to rehearse on, got {len(y)}.")
+    tasks = None if public.tasks is None else np.asarray(public.tasks).ravel()
+    if tasks is not None:
+        if split_by is not None:
+            raise ValueError("split_by must be left out where public has tasks: a task plays the private part.")
+        if len(np.unique(tasks)) < 2 or np.unique(tasks, return_counts=True)[1].min() < 3:
+            raise ValueError("public must have at least 2 tasks of at least 3 rows each to rehearse on.")
+    random, noise = np.random.default_rng(random_state).spawn(2)
+    classifier = is_classifier(estimator)
+    base = clone(estimator)
+    if classifier and base.get_params().get("classes", y) is None:
+        base.set_params(classes=np.unique(y))
+    errors, alone, repeated = np.empty((repeats, len(epsilons))), np.empty(repeats), False
+    for i in range(repeats):
+        rest, stage = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
+        held, pool = stage[: len(stage) // 3], stage[len(stage) // 3 :]
+        repeated |= len(pool) < n_private
+        private = random.choice(pool, n_private, replace=len(pool) < n_private)
+        given = Public(X[rest], y[rest], tasks=None if tasks is None else tasks[rest]) if use_public else None
+        for k, budget in enumerate([_NOTHING, *({"epsilon": epsilon} for epsilon in epsilons)]):
+            model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
+            model.fit(X[private], y[private], public=given)
+            found = _error(model, X[held], y[held], classifier)
+            if k == 0:
+                alone[i] = found
+            else:
+                errors[i, k - 1] = found
+        if done is not None:
+            done()
+    metric = "log-loss" if classifier else "mean squared error over variance"
+    return Rehearsal(metric, tuple(epsilons), errors, alone, bool(repeated))
+
+
+def public_model(estimator: Any, public: Public) -> Any:
+    """Return what `estimator` makes of labelled public data alone; spends nothing and reads no private row.
+
+    Examples
+    --------
+    >>> from dpadapt import PrivateTransferRegressor
+    >>> X = np.linspace(-1, 1, 600).reshape(200, 3) % 0.7
+    >>> public_model(PrivateTransferRegressor(epsilon=3.0), Public(X, X[:, 0])).privacy_.epsilon
+    0.0
+    """
+    # Public rows stand where private ones are expected; the budget is too small for any of them to be read.
+    X, y = np.asarray(public.X), np.asarray(public.y)
+    return clone(estimator).set_params(**_NOTHING).fit(X[:2].copy(), y[:2], public=public)
+
+
+def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows that stay public and those that play the private part, the latter shuffled."""
+    order = random.permutation(n)
+    if split_by is not None:
+        try:
+            key = np.asarray(split_by).ravel().astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("split_by must hold numbers or dates; turn texts into either first.") from None
+        if len(key) != n:
+            raise ValueError(f"split_by must have one entry per public row: {n}, got {len(key)}.")
+        # Shuffled first, so that ties fall at random.
+        order = order[np.argsort(key[order], kind="stable")]
+    rest, stage = order[: n // 2], order[n // 2 :]
+    return rest, random.permutation(stage)
+
+
+def _without_one(tasks: NDArray[Any], random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows that stay public and those of one task, which play the private part, the latter shuffled."""
+    alone = tasks == random.choice(np.unique(tasks))
+    return np.flatnonzero(~alone), random.permutation(np.flatnonzero(alone))
+
+
+def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], classifier: bool) -> float:
+    if classifier:
+        return float(log_loss(y, model.predict_proba(X), labels=model.classes_))
+    return float(np.mean((model.predict(X) - y) ** 2) / max(float(np.var(y)), 1e-300))
+
+
+def _spread(values: NDArray[np.float64]) -> str:
+    return f"{values.mean():.4f} ± {values.std():.4f}"

@@ -1,0 +1,125 @@
+"""The splits on small made-up tables; the real ones are in test_datasets_realdata.py."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.data import measurements, people, sources
+from benchmarks.data.convert_openml import WIND_STATIONS
+from dpadapt.data import Public
+from dpadapt.datasets.domains import Dataset, split_rows
+from dpadapt.errors import DataUnavailable
+
+
+def fake(monkeypatch, module, name, data, part=None):
+    source = sources.find(name, part)
+    dataset = Dataset(data, source, source.status, source.note)
+    monkeypatch.setattr(module, "load", lambda *_args, **_options: dataset)
+    return dataset
+
+
+def wind_table():
+    table = pd.DataFrame({name: np.arange(4, dtype=np.float32) for name in WIND_STATIONS})
+    return table.assign(year=1961, month=[1, 2, 1, 3], day=1)
+
+
+def test_wind_puts_one_month_in_the_target_and_the_station_in_the_label(monkeypatch):
+    dataset = fake(monkeypatch, measurements, "wind", wind_table())
+    domains = measurements.wind_by_month(1, "DUB")
+    assert domains.target.y.tolist() == [0, 2]
+    assert domains.source.y.tolist() == [1, 3]
+    assert "DUB" not in domains.feature_names
+    assert list(domains.source.X.columns) == list(domains.feature_names)
+    assert (domains.source.X.dtypes == np.float64).all()
+    assert domains.target.X.index.tolist() == [0, 1]
+    assert domains.provenance == dataset.provenance
+
+
+def test_source_of_domains_is_declared_public_in_one_step(monkeypatch):
+    fake(monkeypatch, measurements, "wind", wind_table())
+    assert repr(Public(*measurements.wind_by_month().source)) == "Public(labelled)"
+
+
+def test_empty_domain_is_an_error(monkeypatch):
+    fake(monkeypatch, measurements, "wind", wind_table())
+    with pytest.raises(ValueError, match="The target has no rows in 'wind'"):
+        measurements.wind_by_month(12)
+
+
+def test_split_leaves_the_table_alone():
+    source = sources.find("wind", None)
+    table = wind_table()
+    before = table.copy()
+    dataset = Dataset(table, source, "complete", "")
+    mask = table["month"] == 1
+    domains = split_rows(dataset, table[["RPT"]], y=table["MAL"], source=~mask, target=mask, description="")
+    domains.source.X.iloc[0, 0] = 99.0
+    pd.testing.assert_frame_equal(table, before)
+
+
+def adult_table(split="train"):
+    table = pd.DataFrame(
+        {
+            "age": [30, 40, 50, 60],
+            "workclass": ["Private", "State-gov", "?", "Private"],
+            "sex": ["Male", "Female", "Female", "Female"],
+            "income": ["<=50K", ">50K", ">50K", "<=50K"],
+        }
+    )
+    words = "education marital_status occupation relationship race native_country".split()
+    numbers = "fnlwgt education_num capital_gain capital_loss hours_per_week".split()
+    table = table.assign(**dict.fromkeys(words, "same"), **dict.fromkeys(numbers, 1), split=split)
+    return table.astype(dict.fromkeys([*words, "workclass", "sex", "income", "split"], "category"))
+
+
+def test_adult_leaves_out_incomplete_rows_and_encodes_by_the_alphabet(monkeypatch):
+    fake(monkeypatch, people, "adult", adult_table())
+    domains = people.adult_by_sex("labels")
+    assert len(domains.feature_names) == 14
+    assert domains.source.X["workclass"].tolist() == [0]
+    assert domains.target.X["workclass"].tolist() == [1, 0]
+    assert domains.target.y.tolist() == [1, 0]
+
+
+def test_adult_one_hot_has_no_column_for_sex_or_for_missing(monkeypatch):
+    fake(monkeypatch, people, "adult", adult_table())
+    domains = people.adult_by_sex()
+    assert not any(name.startswith("sex") or name.endswith("?") for name in domains.feature_names)
+    assert domains.target.X[["workclass=Private", "workclass=State-gov"]].to_numpy().tolist() == [[0, 1], [1, 0]]
+
+
+def test_adult_without_marked_rows_says_so(monkeypatch):
+    fake(monkeypatch, people, "adult", adult_table("unknown"))
+    with pytest.raises(ValueError, match="rows='train' is not marked in this copy"):
+        people.adult_by_sex()
+    assert people.adult_by_sex(rows="all").target.y.tolist() == [1, 0]
+
+
+def test_airline_leaves_out_cancelled_flights_and_counts_minutes(monkeypatch):
+    table = pd.DataFrame({"hour": [6, 18, 19], "sched_dep_time": [630, 1805, 1900], "dep_delay": [1.0, 2.0, np.nan]})
+    fixed = {"month": 1, "day": 1, "dow": 0, "sched_arr_time": 2359, "distance": 100}
+    fake(monkeypatch, measurements, "airline", table.assign(**fixed), part="openml")
+    domains = measurements.airline_by_hour(part="openml")
+    assert domains.target.y.tolist() == [2]
+    assert domains.target.X["sched_dep_minute"].tolist() == [18 * 60 + 5]
+    assert len(domains.feature_names) == 6
+
+
+def test_california_without_ocean_proximity_says_what_to_do(monkeypatch):
+    columns = {name: [1.0, 2.0] for name in measurements._HOUSING}
+    table = pd.DataFrame({**columns, "latitude": [34.0, 38.0], "median_house_value": [1e5, 2e5]})
+    fake(monkeypatch, measurements, "california_housing", table.assign(ocean_proximity=[None, None]))
+    with pytest.raises(DataUnavailable, match="california_by_latitude"):
+        measurements.california_by_coast()
+    assert measurements.california_by_latitude().target.y.tolist() == [2.0]
+
+
+def test_dataset_names_the_property_that_has_the_data():
+    source = sources.find("wind", None)
+    table = Dataset(wind_table(), source, "complete", "")
+    with pytest.raises(TypeError, match=r"'wind' \(part 'speeds'\) is not made of arrays\. Use its `\.frame`"):
+        _ = table.arrays
+    with pytest.raises(TypeError, match=r"Use its `\.text`"):
+        _ = Dataset("words", source, "complete", "").frame
+    with pytest.raises(TypeError, match=r"Use its `\.arrays`"):
+        _ = Dataset({}, source, "complete", "").text

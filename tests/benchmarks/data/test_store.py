@@ -1,0 +1,270 @@
+import hashlib
+import io
+import json
+import urllib.error
+import zipfile
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from benchmarks.data import loading, sources
+from benchmarks.data.loading import load, parse, serialise
+from benchmarks.data.people import accent_by_country
+from dpadapt.datasets.domains import OpenML, Source, UciArchive
+from dpadapt.errors import DataUnavailable
+
+FRAME = pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]})
+COMPACT, _ = serialise(FRAME)
+SOURCE = Source(
+    name="toy",
+    part="rows",
+    file="toy.parquet",
+    sha256=hashlib.sha256(COMPACT).hexdigest(),
+    what="2 rows",
+    status="partial",
+    note="2 of 3 rows.",
+    origin="made up",
+    licence="CC0",
+)
+
+
+def with_remotes(*remotes):
+    return replace(SOURCE, remotes=remotes)
+
+
+def archive(convert=lambda raw: FRAME, **options):
+    return UciArchive("static/public/0/toy.zip", convert, **options)
+
+
+def fetcher(raw=b"raw", log=None):
+    def get(remote):
+        if log is not None:
+            log.append(str(remote))
+        return loading.Fetched(raw, "sha256:" + hashlib.sha256(raw).hexdigest())
+
+    return get
+
+
+def offline(remote):
+    raise urllib.error.URLError("no route to host")
+
+
+def put(folder, content=COMPACT):
+    (folder / "toy").mkdir(parents=True)
+    (folder / "toy" / "toy.parquet").write_bytes(content)
+
+
+def test_file_in_dpadapt_data_comes_first(empty_home, tmp_path, monkeypatch):
+    put(tmp_path / "data")
+    put(empty_home, b"damaged, but never read")
+    monkeypatch.setenv("DPADAPT_DATA", str(tmp_path / "data"))
+    dataset = loading.obtain(SOURCE, fetcher=offline)
+    pd.testing.assert_frame_equal(dataset.frame, FRAME)
+    assert dataset.path == tmp_path / "data" / "toy" / "toy.parquet"
+    assert (dataset.status, dataset.note) == ("partial", "2 of 3 rows.")
+
+
+def test_cache_is_searched_after_dpadapt_data(empty_home, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("DPADAPT_DATA", str(tmp_path / "data"))
+    put(empty_home)
+    assert loading.obtain(SOURCE, fetcher=offline).path == empty_home / "toy" / "toy.parquet"
+
+
+def test_wrong_checksum_is_an_error_that_names_file_and_remedy(empty_home):
+    put(empty_home, COMPACT + b"x")
+    with pytest.raises(DataUnavailable, match=r"toy\.parquet has sha256 .* expected .*Replace it"):
+        loading.obtain(SOURCE, fetcher=fetcher())
+
+
+def test_dpadapt_data_that_is_no_folder_is_an_error(empty_home, monkeypatch):
+    monkeypatch.setenv("DPADAPT_DATA", "no-such-folder")
+    with pytest.raises(DataUnavailable, match="DPADAPT_DATA is set to 'no-such-folder', which is not a folder"):
+        loading.obtain(SOURCE, fetcher=fetcher())
+
+
+def test_download_is_complete_and_says_where_it_came_from(empty_home):
+    dataset = loading.obtain(with_remotes(archive()), fetcher=fetcher())
+    pd.testing.assert_frame_equal(dataset.frame, FRAME)
+    assert dataset.status == "complete"
+    assert dataset.note == "The full set. Downloaded from UCI archive static/public/0/toy.zip."
+    assert "toy (rows), complete" in dataset.provenance
+    assert "CC0" in dataset.provenance
+
+
+def test_second_load_reads_the_cache_and_keeps_the_note(empty_home):
+    source = with_remotes(archive(note="Without a column.", status="partial"))
+    first = loading.obtain(source, fetcher=fetcher())
+    second = loading.obtain(source, fetcher=offline)
+    pd.testing.assert_frame_equal(second.frame, first.frame)
+    assert (second.note, second.status, second.path) == (first.note, "partial", first.path)
+
+
+def test_damaged_download_is_found_on_the_next_load(empty_home):
+    source = with_remotes(archive())
+    path = loading.obtain(source, fetcher=fetcher()).path
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataUnavailable, match=r"rows-.*parquet has sha256 .*Delete it"):
+        loading.obtain(source, fetcher=fetcher())
+    path.unlink()
+    assert loading.obtain(source, fetcher=fetcher()).path == path
+
+
+def test_source_that_changed_since_the_first_download_is_refused(empty_home):
+    source = with_remotes(archive())
+    loading.obtain(source, fetcher=fetcher(b"first")).path.unlink()
+    with pytest.raises(DataUnavailable, match=r"now has checksum sha256:.*delete .*rows\.json and load again"):
+        loading.obtain(source, fetcher=fetcher(b"second"))
+    (empty_home / "toy" / "rows.json").unlink()
+    assert loading.obtain(source, fetcher=fetcher(b"second")).status == "complete"
+
+
+def test_record_is_small_json_beside_the_file(empty_home):
+    path = loading.obtain(with_remotes(archive()), fetcher=fetcher()).path
+    record = json.loads((path.parent / "rows.json").read_text())
+    assert record["file"] == path.name
+    assert record["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert record["origin_checksum"] == "sha256:" + hashlib.sha256(b"raw").hexdigest()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "not json"])
+def test_unreadable_record_is_an_error_with_a_remedy(empty_home, content):
+    (empty_home / "toy").mkdir(parents=True)
+    (empty_home / "toy" / "rows.json").write_text(content)
+    with pytest.raises(DataUnavailable, match=r"rows\.json can't be read .*Delete it"):
+        loading.obtain(with_remotes(archive()), fetcher=fetcher())
+
+
+def test_record_cannot_point_outside_its_folder(empty_home, tmp_path):
+    (tmp_path / "secret.parquet").write_bytes(COMPACT)
+    (empty_home / "toy").mkdir(parents=True)
+    fields = {"file": "../../../secret.parquet", "sha256": SOURCE.sha256, "origin": "", "origin_checksum": ""}
+    (empty_home / "toy" / "rows.json").write_text(json.dumps({**fields, "note": "", "status": "complete"}))
+    with pytest.raises(DataUnavailable, match="not available"):
+        loading.obtain(with_remotes(archive()), fetcher=offline)
+
+
+@pytest.mark.parametrize("stage", ["replace", "fsync"])
+def test_interrupted_write_leaves_nothing_behind(empty_home, monkeypatch, stage):
+    def interrupt(*_args):
+        raise KeyboardInterrupt
+
+    source = with_remotes(archive())
+    with monkeypatch.context() as patch:
+        patch.setattr(loading.os, stage, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            loading.obtain(source, fetcher=fetcher())
+    assert list((empty_home / "toy").iterdir()) == []
+    assert loading.obtain(source, fetcher=fetcher()).status == "complete"
+
+
+def test_crash_between_file_and_record_downloads_again(empty_home, monkeypatch):
+    source, log, write = with_remotes(archive()), [], loading._write
+
+    def crash(path, content):
+        if path.suffix == ".json":
+            raise KeyboardInterrupt
+        write(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "_write", crash)
+        with pytest.raises(KeyboardInterrupt):
+            loading.obtain(source, fetcher=fetcher(log=log))
+    loading.obtain(source, fetcher=fetcher(log=log))
+    assert len(log) == 2
+    assert sorted(path.suffix for path in (empty_home / "toy").iterdir()) == [".json", ".parquet"]
+
+
+def test_unwritable_cache_is_an_error_with_a_remedy(empty_home):
+    empty_home.parent.mkdir()
+    empty_home.write_text("a file where the folder should be")
+    with pytest.raises(DataUnavailable, match="set XDG_CACHE_HOME"):
+        loading.obtain(with_remotes(archive()), fetcher=fetcher())
+
+
+def test_second_origin_is_tried_when_the_first_fails(empty_home):
+    def get(remote):
+        if isinstance(remote, UciArchive):
+            raise TimeoutError("timed out")
+        return loading.Fetched(FRAME, "")
+
+    dataset = loading.obtain(with_remotes(archive(), OpenML(7, lambda frame: frame)), fetcher=get)
+    assert "OpenML data set 7" in dataset.note
+
+
+def test_file_in_another_format_is_not_stored(empty_home):
+    def convert(raw):
+        raise ValueError("the zip has no file 'toy.csv'")
+
+    with pytest.raises(DataUnavailable, match=r"not in the expected format: the zip has no file 'toy.csv'"):
+        loading.obtain(with_remotes(archive(convert)), fetcher=fetcher())
+    assert not (empty_home / "toy").exists()
+
+
+def test_set_downloaded_as_a_zip_serves_its_split_from_then_on(empty_home):
+    rows = "".join(f"{accent},{','.join(['1.5'] * 12)}\n" for accent in ("US", "UK", "ES"))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr("accent-mfcc-data-1.csv", "language," + ",".join(f"X{i}" for i in range(1, 13)) + "\n" + rows)
+    loading.obtain(sources.find("accent", None), fetcher=fetcher(buffer.getvalue()))
+    domains = accent_by_country()
+    assert domains.source.y.tolist() == [0, 1]
+    assert domains.target.X.shape == (1, 12)
+    assert "Downloaded from UCI archive static/public/518/" in domains.provenance
+
+
+def test_offline_message_names_set_attempts_and_remedies(empty_home):
+    with pytest.raises(DataUnavailable) as caught:
+        loading.obtain(with_remotes(archive()), fetcher=offline)
+    message = str(caught.value)
+    for part in ("'toy'", "DPADAPT_DATA (not set)", str(empty_home), "static/public/0/toy.zip (no route to host)"):
+        assert part in message
+    assert "put the file at <folder>/toy/toy.parquet and set DPADAPT_DATA to <folder>, or try again online." in message
+
+
+def test_set_without_origin_says_where_to_put_the_file(empty_home):
+    with pytest.raises(DataUnavailable) as caught:
+        load("office_caltech10")
+    assert "no original source is known" in str(caught.value)
+    assert "<folder>/office_caltech10/surf_l10.npz" in str(caught.value)
+    assert "online" not in str(caught.value)
+
+
+def test_download_false_never_fetches(empty_home):
+    log = []
+    with pytest.raises(DataUnavailable, match="switched off"):
+        loading.obtain(with_remotes(archive()), download=False, fetcher=fetcher(log=log))
+    assert log == []
+
+
+def test_every_set_fails_cleanly_without_network(empty_home, monkeypatch):
+    monkeypatch.setattr(loading.urllib.request, "urlopen", lambda *_a, **_k: offline(None))
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **_k: offline(None))
+    monkeypatch.setattr("sklearn.datasets.fetch_california_housing", lambda **_k: offline(None))
+    for source in sources.SOURCES:
+        with pytest.raises(DataUnavailable, match=source.name):
+            load(source.name, source.part)
+    assert not empty_home.exists()
+
+
+@pytest.mark.parametrize(("platform", "tail"), [("linux", ".cache/dpadapt"), ("darwin", "Library/Caches/dpadapt")])
+def test_cache_folder_follows_the_platform(monkeypatch, platform, tail):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(loading.sys, "platform", platform)
+    assert loading.cache_folder().as_posix().endswith(tail)
+
+
+@pytest.mark.parametrize("data", [FRAME, {"a": FRAME["x"].to_numpy()}, "some text\n"])
+def test_formats_round_trip(data):
+    content, ending = serialise(data)
+    back = parse(content, "file" + ending)
+    if isinstance(data, dict):
+        assert back["a"].tolist() == data["a"].tolist()
+    else:
+        assert back.equals(data) if isinstance(data, pd.DataFrame) else back == data
+
+
+def test_unknown_ending_is_an_error():
+    with pytest.raises(ValueError, match="file must end in"):
+        parse(b"", "file.pickle")

@@ -1,0 +1,75 @@
+"""The heat map: a cell per ratio, harm that can't be overlooked, and something for those who can't see it."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from benchmarks.pages import heat_map
+
+GROUPS = [{"name": "50 rows", "columns": ["0.1", "1"]}, {"name": "100 rows", "columns": ["0.1", "1"]}]
+
+
+def cell(value, harm=False, note="n"):
+    return {"value": value, "harm": harm, "note": note}
+
+
+def drawn(*cells, name="set"):
+    svg = heat_map([{"name": name, "cells": list(cells)}], GROUPS, title="a <title>", description="2 of 4", x_label="e")
+    return svg, ElementTree.fromstring(svg)
+
+
+def rects(root):
+    return [(rect.get("class"), float(rect.get("fill-opacity"))) for rect in root.iter("rect")]
+
+
+def test_harm_is_red_framed_and_bold_and_nothing_else_is():
+    _, root = drawn(cell(1.011, harm=True), cell(1.009), cell(0.99), cell(1.0))
+    assert [style for style, _ in rects(root)] == ["heat harm", "heat loss", "heat gain", "heat loss"]
+    assert [text.text for text in root.iter("text") if "harm" in text.get("class")] == ["1.01"]
+    # A cell that only just exceeds the limit is redder than one just below it, by far.
+    (_, above), (_, below), _, (_, same) = rects(root)
+    assert above > 2 * below > 2 * same == 0
+
+
+def test_harm_is_marked_even_where_the_ratio_shows_none():
+    # Accuracy lost, log-loss gained.
+    _, root = drawn(cell(0.98, harm=True), None, None, None)
+    [(style, opacity)] = rects(root)
+    assert style == "heat harm"
+    assert opacity >= 0.3
+
+
+def test_colour_grows_with_the_distance_from_one():
+    _, root = drawn(cell(1.0), cell(0.9), cell(0.5), cell(0.01))
+    opacities = [opacity for _, opacity in rects(root)]
+    assert opacities == sorted(opacities)
+    assert opacities[0] == 0
+    _, root = drawn(cell(1.001), cell(1.005), cell(1.02), cell(2.0))
+    opacities = [opacity for _, opacity in rects(root)]
+    assert opacities == sorted(opacities)
+
+
+def test_values_and_notes_are_in_the_cells():
+    svg, root = drawn(cell(1.0), cell(0.966, note="<b> & more"), cell(1.016, harm=True), None)
+    assert [text.text for text in root.iter("text") if text.get("class").startswith("value")] == ["1", ".97", "1.02"]
+    assert "&lt;b&gt; &amp; more" in svg
+    assert len(rects(root)) == 3
+
+
+def test_screen_readers_get_a_title_and_a_description():
+    _, root = drawn(*[cell(1.0)] * 4, name="a & b")
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == "a <title>. 2 of 4"
+    assert [(child.tag, child.text) for child in list(root)[:2]] == [("title", "a <title>"), ("desc", "2 of 4")]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, 1e6])
+def test_odd_ratios_are_drawn(value):
+    svg, _ = drawn(cell(value, harm=True), None, None, None)
+    assert not re.search(r'="[^"]*(nan|inf)[^"]*"', svg)
+
+
+def test_a_row_needs_a_cell_or_a_gap_for_every_column():
+    with pytest.raises(ValueError, match="shorter"):
+        drawn(cell(1.0))

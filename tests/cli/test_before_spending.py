@@ -1,0 +1,153 @@
+"""Before anything is spent: forecasts and rehearsals from public rows alone."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt.cli.options import parse_epsilons
+
+BOTH = pytest.mark.parametrize("command", ["forecast", "rehearse"])
+TASKS = pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
+QUICK = {"forecast": {}, "rehearse": {"repeats": 2, "seed": 0}}
+
+
+@BOTH
+@TASKS
+def test_a_table_and_a_page_and_nothing_spent(run, site, command, label, task):
+    site.private.unlink()  # neither command needs the private file
+    outcome = run(*site.before(command, label=label, task=task, epsilon="1,0.3", **QUICK[command]))
+    assert outcome.code == 0, outcome.err
+    said = " ".join(outcome.out.split())
+    assert "No private row was read and nothing was spent." in said
+    assert said.index("ε = 0.3") < said.index("ε = 1")
+    page = (site.folder / f"{command}.html").read_text()
+    assert "<svg" in page
+    assert "nothing spent" in page
+    assert site.untouched()
+
+
+def test_a_forecast_is_labelled_as_no_error_bar(run, site):
+    outcome = run(*site.before("forecast"))
+    assert "not an error bar" in " ".join(outcome.out.split())
+    assert "not an error bar" in (site.folder / "forecast.html").read_text()
+
+
+def test_a_forecast_says_when_nothing_would_be_spent(run, site):
+    outcome = run(*site.before("forecast", rows=12, epsilon="0.1,10"))
+    assert "unspent" in outcome.out
+    assert "the public model returned" in " ".join(outcome.out.split())
+
+
+def test_a_classification_may_be_forecast_without_public_labels(run, site, tmp_path):
+    path = tmp_path / "unlabelled.csv"
+    pd.read_csv(tmp_path / "public.csv").drop(columns="ill").to_csv(path, index=False)
+    outcome = run(*site.before("forecast", public=path, label="ill", task="classification"))
+    assert outcome.code == 0, outcome.err
+    assert "no gate" in outcome.out
+
+
+@TASKS
+def test_a_rehearsal_compares_every_method_with_both_halves_of_the_data(run, site, label, task):
+    outcome = run(*site.before("rehearse", label=label, task=task, epsilon="1", **QUICK["rehearse"]))
+    older = "linear" if task == "regression" else "logistic"
+    for line in ("public only", "private only", "with public (transfer)", f"with public ({older})"):
+        assert line in outcome.out
+
+
+def test_a_rehearsal_repeats_with_its_seed(run, site):
+    arguments = site.before("rehearse", epsilon="1", **QUICK["rehearse"])
+    assert run(*arguments).out == run(*arguments).out
+    assert run(*arguments).out != run(*arguments[:-1], "1").out
+
+
+@pytest.mark.parametrize("column", ["age", "region", "since"])
+def test_numbers_categories_and_dates_may_mimic_the_shift(run, site, tmp_path, column):
+    frame = pd.read_csv(tmp_path / "public.csv")
+    frame["since"] = (pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(frame)), "D")).strftime("%Y-%m-%d")
+    frame.to_csv(tmp_path / "public.csv", index=False)
+    schema = site.schema.read_text() + '\n[columns."since"]\ntype = "ignore"\n'
+    site.schema.write_text(schema)
+    outcome = run(*site.before("rehearse", epsilon="1", split_by=column, **QUICK["rehearse"]))
+    assert outcome.code == 0, outcome.err
+    assert f"along {column}" in " ".join(outcome.out.split())
+
+
+def test_a_random_split_says_that_it_knows_no_shift(run, site):
+    outcome = run(*site.before("rehearse", epsilon="1", rows=60, **QUICK["rehearse"]))
+    assert "can't tell what a shift would do" in " ".join(outcome.out.split())
+    assert "too few public rows" not in " ".join(outcome.out.split())
+
+
+def test_too_few_public_rows_for_a_rehearsal_of_so_many_are_owned_up_to(run, site):
+    outcome = run(*site.before("rehearse", epsilon="1", **QUICK["rehearse"]))
+    assert "too few public rows" in " ".join(outcome.out.split())
+
+
+def bad(run, site, command, named, **changes):
+    outcome = run(*site.before(command, **changes))
+    assert outcome.code == 2, outcome.out
+    assert re.match(r"dpadapt: error: [^\n]+\n$", outcome.err)
+    assert named in outcome.err
+    assert not (site.folder / f"{command}.html").exists()
+    assert site.untouched()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsilon": "0"}, "--epsilon"),
+        ({"epsilon": "1,much"}, "--epsilon"),
+        ({"epsilon": "1,inf"}, "--epsilon"),
+        ({"epsilon": "1,nan"}, "--epsilon"),
+        ({"epsilon": ""}, "--epsilon"),
+        ({"delta": 0}, "--delta"),
+        ({"rows": 0}, "--rows"),
+        ({"rows": "many"}, "--rows"),
+        ({"label": "nonsense"}, "--label"),
+        ({"label": "region"}, "--task regression"),
+        ({"task": "clustering"}, "--task"),
+        ({"schema": "nothing.toml"}, "--schema"),
+        ({"public": "nothing.csv"}, "--public"),
+        ({"adjacency": "nonsense"}, "--adjacency"),
+        ({"out": "no/such/page.html"}, "--out"),
+    ],
+    ids=str,
+)
+def test_bad_option(run, site, command, changes, named):
+    bad(run, site, command, named, **changes)
+
+
+@BOTH
+def test_a_missing_label_or_column_is_named(run, site, tmp_path, command):
+    frame = pd.read_csv(tmp_path / "public.csv")
+    frame.drop(columns="cost").to_csv(tmp_path / "public.csv", index=False)
+    bad(run, site, command, "'cost'")
+    frame.drop(columns="age").to_csv(tmp_path / "public.csv", index=False)
+    bad(run, site, command, "'age'")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"repeats": 0}, "--repeats"),
+        ({"seed": -1}, "--seed"),
+        ({"rows": 9}, "--rows"),
+        ({"split_by": "shoe"}, "--split-by"),
+        ({"split_by": "id"}, "--split-by"),
+    ],
+    ids=str,
+)
+def test_bad_option_of_a_rehearsal(run, site, changes, named):
+    bad(run, site, "rehearse", named, **changes)
+
+
+def test_a_public_table_too_small_to_split_is_refused(run, site, tmp_path):
+    pd.read_csv(tmp_path / "public.csv").head(20).to_csv(tmp_path / "public.csv", index=False)
+    bad(run, site, "rehearse", "at least 30 rows")
+
+
+def test_budgets_are_sorted_and_listed_once():
+    assert parse_epsilons("3, 1,0.3,1") == [0.3, 1.0, 3.0]

@@ -1,0 +1,489 @@
+"""`dpadapt fit --method subspace --tasks COLUMN`."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt import Ledger, persist
+from dpadapt.accounting.receipt import Receipt
+from dpadapt.tables import Schema, encode_features, read_table
+
+
+@pytest.fixture
+def town(tmp_path):
+    random = np.random.default_rng(0)
+    for name, n, middle in (("public", 120, 0.6), ("private", 500, 0.3)):
+        x, y = random.normal(middle, 0.15, (2, n))
+        pd.DataFrame({"east": x, "north": y}).to_csv(tmp_path / f"{name}.csv", index=False)
+    (tmp_path / "schema.toml").write_text(
+        'dataset = "homes"\n'
+        + "".join(f'[columns.{name}]\ntype = "number"\nlow = -1\nhigh = 2\n' for name in ("east", "north"))
+    )
+    return tmp_path
+
+
+def order(town, **changes):
+    options = {
+        "private": town / "private.csv",
+        "public": town / "public.csv",
+        "schema": town / "schema.toml",
+        "task": "clustering",
+        "clusters": 6,
+        "epsilon": 1,
+        "ledger": town / "homes.ledger",
+        "out": town / "out",
+    } | changes
+    named = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
+    return ["fit", *[part for name, value in named.items() for part in (f"--{name}", value)]]
+
+
+def test_it_writes_the_chosen_rows_of_the_public_file(run, town):
+    outcome = run(*order(town, method="clustering"))
+    assert outcome.code == 0
+    chosen = pd.read_csv(town / "out" / "chosen.csv", dtype={"row": int, "east": str, "north": str}, index_col="row")
+    public = pd.read_csv(town / "public.csv", dtype=str)
+    assert len(chosen) == 6
+    pd.testing.assert_frame_equal(chosen, public.loc[chosen.index], check_names=False)
+    receipt = json.loads((town / "out" / "receipt.json").read_text())
+    assert receipt["epsilon"] == pytest.approx(1.0, rel=1e-3)
+    assert Ledger.open(town / "homes.ledger").spent() == pytest.approx(1.0, rel=1e-3)
+    assert "6 of 120 public rows" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"clusters": None}, "--clusters"),
+        ({"clusters": 0}, "--clusters"),
+        ({"clusters": 121}, "--clusters"),
+        ({"public": None}, "--public"),
+        ({"label": "east"}, "--label"),
+        ({"agents_epsilon": 1}, "--agents-epsilon"),
+        ({"rows": 3}, "--rows"),
+        ({"method": "linear"}, "--method"),
+        ({"epsilon": 0}, "--epsilon"),
+        ({"ledger": None, "ledger_epsilon": 2}, "--ledger"),
+        ({"task": "regression", "label": "east"}, "--clusters"),
+        ({"task": "regression", "clusters": None}, "--label"),
+    ],
+)
+def test_bad_orders_are_refused_and_nothing_is_spent(run, town, changes, named):
+    Ledger.open(town / "homes.ledger", epsilon=1.0, delta=1e-6, dataset="homes")
+    outcome = run(*order(town, **changes))
+    assert outcome.code != 0
+    assert named in outcome.err
+    assert not Ledger.open(town / "homes.ledger").entries
+    assert not (town / "out" / "model.json").exists()
+
+
+def test_the_private_file_is_refused_as_the_public_one(run, town):
+    outcome = run(*order(town, public=town / "private.csv"))
+    assert outcome.code != 0
+    assert not (town / "homes.ledger").exists() or not Ledger.open(town / "homes.ledger").entries
+
+
+def test_one_private_row_is_no_reason_to_refuse(run, town):
+    (town / "private.csv").write_text("east,north\n0.5,0.5\n")
+    assert run(*order(town, adjacency="add-remove")).code == 0
+
+
+def test_there_is_nothing_to_predict_with_chosen_rows(run, town):
+    assert run(*order(town)).code == 0
+    outcome = run("predict", town / "out", town / "public.csv")
+    assert outcome.code != 0
+    assert "chosen.csv" in outcome.err
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
+def test_schema_fit_predict(run, tmp_path, site, label, task, suffix):
+    for name in ("public", "private"):
+        if suffix == ".parquet":
+            pd.read_csv(tmp_path / f"{name}.csv").to_parquet(tmp_path / f"{name}.parquet")
+    schema = tmp_path / f"{label}.toml"
+    assert run("schema", tmp_path / f"public{suffix}", "-o", schema).code == 0
+    changes = {"label": label, "task": task, "schema": schema, "ledger": None}
+    changes |= {"private": tmp_path / f"private{suffix}", "public": tmp_path / f"public{suffix}"}
+    outcome = run(*site.fit(**changes))
+    assert outcome.code == 0, outcome.err
+    assert sorted(path.name for path in site.out.iterdir()) == [
+        "arrays.npz",
+        "model.json",
+        "receipt.json",
+        "report.html",
+    ]
+    receipt = Receipt.from_json((site.out / "receipt.json").read_text())
+    assert 0.5 < receipt.epsilon <= 1.0
+    assert not receipt.seeded
+    receipt.verify()
+
+    new = tmp_path / f"rows{suffix}"
+    rows = pd.read_csv(tmp_path / "private.csv").drop(columns=label)
+    rows.to_csv(new, index=False) if suffix == ".csv" else rows.to_parquet(new)
+    out = tmp_path / f"predictions{suffix}"
+    outcome = run("predict", site.out, new, "-o", out)
+    assert outcome.code == 0, outcome.err
+    predictions = pd.read_csv(out) if suffix == ".csv" else pd.read_parquet(out)
+    truth = pd.read_csv(tmp_path / "private.csv")[label]
+    assert len(predictions) == len(truth)
+    if task == "regression":
+        assert np.mean((predictions["prediction"] - truth) ** 2) < 0.6 * np.var(truth)
+    else:
+        assert (predictions["prediction"] == truth).mean() > 0.7
+        assert np.allclose(predictions["probability of 0"] + predictions["probability of 1"], 1)
+
+
+def test_text_classes_come_back_as_text(run, site, tmp_path):
+    assert run(*site.fit(label="region", task="classification")).code == 0
+    rows = tmp_path / "rows.csv"
+    pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
+    assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
+    assert set(pd.read_csv(tmp_path / "o.csv")["prediction"]) <= {"north", "south", "west"}
+
+
+def test_the_model_in_the_folder_is_the_one_that_predicts(run, site, tmp_path):
+    assert run(*site.fit()).code == 0
+    rows = tmp_path / "rows.csv"
+    pd.read_csv(site.private).drop(columns=["id", "cost"]).to_csv(rows, index=False)
+    assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
+    saved = persist.load(site.out)
+    X = encode_features(read_table(rows, private=True), Schema.from_dict(saved.extra["schema"]), label="cost")
+    assert np.allclose(pd.read_csv(tmp_path / "o.csv")["prediction"], saved.model.predict(X))
+
+
+def test_fit_charges_the_ledger_what_the_receipt_says(run, site):
+    assert run(*site.fit()).code == 0
+    ledger = Ledger.open(site.ledger)
+    receipt = Receipt.from_json((site.out / "receipt.json").read_text())
+    assert [(entry.event, entry.times) for entry in ledger.entries] == [(e.event, e.times) for e in receipt.entries]
+    assert ledger.spent() == pytest.approx(receipt.epsilon)
+
+
+def test_a_fit_over_the_cap_is_refused_and_leaves_the_first_model(run, site):
+    for _ in range(3):
+        assert run(*site.fit()).code == 0
+    before = (site.out / "receipt.json").read_bytes(), len(Ledger.open(site.ledger).entries)
+    outcome = run(*site.fit(epsilon=3))
+    assert outcome.code == 2
+    assert "cap" in outcome.err
+    assert before == ((site.out / "receipt.json").read_bytes(), len(Ledger.open(site.ledger).entries))
+
+
+def test_a_new_ledger_gets_the_cap_asked_for(run, site, tmp_path):
+    new = tmp_path / "new.ledger"
+    assert run(*site.fit(ledger=new, ledger_epsilon=5, ledger_delta=1e-5)).code == 0
+    ledger = Ledger.open(new)
+    assert (ledger.epsilon, ledger.delta, ledger.dataset) == (5.0, 1e-5, "patients")
+
+
+def test_a_new_ledger_without_a_cap_has_nothing_left(run, site, tmp_path):
+    new = tmp_path / "new.ledger"
+    assert run(*site.fit(ledger=new)).code == 0
+    assert Ledger.open(new).remaining() < 0.01
+    assert run(*site.fit(ledger=new)).code == 2
+
+
+@pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
+def test_the_default_is_transfer_and_the_baselines_are_named(run, site, label, task):
+    chosen = {"label": label, "task": task, "ledger": None}
+    assert run(*site.fit(**chosen)).code == 0
+    assert json.loads((site.out / "model.json").read_text())["method"] == "transfer"
+    older = "linear" if task == "regression" else "logistic"
+    assert run(*site.fit(**chosen, method=older)).code == 0
+    assert json.loads((site.out / "model.json").read_text())["method"] == older
+
+
+@pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
+def test_a_fit_says_what_each_part_of_the_data_brought(run, site, label, task):
+    outcome = run(*site.fit(label=label, task=task))
+    said = " ".join(outcome.out.split())
+    assert "What the public and the private rows brought" in said
+    assert "The public rows gave the model to start from" in said
+    assert "What could be said beforehand" in said
+    assert "ε = 1 was spent" in said
+    report = (site.out / "report.html").read_text()
+    assert "What the public and the private rows brought" in report
+    assert "not an error bar" in report
+
+
+def test_a_budget_that_buys_nothing_is_said_and_not_spent(run, site):
+    outcome = run(*site.fit(epsilon=0.001))
+    assert outcome.code == 0
+    said = " ".join(outcome.out.split())
+    assert "Nothing was spent" in said
+    assert "The model is the public one" in said
+    assert not Ledger.open(site.ledger).entries
+
+
+def test_the_forecast_of_an_add_remove_fit_uses_the_public_number_of_rows(run, site):
+    assert run(*site.fit(adjacency="add-remove", rows=450, ledger=None)).code == 0
+    report = (site.out / "report.html").read_text()
+    assert "For 450 private rows" in report
+    assert "600 private" not in report
+
+
+def test_private_rows_alone(run, site):
+    outcome = run(*site.fit(public=None))
+    assert outcome.code == 0
+    assert "There were no public rows" in " ".join(outcome.out.split())
+    report = (site.out / "report.html").read_text()
+    assert "private rows alone" in report
+    assert "no public rows to compare" in report
+
+
+def test_public_rows_without_labels(run, site, tmp_path):
+    public = tmp_path / "unlabelled.csv"
+    pd.read_csv(tmp_path / "public.csv").drop(columns="cost").to_csv(public, index=False)
+    assert run(*site.fit(public=public)).code == 0
+    assert "without labels" in (site.out / "report.html").read_text()
+
+
+def test_out_of_range_private_numbers_are_clipped_silently(run, site, tmp_path):
+    frame = pd.read_csv(site.private)
+    good = run(*site.fit(ledger=None, seed=1, out=tmp_path / "a"))
+    frame.loc[0, ["age", "bmi", "cost"]] = [987654, -55555, 7777777]
+    frame.to_csv(site.private, index=False)
+    bad = run(*site.fit(ledger=None, seed=1, out=tmp_path / "a"))
+    assert (good.code, good.out, good.err) == (bad.code, bad.out, bad.err)
+    assert bad.code == 0
+
+
+def test_a_large_delta_is_said_on_receipt_terminal_and_report(run, site):
+    outcome = run(*site.fit(delta=0.01, ledger=None))
+    assert outcome.code == 0
+    receipt = Receipt.from_json((site.out / "receipt.json").read_text())
+    assert any("1/n" in warning for warning in receipt.warnings)
+    assert "1/n" in outcome.out
+    assert "1/n" in (site.out / "report.html").read_text()
+
+
+def test_a_seeded_fit_says_that_it_has_no_guarantee(run, site):
+    outcome = run(*site.fit(seed=1, ledger=None))
+    assert "no privacy guarantee" in " ".join(outcome.out.split())
+    assert "There is no guarantee" in (site.out / "report.html").read_text()
+    assert json.loads((site.out / "receipt.json").read_text())["seeded"]
+
+
+def test_the_number_of_rows_may_be_private(run, site, tmp_path):
+    ledger = tmp_path / "other.ledger"
+    outcome = run(*site.fit(adjacency="add-remove", rows=500, ledger=ledger))
+    assert outcome.code == 0, outcome.err
+    assert Ledger.open(ledger).adjacency.value == "add-remove"
+    assert "500" in (site.out / "report.html").read_text()
+    assert "600" not in (site.out / "receipt.json").read_text()
+
+
+def test_the_schema_is_on_the_receipt_as_assumed(run, site):
+    assert run(*site.fit()).code == 0
+    assert any("schema" in fact for fact in json.loads((site.out / "receipt.json").read_text())["assumptions"])
+
+
+def test_a_schema_is_not_overwritten_unasked(run, site, tmp_path):
+    outcome = run("schema", tmp_path / "public.csv", "-o", site.schema)
+    assert outcome.code == 2
+    assert "--force" in outcome.err
+    assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--force").code == 0
+
+
+def test_ledger_show_and_history(run, site):
+    assert run(*site.fit(method="linear")).code == 0
+    shown = run("ledger", "show", site.ledger)
+    assert "patients" in shown.out
+    assert "epsilon = 3" in shown.out
+    facts = json.loads(run("ledger", "show", site.ledger, "--json").out)
+    assert facts["charges"] == 1
+    assert facts["spent_epsilon"] == pytest.approx(1.0, abs=1e-3)
+    assert "gradient" in run("ledger", "history", site.ledger).out
+    charges = json.loads(run("ledger", "history", site.ledger, "--json").out)["charges"]
+    assert charges[0]["times"] >= 1
+
+
+def test_looking_at_a_missing_ledger_makes_none(run, tmp_path):
+    outcome = run("ledger", "show", tmp_path / "no.ledger")
+    assert outcome.code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def _full_disk(monkeypatch, *, refuses):
+    """Let writing fail, after the fit, for the files and folders that `refuses` picks."""
+    write = persist.write_atomically
+
+    def fail(path, content):
+        if refuses(path):
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(persist, "write_atomically", fail)
+
+
+def test_a_model_that_was_paid_for_is_saved_elsewhere_if_its_folder_fails(run, site, tmp_path, monkeypatch):
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    _full_disk(monkeypatch, refuses=lambda path: path.parent == site.out)
+    outcome = run(*site.fit())
+    assert outcome.code == 1
+    assert outcome.err.count("\n") == 1
+    assert "No space left on device" in outcome.err
+    assert "budget is spent" in outcome.err
+    (folder,) = spare.iterdir()
+    assert str(folder) in outcome.err
+    assert persist.load(folder).model.privacy_.tally() == Ledger.open(site.ledger).receipt().tally()
+
+
+def test_a_model_that_can_be_saved_nowhere_is_said_to_be_lost(run, site, monkeypatch):
+    _full_disk(monkeypatch, refuses=lambda path: True)
+    outcome = run(*site.fit())
+    assert outcome.code == 1
+    assert "budget is spent" in outcome.err
+    assert "could not be saved" in outcome.err
+
+
+def test_the_report_of_an_earlier_model_never_stands_beside_a_new_one(run, site, monkeypatch):
+    assert run(*site.fit(epsilon=0.5)).code == 0
+    assert (site.out / "report.html").exists()
+    _full_disk(monkeypatch, refuses=lambda path: path.name == "report.html")
+    outcome = run(*site.fit(epsilon=1))
+    assert outcome.code == 1
+    assert "model and its receipt are there" in outcome.err
+    assert persist.load(site.out).model.privacy_.epsilon > 0.9
+    assert not (site.out / "report.html").exists()
+
+
+def test_an_interrupted_fit_says_that_the_budget_is_spent(run, site, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpadapt.learning.linear.private_descent", interrupt)
+    outcome = run(*site.fit(method="linear"))
+    assert outcome.code == 130
+    assert "stays spent" in outcome.err
+    assert len(Ledger.open(site.ledger).entries) == 1
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(run, site, tmp_path):
+    ledger = tmp_path / "v[red]2.ledger"
+    outcome = run(*site.fit(out=tmp_path / "model[red]", ledger=ledger))
+    assert outcome.out.rstrip().endswith("model[red]")
+    assert ledger.name in run("ledger", "show", ledger).out
+    assert ledger.name in run("ledger", "history", ledger).out
+
+
+@pytest.fixture
+def people(site, tmp_path):
+    """Return a file of people whose label follows another rule than the private rows' does."""
+    table = pd.read_csv(site.private)
+    rows = table.sample(30_000, replace=True, random_state=0)
+    rows["ill"] = (rows["age"] > rows["age"].median()).astype(int)
+    path = tmp_path / "people.csv"
+    rows.to_csv(path, index=False)
+    return path
+
+
+def hybrid(site, **changes):
+    wanted = {"label": "ill", "task": "classification", "method": "hybrid", "public": None, "ledger": None}
+    return site.fit(**{**wanted, **changes})
+
+
+def test_people_from_a_file_are_asked_and_the_model_predicts(run, site, people, tmp_path):
+    outcome = run(*hybrid(site, agents=people, agents_epsilon=2, epsilon=4))
+    assert outcome.code == 0, outcome.err
+    assert "people answered one question each" in " ".join(outcome.out.split())
+    saved = persist.load(site.out)
+    assert saved.model.mode_ == "hybrid"
+    assert 0 < sum(saved.model.people_asked_.values()) <= 30_000
+    # The categories of the schema are asked about as such.
+    assert saved.model.groups
+    assert any("epsilon = 2 for each" in fact for fact in saved.model.privacy_.assumptions)
+    rows = pd.read_csv(people).head(2000)
+    rows.drop(columns="ill").to_csv(tmp_path / "rows.csv", index=False)
+    assert run("predict", site.out, tmp_path / "rows.csv", "-o", tmp_path / "found.csv").code == 0
+    assert np.mean(pd.read_csv(tmp_path / "found.csv")["prediction"] == rows["ill"]) > 0.6
+
+
+def test_without_people_it_is_a_model_of_the_private_rows(run, site):
+    outcome = run(*hybrid(site))
+    assert outcome.code == 0, outcome.err
+    assert "Nobody was asked" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"agents_epsilon": 1}, "Name their file with --agents"),
+        ({"agents": "people"}, "--agents-epsilon must be given"),
+        ({"agents": "people", "agents_epsilon": 0}, "--agents-epsilon must be a positive number"),
+        ({"agents": "people", "agents_epsilon": 1, "method": "logistic"}, "asks nobody"),
+        ({"public": "people"}, "not by public rows"),
+        ({"agents": "missing.csv", "agents_epsilon": 1}, "--agents"),
+        ({"agents": "private", "agents_epsilon": 1}, "this is the private file"),
+    ],
+)
+def test_bad_options_are_named_and_nothing_is_written(run, site, people, changes, words):
+    files = {"people": people, "private": site.private}
+    changes = {name: files.get(value, value) for name, value in changes.items()}
+    outcome = run(*hybrid(site, **changes))
+    assert outcome.code != 0
+    assert words in " ".join(outcome.err.split())
+    assert not (site.out / "model.json").exists()
+
+
+@pytest.fixture
+def surveyed(site):
+    """A site whose public table says which hospital a row comes from, in a column that the private one has not."""
+    public = pd.read_csv(site.folder / "public.csv")
+    public["hospital"] = np.array(["A", "B", "C", "D", "E"])[np.arange(len(public)) % 5]
+    public.to_csv(site.folder / "public.csv", index=False)
+    return site
+
+
+def test_tasks_are_used_and_the_column_is_no_feature(surveyed, run):
+    done = run(*surveyed.fit(method="subspace", tasks="hospital", seed=0))
+    assert done.code == 0, done.err
+    model = json.loads((surveyed.out / "model.json").read_text())
+    assert model["class"].endswith("PrivateSubspaceRegressor")
+    assert "hospital" not in json.dumps(model)
+    assert run("predict", surveyed.out, surveyed.folder / "new.csv", "-o", surveyed.folder / "said.csv").code == 0
+    assert len(pd.read_csv(surveyed.folder / "said.csv")) == 7
+
+
+def test_tasks_may_be_ignored_in_the_schema(surveyed, run):
+    text = surveyed.schema.read_text() + '\n[columns.hospital]\ntype = "ignore"\n'
+    surveyed.schema.write_text(text)
+    assert run(*surveyed.fit(method="subspace", tasks="hospital", seed=0)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "subspace", "tasks": "ward"}, "has no such column"),
+        ({"method": "subspace", "tasks": "region"}, "a column of their own"),
+        ({"method": "subspace", "tasks": "cost"}, "a column of their own"),
+        ({"method": "subspace", "tasks": "hospital", "public": None}, "Give them with --public"),
+        ({"method": "transfer", "tasks": "hospital"}, "makes no use of tasks"),
+    ],
+)
+def test_bad_tasks_are_refused_and_nothing_is_spent(surveyed, run, changes, words):
+    done = run(*surveyed.fit(**changes))
+    assert done.code == 2
+    assert words in " ".join(done.err.split())
+    assert surveyed.untouched()
+
+
+def test_labels_without_tasks_are_refused_and_rows_without_a_task(site, run):
+    done = run(*site.fit(method="subspace"))
+    assert done.code == 2
+    assert "--tasks must name the column" in " ".join(done.err.split())
+    public = pd.read_csv(site.folder / "public.csv")
+    public["hospital"] = ["A", "B", "", "D"] * (len(public) // 4)
+    public.to_csv(site.folder / "public.csv", index=False)
+    done = run(*site.fit(method="subspace", tasks="hospital"))
+    assert done.code == 2
+    assert "have no task" in " ".join(done.err.split())
+    assert site.untouched()
+
+
+def test_without_public_rows_it_is_plain_private_regression(site, run):
+    assert run(*site.fit(method="subspace", public=None, seed=0)).code == 0

@@ -1,0 +1,395 @@
+"""scikit-learn's own checks, with public targets made from the width of the data alone."""
+
+import math
+import pickle
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, Public, audit, persist
+from dpadapt.accounting.closed_forms import rho_to_epsilon
+from dpadapt.audit import lower_bound
+from dpadapt.audit.releases import ReleaseScores
+from dpadapt.clustering import PrivateSourceTargetClustering, inference
+from dpadapt.clustering.solver import cluster_t, nearest, non_private
+from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dpadapt.mechanisms.events import ConcentratedEvent, PureEvent
+
+GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
+ADJACENCIES = ["add-remove", "zero-out", "replace-one"]
+FRAME = pd.DataFrame(np.arange(40.0).reshape(20, 2), columns=["x", "y"])
+
+
+def make(n_clusters=5, epsilon=1.0, **params):
+    return PrivateSourceTargetClustering(n_clusters, epsilon, **{"random_state": 0, **params})
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Targets in two blobs; sources fill one of them."""
+    random = np.random.default_rng(0)
+    T = np.vstack([random.standard_normal((100, 2)), random.standard_normal((100, 2)) + 8.0])
+    return random.standard_normal((1500, 2)), T, Public(T)
+
+
+def cost(S, T, centres):
+    return float(np.minimum(nearest(T, T[centres])[1], nearest(T, S)[1]).mean())
+
+
+def test_it_places_centres_where_sources_are_not(pair):
+    S, T, public = pair
+    ours, alone, best = make(6).fit(S, public=public).centers_, cluster_t(T, 6), non_private(S, T, 6)
+    assert (T[ours][:, 0] > 4).sum() > (T[alone][:, 0] > 4).sum()
+    gap = (cost(S, T, ours) - cost(S, T, best)) / (cost(S, T, alone) - cost(S, T, best))
+    assert gap < 0.3
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("sources", ["empty", "far", "one", "not finite"])
+def test_useless_sources_give_exactly_the_answer_without_them(pair, epsilon, sources):
+    S, T, public = pair
+    rows = {"empty": S[:0], "far": S + 1e4, "one": S[:1], "not finite": np.full((9, 2), np.nan)}[sources]
+    model = make(7, epsilon).fit(rows, public=public)
+    assert np.array_equal(model.centers_, cluster_t(T, 7))
+    assert model.cost_estimate_ == pytest.approx(nearest(T, T[model.centers_])[1].mean())
+    assert model.privacy_.epsilon == pytest.approx(epsilon)  # the same path, and the same price
+
+
+def test_several_numbers_of_centres_share_one_release(pair):
+    S, _, public = pair
+    ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE)
+    model = make([2, 5, 9]).fit(S, public=public, ledger=ledger)
+    assert {k: len(set(found.tolist())) for k, found in model.centers_.items()} == {2: 2, 5: 5, 9: 9}
+    assert list(model.cost_estimate_) == [2, 5, 9]
+    assert len(ledger.entries) == 3
+
+
+def test_receipt_shows_every_stage(pair):
+    S, _, public = pair
+    receipt = make(epsilon=2.0).fit(S, public=public).privacy_
+    assert [entry.event.epsilon for entry in receipt.entries] == pytest.approx([0.16, 0.34, 1.5])
+    assert all(isinstance(entry.event, PureEvent) for entry in receipt.entries)
+    assert receipt.epsilon == pytest.approx(2.0)
+    assert receipt.seeded
+    assert receipt.verify().upper == pytest.approx(2.0)
+    assert not any("number of rows" in fact for fact in receipt.assumptions)
+    zero_out = make(adjacency="zero-out").fit(S, public=public).privacy_
+    assert any("number of rows" in fact for fact in zero_out.assumptions)
+
+
+def test_gaussian_noise_spends_its_zcdp(pair):
+    S, _, public = pair
+    epsilon = rho_to_epsilon(3.0, 1e-6)
+    receipt = make(epsilon=epsilon, delta=1e-6, noise="gaussian").fit(S, public=public).privacy_
+    assert sum(entry.event.rho for entry in receipt.entries) == pytest.approx(3.0, rel=1e-3)
+    assert all(isinstance(entry.event, ConcentratedEvent) for entry in receipt.entries)
+    assert receipt.epsilon <= epsilon * (1 + 1e-9)
+
+
+def neighbours(S, adjacency):
+    """Yield pairs of neighbouring sets of sources: ordinary, in an empty bin, far away, huge, not finite."""
+    rows = [S[3], S[3] + [8.0, 8.0], np.array([1e5, 0.0]), np.array([1e300, -1e300]), np.array([np.nan, 0.0])]
+    for row in rows:
+        if adjacency == "add-remove":
+            yield S, np.vstack([S[:7], row, S[7:]])
+            yield S[:0], row[None]
+        else:
+            other = S.copy()
+            other[7] = row if adjacency == "replace-one" else np.nan
+            base = S.copy()
+            if adjacency == "zero-out":
+                base[7] = row
+            yield base, other
+
+
+@pytest.mark.parametrize("params", [{}, GAUSSIAN, {"epsilon": 0.2}], ids=["laplace", "gaussian", "little"])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_one_source_moves_no_stage_further_than_its_noise_assumes(pair, adjacency, params):
+    """The last stage for every value of those before: what they released is played back, not drawn anew."""
+    S, _, public = pair
+    relation = Adjacency.of(adjacency)
+    l1, l2 = (2.0, math.sqrt(2)) if adjacency == "replace-one" else (1.0, 1.0)
+
+    def fit(data, ledger):
+        return make(adjacency=adjacency, **params).fit(data, public=public, ledger=ledger)
+
+    furthest = 0.0
+    for data, neighbour in neighbours(S, adjacency):
+        tape = audit.record(fit, data, adjacency=relation)
+        played = audit.replay(fit, neighbour, tape, adjacency=relation)
+        assert len(tape.releases) == 3
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            moved = np.abs(before.value - after.value)
+            assert moved.sum() <= l1
+            assert np.linalg.norm(moved) <= l2 + 1e-12
+            furthest = max(furthest, float(moved.sum()))
+            mechanism = DiscreteGaussian if params.get("noise") == "gaussian" else DiscreteLaplace
+            assert before.kind == mechanism.__name__
+    assert furthest == l1  # the bound is reached
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_replay_finds_no_leak(pair, adjacency):
+    S, _, public = pair
+    for data, neighbour in neighbours(S[:400], adjacency):
+
+        def estimator():
+            return make([3, 6], adjacency=adjacency, random_state=None)
+
+        assert audit.leaks(estimator, (data,), (neighbour,), public=public) == []
+
+
+def test_replay_of_the_bound_finds_no_leak(pair):
+    S, _, public = pair
+    for data, neighbour in neighbours(S[:300], "add-remove"):
+        leaks = audit.leaks(
+            lambda: make(certificate_share=0.3, random_state=None), (data,), (neighbour,), public=public
+        )
+        assert leaks == []
+
+
+def test_the_partition_follows_from_released_counts_alone(pair):
+    """The shape of the last release is played back from the one before: with other sources it does not change."""
+    S, _, public = pair
+
+    def fit(data, ledger):
+        return make(epsilon=3.0).fit(data, public=public, ledger=ledger)
+
+    relation = Adjacency.ADD_REMOVE
+    tape = audit.record(fit, S, adjacency=relation)
+    other = audit.record(fit, S[:0], adjacency=relation)
+    assert tape.releases[2].value.shape != other.releases[2].value.shape  # it does depend on what was released
+    played = audit.replay(fit, S[:0], tape, adjacency=relation)
+    assert played.releases[2].value.shape == tape.releases[2].value.shape
+
+
+def test_sources_in_blocks_give_the_same_release(pair):
+    S, _, public = pair
+    whole = make().fit(S, public=public)
+    blocks = make().fit(iter([S[:1], S[1:900], S[900:900], S[900:]]), public=public)
+    assert np.array_equal(whole.centers_, blocks.centers_)
+    assert whole.cost_estimate_ == blocks.cost_estimate_
+    assert np.array_equal(make().fit(iter([]), public=public).centers_, make().fit(S[:0], public=public).centers_)
+
+
+def test_adding_a_thousand_rows_of_nothing_changes_nothing(pair):
+    """The number of sources is used nowhere: rows out of range leave every fitted value as it is."""
+    S, _, public = pair
+    more = np.vstack([S, np.full((1000, 2), 1e7)])
+    first, second = make().fit(S, public=public), make().fit(more, public=public)
+    assert np.array_equal(first.centers_, second.centers_)
+    assert first.cost_estimate_ == second.cost_estimate_
+
+
+def refused(message, *, n_clusters=5, S=None, public=None, error=ValueError, pair=None, **params):
+    S = pair[0] if S is None else S
+    ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    with pytest.raises(error, match=message) as failure:
+        make(n_clusters, **params).fit(S, public=pair[2] if public is None else public, ledger=ledger)
+    assert ledger.entries == []
+    return failure.value
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters"),
+        ({"n_clusters": 2.5}, "n_clusters"),
+        ({"n_clusters": []}, "n_clusters"),
+        ({"n_clusters": [3, -1]}, "n_clusters"),
+        ({"n_clusters": 201}, "n_clusters must be at most the number of targets, 200"),
+        ({"epsilon": 0.0}, "epsilon must be a positive number"),
+        ({"epsilon": math.inf}, "epsilon must be a positive number"),
+        ({"delta": 1.0}, "delta must"),
+        ({"noise": "uniform"}, "noise must be one of"),
+        ({"noise": "gaussian"}, "delta must be positive"),
+        ({"gate": 0.0}, "gate"),
+        ({"gamma": 0.7}, "gamma"),
+        ({"certificate_share": 1.0}, "certificate_share"),
+        ({"certificate_share": 0.1, **GAUSSIAN}, "certificate_share"),
+        ({"S": np.zeros((5, 3))}, "columns"),
+        ({"S": np.zeros(5)}, "table"),
+        ({"S": iter([np.zeros((5, 3))])}, "columns"),
+        ({"S": iter([np.zeros((5, 2))]), "certificate_share": 0.1}, "certificate_share"),
+        ({"S": [[10**400, 0]]}, "numbers"),
+        ({"S": iter([[[10**400, 0]]])}, "numbers"),
+        ({"S": iter([FRAME[["y", "x"]]]), "public": Public(FRAME)}, "same order"),
+        ({"S": iter([np.zeros((5, 2), complex)])}, "numbers"),
+        ({"public": Public(np.full((5, 2), np.nan))}, "finite"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_spent(pair, params, message):
+    refused(message, pair=pair, **params)
+
+
+def test_public_data_must_be_declared_and_other_than_the_sources(pair):
+    S, T, _ = pair
+    refused("Public", public=T, error=TypeError, pair=pair)
+    refused("private", S=S, public=Public(S), error=PrivacyError, pair=pair)
+    with pytest.raises(ValueError, match="public"):
+        make().fit(S)
+
+
+@pytest.mark.parametrize("cell", ["ZEBRA7731", b"ZEBRA7731", {"ZEBRA7731": 1}])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_no_cell_is_shown_when_sources_are_refused(pair, cell, blocks):
+    rows = pair[0][:20].astype(object)
+    rows[3, 1] = cell
+    error = refused("numbers", S=iter([rows]) if blocks else rows, pair=pair)
+    assert "ZEBRA7731" not in "".join(traceback.format_exception(error))
+    assert error.__context__ is None
+
+
+def test_a_cap_that_is_too_small_refuses_before_any_draw(pair):
+    S, _, public = pair
+    ledger = Ledger(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE)
+    ledger._draw = lambda *release: pytest.fail("drawn")
+    with pytest.raises(BudgetExceeded, match="cap"):
+        make().fit(S, public=public, ledger=ledger)
+    assert ledger.entries == []
+    with pytest.raises(PrivacyError, match="agree"):
+        make().fit(S, public=public, ledger=Ledger(epsilon=5.0))
+
+
+def test_equal_targets_are_no_trouble(pair):
+    S = pair[0]
+    for T in (np.zeros((20, 2)), np.repeat(np.arange(10.0).reshape(5, 2), 4, axis=0)):
+        model = make(3).fit(S, public=Public(T))
+        assert len(set(model.centers_.tolist())) == 3
+        assert np.isfinite(model.cost_estimate_)
+    assert len(make(4).fit(S, public=Public(np.arange(8.0).reshape(4, 2))).centers_) == 4
+
+
+def test_seeded_repeats_and_unseeded_does_not(pair):
+    S, _, public = pair
+    first, second = (make().fit(S, public=public) for _ in range(2))
+    assert np.array_equal(first.centers_, second.centers_)
+    drawn = []
+    for _ in range(2):
+        ledger = Ledger(epsilon=5.0, adjacency=Adjacency.ADD_REMOVE)
+        draw = ledger._draw
+        ledger._draw = lambda *release, draw=draw: drawn.append(draw(*release)) or drawn[-1]
+        assert not make(random_state=None).fit(S, public=public, ledger=ledger).privacy_.seeded
+    first, second = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
+    assert len(first) == 3
+    # The partition may differ, and with it the last release.
+    assert not any(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_pickled_and_saved_models_keep_their_centres(pair, tmp_path):
+    S, _, public = pair
+    model = make().fit(S, public=public)
+    copy = pickle.loads(pickle.dumps(model))
+    persist.save(model, tmp_path)
+    again = persist.load(tmp_path).model
+    for other in (copy, again):
+        assert np.array_equal(other.centers_, model.centers_)
+        assert other.privacy_ == model.privacy_
+
+
+def test_where_the_pessimist_disagrees_the_answer_is_that_without_sources(pair, monkeypatch):
+    S, T, public = pair
+    monkeypatch.setattr(inference, "_DOUBTED_ODDS", 1e300)
+    assert np.array_equal(make(6).fit(S, public=public).centers_, cluster_t(T, 6))
+
+
+def test_what_is_done_to_the_centres_does_not_change_the_next_answer(pair):
+    """Without sources the answer is remembered with the targets."""
+    _, T, public = pair
+    nobody = np.empty((0, 2))
+    model = make(5).fit(nobody, public=public)
+    model.centers_[:] = 0
+    several = make([3, 5]).fit(nobody, public=public)
+    several.centers_.clear()
+    assert np.array_equal(make(5).fit(nobody, public=public).centers_, cluster_t(T, 5))
+    assert list(make([3, 5]).fit(nobody, public=public).centers_) == [3, 5]
+
+
+def test_a_number_asked_for_twice_is_charged_once(pair):
+    S, _, public = pair
+    model = make([4, 4], certificate_share=0.5).fit(S, public=public)
+    assert [entry.label for entry in model.privacy_.entries].count(model.privacy_.entries[-1].label) == 1
+
+
+def test_a_cell_too_large_for_a_float_is_not_told(pair, recwarn):
+    S, _, public = pair
+    rows = S.astype(np.longdouble)
+    rows[3, 0] = np.longdouble("1e400")
+    make().fit(rows, public=public)
+    assert len(recwarn) == 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3])
+def test_little_gaussian_budget_is_enough_for_a_fit(pair, epsilon):
+    S, T, public = pair
+    model = make(epsilon=epsilon, delta=1e-6, noise="gaussian").fit(S, public=public)
+    assert model.privacy_.epsilon <= epsilon
+    assert np.array_equal(model.centers_, cluster_t(T, 5))
+
+
+def test_budgets_next_to_nothing_are_refused_before_anything_is_spent(pair):
+    refused("certificate_share must be larger", certificate_share=1e-12, pair=pair)
+    refused("too large for integers", epsilon=1e-18, pair=pair)
+
+
+def test_the_estimate_is_no_more_than_the_bound(pair):
+    S, _, public = pair
+    model = make([2, 6, 20], epsilon=1e6, certificate_share=0.5).fit(S, public=public)
+    assert all(model.cost_estimate_[k] <= model.cost_bound_[k] for k in (2, 6, 20))
+
+
+pytestmark = pytest.mark.slow
+
+T = np.random.default_rng(0).uniform(0, 1, (25, 2))
+PUBLIC = Public(T)
+# Three sources in one bin; in the neighbouring data set the last is null.
+SOURCES = (np.repeat(T[:1], 3, axis=0) + 0.001,)
+NEIGHBOUR = (np.vstack([SOURCES[0][:-1], [[np.nan, np.nan]]]),)
+
+
+def audited(factor, **params):
+    def make():
+        return PrivateSourceTargetClustering(2, 1.0, adjacency="zero-out", **params)
+
+    scores = ReleaseScores(make, SOURCES, NEIGHBOUR, fit_kwargs={"public": PUBLIC}, noise=factor, seed=7)
+    return lower_bound(scores, SOURCES, NEIGHBOUR, delta=params.get("delta", 0.0), runs=900, confidence=0.99)
+
+
+@pytest.mark.parametrize("params", [{}, {"noise": "gaussian", "delta": 1e-2}], ids=["laplace", "gaussian"])
+def test_the_releases_together_keep_the_claim(params):
+    found = audited(1.0, **params)
+    assert not found.refutes(1.0)
+    # The attacker is not blind: it finds a good part of what the claim allows.
+    assert found.epsilon_lower > (0.5 if not params else 0.05)
+
+
+def test_halved_noise_is_caught():
+    assert audited(0.5).refutes(1.0)
+
+
+class WithTargets(PrivateSourceTargetClustering):
+    """The checks know no public data."""
+
+    def fit(self, S, y=None, *, public=None, ledger=None):
+        width = np.shape(S)[1] if np.ndim(S) == 2 else 1
+        T = np.random.default_rng(0).standard_normal((30, width))
+        return super().fit(S, y, public=Public(T) if public is None else public, ledger=ledger)
+
+
+ESTIMATOR = WithTargets(3, epsilon=10.0, random_state=0)
+EXPECTED_FAILURES = {
+    "check_estimators_empty_data_messages": "there may be no sources: the answer is then that of the targets alone",
+    "check_dtype_object": "a cell that is no number is refused, but its type is not told",
+}
+
+
+@parametrize_with_checks([ESTIMATOR], expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_enough_checks_ran():
+    assert len(list(estimator_checks_generator(ESTIMATOR))) >= 30

@@ -1,0 +1,87 @@
+"""Bins: each row's is a function of that row and the targets alone, and coarse bins are unions of finer ones."""
+
+import numpy as np
+import pytest
+
+from dpadapt.clustering.public_cells import make_cells, surroundings
+from dpadapt.clustering.releases import partition
+
+
+@pytest.fixture(scope="module")
+def cells():
+    T = np.random.default_rng(0).standard_normal((300, 3))
+    return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80], bands=np.array([0, 1, 1]))
+
+
+def test_a_rows_bin_does_not_depend_on_the_rows_beside_it(cells):
+    """Exact arithmetic: matrix products round differently at the edges of blocks, and must not here."""
+    rows = np.random.default_rng(1).standard_normal((500, 3)) * 1.3
+    whole = cells.codes(rows)
+    alone = np.array([cells.codes(row[None])[0] for row in rows])
+    assert np.array_equal(whole, alone)
+    for cut in (1, 7, 250):
+        assert np.array_equal(np.append(cells.codes(rows[:cut]), cells.codes(rows[cut:])), whole)
+    assert len(np.unique(whole)) > 50
+
+
+def test_bins_are_nearest_centres_and_distances_to_the_targets(cells):
+    rows = np.random.default_rng(2).standard_normal((400, 3))
+    points = cells.points * cells.step + cells.origin
+    far = np.linalg.norm(rows[:, None] - points, axis=2)
+    inside = far.min(axis=1) <= 1.0
+    expected = far[:, :80].argmin(axis=1) * 3 + np.searchsorted(cells.edges, far.min(axis=1))
+    assert np.array_equal(cells.codes(rows), np.where(inside, expected, -1))
+    assert 0.1 < inside.mean() < 1.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, 1e6])
+def test_rows_out_of_range_or_not_finite_count_nowhere(cells, value):
+    rows = np.zeros((3, 3))
+    rows[1, 2] = value
+    codes = cells.codes(rows)
+    assert codes[1] == -1
+    assert codes[0] == codes[2] >= 0
+
+
+def test_the_grid_holds_every_squared_distance_exactly(cells):
+    most = np.abs(cells.points).max() + np.ceil(cells.edges[-1] / cells.step)
+    assert 4 * 3 * most**2 < 2.0**53
+    assert np.array_equal(cells.points, np.rint(cells.points))
+
+
+def test_coarse_cells_are_unions_of_finer_ones(cells):
+    for upper, lower in zip(cells.ancestors[:-1], cells.ancestors[1:], strict=True):
+        for cell in np.unique(lower):
+            assert len(np.unique(upper[lower == cell])) == 1
+    assert [len(np.unique(level)) for level in cells.ancestors] == [20, 40, 80]
+
+
+def test_a_partition_splits_coarse_bins_as_far_as_their_counts_allow(cells):
+    coarse = np.zeros(40)
+    coarse[:3] = 1e9, 0.0, -5.0
+    part, parent = partition(coarse, cells, 4.0)
+    assert np.array_equal(cells.coarse()[:-1], parent[part])  # whole parts lie in one coarse bin
+    pieces = np.bincount(parent, minlength=40)
+    assert pieces[0] == (cells.ancestors[0] == 0).sum()
+    assert (pieces[1:] == 1).all()
+    assert len(np.unique(part)) == len(parent)
+
+
+def test_the_surroundings_are_the_same_for_the_same_targets():
+    T = np.random.default_rng(3).standard_normal((200, 4))
+    first, second = (surroundings(T, [5], n_bands=2) for _ in range(2))
+    assert first.cells.points.tobytes() == second.cells.points.tobytes()
+    assert first.shares.near.data.tobytes() == second.shares.near.data.tobytes()
+    assert first.cells.edges.tobytes() == second.cells.edges.tobytes()
+
+
+def test_shares_of_a_partition_are_shares_of_its_pool():
+    T = np.random.default_rng(4).standard_normal((60, 2))
+    around = surroundings(T, [5], n_bands=3)
+    n = around.cells.n_bins
+    one = around.shares.of(np.zeros(n, dtype=int), 1, np.ones(n)).toarray().reshape(60, -1)
+    assert (np.diff(one, axis=1) >= 0).all()
+    assert one.max() <= 1.0
+    each = around.shares.of(np.arange(n), n, np.ones(n)).toarray()
+    mixed = each @ (around.shares.sizes / around.shares.sizes.sum())
+    assert mixed == pytest.approx(one.ravel(), abs=1e-6)

@@ -1,0 +1,120 @@
+"""One person's device: one answer, remembered; anything else refused, and never because of the record."""
+
+import contextlib
+import math
+import threading
+
+import pytest
+from scipy.stats import binomtest
+
+from dpadapt.errors import PrivacyError
+from dpadapt.hybrid import device as module
+from dpadapt.hybrid.device import Device, pack, request
+from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+
+QUESTION = LossQuestion(LinearHypothesis([1.0, -1.0]))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Many devices in little time: without waiting for the disk."""
+    monkeypatch.setattr(module.os, "fsync", lambda file: None)
+
+
+def sent(name="first", *, coin=0, epsilon=1.0, question=QUESTION):
+    return request(question, coin, epsilon, name)
+
+
+def make(folder, *, x=(2.0, 0.0), y=0, epsilon=1.0):
+    return Device(x, y, epsilon, folder / "answered")
+
+
+def test_asked_the_same_again_it_gives_the_same_bit(tmp_path, quick):
+    for k in range(20):
+        bit = make(tmp_path / str(k)).answer(sent())
+        assert bit in (-1, 1)
+        assert {make(tmp_path / str(k)).answer(sent()) for _ in range(3)} == {bit}
+
+
+@pytest.mark.parametrize("other", [{"name": "second"}, {"coin": 1}, {"epsilon": 0.5}])
+def test_asked_anything_else_it_refuses(tmp_path, other):
+    device = make(tmp_path)
+    bit = device.answer(sent())
+    with pytest.raises(PrivacyError, match="asked another question before"):
+        device.answer(sent(**other))
+    assert device.answer(sent()) == bit
+
+
+def test_a_crash_while_it_answers_uses_it_up(tmp_path, monkeypatch):
+    def crash(*told):
+        assert (tmp_path / "answered").exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "noisy_bits", crash)
+        with pytest.raises(KeyboardInterrupt):
+            make(tmp_path).answer(sent())
+    with pytest.raises(PrivacyError, match="interrupted while it answered"):
+        make(tmp_path).answer(sent())
+    with pytest.raises(PrivacyError, match="asked another question before"):
+        make(tmp_path).answer(sent("second"))
+
+
+def test_of_many_at_once_one_question_is_answered(tmp_path, quick):
+    said, barrier = [], threading.Barrier(8)
+
+    def ask(name):
+        barrier.wait()
+        with contextlib.suppress(PrivacyError):
+            said.append((name, make(tmp_path).answer(sent(name))))
+
+    threads = [threading.Thread(target=ask, args=(str(k),)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 1
+
+
+def test_a_question_that_costs_more_than_the_person_allows_is_refused_and_nothing_is_spent(tmp_path):
+    device = make(tmp_path, epsilon=0.5)
+    with pytest.raises(PrivacyError, match=r"costs epsilon=1; this person allows 0\.5"):
+        device.answer(sent())
+    assert device.answer(sent(epsilon=0.4)) in (-1, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"nonsense",
+        pack({"question": QUESTION.message(), "coin": 0, "epsilon": 1.0}),
+        pack({"question": "loss", "coin": 0, "epsilon": 1.0, "name": "a"}),
+        pack({"question": {"kind": "steal"}, "coin": 0, "epsilon": 1.0, "name": "a"}),
+        pack({"question": QUESTION.message(), "coin": 0.5, "epsilon": 1.0, "name": "a"}),
+        pack({"question": QUESTION.message(), "coin": [[0]], "epsilon": 1.0, "name": "a"}),
+        pack({"question": QUESTION.message(), "coin": 0, "epsilon": -1.0, "name": "a"}),
+        pack({"question": QUESTION.message(), "coin": 0, "epsilon": "all", "name": "a"}),
+    ],
+)
+def test_malformed_requests_are_refused_and_nothing_is_spent(tmp_path, wrong):
+    device = make(tmp_path)
+    with pytest.raises(ValueError):  # which part is wrong differs
+        device.answer(wrong)
+    assert device.answer(sent()) in (-1, 1)
+
+
+def plus(folder, n, **record):
+    return sum(make(folder / f"{k}", **record).answer(sent()) == 1 for k in range(n))
+
+
+def test_devices_answer_with_the_noise_that_is_claimed(tmp_path, quick):
+    truth = math.e / (1 + math.e)
+    count = plus(tmp_path, 500)  # predicted 1, labelled 0: the loss is 1
+    assert binomtest(count, 500, truth).pvalue > 1e-5
+    assert binomtest(count, 500, 1 - (1 - truth) / 2).pvalue < 1e-5  # half the noise
+
+
+@pytest.mark.parametrize("x", [(2.0,), (math.nan, 0.0), ("not", "numbers")])
+def test_a_record_on_which_the_question_fails_is_answered_for_like_any_other(tmp_path, quick, x):
+    count = plus(tmp_path, 200, x=x)
+    assert 0 < count < 200

@@ -1,0 +1,431 @@
+"""No neighbour moves a `Bounded` further than its stated bound, for every maker, norm and adjacency.
+
+Neighbours are made by brute force with hostile values. The only tolerance is for the rounding of the sum itself: 1e-9
+of the sum of absolute terms in float64, 1e-5 in float32 (few rows; what it comes to for many is measured at the end).
+"""
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dpadapt.errors import PrivacyError
+from dpadapt.mechanisms import Adjacency, bounded
+from dpadapt.mechanisms.bounded import (
+    Bounded,
+    clipped_gram,
+    clipped_outer_sum,
+    clipped_sum,
+    clipped_term_sum,
+    histogram,
+    responses,
+    threshold_votes,
+    votes,
+    weighted_votes,
+)
+from dpadapt.rows import Rows, norm_bounds
+
+NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
+ROUNDING = {np.float64: 1e-9, np.float32: 1e-5}
+NULL = "null"
+
+HOSTILE = [0.0, -0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e308, 1e200, 1e155, 1e30, -1e30, 1e19, 1e-19, 1e-23, 1e-25, 1e-45]
+HOSTILE += [1e-160, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
+hostile = st.one_of(st.sampled_from(HOSTILE), st.floats(-3, 3))
+dtypes = st.sampled_from([np.float64, np.float32])
+clips = st.sampled_from([1.0, 0.3, 1e-7, 1e4])
+
+
+def cast(values, dtype):
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float64).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """How to test one maker: its records, its null record, and how many float operations round."""
+
+    name: str
+    record: st.SearchStrategy
+    options: st.SearchStrategy
+    make: object  # (records, options) -> Bounded
+    rounding: object = staticmethod(lambda options: 1e-9)
+    adjacencies: tuple = tuple(Adjacency)
+
+
+def table(records, width, dtype):
+    """Records as a matrix; the null record is a row that is not a number."""
+    rows = [np.full(width, np.nan) if record is NULL else record[:width] for record in records]
+    return cast(rows, dtype).reshape(len(records), width)
+
+
+def labelled(records, width, dtype):
+    rows = [[np.nan] * width + [0.0] if record is NULL else [*record[:width], record[-1]] for record in records]
+    whole = cast(rows, dtype).reshape(len(records), width + 1)
+    return whole[:, :width].copy(), whole[:, width].copy()
+
+
+def make_outer_sum(records, options):
+    """Weights depend on the row and its label in every hostile way that a loss could."""
+    width, dtype, clip_norm, intercept, kind = options
+    X, y = labelled(records, width, dtype)
+
+    def weights(block):
+        with np.errstate(all="ignore"):
+            score = (block.X.sum(axis=1) + 1) * block.y
+            if kind == "label":
+                return block.y.copy()
+            if kind == "product":
+                return score
+            if kind == "reciprocal":
+                return 1 / (score - score)
+            if kind == "wide":
+                return np.column_stack([block.y, score, np.ones_like(score)])
+            return np.column_stack([np.full_like(score, kind), -block.y])
+
+    return clipped_outer_sum(Rows(X, y, intercept=intercept), weights, clip_norm)
+
+
+def make_term_sum(records, options):
+    """Terms that are stored only here, in two parts, summed in float32 as a network's are."""
+    width, clip_norm = options
+    terms = table(records, width, np.float32)
+    squares = np.einsum("ij,ij->i", terms, terms, dtype=np.float64)
+
+    def part(rows, squares):
+        def combine(factors):
+            return factors.astype(np.float32) @ np.where((factors == 0)[:, None], 0, rows)
+
+        return norm_bounds(squares, width), combine
+
+    halves = slice(0, 2), slice(2, None)
+    with np.errstate(all="ignore"):
+        return clipped_term_sum([part(terms[half], squares[half]) for half in halves], width, clip_norm)
+
+
+records = st.lists(hostile, min_size=4, max_size=4)
+codes = st.sampled_from([0, 1, 2, 3, -1, 7, 10**9, 0.5, 1e300, -1e300, math.nan, math.inf])
+KINDS = ["label", "product", "reciprocal", "wide", math.inf, math.nan, 1e300, 1e30, 1e-30, 0.0]
+kinds = st.sampled_from(KINDS)
+
+
+def make_codes(maker):
+    def make(records, options):
+        return maker([-1 if record is NULL else record for record in records], options)
+
+    return make
+
+
+MAKERS = [
+    Maker(
+        "clipped_sum",
+        records,
+        st.tuples(st.integers(1, 4), dtypes, clips),
+        lambda records, o: clipped_sum(table(records, o[0], o[1]), o[2]),
+    ),
+    Maker(
+        "clipped_gram",
+        records,
+        st.tuples(st.integers(1, 4), dtypes, clips),
+        lambda records, o: clipped_gram(table(records, o[0], o[1]), o[2]),
+    ),
+    Maker(
+        "clipped_gram",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans()),
+        lambda records, o: clipped_gram(Rows(*labelled(records, o[0], o[1]), intercept=o[3]), o[2]),
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker(
+        "clipped_outer_sum",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
+        make_outer_sum,
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker(
+        "clipped_term_sum",
+        records,
+        st.tuples(st.integers(1, 4), clips),
+        make_term_sum,
+        rounding=lambda o: ROUNDING[np.float32],
+    ),
+    Maker("histogram", codes, st.integers(1, 4), make_codes(histogram)),
+    Maker(
+        "votes",
+        records,
+        st.tuples(st.integers(1, 4), dtypes),
+        lambda records, o: votes(table(records, *o)),
+    ),
+    Maker(
+        "votes",
+        st.lists(st.integers(-5, 5), min_size=4, max_size=4),
+        st.integers(1, 4),
+        lambda records, o: votes(
+            np.array([r[:o] if r is not NULL else [0] * o for r in records], dtype=int).reshape(-1, o)
+        ),
+    ),
+    Maker(
+        "responses",
+        codes,
+        st.integers(2, 4),
+        make_codes(responses),
+        adjacencies=(Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE),
+    ),
+]
+ids = [f"{maker.name}{i}" for i, maker in enumerate(MAKERS)]
+
+
+def neighbour(records, at, other, adjacency):
+    if adjacency is Adjacency.ADD_REMOVE:
+        return [*records[:at], *records[at + 1 :]]
+    return [*records[:at], NULL if adjacency is Adjacency.ZERO_OUT else other, *records[at + 1 :]]
+
+
+def excess(first, second, adjacency, tolerance, bound=None):
+    """Return by how much two neighbours' distance exceeds the stated bound, in the worst norm."""
+    gap = np.ravel(first.value).astype(np.float64) - np.ravel(second.value).astype(np.float64)
+    worst = -math.inf
+    for norm, order in NORMS.items():
+        try:
+            limit = (bound or first).sensitivity(norm, adjacency)
+        except PrivacyError:
+            continue
+        worst = max(worst, float(np.linalg.norm(gap, order)) - limit * (1 + 1e-12) - tolerance)
+    return worst
+
+
+def check(maker, data, adjacency, weaken=lambda bounded: bounded):
+    records = data.draw(st.lists(maker.record, min_size=1, max_size=5))
+    at = data.draw(st.integers(0, len(records) - 1))
+    other = data.draw(maker.record)
+    options = data.draw(maker.options)
+    first = maker.make(records, options)
+    second = maker.make(neighbour(records, at, other, adjacency), options)
+    assert first.value.shape == second.value.shape
+    assert np.isfinite(first.value).all()
+    if maker.name == "responses":
+        # One record owns one entry.
+        assert np.count_nonzero(first.value != second.value) <= 1
+        assert first.n_categories == options
+        assert ((first.value >= 0) & (first.value < options)).all()
+        return
+    largest = max(first.l1 or 0, first.l2 or 0) * len(records)
+    assert excess(first, second, adjacency, largest * maker.rounding(options), weaken(first)) <= 0
+    if first.monotone and adjacency is not Adjacency.REPLACE_ONE:
+        assert (first.value >= second.value).all()
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=ids)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_no_neighbour_moves_further_than_the_bound(maker, adjacency, data):
+    if adjacency in maker.adjacencies:
+        check(maker, data, adjacency)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_pair_of_row_and_label_exceeds_the_bound(kind, dtype):
+    """One row alone, all pairs of hostile values: a tiny row with a huge label must not slip through underflow."""
+    for x in HOSTILE:
+        for y in HOSTILE:
+            for clip_norm, intercept in ((1.0, False), (1.0, True), (1e-4, False)):
+                made = make_outer_sum([[x, y]], (1, dtype, clip_norm, intercept, kind))
+                assert np.linalg.norm(made.value) <= clip_norm, (x, y, clip_norm, intercept)
+
+
+@pytest.mark.parametrize("maker", [m for m in MAKERS if m.name != "responses"], ids=[i for i in ids if i[:2] != "re"])
+def test_a_planted_wrong_bound_is_caught(maker):
+    @settings(
+        max_examples=300,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+    )
+    @given(data=st.data())
+    def battery(data):
+        check(maker, data, Adjacency.ZERO_OUT, weaken=lambda b: replace(b, **halved(b)))
+
+    def halved(b):
+        return {norm: None if getattr(b, norm) is None else getattr(b, norm) * 0.9 for norm in NORMS}
+
+    with pytest.raises(AssertionError):
+        battery()
+
+
+@pytest.mark.parametrize("maker", [clipped_gram, votes, histogram])
+def test_planted_wrong_replacement_bounds_are_caught(maker):
+    D, D_neighbour, make = {
+        clipped_gram: ([[1.0, 0.0]], [[0.0, 1.0]], lambda rows: clipped_gram(rows, 1.0)),
+        votes: ([[1, 0]], [[0, 1]], votes),
+        histogram: ([0], [1], lambda codes: histogram(codes, 2)),
+    }[maker]
+    first, second = make(D), make(D_neighbour)
+    assert -1e-9 < excess(first, second, Adjacency.REPLACE_ONE, 0.0) <= 0  # tight
+    low = replace(first, replaced={norm: 0.99 * bound for norm, bound in first.replaced.items()})
+    assert excess(first, second, Adjacency.REPLACE_ONE, 0.0, low) > 0
+
+
+def test_every_public_maker_is_in_the_battery():
+    public = {
+        name
+        for name, value in vars(bounded).items()
+        if inspect.isfunction(value) and value.__module__ == bounded.__name__ and not name.startswith("_")
+    }
+    assert public - {"held_weights"} == {maker.name for maker in MAKERS} | SCORE_MAKERS.keys()
+
+
+def test_bounds_follow_from_stronger_ones_and_double_when_replaced():
+    one = clipped_sum([[1.0]], 2.0)
+    assert one.sensitivity("linf", Adjacency.ZERO_OUT) == 2.0
+    assert one.sensitivity("l2", Adjacency.REPLACE_ONE) == 4.0
+    with pytest.raises(PrivacyError, match="no l1 bound"):
+        one.sensitivity("l1", Adjacency.ZERO_OUT)
+    gram = clipped_gram([[1.0]], 2.0)
+    assert gram.sensitivity("l2", Adjacency.REPLACE_ONE) == 4.0 * math.sqrt(2)
+    assert gram.sensitivity("l2", Adjacency.REPLACE_ONE, doubled=True) == 8.0
+    assert isinstance(gram, Bounded)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 2, 2), (4, 0)])
+def test_empty_tables_follow_the_same_path(shape):
+    rows = np.zeros(shape)
+    assert clipped_sum(rows, 1.0).value.shape == shape[1:]
+    if len(shape) == 2:
+        assert clipped_gram(rows, 1.0).value.shape == (shape[1], shape[1])
+        assert votes(rows).value.shape == shape[1:]
+        made = clipped_outer_sum(Rows(rows, np.zeros(shape[0])), lambda block: np.ones(len(block.y)), 1.0)
+        assert made.value.shape == shape[1:]
+    assert histogram([], 3).value.tolist() == [0, 0, 0]
+    assert clipped_term_sum([], 3, 1.0).value.tolist() == [0, 0, 0]
+
+
+def test_one_record_can_not_count_twice():
+    for make in (histogram, responses):
+        with pytest.raises(ValueError, match="one entry per record"):
+            make([[0, 1], [1, 1]], 3)
+    for make in (lambda rows: clipped_sum(rows, 1.0), lambda rows: clipped_gram(rows, 1.0), votes):
+        with pytest.raises(ValueError, match="axes"):
+            make([1.0, 2.0])
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, -1.0, math.nan, math.inf, None, "1"])
+def test_clip_norms_must_be_positive(clip_norm):
+    rows = Rows(np.ones((1, 1)), np.ones(1))
+    for make in (
+        lambda: clipped_sum([[1.0]], clip_norm),
+        lambda: clipped_gram([[1.0]], clip_norm),
+        lambda: clipped_outer_sum(rows, lambda block: block.y.copy(), clip_norm),
+        lambda: clipped_term_sum([], 3, clip_norm),
+    ):
+        with pytest.raises(ValueError, match="clip_norm must be a positive number"):
+            make()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_longer_than_the_bound_keep_their_direction(dtype):
+    X = cast([[3.0, 4.0], [0.3, 0.4]], dtype)
+    assert clipped_sum(X, 1.0).value == pytest.approx([0.9, 1.2], rel=1e-5)
+    assert clipped_gram(X, 1.0).value == pytest.approx(np.outer([0.6, 0.8], [0.6, 0.8]) * 1.25, rel=1e-5)
+    made = clipped_outer_sum(Rows(X, cast([5.0, 1.0], dtype)), lambda block: block.y.copy(), 1.0)
+    assert made.value == pytest.approx([0.9, 1.2], rel=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "share"), [(np.float64, 1e-10), (np.float32, 2e-3)])
+def test_rounding_of_long_sums_stays_a_small_share_of_the_bound(dtype, share):
+    """All rows point one way, so that the sum is as long, and rounds as coarsely, as it can."""
+    rng = np.random.default_rng(0)
+    X = (1 + 0.01 * rng.standard_normal((16_384, 20))).astype(dtype)
+    y = np.full(len(X), 100.0, dtype)
+    moved = []
+    for at in (0, 777, 16_383):
+        X_null = X.copy()
+        X_null[at] = np.nan
+        sums = [clipped_outer_sum(Rows(rows, y), lambda block: block.y.copy(), 1.0).value for rows in (X, X_null)]
+        moved.append(float(np.linalg.norm(sums[0] - sums[1])))
+    assert max(moved) <= 1 + share
+
+
+# Scores of candidates: one record has one weight, and votes for or against each candidate.
+
+
+VOTE_WEIGHTS = [0.0, 1.0, 0.5, -3.0, 1e300, math.nan, math.inf, -math.inf, 5e-324]
+RULES, THRESHOLDS = 3, 4
+
+
+def vote_record(rng):
+    """Return a weight, whether it belongs inside, and a rank for each rule: any integer."""
+    weight = rng.choice(VOTE_WEIGHTS) if rng.random() < 0.5 else rng.uniform(-0.5, 1.5)
+    return [weight, rng.integers(2), *rng.choice([-5, 0, 1, 2, 3, 4, 9, 10**9], RULES)]
+
+
+def make_votes(table):
+    return weighted_votes([table[:, 2 + rule] > 1 for rule in range(RULES)], table[:, 0])
+
+
+def make_thresholds(table):
+    return threshold_votes(table[:, 2:].astype(np.int64), table[:, 1] > 0, table[:, 0], THRESHOLDS)
+
+
+SCORE_MAKERS = {"weighted_votes": make_votes, "threshold_votes": make_thresholds}
+# A null record has no weight.
+NULL_VOTE = [0.0, 0, *[0] * RULES]
+
+
+def vote_pair(rng, adjacency):
+    records = [vote_record(rng) for _ in range(int(rng.integers(1, 6)))]
+    at = int(rng.integers(len(records)))
+    other = records.copy()
+    if adjacency is Adjacency.ADD_REMOVE:
+        del other[at]
+    else:
+        other[at] = NULL_VOTE if adjacency is Adjacency.ZERO_OUT else vote_record(rng)
+    return [np.array(part, dtype=float).reshape(-1, 2 + RULES) for part in (records, other)]
+
+
+@pytest.mark.parametrize("name", SCORE_MAKERS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_no_neighbour_moves_a_score_further_than_the_bound(name, adjacency):
+    rng = np.random.default_rng(0)
+    furthest = 0.0
+    for _ in range(300):
+        first, second = (SCORE_MAKERS[name](table) for table in vote_pair(rng, adjacency))
+        gap = np.abs(first.value - second.value)
+        assert first.value.shape == second.value.shape
+        assert np.isfinite(first.value).all()
+        assert gap.max() <= first.sensitivity("linf", adjacency) * (1 + 1e-12) + 1e-12
+        assert gap.sum() <= first.sensitivity("l1", adjacency) * (1 + 1e-12) + 1e-12
+        furthest = max(furthest, gap.max() / first.sensitivity("linf", adjacency))
+        if adjacency is not Adjacency.REPLACE_ONE:
+            assert (first.value >= second.value - 1e-12).all()  # monotone
+    assert furthest > 0.999  # a smaller bound would have been caught
+
+
+def test_scores_are_the_weights_of_those_got_right():
+    rng = np.random.default_rng(1)
+    n = 50
+    ranks, inside, weights = rng.integers(0, 6, (n, 2)), rng.random(n) < 0.4, rng.random(n)
+    found = threshold_votes(ranks, inside, weights, 5).value
+    for rule in range(2):
+        for threshold in range(5):
+            right = (ranks[:, rule] <= threshold) == inside
+            assert found[rule, threshold] == pytest.approx(weights[right].sum())
+
+
+def test_replacement_does_not_double_the_bound_of_a_score():
+    scores = make_votes(np.array([[1.0, 1, 2, 0, 0]]))
+    assert scores.sensitivity("linf", Adjacency.REPLACE_ONE) == 1.0
+    assert replace(scores, replaced={}).sensitivity("linf", Adjacency.REPLACE_ONE) == 2.0
+
+
+def test_ranks_must_be_a_table():
+    with pytest.raises(ValueError, match="axes"):
+        threshold_votes([0, 1], [True, False], [1.0, 1.0], 3)

@@ -1,0 +1,287 @@
+"""scikit-learn's own checks on `PrivateNetwork`."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sklearn.base import clone, is_classifier  # noqa: E402
+from sklearn.model_selection import cross_val_score  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+from torch import nn  # noqa: E402
+
+from dpadapt import (  # noqa: E402
+    Adjacency,
+    BudgetExceeded,
+    Ledger,
+    Public,
+    audit,
+)
+from dpadapt.networks import PrivateNetwork  # noqa: E402
+from dpadapt.networks.models import linear, lstm_language_model, perceptron, sequence_loss, squared_loss  # noqa: E402
+
+
+def data(n=400, seed=3):
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, (n, 4))
+    return X, np.digitize(X @ [1.0, -1.0, 0.5, 0.0], [-0.5, 0.5])
+
+
+X, y = data()
+PUBLIC = Public(*data(150, 4))
+
+
+def make(**params):
+    settings = {"epsilon": 2.0, "delta": 1e-5, "n_steps": 5, "batch_size": 400, "public_steps": 30, "random_state": 0}
+    return PrivateNetwork(**{**settings, **params})
+
+
+def convolution():
+    return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(3, 3))
+
+
+def flat(model):
+    return np.concatenate([weights.detach().numpy().ravel() for weights in model.module_.parameters()])
+
+
+@pytest.mark.parametrize(("transfer", "batch_size"), [("cold", 400), ("warm", 100), ("mirror", 10**6)])
+def test_the_whole_budget_is_spent_and_no_more(transfer, batch_size):
+    model = make(transfer=transfer, batch_size=batch_size).fit(X, y, public=PUBLIC)
+    receipt = model.privacy_
+    assert receipt.epsilon == pytest.approx(2.0, rel=1e-3)
+    assert receipt.epsilon <= 2.0 * (1 + 1e-9)
+    (entry,) = receipt.entries
+    assert entry.times == 5
+    assert getattr(entry.event, "rate", 1.0) == min(1.0, batch_size / 400)
+    assert receipt.verify().lower <= receipt.epsilon * (1 + 1e-6)
+    assert any("number of rows" in fact for fact in receipt.assumptions)
+
+
+def test_steps_that_weigh_private_gradients_with_zero_are_not_charged():
+    model = make(transfer="mirror", decay_steps=2).fit(X, y, public=PUBLIC)
+    assert [entry.times for entry in model.privacy_.entries] == [2]
+    floored = make(transfer="mirror", decay_steps=2, mixing_floor=0.2).fit(X, y, public=PUBLIC)
+    assert [entry.times for entry in floored.privacy_.entries] == [5]
+
+
+def test_the_callers_ledger_is_charged_and_its_cap_holds():
+    ledger = Ledger(epsilon=2.5, delta=1e-5)
+    model = make().fit(X, y, public=PUBLIC, ledger=ledger)
+    assert ledger._store.tally() == model.privacy_.tally()
+    drawn = []
+    ledger._draw = lambda *release: drawn.append(release)
+    with pytest.raises(BudgetExceeded):
+        make().fit(X, y, public=PUBLIC, ledger=ledger)
+    assert drawn == []
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one", "add-remove"])
+@pytest.mark.parametrize("transfer", ["cold", "mirror"])
+def test_replay_finds_no_leak(adjacency, transfer):
+    """Fit twice on neighbours with the same releases: nothing but the releases may show."""
+    params = {"transfer": transfer, "adjacency": adjacency, "classes": [0, 1, 2]}
+    params["n_rows"] = 400 if adjacency == "add-remove" else None
+    relation = Adjacency.of(adjacency)
+
+    def fit(data, ledger):
+        return make(**params).fit(*data, public=PUBLIC, ledger=ledger)
+
+    tape = audit.record(fit, (X, y), adjacency=relation)
+    for row, label in ((np.full(4, 1e300), 2), (np.zeros(4), 0), (-3 * X[0], y[0])):
+        other = X.copy(), y.copy()
+        other[0][0], other[1][0] = row, label
+        if adjacency == "add-remove":
+            other = X[1:], y[1:]
+        played = audit.replay(fit, other, tape, adjacency=relation)
+        assert np.array_equal(flat(played.result), flat(tape.result))
+        assert played.result.temperature_ == tape.result.temperature_
+        for name in ("engine_", "privacy_", "n_features_in_"):
+            assert getattr(played.result, name) == getattr(tape.result, name)
+
+
+@pytest.mark.parametrize("module", [None, convolution], ids=["perceptron", "convolution"])
+def test_no_record_moves_a_release_further_than_its_noise_assumes(module):
+    def fit(data, ledger):
+        return make(module=module, classes=[0, 1, 2], n_steps=2, clip_norm=0.3).fit(*data, public=PUBLIC, ledger=ledger)
+
+    furthest = 0.0
+    for row in (np.full(4, 1e6), np.full(4, 1e30), np.array([1e3, -1e3, 0.0, 0.0])):
+        for label in (0, 2):
+            extreme = np.vstack([row, X[1:]]), np.append(label, y[1:])
+            null = np.vstack([np.full(4, 1e300), X[1:]]), np.append(label, y[1:])  # beyond float32: a null row
+            tape = audit.record(fit, extreme)
+            played = audit.replay(fit, null, tape)
+            for before, after in zip(tape.releases, played.releases, strict=True):
+                moved = float(np.linalg.norm(before.value - after.value))
+                noise = tape.entries[0].event.noise_multiplier
+                assert before.scale == pytest.approx(0.3 * noise)
+                assert moved <= 0.3 * (1 + 1e-5)
+                furthest = max(furthest, moved)
+    assert furthest > 0.25
+
+
+def test_gradients_are_divided_by_the_expected_batch_and_empty_batches_count(monkeypatch):
+    """At a rate of one in a hundred thousand, every batch is empty: what moves the weights is noise alone."""
+    ledger = Ledger(epsilon=10.0, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    released = []
+
+    def draw(mechanism, bounded, scale, random):
+        released.append(bounded.value)
+        return np.full(bounded.value.shape, 100.0)
+
+    ledger._draw = draw
+    # Finding the least noise at so low a rate takes long, and is not the point here.
+    monkeypatch.setattr("dpadapt.accounting.calibrate.calibrate", lambda *budget, **plan: 10.0)
+    module = perceptron(4, 3)
+    params = {"adjacency": "add-remove", "n_rows": 10**8, "batch_size": 1000, "n_steps": 2, "average": 0.0}
+    model = make(module=module, learning_rate=0.5, transfer="cold", **params).fit(X, y, ledger=ledger)
+    assert len(released) == 2
+    assert not np.any(released)
+    before = np.concatenate([weights.detach().numpy().ravel() for weights in module.parameters()])
+    assert flat(model) - before == pytest.approx(np.full(before.size, -2 * 0.5 * 100.0 / 1000), rel=1e-3)
+
+
+def test_public_rows_help():
+    cold, warm = (
+        make(transfer=how, epsilon=0.1, learning_rate=0.05).fit(X, y, public=PUBLIC).score(X, y)
+        for how in ("cold", "warm")
+    )
+    assert warm > cold + 0.1
+
+
+def test_many_private_rows_improve_on_few_public_ones():
+    X_many, y_many = data(5000, 5)
+    few = Public(*data(12, 6))
+    params = {"n_steps": 25, "batch_size": 5000, "learning_rate": 1.0, "public_steps": 100, "average": 0.8}
+    start = make(n_steps=1, batch_size=5000, learning_rate=1e-9, public_steps=100).fit(X_many, y_many, public=few)
+    warm, mirror = (make(transfer=how, **params).fit(X_many, y_many, public=few) for how in ("warm", "mirror"))
+    for model in (warm, mirror):
+        assert model.score(X_many, y_many) > start.score(X_many, y_many) + 0.05
+
+
+def test_a_budget_that_drowns_everything_gives_the_public_network_and_spends_nothing():
+    model = make(epsilon=1e-3, delta=1e-9).fit(X, y, public=PUBLIC)
+    assert model.privacy_.epsilon == 0
+    assert any("nothing was spent" in text for text in model.privacy_.warnings)
+    assert model.score(X, y) > 0.6
+
+
+def test_seeded_fits_repeat_and_others_do_not():
+    first, second = make().fit(X, y, public=PUBLIC), make().fit(X, y, public=PUBLIC)
+    assert np.array_equal(flat(first), flat(second))
+    module = perceptron(4, 3)
+    secure = [make(module=module, transfer="cold", random_state=None).fit(X, y, public=PUBLIC) for _ in range(2)]
+    assert not secure[0].privacy_.seeded
+    assert not np.array_equal(flat(secure[0]), flat(secure[1]))
+
+
+def test_torchs_own_stream_and_the_given_module_stay_as_they_are():
+    module = perceptron(4, 3)
+    before = copy.deepcopy(module.state_dict())
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    make(module=module).fit(X, y, public=PUBLIC)
+    assert torch.equal(torch.rand(3), expected)
+    assert all(torch.equal(weights, before[name]) for name, weights in module.state_dict().items())
+
+
+def test_clones_copies_and_cross_validation_work():
+    model = make(module=perceptron(4, 3, hidden=(3,)))
+    other = clone(model)
+    assert other.module is not model.module
+    assert torch.equal(other.module[1].weight, model.module[1].weight)
+    fitted = other.fit(X, y, public=PUBLIC)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    assert again.privacy_ == fitted.privacy_
+    scores = cross_val_score(make(), X, y, cv=2, params={"public": PUBLIC})
+    assert scores.min() > 0.4
+    assert is_classifier(model)
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "c"], [10, 20, 30], [False, True]], ids=["text", "numbers", "two"])
+def test_labels_of_any_kind_come_back(labels):
+    named = np.asarray(labels)[np.minimum(y, len(labels) - 1)]
+    model = make(transfer="cold").fit(X, named)
+    assert model.classes_.tolist() == labels
+    assert set(model.predict(X).tolist()) <= set(labels)
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
+    assert model.decision_function(X).shape == ((400,) if len(labels) == 2 else (400, 3))
+
+
+def test_regression_by_a_loss_of_ones_own():
+    target = (X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]]
+    public = Public(PUBLIC.X, (PUBLIC.X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]])
+    model = make(module=linear(4, 2), loss=squared_loss, public_learning_rate=0.05, public_steps=200)
+    model.fit(X, target, public=public)
+    assert not is_classifier(model)
+    assert not hasattr(model, "predict_proba")
+    assert model.predict(X).shape == (400, 2)
+    assert -0.3 < model.score(X, target) <= 0
+
+
+def test_sequences_of_words():
+    random = np.random.default_rng(0)
+    text = (np.arange(5)[None, :] + random.integers(0, 6, (300, 1))) % 6
+    public = Public(text[:60, :-1], text[:60, 1:])
+    model = make(module=lstm_language_model(6, n_units=8, n_layers=1), loss=sequence_loss, public_learning_rate=0.05)
+    model.fit(text[60:, :-1], text[60:, 1:], public=public)
+    assert model.engine_ == "ghost"
+    assert model.predict(text[:3, :-1]).shape == (3, 4, 6)
+    assert model.score(text[60:, :-1], text[60:, 1:]) > -1.0  # uniform guessing scores -1.79
+
+
+def test_probes_train_their_last_layer_alone():
+    module = perceptron(4, 3)
+    module[1].requires_grad_(False)
+    model = make(module=module).fit(X, y, public=PUBLIC)
+    assert torch.equal(model.module_[1].weight, module[1].weight)
+    assert not torch.equal(model.module_[3].weight, module[3].weight)
+
+
+@pytest.mark.parametrize(("optimizer", "momentum", "rate"), [("adam", 0.9, 0.01), ("sgd", 0.9, 0.05)])
+def test_other_optimizers_train_too(optimizer, momentum, rate):
+    X_many, y_many = data(5000, 5)
+    params = {"optimizer": optimizer, "momentum": momentum, "learning_rate": rate, "epsilon": 8.0}
+    model = make(transfer="cold", n_steps=40, batch_size=5000, average=0.8, **params).fit(X_many, y_many)
+    assert model.score(X_many, y_many) > 0.75
+
+
+def test_the_progress_bar_shows_steps_alone(capsys):
+    make(verbose=True).fit(X, y, public=PUBLIC)
+    shown = capsys.readouterr().out
+    assert "5/5" in shown
+    assert "loss" not in shown
+
+
+def test_watching_shows_every_step_and_the_last_is_the_fitted_network():
+    seen = []
+
+    def watch(step, module):
+        seen.append((step, np.concatenate([weights.detach().numpy().ravel() for weights in module.parameters()])))
+
+    watched = make(watch=watch).fit(X, y, public=PUBLIC)
+    assert [step for step, _ in seen] == [1, 2, 3, 4, 5]
+    assert np.array_equal(seen[-1][1], flat(watched))
+    assert not np.array_equal(seen[0][1], seen[1][1])
+    # Looking changes nothing.
+    assert np.array_equal(flat(make().fit(X, y, public=PUBLIC)), flat(watched))
+
+
+# Each exception with its reason.
+EXPECTED_FAILURES: dict[str, str] = {}
+
+
+@parametrize_with_checks(
+    # The checks have a few dozen rows; at a usual budget nothing would be released on so few, and little tested.
+    [PrivateNetwork(epsilon=100.0, delta=0.01, n_steps=3, random_state=0)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_contract(estimator, check):
+    if check.func.__name__ == "check_methods_subset_invariance":
+        pytest.skip("wants scores of a part equal to 1e-7, which float32 products of other shapes may miss")
+    check(estimator)

@@ -1,0 +1,159 @@
+"""The exact solver of problems (6) and (5): optimal, certified, and Huber's where the weights drop out."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpadapt.papers.adaptation.problem import (
+    Penalties,
+    best_weights,
+    huber_objective,
+    objective,
+    reference_weights,
+    smooth_objective,
+    solve,
+    stack,
+    weight_gradient,
+)
+
+
+def samples(m=60, n=25, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m + n, d)) / math.sqrt(d)
+    y = X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(m + n)
+    y[:m] += X[:m] @ rng.standard_normal(d)
+    y[::9] += 3 * rng.standard_normal(len(y[::9]))
+    return X[:m], y[:m], X[m:], y[m:]
+
+
+PENALTIES = [
+    Penalties(0.05),
+    Penalties(0.5),
+    Penalties(0.05, 1.0),
+    Penalties(0.05, 0.0, 2.0),
+    Penalties(0.1, 1.0, 2.0),
+    Penalties(5.0, 0.5, 0.5),
+]
+
+
+@pytest.mark.parametrize("one", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("radius", [0.5, 20.0])
+def test_problem_6_without_length_and_maximum_is_huber_regression(one, radius):
+    data = samples()
+    found = solve(*data, alpha=0.6, radius=radius, discrepancy=0.1, penalties=Penalties(one))
+    X, y, m = stack(*data)
+    p = reference_weights(m, len(y) - m, 0.6)
+    extra = np.where(np.arange(len(y)) < m, 0.1, 0.0)
+
+    def huber(w):
+        return huber_objective(X @ w - y, extra, p, one)
+
+    assert found.objective == pytest.approx(huber(found.coef), abs=1e-12)
+    # Huber's objective, minimised by a method that knows nothing of weights.
+    ball = {"type": "ineq", "fun": lambda w: radius**2 - w @ w}
+    other = minimize(huber, np.zeros(4), method="SLSQP", constraints=[ball], options={"ftol": 1e-14, "maxiter": 500})
+    assert found.objective <= other.fun + 1e-9
+    assert found.objective >= other.fun - 1e-6
+    assert found.gap <= 1e-9
+
+
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+@pytest.mark.parametrize("form", ["convex", "original"])
+def test_best_weights_beat_every_neighbour(penalties, form):
+    rng = np.random.default_rng(5)
+    p = reference_weights(30, 12, 0.4)
+    losses = rng.exponential(0.2, 42)
+    q = best_weights(losses, p, penalties, form)
+    assert np.all((q >= 0) & (q <= p * (1 + 1e-12)))
+    value = objective(losses, q, p, penalties, form)
+    for size in (1e-6, 1e-3, 0.1, 1.0):
+        for _ in range(200):
+            direction = rng.standard_normal(42) * (rng.random(42) < rng.choice([0.05, 1.0]))
+            other = np.clip(q + size * p * direction, p * 1e-9, p)
+            assert objective(losses, other, p, penalties, form) >= value - 1e-13
+    for scale in (0.5, 0.9, 0.99, 0.999):
+        assert objective(losses, np.maximum(q * scale, p * 1e-9), p, penalties, form) >= value - 1e-13
+        capped = np.maximum(np.minimum(q, q.max() * scale), p * 1e-9)
+        assert objective(losses, capped, p, penalties, form) >= value - 1e-13
+
+
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+def test_the_gap_bounds_the_distance_from_the_minimum(penalties):
+    data = samples(seed=3)
+    rough = solve(*data, alpha=0.5, radius=1.0, penalties=penalties, max_rounds=1)
+    fine = solve(*data, alpha=0.5, radius=1.0, penalties=penalties)
+    assert fine.gap <= 1e-9 * max(1.0, fine.objective)
+    assert 0 <= rough.objective - fine.objective <= rough.gap + 1e-12
+    # Convexity: no random point of the ball does better.
+    X, y, m = stack(*data)
+    p = reference_weights(m, len(y) - m, 0.5)
+    rng = np.random.default_rng(1)
+    for size in (1e-4, 1e-2, 1.0):
+        for _ in range(30):
+            w = fine.coef + size * rng.standard_normal(4)
+            w *= min(1.0, 1 / np.linalg.norm(w))
+            losses = (X @ w - y) ** 2
+            value = objective(losses, best_weights(losses, p, penalties, "convex"), p, penalties, "convex")
+            assert value >= fine.objective - 1e-9
+
+
+def test_problem_5_falls_with_every_round_and_ends_where_neither_block_improves():
+    data = samples(seed=4)
+    values = [
+        solve(*data, alpha=0.5, radius=2.0, penalties=Penalties(0.3, 0.5, 1.0), form="original", max_rounds=k).objective
+        for k in (1, 2, 4, 60)
+    ]
+    assert values == sorted(values, reverse=True)
+    found = solve(*data, alpha=0.5, radius=2.0, penalties=Penalties(0.3, 0.5, 1.0), form="original")
+    assert found.gap <= 1e-8
+
+
+def test_without_a_source_and_with_weak_weights_it_is_least_squares():
+    _, _, X, y = samples()
+    found = solve(None, None, X, y, radius=100.0, penalties=Penalties(1e3))
+    assert found.coef == pytest.approx(np.linalg.lstsq(X, y, rcond=None)[0], abs=1e-8)
+    assert found.weights == pytest.approx(np.full(len(y), 1 / len(y)))
+
+
+def test_fewer_rows_than_columns_and_constant_columns_are_solved():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(6), np.zeros(6), rng.standard_normal((6, 10))])
+    found = solve(X[:3], X[:3, 2], X[3:], X[3:, 2], radius=2.0)
+    assert np.isfinite(found.coef).all()
+    assert found.objective == pytest.approx(0.0, abs=1e-9)
+    assert found.gap <= 1e-9
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 7.0])
+def test_weight_gradients_are_the_derivatives_of_the_objectives(sharpness):
+    rng = np.random.default_rng(2)
+    p = reference_weights(5, 4, 0.3)
+    u = (1 + rng.random(9)) / p
+    losses, penalties = rng.random(9), Penalties(0.7, 1.3, 0.4)
+
+    def value(u):
+        if sharpness:
+            return smooth_objective(losses, 1 / u, p, penalties, sharpness)
+        return objective(losses, 1 / u, p, penalties, "convex")
+
+    numeric = [(value(u + h) - value(u - h)) / (2 * h.sum()) for h in np.diag(u * 1e-6)]
+    assert weight_gradient(losses, u, p, penalties, sharpness) == pytest.approx(np.array(numeric), rel=1e-5, abs=1e-12)
+
+
+def test_bad_input_is_named():
+    data = samples()
+    for options, name in (
+        ({"radius": -1.0}, "radius"),
+        ({"alpha": 1.5}, "alpha"),
+        ({"discrepancy": math.nan}, "discrepancy"),
+        ({"penalties": Penalties(0.0)}, "one"),
+        ({"form": "other"}, "form"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            solve(*data, **options)
+    with pytest.raises(ValueError, match="penalty"):
+        Penalties(-1.0)
+    with pytest.raises(ValueError, match="columns"):
+        solve(data[0][:, :2], data[1], *data[2:])

@@ -1,0 +1,244 @@
+"""Learners: every release keeps its bound for neighbours made by brute force; every learner finds what it should."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from dpadapt import Adjacency, PrivacyError, audit
+from dpadapt.accounting import epsilon as cost
+from dpadapt.hybrid.questions import ConstantHypothesis, EllipsoidHypothesis, LinearHypothesis, Squares
+from dpadapt.learning.losses import HuberLoss
+from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.papers.reweigh.learners import (
+    DescentLearner,
+    Facts,
+    OnlineLearner,
+    SeparatorLearner,
+    choice_of,
+    noise_of,
+    strength,
+)
+from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, SparseLearner
+from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
+
+FACTS = Facts(1000.0, 3, np.array([0, 1]))
+LISTED = [LinearHypothesis([1.0, 0.0, 0.0], cut) for cut in np.linspace(-1, 1, 9)]
+LEARNERS = {
+    "descent": DescentLearner(n_steps=5),
+    "descent of squares": DescentLearner(Squares(0.5), n_steps=5),
+    "descent of another loss": DescentLearner(loss=HuberLoss(0.5), n_steps=5),
+    "finite": FiniteLearner(LISTED),
+    "sparse": SparseLearner(most=2, scale=0.5),
+    "sparse with weights": SparseLearner(most=2, passes=2, scale=0.5),
+}
+
+
+def data(n=200, seed=0):
+    X = np.random.default_rng(seed).uniform(-1, 1, (n, 3))
+    return X, (X[:, 0] > 0.2).astype(int)
+
+
+def fit_rounds(learner, adjacency, n_rows=None):
+    """Return a fit of three rounds, with people who always answer alike, so that later releases see weights."""
+    from dpadapt.hybrid.agents import SimulatedAgents
+
+    def fit(part, ledger):
+        X_target = np.random.default_rng(5).uniform(-1, 1, (9000, 3))
+        # Labels that no hypothesis explains: no test stops the rounds.
+        agents = SimulatedAgents(X_target, np.arange(9000) % 2, 3.0, random_state=1)
+        model = SubsampleTestReweigh(
+            learner, epsilon=2.0, delta=1e-5, n_rounds=3, classes=[0, 1], adjacency=adjacency, n_rows=n_rows
+        )
+        return model.set_params(random_state=0).fit(*part, agents=agents, ledger=ledger)
+
+    return fit
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "add-remove", "replace-one"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_no_record_moves_a_release_further_than_its_noise_assumes(name, adjacency):
+    """Brute force over hostile neighbours, in all rounds."""
+    relation = Adjacency.of(adjacency)
+    X, y = data()
+    fit = fit_rounds(LEARNERS[name], adjacency, 200 if adjacency == "add-remove" else None)
+    furthest = 0.0
+    for row, label in ((np.full(3, 1e6), 0), (np.zeros(3), 1), (np.array([1.0, -1.0, 1e-3]), 0)):
+        extreme = np.vstack([row, X[1:]]), np.append(label, y[1:])
+        other = (X[1:], y[1:]) if adjacency == "add-remove" else (X, y)
+        if adjacency == "zero-out":
+            # Its square is no number, so it is a null record.
+            other = np.vstack([np.full(3, 1e200), X[1:]]), np.append(1 - label, y[1:])
+        tape = audit.record(fit, extreme, adjacency=relation)
+        played = audit.replay(fit, other, tape, adjacency=relation)
+        assert played.result.rounds_ == tape.result.rounds_ == 3
+        noises = {entry.event.noise_multiplier for entry in tape.entries if hasattr(entry.event, "noise_multiplier")}
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            gap = np.ravel(before.value - after.value)
+            if before.kind == "ExponentialMechanism":
+                moved, bound = np.abs(gap).max(), 1.0
+            else:
+                moved, bound = np.linalg.norm(gap), _bound(before, adjacency)
+                assert any(before.scale == pytest.approx(noise * bound) for noise in noises)
+            assert moved <= bound * (1 + 1e-9) + 1e-9
+            furthest = max(furthest, moved / bound)
+    assert furthest > 0.3  # the records do matter
+
+
+def _bound(release, adjacency):
+    """Return what one record may move: one unit of a histogram, or half the length of a row with three features."""
+    replaces = adjacency == "replace-one"
+    if release.value.dtype.kind == "i":
+        return math.sqrt(2) if replaces else 1.0
+    return 0.5 * math.sqrt(2) * (2 if replaces else 1)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_nothing_leaves_but_through_the_ledger(name, adjacency):
+    X, y = data()
+    for row, label in ((np.full(3, 1e6), y[1]), (np.zeros(3), 1 - y[7])):
+        X_other, y_other = X.copy(), y.copy()
+        X_other[7], y_other[7] = row, label
+        fit = fit_rounds(LEARNERS[name], adjacency)
+        tape = audit.record(fit, (X, y), adjacency=Adjacency.of(adjacency))
+        played = audit.replay(fit, (X_other, y_other), tape, adjacency=Adjacency.of(adjacency))
+        assert _shown(tape.result) == _shown(played.result)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_no_warning_tells_of_an_extreme_row(name):
+    X, y = data()
+    X[7] = 1e308, -1e308, 1e308
+    X[8] = 1e-308
+    # Whatever the caller's settings are.
+    with np.errstate(all="raise"):
+        fit_rounds(LEARNERS[name], "zero-out")((X, y), None)
+
+
+def _shown(model):
+    X = np.random.default_rng(11).uniform(-2, 2, (300, 3))
+    return model.predict(X).tolist(), model.tests_, model.rounds_, model.users_asked_, model.privacy_
+
+
+@dataclass(frozen=True)
+class Leaky:
+    """Shows the mean of the rows: for the tests above to find."""
+
+    def plans(self, mu, facts):
+        return [(noise_of(mu, 1.0), "nothing")]
+
+    def learn(self, sample, runs):
+        return LinearHypothesis(sample.X.mean(axis=0), -0.5, sample.facts.classes)
+
+
+def test_a_learner_that_leaks_is_found():
+    X, y = data()
+    X_other = X.copy()
+    X_other[7] = 1e6
+    found = audit.leaks(
+        lambda: SubsampleTestReweigh(Leaky(), classes=[0, 1], n_rounds=1, random_state=0), (X, y), (X_other, y)
+    )
+    assert found == ["path"] or "hypothesis_" in found
+
+
+def test_descent_of_squares_learns_a_ball():
+    rng = np.random.default_rng(0)
+    X = 0.1 * rng.standard_normal((4000, 4))
+    y = (X[:, 0] ** 2 + X[:, 1] ** 2 > 0.008).astype(int)
+    model = SubsampleTestReweigh(DescentLearner(Squares(0.1)), random_state=0).fit(X, y)
+    assert np.mean(model.predict(X) != y) < 0.08
+
+
+def test_samples_cost_less_noise_per_step_and_learn_too():
+    X, y = data(20_000)
+    learner = DescentLearner(sampling_rate=0.25, n_steps=20)
+    sampled = SubsampleTestReweigh(learner, delta=1e-4, random_state=0).fit(X, y)
+    assert np.mean(sampled.predict(X) != y) < 0.05
+    assert 0.99 < sampled.privacy_.epsilon <= 1.0
+    assert "Sampled" in str(sampled.privacy_.entries[0].event)
+
+
+def test_finite_class_chooses_the_best():
+    X, y = data(3000)
+    model = SubsampleTestReweigh(FiniteLearner(LISTED), epsilon=0.5, delta=0.0, random_state=0).fit(X, y)
+    assert model.hypothesis_.intercept[0] == pytest.approx(-0.25)
+    assert model.privacy_.epsilon == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("inside", [0, 1])
+def test_sparse_learner_finds_the_coordinates_and_an_ellipsoids_weights(inside):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60_000, 15))
+    outside = 2 * X[:, 2] ** 2 + 0.5 * X[:, 11] ** 2 > 0.6
+    y = (outside if inside == 0 else ~outside).astype(int)
+    ball = SubsampleTestReweigh(SparseLearner(4, inside=inside), random_state=0).fit(X, y)
+    ellipsoid = SubsampleTestReweigh(SparseLearner(4, passes=2, inside=inside), random_state=0).fit(X, y)
+    assert ball.hypothesis_.columns.tolist() == ellipsoid.hypothesis_.columns.tolist() == [2, 11]
+    ratio = ellipsoid.hypothesis_.weights[0] / ellipsoid.hypothesis_.weights[1]
+    assert 2.5 < ratio < 6.5
+    assert np.mean(ellipsoid.predict(X) != y) < 0.01 < np.mean(ball.predict(X) != y)
+
+
+def test_online_learner_with_the_papers_noise_learns_and_costs_what_the_ledger_says():
+    X, y = data(60_000)
+    learner = OnlineLearner(lipschitz=1.0, diameter=4.0, n_steps=800)
+    model = SubsampleTestReweigh(
+        learner, constants="paper", alpha=0.1, density=0.02, n_rounds=1, epsilon=0.5, delta=1e-5, random_state=0
+    ).fit(X, y)
+    assert 0 < model.privacy_.epsilon <= 0.5
+    assert np.mean(model.predict(X) != y) < 0.35
+
+
+def test_separator_is_for_no_privacy_alone():
+    X, y = data(500)
+    model = SubsampleTestReweigh(SeparatorLearner(ridge=1e-3), epsilon=math.inf).fit(X, y)
+    assert np.mean(model.predict(X) != y) < 0.01
+    assert model.privacy_.epsilon == math.inf
+    assert any("not private" in text for text in model.privacy_.warnings)
+    with pytest.raises((PrivacyError, ValueError)):
+        SubsampleTestReweigh(SeparatorLearner()).fit(X, y)
+
+
+def test_strength_uses_what_may_be_spent_and_no_more():
+    for plans in (
+        lambda mu: [(choice_of(mu, 0.5, 6), "a"), (choice_of(mu, 0.5), "b")],
+        lambda mu: [(noise_of(mu, 0.5, 3), "a"), (choice_of(mu, 0.5), "b")],
+    ):
+        for epsilon, delta in ((0.5, 1e-4),):
+            mu = strength(plans, epsilon, delta, Adjacency.ZERO_OUT)
+            spent = cost([plan for plan, _ in plans(mu)], delta)
+            assert 0.995 * epsilon < spent <= epsilon
+    alone = strength(lambda mu: [(choice_of(mu, 1.0), "a")], 0.7, 0.0, Adjacency.ZERO_OUT)
+    assert choice_of(alone, 1.0).mechanism.epsilon == pytest.approx(0.7, rel=1e-3)
+    assert isinstance(noise_of(1.0, 1.0).mechanism, Gaussian)
+
+
+def test_hypotheses_label_rows_by_themselves():
+    X = np.array([[0.1, 9.0], [3.0, 0.0], [1e200, 0.0]])
+    ball = EllipsoidHypothesis(np.array([0]), np.ones(1), 1.0, np.array(["in", "out"]))
+    assert ball.predict(X).tolist() == ["in", "out", "out"]
+    assert ConstantHypothesis(2).predict(X).tolist() == [2, 2, 2]
+    assert np.isfinite(Squares()(X)[:2]).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: FiniteLearner([]), "hypotheses must not be empty"),
+        (lambda: DescentLearner(n_steps=0), "n_steps"),
+        (lambda: DescentLearner(clip_norm=-1.0), "clip_norm"),
+        (lambda: DescentLearner(sampling_rate=0.0), "sampling_rate"),
+        (lambda: SparseLearner(most=0), "most"),
+        (lambda: SparseLearner(inside=2), "inside"),
+        (lambda: SparseLearner(scale=0.0), "scale"),
+        (lambda: SparseLearner(passes=-1), "passes"),
+        (lambda: OnlineLearner(lipschitz=0.0), "lipschitz"),
+        (lambda: SeparatorLearner(ridge=0.0), "ridge"),
+        (lambda: Squares(scale=-1.0), "scale"),
+    ],
+)
+def test_bad_settings_are_named(make, name):
+    with pytest.raises(ValueError, match=name):
+        make()

@@ -1,0 +1,77 @@
+"""The paper's formulas give the paper's figures."""
+
+import math
+
+import pytest
+
+from dpadapt.papers.reweigh.planning import (
+    Descent,
+    algorithm_4_cost,
+    paper_people,
+    paper_rounds,
+    paper_rows,
+    parity_rows,
+    plan,
+)
+
+EASY = {"alpha": 0.08, "epsilon": 0.5, "delta": 1e-4, "divergence": 0.3515}
+
+
+def test_appendix_d_needs_the_papers_324_7_million_records():
+    found = plan(**EASY, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000, density=0.08 / (4 * 1.3515))
+    assert found.rows == pytest.approx(324_700_000, rel=1e-3)
+    assert found.noise == pytest.approx(math.sqrt(20))
+    assert "324,6" in str(found)
+
+
+def test_one_bit_each_needs_a_twentieth_of_the_people():
+    found = plan(**EASY)
+    assert found.rounds == paper_rounds(0.08, 0.3515) == 141_569
+    assert found.people == 687_191
+    assert found.people_exact < found.people / 20
+    # At 1,000 rounds, as the paper's runs took.
+    assert paper_people(0.08, 1e-6 / 2000, 0.5, 1e-4) == 564_566
+
+
+def test_algorithm_4_costs_a_tenth_of_what_its_accountant_says():
+    cost = algorithm_4_cost(324_700_000, 0.08 / (4 * 1.3515), 997, 50_000_000, math.sqrt(20), 1e-4)
+    assert cost.truncated <= 0.5
+    assert cost.exact == pytest.approx(0.057, abs=0.001)
+    assert algorithm_4_cost(324_700_000, 0.0148, 997, 50_000_000, 1.0, 1e-4).truncated == math.inf  # not its conditions
+
+
+def test_the_planned_records_keep_the_claimed_cost():
+    found = plan(**EASY, descent=Descent(1.0, 0.5, 9))
+    cost = algorithm_4_cost(found.rows, found.density, found.rounds, found.steps, found.noise, 1e-4)
+    assert cost.exact <= cost.truncated <= 0.5 * (1 + 1e-6)
+
+
+def test_algorithm_2_scales_as_the_theorem_says():
+    small, large = plan(**EASY, sample_size=100), plan(**{**EASY, "epsilon": 0.25}, sample_size=200)
+    assert large.rows == pytest.approx(4 * small.rows, rel=1e-6)
+    assert plan(**EASY).rows is None
+    assert paper_rows(0.01, 1e-6, 38.2, 201) > 1e12  # "15 * 10^12" in Appendix D, worst case
+
+
+def test_corollary_b3_sizes():
+    assert parity_rows(64, 1e-3, 0.5, 1.0) == (27, 96_337)
+    assert parity_rows(128, 1e-3, 0.5, 1.0) == (27, 204_029)
+
+
+@pytest.mark.parametrize("divergence", [-0.1, math.inf, math.nan, "1", True])
+def test_a_divergence_that_no_weights_can_bridge_is_refused(divergence):
+    with pytest.raises(ValueError, match="divergence must be"):
+        plan(0.08, 0.5, 1e-4, divergence)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"), [({"alpha": 0.2}, "alpha"), ({"delta": 0.0}, "delta"), ({"epsilon": -1.0}, "epsilon")]
+)
+def test_bad_targets_are_named(change, name):
+    with pytest.raises(ValueError, match=f"{name} must"):
+        plan(**{**EASY, **change})
+
+
+def test_too_few_records_for_a_draw_are_refused():
+    with pytest.raises(ValueError, match="density times n_rows"):
+        algorithm_4_cost(10, 0.01, 1, 1, 5.0, 1e-4)

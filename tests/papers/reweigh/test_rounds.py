@@ -1,0 +1,134 @@
+"""Weights: the dense projection is what the paper says, and why its normaliser must be released."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from dpadapt.accounting import delta
+from dpadapt.mechanisms import Gaussian
+from dpadapt.mechanisms.mechanism import Sampled
+from dpadapt.papers.reweigh.rounds import dense_weights, normaliser, record_weights, released_weights
+
+
+@pytest.mark.parametrize("density", [0.02, 0.1, 0.5, 1.0])
+def test_projection_is_dense_and_adds_up(density):
+    rng = np.random.default_rng(0)
+    for n in (60, 200):
+        weights = np.exp(-3 * rng.exponential(size=n))
+        found = dense_weights(weights, density)
+        assert found.sum() == pytest.approx(density * n)
+        assert found.max() <= 1
+        assert density * found.max() <= found.mean() * (1 + 1e-9)
+        # Below the cap all are the same multiple of what they were: the smallest such c.
+        free = found < 1
+        if free.any():
+            assert np.ptp(found[free] / weights[free]) == pytest.approx(0, abs=1e-9)
+
+
+def test_projection_after_hundreds_of_rounds_does_not_underflow():
+    logs = -np.array([3000.0, 3001.0, 3050.0])
+    found = record_weights(logs, normaliser(logs, np.ones(3), 0.5))
+    assert found.sum() == pytest.approx(1.5)
+    assert found[0] == 1.0
+
+
+def test_one_record_moves_the_distribution_by_at_most_one_over_kappa_n():
+    """TV(mu, mu') <= 1 / (kappa n), the heart of Claim 4.1; and no smaller bound holds."""
+    rng = np.random.default_rng(1)
+    furthest = 0.0
+    for _ in range(400):
+        n, density = int(rng.integers(4, 40)), float(rng.uniform(0.3, 0.9))
+        weights = rng.uniform(0, 1, n) ** rng.uniform(0.2, 6)
+        other = weights.copy()
+        other[0] = rng.choice([1e-12, 1.0, rng.uniform()])
+        mu, mu_other = (dense_weights(w, density) / (density * n) for w in (weights, other))
+        furthest = max(furthest, np.abs(mu - mu_other).sum() / 2 * density * n)
+    assert furthest <= 1 + 1e-9
+    assert furthest > 0.95
+
+
+def _world(n, rate_others, rate_own, noise, grid):
+    """Return the density of a noisy sum over a Poisson sample: n records worth +1 each and one that is worth -1."""
+    counts = np.arange(60)
+    masses = binom.pmf(counts, n, rate_others)
+
+    def smooth(shift):
+        return masses @ norm.pdf(grid[None, :], counts[:, None] + shift, noise)
+
+    return (1 - rate_own) * smooth(0.0) + rate_own * smooth(-1.0)
+
+
+def _hockey_stick(first, second, epsilon, step):
+    gaps = [np.maximum(a - np.exp(epsilon) * b, 0).sum() * step for a, b in ((first, second), (second, first))]
+    return max(gaps)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1])
+def test_a_normaliser_computed_from_the_records_exceeds_its_claimed_delta(epsilon):
+    """Densities integrated numerically: 2,000 records of equal weight, against the same with one further, heavy one.
+
+    Recomputing c makes room for the newcomer (weight 1) by lowering the weight of all others: the sum moves by what the
+    newcomer adds and once more by what the others lose. Claimed is what Poisson sampling at that rate costs.
+    """
+    n, total, rate, noise = 2000, 4.0, 0.5, 8.0
+    step = 0.01
+    grid = np.arange(-90, 110, step)
+    without = _world(n, rate * total / n, 0.0, noise, grid)
+    recomputed = _world(n, rate * (total - 1) / n, rate, noise, grid)
+    released = _world(n, rate * total / n, rate, noise, grid)
+    claimed = delta(Sampled(Gaussian(noise), rate), epsilon)
+    assert _hockey_stick(without, recomputed, epsilon, step) > 2 * claimed
+    assert _hockey_stick(without, released, epsilon, step) <= claimed
+
+
+def test_a_normaliser_computed_from_the_records_doubles_what_a_record_moves():
+    """The same for full batches: the weighted sum of gradients moves by 2, twice the bound of one record's term."""
+    signs = np.append(np.ones(200), -1.0)
+    logs, present = np.append(np.full(200, -5.0), 0.0), np.append(np.ones(200), 1.0)
+    absent = np.append(np.ones(200), 0.0)
+    density = 0.02
+    sums = []
+    for counts in (present, absent):
+        # The same sum of weights with and without the record, as Eq. (2) has it.
+        log_c = normaliser(logs, counts, density * 200 / counts.sum())
+        sums.append(float((record_weights(logs, log_c) * signs * counts).sum()))
+    assert abs(sums[0] - sums[1]) == pytest.approx(2.0)
+    weights = record_weights(logs, normaliser(logs, present, density))
+    kept = [float((weights * signs * counts).sum()) for counts in (present, absent)]
+    assert abs(kept[0] - kept[1]) <= 1
+
+
+def test_released_weights_follow_from_the_counts_alone_and_never_exceed_one():
+    rng = np.random.default_rng(2)
+    for noise in (0.0, 20.0, None):
+        noisy = np.array([30.0, 500.0, 4000.0]) + (noise or 0.0) * rng.standard_normal(3)
+        weights, total = released_weights(noisy, 1.0, 0.1, noise)
+        assert ((weights > 0) & (weights <= 1)).all()
+        assert (np.diff(weights) <= 0).all()
+        assert total == pytest.approx(np.maximum(noisy, 0) @ weights)
+        assert total >= 0.1 * noisy.sum() * (1 - 1e-9)
+
+
+def test_weights_are_as_large_as_they_may_be():
+    weights, total = released_weights(np.array([0.0, 0.0, 900.0]), 1.0, 0.1, 5.0)
+    assert weights[2] == 1.0
+    assert total == pytest.approx(900.0)
+    weights, total = released_weights(np.array([0.0, 0.0, 900.0]), 1.0, 0.1, None)
+    assert weights[2] == pytest.approx(0.1)  # the paper's: they add up to density times n
+
+
+def test_counts_that_are_all_noise_give_weights_all_the_same():
+    weights, total = released_weights(np.array([-50.0, -3.0]), 1.0, 0.5, 30.0)
+    assert ((weights > 0) & (weights <= 1)).all()
+    assert total == 1.0
+
+
+@pytest.mark.parametrize("density", [0.0, -0.1, 1.5, np.nan])
+def test_density_must_be_a_share(density):
+    with pytest.raises(ValueError, match="density"):
+        dense_weights(np.ones(10), density)
+
+
+def test_less_than_one_record_can_not_carry_all_the_weight():
+    with pytest.raises(ValueError, match="at least 1"):
+        dense_weights(np.ones(10), 0.05)

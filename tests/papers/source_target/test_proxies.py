@@ -1,0 +1,289 @@
+"""Nothing of the sources shows in a fitted estimator but what was released; outliers, too few sources, empty cells."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt import Ledger, Public
+from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.audit.replay import leaks
+from dpadapt.clustering.solver import nearest
+from dpadapt.errors import BudgetExceeded, PrivacyError
+from dpadapt.mechanisms import Adjacency
+from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
+from dpadapt.papers.source_target.proxies import NAS, NNA, advanced_composition, coreset
+
+RHO = gaussian_epsilon(math.sqrt(6), 1e-6)  # rho = 3
+
+
+@pytest.fixture(scope="module")
+def pair():
+    random = np.random.default_rng(0)
+    return random.normal(size=(400, 2)), random.normal(size=(120, 2)) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "spent"),
+    [
+        ({"epsilon": 3.0}, 3.0),
+        ({"epsilon": 3.0, "constants": "paper"}, 3.0),
+        ({"epsilon": RHO, "delta": 1e-6}, RHO),
+        ({"epsilon": 3.0, "delta": 1e-6, "adjacency": "replace-one"}, 3.0),
+    ],
+)
+def test_what_is_charged_is_what_was_asked_for(pair, options, spent):
+    S, T = pair
+    model = NAS(5, **options, random_state=0).fit(S, public=Public(T))
+    assert model.privacy_.epsilon == pytest.approx(spent, rel=1e-6)
+    assert model.privacy_.seeded
+    assert len(set(model.centers_.tolist())) == 5
+
+
+def test_the_printed_composition_spends_more_noise_than_it_must(pair):
+    S, T = pair
+    printed = NAS(5, 1.0, 1e-6, constants="paper", coreset_distance=0.2, random_state=0).fit(S, public=Public(T))
+    assert printed.privacy_.epsilon < 0.9
+    assert advanced_composition(1.0, 1e-6, 100) * math.sqrt(2 * 100 * math.log(1e6)) < 1.0
+
+
+def noise_of(S, T, **options):
+    """Return the noise of the averages, over those without privacy."""
+    exact = NAS(3, math.inf, coreset_distance=None).fit(S, public=Public(T)).proxies_
+    draws = [NAS(3, coreset_distance=None, **options, random_state=seed).fit(S, public=Public(T)) for seed in range(8)]
+    longest = np.linalg.norm(T - T.mean(axis=0), axis=1).max()
+    return np.stack([draw.proxies_ - exact for draw in draws]) * 0.5 / longest
+
+
+def test_the_noise_has_the_scale_of_the_theorems(pair):
+    S, T = pair
+    n, d, t = len(T), 2, 150
+    # Theorem 5.9: Laplace noise of n sqrt(d) / (t epsilon), whose standard deviation is sqrt(2) times that.
+    assert noise_of(S, T, epsilon=3.0).std() == pytest.approx(math.sqrt(2) * n * math.sqrt(d) / (t * 3.0), rel=0.1)
+    # Theorem 5.11: Gaussian noise of sqrt(n / (2 rho)) / t.
+    assert noise_of(S, T, epsilon=RHO, delta=1e-6).std() == pytest.approx(math.sqrt(n / 6.0) / t, rel=0.1)
+
+
+def test_one_gaussian_release_needs_less_than_half_of_the_printed_noise(pair):
+    S, T = pair
+    printed, tight = (
+        noise_of(S, T, epsilon=1.0, delta=1e-6, constants=constants).std() for constants in ("paper", "tight")
+    )
+    assert tight < 0.45 * printed  # in eight dimensions, a quarter
+
+
+def test_an_outlier_moves_nothing(pair):
+    S, T = pair
+    far = np.vstack([S, [[1e9, -1e9]], [[np.nan, 0.0]]])
+    first, second = (NAS(5, random_state=0).fit(part, public=Public(T)) for part in (S, far))
+    assert np.array_equal(first.proxies_, second.proxies_)
+
+
+@pytest.mark.parametrize("m", [0, 1, 10])
+def test_few_sources_count_as_the_target_itself(m, pair):
+    S, T = pair
+    model = NAS(5, math.inf, coreset_distance=None).fit(S[:m], public=Public(T))
+    # Most of the 150 neighbours are missing, so the average stays near the target.
+    assert nearest(model.proxies_, T)[1].max() <= 2 * m / 150 * np.linalg.norm(T - T.mean(axis=0), axis=1).max() + 1e-9
+    NAS(5, random_state=0).fit(S[:m], public=Public(T))
+
+
+def test_enough_budget_finds_what_the_sources_serve(pair):
+    _, T = pair
+    S = np.repeat([[2.0, 2.0]], 2000, axis=0)
+    model = NAS(3, 1e5, 1e-6, n_neighbours=100, coreset_distance=None, random_state=0).fit(S, public=Public(T))
+    assert np.abs(model.proxies_ - 2.0).max() < 0.2
+
+
+def test_columns_in_another_order_are_refused(pair):
+    S, T = (pd.DataFrame(points, columns=["east", "north"]) for points in pair)
+    with pytest.raises(ValueError, match="same order"):
+        NAS(3).fit(S[["north", "east"]], public=Public(T))
+
+
+def test_nothing_is_spent_when_refused(pair):
+    S, T = pair
+    ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, random_state=0)
+    with pytest.raises(BudgetExceeded):
+        NAS(5, 3.0).fit(S, public=Public(T), ledger=ledger)
+    for model, sources, public, error, words in (
+        (NAS(5), S, None, ValueError, "public must hold the targets"),
+        (NAS(5), S, T, TypeError, "public must be wrapped"),
+        (NAS(5), T, Public(T), PrivacyError, "the private sources themselves"),
+        (NAS(0), S, Public(T), ValueError, "n_clusters must be a whole number"),
+        (NAS(500), S, Public(T), ValueError, "n_clusters must be at most the number of targets, 120"),
+        (NAS(5), S[:, :1], Public(T), ValueError, "S must have the targets' 2 columns, got 1"),
+        (NAS(5), S[:, 0], Public(T), ValueError, "S must be a table of numbers"),
+        (NAS(5), [["a", "b"]], Public(T), ValueError, "S must be a table of numbers"),
+        (NAS(5), S, Public(np.full((9, 2), np.nan)), ValueError, "finite numbers alone"),
+        (NAS(5, -1.0), S, Public(T), ValueError, "epsilon must be a positive number"),
+        (NAS(5, n_neighbours=0), S, Public(T), ValueError, "n_neighbours"),
+        (NAS(5, constants="loose"), S, Public(T), ValueError, "constants must be one of"),
+        (NAS(5, coreset_distance=0.0), S, Public(T), ValueError, "coreset_distance must be a positive"),
+        (NAS(5, adjacency="zero-out"), S, Public(T), PrivacyError, "Make them agree"),
+    ):
+        with pytest.raises(error, match=words):
+            model.fit(sources, public=public, ledger=ledger)
+    assert ledger.spent() == 0.0
+
+
+def test_a_coreset_is_close_to_every_target():
+    T = np.random.default_rng(2).normal(size=(500, 3))
+    for distance in (0.3, 1.0, 10.0):
+        kept = coreset(T, distance)
+        assert nearest(T, T[kept])[1].max() <= distance
+        assert len(set(kept.tolist())) == len(kept)
+    assert len(coreset(T, 1e-9)) == 500
+    assert len(coreset(np.zeros((7, 2)), 0.1)) == 1
+
+
+@pytest.fixture(scope="module")
+def nna_pair():
+    random = np.random.default_rng(0)
+    return random.normal(size=(2000, 2)), random.normal(size=(150, 2)) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "spent"),
+    [
+        ({"epsilon": 3.0}, 3.0),
+        # sqrt(2) / 2 + 1 instead of sqrt(2) + 1: 1.41 times less noise would do.
+        ({"epsilon": 3.0, "constants": "paper"}, 3.0 * (math.sqrt(0.5) + 1) / (math.sqrt(2) + 1)),
+        ({"epsilon": RHO, "delta": 1e-6}, RHO),
+        # sqrt(1.25) instead of 2.
+        ({"epsilon": RHO, "delta": 1e-6, "constants": "paper"}, gaussian_epsilon(math.sqrt(6 * 1.25) / 2, 1e-6)),
+        ({"epsilon": 3.0, "adjacency": "replace-one"}, 3.0),
+    ],
+)
+def test_the_receipt_shows_what_the_constants_cost(nna_pair, options, spent):
+    S, T = nna_pair
+    model = NNA(5, **options, random_state=0).fit(S, public=Public(T))
+    assert model.privacy_.epsilon == pytest.approx(spent, rel=1e-6)
+    assert len(set(model.centers_.tolist())) == 5
+
+
+def nna_noise_of(model):
+    """Return the scale of the noise over the sensitivity, from the receipt."""
+    return model.privacy_.entries[0].event.noise_multiplier
+
+
+def test_the_papers_constants_give_the_papers_noise(nna_pair):
+    S, T = nna_pair
+    d = T.shape[1]
+    printed = NNA(5, 3.0, constants="paper", random_state=0).fit(S, public=Public(T))
+    assert nna_noise_of(printed) * (math.sqrt(d) / 2 + 1) == pytest.approx((math.sqrt(d) + 1) / 3.0)
+    printed = NNA(5, RHO, 1e-6, constants="paper", random_state=0).fit(S, public=Public(T))
+    assert nna_noise_of(printed) * math.sqrt(1.25) == pytest.approx(math.sqrt(2 / 3.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(3.0, 0.0), (0.3, 0.0), (RHO, 1e-6)])
+def test_empty_cells_pass_the_corrected_threshold_rarely(epsilon, delta):
+    """Some of 300 empty cells passes with probability gamma = 0.2 at most; in over 25 of 60 draws, below 1e-4."""
+    T = np.random.default_rng(3).uniform(-1, 1, (300, 8))
+    none = np.empty((0, 8))
+
+    def passed(threshold):
+        options = {"threshold": threshold, "gamma": 0.2, "coreset_distance": None}
+        return [
+            len(NNA(2, epsilon, delta, **options, random_state=seed).fit(none, public=Public(T)).proxies_)
+            for seed in range(60)
+        ]
+
+    assert np.count_nonzero(passed("corrected")) <= 25
+    if delta == 0:
+        # As printed, about one in ten passes: dozens of sources that don't exist.
+        assert np.mean(passed("paper")) > 10
+
+
+def test_without_privacy_the_proxies_are_the_averages_of_the_cells(nna_pair):
+    S, T = nna_pair
+    model = NNA(5, math.inf, coreset_distance=None).fit(S, public=Public(T))
+    longest = np.linalg.norm(T - T.mean(axis=0), axis=1).max()
+    inside = S[np.linalg.norm(S - T.mean(axis=0), axis=1) <= longest * (1 - 1e-6)]
+    cell = nearest(inside, T)[0]
+    averages = np.stack([inside[cell == c].mean(axis=0) for c in np.unique(cell)])
+    assert nearest(averages, model.proxies_)[1].max() < 1e-9
+    assert model.privacy_.epsilon == math.inf
+
+
+@pytest.mark.parametrize("far", [[1e9, 1e9], [np.inf, 0.0], [np.nan, np.nan], [1e300, -1e300]])
+def test_an_outlier_changes_nothing(far, nna_pair):
+    S, T = nna_pair
+    first, second = (NNA(5, random_state=0).fit(part, public=Public(T)) for part in (S, np.vstack([S, [far]])))
+    assert np.array_equal(first.proxies_, second.proxies_)
+
+
+def test_no_source_leaves_what_ignores_the_sources(nna_pair):
+    _, T = nna_pair
+    model = NNA(7, 0.5, gamma=1e-6, random_state=0).fit(np.empty((0, 2)), public=Public(T))
+    assert len(model.proxies_) == 0
+    other = NNA(7, 0.5, gamma=1e-6, random_state=1).fit(np.full((3, 2), 1e6), public=Public(T))
+    assert np.array_equal(model.centers_, other.centers_)
+
+
+def test_nna_spends_nothing_when_refused(nna_pair):
+    S, T = nna_pair
+    ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, random_state=0)
+    with pytest.raises(BudgetExceeded):
+        NNA(5, 3.0).fit(S, public=Public(T), ledger=ledger)
+    for model, words in (
+        (NNA(5, gamma=0.0), "gamma must lie in"),
+        (NNA(5, threshold="none"), "threshold must be one of"),
+        (NNA(5, constants="none"), "constants must be one of"),
+        (NNA(5, delta=1.0), "delta must lie in"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.fit(S, public=Public(T), ledger=ledger)
+    assert ledger.spent() == 0.0
+    NNA(5, 0.6).fit(S, public=Public(T), ledger=ledger)
+    assert ledger.spent() == pytest.approx(0.6)
+
+
+MAKERS = {
+    "NAS": lambda **options: NAS(4, n_neighbours=30, random_state=0, **options),
+    "NAS as printed": lambda **options: NAS(4, 3.0, 1e-6, constants="paper", coreset_distance=0.2, random_state=0),
+    "NNA": lambda **options: NNA(4, random_state=0, **options),
+    "NNA as printed": lambda **options: NNA(4, constants="paper", threshold="paper", random_state=0, **options),
+    "k-means": lambda **options: PrivateKMeansSource(4, n_proxies=10, random_state=0, **options),
+    "histogram": lambda **options: PrivateHistogramSource(4, random_state=0, **options),
+}
+random = np.random.default_rng(0)
+T = random.normal(size=(80, 2))
+S = random.normal(size=(200, 2))
+# Pairs of data sets that differ by one source.
+NEIGHBOURS = {
+    "an outlier": (np.vstack([S, [[1e9, -1e9]]]), S),
+    "the mean": (S, np.delete(S, 7, axis=0)),
+    "too few": (S[:9], S[:8]),
+    "the only one": (S[:1], S[:0]),
+    "not finite": (np.vstack([S[:20], [[np.nan, 1.0]]]), S[:20]),
+    "huge": (np.vstack([S[:20], [[1e308, -1e308]]]), S[:20]),
+}
+
+
+@pytest.mark.parametrize("pair", NEIGHBOURS)
+@pytest.mark.parametrize("name", MAKERS)
+def test_replay_finds_no_leak(name, pair):
+    first, second = NEIGHBOURS[pair]
+    assert leaks(MAKERS[name], (first,), (second,), public=Public(T)) == []
+
+
+def test_replay_finds_a_scale_taken_from_the_sources():
+    class Leaky(NNA):
+        def fit(self, S, y=None, *, public=None, ledger=None):
+            longest = np.linalg.norm(S, axis=1).max(initial=1.0)
+            super().fit(S / longest, public=Public(public.X / longest), ledger=ledger)
+            self.proxies_ = self.proxies_ * longest
+            return self
+
+    assert leaks(lambda: Leaky(4, random_state=0), *((part,) for part in NEIGHBOURS["an outlier"]), public=Public(T))
+
+
+@pytest.mark.parametrize("name", ["NAS", "NNA", "k-means", "histogram"])
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+def test_other_adjacencies_are_charged_as_asked(name, adjacency):
+    model = MAKERS[name](adjacency=adjacency, epsilon=2.0).fit(S, public=Public(T))
+    assert model.privacy_.epsilon == pytest.approx(2.0)
+    assert model.privacy_.adjacency.value == adjacency
+    assert model.privacy_.assumptions[0] == "the number of rows"

@@ -1,0 +1,135 @@
+"""`DPAMBSSGD` and DP-SGD, the paper's private solvers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Ledger, PrivacyError, audit
+from dpadapt.datasets.synthetic import shared_subspace
+from dpadapt.mechanisms.events import SampledEvent
+from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
+
+# One budget and ten batches everywhere: noise for Poisson batches takes a while to calibrate, and is then remembered.
+BUDGET = {"epsilon": 1.1, "delta": 1e-5}
+MAKERS = [lambda **k: DPAMBSSGD(**BUDGET, **k), lambda **k: ProjectedDPSGD(**BUDGET, n_epochs=3, **k)]
+both = pytest.mark.parametrize("make", MAKERS, ids=["ambssgd", "dpsgd"])
+
+
+@both
+def test_all_of_the_budget_and_no_more_is_spent(make):
+    drawn = shared_subspace(500, 2000, seed=0)
+    model = make(batch_size=200, basis=drawn.basis, random_state=0).fit(drawn.X, drawn.y)
+    assert 0.99 * 1.1 < model.privacy_.epsilon <= 1.1
+    assert all(isinstance(entry.event, SampledEvent) for entry in model.privacy_.entries)
+
+
+@both
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+def test_neighbours_show_only_through_releases_and_move_them_by_no_more_than_their_bound(make, adjacency):
+    drawn = shared_subspace(500, 300, n_features=5, n_components=2, seed=1)
+
+    def ready():
+        return make(batch_size=30, basis=drawn.basis, adjacency=adjacency, random_state=0)
+
+    def fit(data, ledger):
+        return ready().fit(*data, ledger=ledger)
+
+    X, y = drawn.X.copy(), drawn.y.copy()
+    furthest = 0.0
+    for row, target in ((np.full(5, 1e6), -1e6), (np.full(5, -2.0), 8.0), (np.full(5, 1e200), 0.0)):
+        other, labels = X.copy(), y.copy()
+        other[3], labels[3] = row, target
+        assert audit.leaks(ready, (X, y), (other, labels)) == []
+        tape = audit.record(fit, (other, labels), adjacency=adjacency)
+        without = X.copy()
+        if adjacency == "zero-out":
+            without[3] = 1e200  # a null row: its square is not a number
+        played = audit.replay(fit, (without, labels if adjacency == "zero-out" else y), tape, adjacency=adjacency)
+        noise = tape.entries[0].event.event.noise_multiplier
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            moved, bound = np.linalg.norm(before.value - after.value), before.scale / noise
+            assert moved <= bound * (1 + 1e-9)
+            furthest = max(furthest, moved / bound)
+    assert furthest > 0.4
+
+
+def test_every_row_takes_part_once_on_average():
+    drawn = shared_subspace(500, 2000, seed=2)
+    model = DPAMBSSGD(**BUDGET, basis=drawn.basis, batch_size=200, random_state=0).fit(drawn.X, drawn.y)
+    sizes, gradients = model.privacy_.entries
+    assert sizes.times == gradients.times == 10
+    assert sizes.event.rate == gradients.event.rate == 0.1
+
+
+def test_the_printed_noise_is_used_and_its_true_cost_is_on_the_receipt():
+    drawn = shared_subspace(500, 2000, seed=3)
+    model = DPAMBSSGD(**BUDGET, noise="paper", batch_size=200, basis=drawn.basis, random_state=0).fit(drawn.X, drawn.y)
+    printed = math.sqrt(8 * math.log(1e5)) / 1.1
+    assert all(entry.event.event.noise_multiplier == pytest.approx(printed) for entry in model.privacy_.entries)
+    assert model.privacy_.epsilon < 1.1
+    assert any("claims epsilon = 1.1" in text for text in model.privacy_.warnings)
+
+
+def test_printed_noise_that_breaks_its_claim_is_refused_and_nothing_is_spent():
+    drawn = shared_subspace(500, 2000, seed=4)
+    ledger = Ledger(epsilon=1e4, delta=0.5, adjacency="replace-one")
+    with pytest.raises(PrivacyError, match="Use noise='exact'"):
+        DPAMBSSGD(200.0, 1e-5, noise="paper", batch_size=200).fit(drawn.X, drawn.y, ledger=ledger)
+    assert ledger.entries == []
+
+
+def test_it_learns_where_there_are_rows_enough():
+    found = []
+    for seed in range(5):
+        drawn = shared_subspace(500, 20_000, seed=seed)
+        model = DPAMBSSGD(**BUDGET, learning_rate=0.5, batch_size=2000, basis=drawn.basis, random_state=seed)
+        found.append(np.linalg.norm(model.fit(drawn.X, drawn.y).coef_ - drawn.private_coef))
+    assert np.mean(found) < 0.1
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 50.0])
+def test_the_clipping_norm_follows_the_residuals(scale):
+    drawn = shared_subspace(500, 5000, seed=7)
+
+    def fit(data, ledger):
+        return DPAMBSSGD(**BUDGET, batch_size=500, basis=drawn.basis, random_state=0).fit(*data, ledger=ledger)
+
+    tape = audit.record(fit, (drawn.X, scale * drawn.y), adjacency="replace-one")
+    noise = tape.entries[0].event.event.noise_multiplier
+    # Of each pair of releases the second is a gradient; half of its sensitivity is the clipping norm.
+    clips = [release.scale / noise / 2 for release in tape.releases[1::2]]
+    assert np.all((np.array(clips) >= scale * math.sqrt(5)) & (np.array(clips) <= 8 * scale * math.sqrt(5)))
+
+
+def test_public_tasks_give_the_subspace_and_without_them_all_features_are_used():
+    drawn = shared_subspace(20_000, 1000, n_features=10, n_components=2, seed=5)
+    params = {**BUDGET, "n_epochs": 3, "batch_size": 100, "random_state": 0}
+    inside = ProjectedDPSGD(n_components=2, **params).fit(drawn.X, drawn.y, public=drawn.public)
+    assert inside.n_components_ == 2
+    assert np.linalg.matrix_rank(np.column_stack([inside.coef_, drawn.basis]), tol=0.5) == 2
+    assert ProjectedDPSGD(**params).fit(drawn.X, drawn.y).n_components_ == 10
+
+
+@both
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"method": "pca"}, "method must be one of"),
+        ({"basis": np.eye(3)}, "basis must have one row per feature"),
+    ],
+)
+def test_bad_parameters_are_named_and_nothing_is_spent(make, params, words):
+    drawn = shared_subspace(500, 100, seed=6)
+    adjacency = make().adjacency
+    ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=adjacency)
+    with pytest.raises(ValueError, match=words):
+        make(**params).fit(drawn.X, drawn.y, ledger=ledger)
+    assert ledger.entries == []
+
+
+def test_unknown_noise_is_refused():
+    with pytest.raises(ValueError, match="noise must be one of"):
+        DPAMBSSGD(noise="none").fit(np.eye(4), np.ones(4))

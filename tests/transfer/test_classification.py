@@ -1,0 +1,357 @@
+import gc
+import math
+import weakref
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import log_loss
+
+from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivateLogisticRegression, Public, audit
+from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.datasets.bundled import digits, fair_by_age
+from dpadapt.transfer import classification_plan
+from dpadapt.transfer.classification import PrivateTransferClassifier
+
+random = np.random.default_rng(12)
+X = random.uniform(-1, 1, (4000, 4))
+score = 3 * (X @ [1.0, -1.0, 0.5, 0.0]) + 0.5
+y = (random.random(4000) < 1 / (1 + np.exp(-score))).astype(int)
+X_public = random.uniform(-1, 1, (300, 4))
+y_public = (X_public @ [1.0, 1.0, 0.5, 0.0] > 0.2).astype(int)
+three = np.digitize(score, [-1.0, 1.0])
+
+
+def _public_only(public, X=X, y=y, **params):
+    model = PrivateTransferClassifier(1e-6, 1e-12, random_state=0, **params).fit(X, y, public=public)
+    assert model.privacy_.epsilon == 0.0
+    return model
+
+
+def test_private_rows_correct_a_shifted_public_model():
+    public = Public(X_public, y_public)
+    alone = _public_only(public)
+    model = PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
+    assert model.adopted_ > 0.5
+    assert log_loss(y, model.predict_proba(X)) < 0.6 * log_loss(y, alone.predict_proba(X))
+
+
+def test_refused_change_leaves_the_public_model_to_the_last_bit():
+    right = Public(X[:2000], y[:2000])
+    alone = _public_only(right)
+    models = [
+        PrivateTransferClassifier(0.1, random_state=s).fit(X[2000:2500], y[2000:2500], public=right) for s in range(8)
+    ]
+    refused = [model for model in models if model.adopted_ == 0.0]
+    assert len(refused) >= 2  # nothing is to be gained, so about half of the estimates are not positive
+    for model in refused:
+        assert np.array_equal(model.coef_, alone.coef_)
+        assert np.array_equal(model.intercept_, alone.intercept_)
+        assert model.privacy_.epsilon == pytest.approx(0.1, rel=1e-6)
+
+
+def test_one_charge_up_front_for_steps_and_gate():
+    ledger = Ledger(epsilon=5.0, delta=1e-6)
+    PrivateTransferClassifier(random_state=0).fit(X, y, public=Public(X_public, y_public), ledger=ledger)
+    assert [entry.label.rsplit(": ", 1)[-1] for entry in ledger.entries] == ["gradient", "gate"]
+    small, drawn = Ledger(epsilon=0.99, delta=1e-6), []
+    small._draw = lambda *release: drawn.append(release)
+    with pytest.raises(BudgetExceeded):
+        PrivateTransferClassifier().fit(X, y, public=Public(X_public, y_public), ledger=small)
+    assert drawn == []
+    assert small.entries == []
+
+
+def test_unlabelled_public_data_has_no_gate():
+    ledger = Ledger(epsilon=5.0, delta=1e-6)
+    model = PrivateTransferClassifier(random_state=0, classes=[0, 1]).fit(X, y, public=Public(X_public), ledger=ledger)
+    assert len(ledger.entries) == 1
+    assert model.adopted_ == 1.0
+    assert model.score(X, y) > 0.75
+
+
+def test_without_public_data_it_is_the_plain_learner():
+    ours = PrivateTransferClassifier(random_state=3).fit(X, y)
+    plain = PrivateLogisticRegression(random_state=3).fit(X, y)
+    assert np.array_equal(ours.coef_, plain.coef_)
+    assert ours.privacy_.epsilon == pytest.approx(plain.privacy_.epsilon)
+
+
+@pytest.mark.parametrize("labels", [y, three, np.array(["no", "yes"])[y]], ids=["binary", "three", "strings"])
+def test_shapes_and_probabilities(labels):
+    public = Public(X[:300], labels[:300])
+    model = PrivateTransferClassifier(random_state=0).fit(X, labels, public=public)
+    k = len(np.unique(labels))
+    proba = model.predict_proba(X)
+    assert proba.shape == (4000, k)
+    assert np.allclose(proba.sum(axis=1), 1.0)
+    assert model.coef_.shape == (1 if k == 2 else k, 4)
+    assert np.array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+    assert model.decision_function(X).shape == ((4000,) if k == 2 else (4000, k))
+
+
+def test_rare_class_is_left_alone_by_a_right_public_model():
+    rare = (random.random(4000) < 1 / (1 + np.exp(-(score - 6.0)))).astype(int)
+    public = Public(X[:2000], rare[:2000])
+    alone = _public_only(public, y=rare)
+    losses = []
+    for seed in range(4):
+        model = PrivateTransferClassifier(1.0, random_state=seed).fit(X[2000:], rare[2000:], public=public)
+        losses.append(log_loss(rare, model.predict_proba(X)))
+    assert np.mean(losses) < 1.01 * log_loss(rare, alone.predict_proba(X))
+
+
+def test_no_harm_on_real_data_at_small_budgets():
+    domains = fair_by_age()
+    X_all, y_all = np.asarray(domains.target.X, float), np.asarray(domains.target.y)
+    public = Public(np.asarray(domains.source.X, float), np.asarray(domains.source.y))
+    order = np.random.default_rng(0).permutation(len(y_all))
+    test, train = order[:1000], order[1000:]
+    reference = _public_only(public, X_all[train], y_all[train]).predict_proba(X_all[test])
+    for n, epsilon in ((50, 1.0), (100, 0.5), (300, 0.1)):
+        losses = [
+            log_loss(
+                y_all[test],
+                PrivateTransferClassifier(epsilon, 1e-5, random_state=seed)
+                .fit(X_all[train[:n]], y_all[train[:n]], public=public)
+                .predict_proba(X_all[test]),
+            )
+            for seed in range(5)
+        ]
+        assert np.mean(losses) <= 1.01 * log_loss(y_all[test], reference)
+
+
+def test_ten_classes_with_unlabelled_public_features_beat_the_plain_learner():
+    arrays = digits().arrays
+    X_digits, y_digits = arrays["X"].reshape(len(arrays["y"]), -1).astype(float), arrays["y"]
+    public = Public(X_digits[:600])
+    scores = [
+        learner(4.0, 1e-4, classes=range(10), random_state=0)
+        .fit(X_digits[600:], y_digits[600:], public=public)
+        .score(X_digits[600:], y_digits[600:])
+        for learner in (PrivateTransferClassifier, PrivateLogisticRegression)
+    ]
+    assert scores[0] > max(0.8, scores[1])
+
+
+def test_same_population_adopts_small_corrections():
+    public = Public(X[:150], y[:150])
+    alone = log_loss(y, _public_only(public).predict_proba(X))
+    losses = [
+        log_loss(
+            y,
+            PrivateTransferClassifier(0.5, prior="same-population", random_state=s)
+            .fit(X[150:], y[150:], public=public)
+            .predict_proba(X),
+        )
+        for s in range(5)
+    ]
+    assert np.mean(losses) < alone
+    with pytest.raises(ValueError, match="prior must be one of"):
+        PrivateTransferClassifier(prior="guess").fit(X, y, public=public)
+
+
+def test_public_preparation_is_remembered_until_its_content_changes(monkeypatch):
+    made = []
+    real = classification_plan.prepare
+    monkeypatch.setattr(classification_plan, "prepare", lambda *a: made.append(1) or real(*a))
+    rows, labels = X_public.copy(), y_public.copy()
+    public = Public(rows, labels)
+    before = [PrivateTransferClassifier(random_state=0).fit(X, y, public=public).coef_ for _ in range(2)]
+    assert len(made) == 1
+    assert np.array_equal(*before)
+    rows[:, 0] *= -1.0  # in place: the object is the same
+    after = PrivateTransferClassifier(random_state=0).fit(X, y, public=public).coef_
+    assert len(made) == 2
+    assert not np.array_equal(after, before[0])
+    labels[:] = 1 - labels
+    PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
+    assert len(made) == 3
+    gone = weakref.ref(public)
+    del public
+    gc.collect()
+    assert gone() is None
+
+
+def test_planted_overconfident_gate_fails_the_check_that_the_real_one_passes(monkeypatch):
+    # A public model of the right population cannot gain much from few rows: what is adopted is noise.
+    public, (X_test, y_test) = Public(X[:1000], y[:1000]), (X[1000:2500], y[1000:2500])
+    reference = log_loss(y_test, _public_only(public).predict_proba(X_test))
+
+    def worst():
+        cells = []
+        for n, epsilon in ((50, 4.0), (100, 1.0)):
+            models = [
+                PrivateTransferClassifier(epsilon, 1e-5, random_state=seed).fit(
+                    X[2500 + n * seed : 2500 + n * seed + n], y[2500 + n * seed : 2500 + n * seed + n], public=public
+                )
+                for seed in range(5)
+            ]
+            cells.append(np.mean([log_loss(y_test, model.predict_proba(X_test)) for model in models]))
+        return max(cells) / reference
+
+    assert worst() <= 1.01
+    monkeypatch.setitem(classification_plan._CAUTION, "shifted", -1e6)
+    assert worst() > 1.02
+
+
+def test_receipt_spends_exactly_the_budget():
+    model = PrivateTransferClassifier(0.7, 1e-5, random_state=0).fit(X, y, public=Public(X_public, y_public))
+    spent = sum(entry.times / entry.event.noise_multiplier**2 for entry in model.privacy_.entries)
+    assert math.sqrt(spent) == pytest.approx(gaussian_mu(0.7, 1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one", "add-remove"])
+@pytest.mark.parametrize("labelled", [True, False], ids=["labelled", "unlabelled"])
+def test_no_row_moves_a_release_further_than_its_noise_assumes(adjacency, labelled):
+    relation, n = Adjacency.of(adjacency), 120
+    public = Public(X_public, three[: len(X_public)] if labelled else None)
+    params = {"adjacency": adjacency, "classes": [0, 1, 2], "n_rows": n if adjacency == "add-remove" else None}
+
+    def fit(data, ledger):
+        return PrivateTransferClassifier(3.0, 1e-5, **params).fit(*data, public=public, ledger=ledger)
+
+    rest, codes = X[1:n], three[1:n]
+    if adjacency == "zero-out":
+        without = np.vstack([np.full((1, 4), 1e200), rest]), np.append(0, codes)  # too long for a float: a null row
+    elif adjacency == "add-remove":
+        without = rest, codes
+    else:
+        without = np.vstack([np.full((1, 4), -1e3), rest]), np.append(2, codes)
+    furthest = 0.0
+    for row in (np.full(4, 1e6), np.full(4, 2.0), np.array([1e3, -1e3, 0.0, 0.0])):
+        for code in (0, 2):
+            tape = audit.record(fit, (np.vstack([row, rest]), np.append(code, codes)), adjacency=relation)
+            played = audit.replay(fit, without, tape, adjacency=relation)
+            multipliers = [e.event.noise_multiplier for e in tape.entries for _ in range(e.times)]
+            for before, after, multiplier in zip(tape.releases, played.releases, multipliers, strict=True):
+                bound = before.scale / multiplier
+                moved = float(np.linalg.norm(before.value - after.value))
+                assert moved <= bound * (1 + 1e-9)
+                furthest = max(furthest, moved / bound)
+    assert furthest > 0.5  # the rows do matter
+
+
+@pytest.mark.parametrize("labelled", [True, False], ids=["labelled", "unlabelled"])
+@pytest.mark.parametrize(("epsilon", "n"), [(1e-6, 4000), (1.0, 4)], ids=["tiny budget", "few rows"])
+def test_nothing_is_spent_where_nothing_can_be_bought(labelled, epsilon, n):
+    public, ledger = Public(X_public, y_public if labelled else None), Ledger(epsilon=1.0, delta=1e-6)
+    model = PrivateTransferClassifier(epsilon, 1e-12, classes=[0, 1]).fit(
+        X[:n], np.arange(n) % 2, public=public, ledger=ledger
+    )
+    known = classification_plan.prepare(X_public, y_public if labelled else None, 2)
+    assert np.array_equal(model.coef_[0], known.coef[:, 1] - known.coef[:, 0])
+    assert np.array_equal(model.intercept_, known.intercept[1:] - known.intercept[:1])
+    assert model.adopted_ == model.privacy_.epsilon == 0.0
+    assert ledger.entries == []
+    assert any("nothing was spent" in text for text in model.privacy_.warnings)
+
+
+def test_receipt_says_that_the_gate_stayed_shut(monkeypatch):
+    public = Public(X_public, y_public)
+    opened = PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
+    assert not any("gate" in text for text in opened.privacy_.warnings)
+    monkeypatch.setitem(classification_plan._CAUTION, "shifted", 1e9)
+    monkeypatch.setattr(classification_plan, "_HARM", 0.0)
+    shut = PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
+    assert any("the gate stayed shut" in text for text in shut.privacy_.warnings)
+    assert shut.privacy_.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("labels", [np.arange(12) % 2, np.zeros(12, int), None], ids=["both", "one class", "none"])
+def test_few_public_rows_and_constant_columns_are_survived(dtype, labels):
+    wide = random.standard_normal((12, 30)).astype(dtype)
+    private = random.standard_normal((500, 30)).astype(dtype)
+    wide[:, 3] = wide[:, 4] = private[:, 4] = 1.0  # constant in public alone, and in both
+    model = PrivateTransferClassifier(random_state=0, classes=[0, 1]).fit(
+        private, (private[:, 0] > 0).astype(int), public=Public(wide, labels)
+    )
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.predict_proba(private)).all()
+    assert np.all(model.coef_[:, 3:5] == 0.0)
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_fewer_than_ten_rows_do_no_harm(n):
+    public = Public(X_public, y_public)
+    model = PrivateTransferClassifier(random_state=0, classes=[0, 1]).fit(X[:n], np.arange(n) % 2, public=public)
+    alone = _public_only(public)
+    assert np.isfinite(model.coef_).all()
+    assert log_loss(y, model.predict_proba(X)) <= 1.02 * log_loss(y, alone.predict_proba(X))
+
+
+def _with_a_class_that_public_labels_lack(epsilon, seed=0):
+    seen = three[:600] < 2
+    public = Public(X[:600][seen], three[:600][seen])
+    model = PrivateTransferClassifier(epsilon, random_state=seed, classes=[0, 1, 2])
+    return model.fit(X[600:2600], three[600:2600], public=public)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_class_that_public_labels_lack_is_learned(epsilon):
+    model = _with_a_class_that_public_labels_lack(epsilon)
+    assert model.coef_.shape == (3, 4)
+    assert np.mean(model.predict(X[2600:])[three[2600:] == 2] == 2) > 0.9
+
+
+def test_class_that_public_labels_lack_is_not_lost_as_epsilon_grows():
+    losses = []
+    for epsilon in (1.0, 4.0, 10.0):
+        models = [_with_a_class_that_public_labels_lack(epsilon, seed) for seed in range(2)]
+        losses.append(np.mean([log_loss(three[2600:], model.predict_proba(X[2600:])) for model in models]))
+    assert losses[1] <= 1.03 * losses[0]
+    assert losses[2] <= 1.03 * losses[1]
+
+
+def test_steps_without_a_limit_end_far_out(monkeypatch):
+    ends = []
+    for longest in (classification_plan._LONGEST, 1e9):
+        monkeypatch.setattr(classification_plan, "_LONGEST", longest)
+        model = _with_a_class_that_public_labels_lack(4.0)
+        ends.append(log_loss(three[2600:], model.predict_proba(X[2600:])))
+    assert ends[0] < 0.2 < ends[1]
+
+
+def test_label_that_nobody_declared_is_refused_without_being_shown():
+    secret = np.where(np.arange(4000) == 7, 6174, y)
+    public = Public(X_public, y_public)
+    for model in (PrivateTransferClassifier(), PrivateTransferClassifier(classes=[0, 1])):
+        with pytest.raises(ValueError, match="not among the classes") as refused:
+            model.fit(X, secret, public=public)
+        assert "6174" not in str(refused.value)
+        assert refused.value.__context__ is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rows_that_are_not_finite_are_refused_without_being_counted(bad):
+    broken = X.copy()
+    broken[17, 2] = bad
+    with pytest.raises(ValueError, match="Input X contains") as refused:
+        PrivateTransferClassifier().fit(broken, y, public=Public(X_public, y_public))
+    assert "17" not in str(refused.value)
+    with pytest.raises(ValueError, match="public X"):
+        PrivateTransferClassifier().fit(X, y, public=Public(broken, y))
+
+
+def test_columns_that_differ_are_refused():
+    with pytest.raises(ValueError, match="private data's 4 columns, got 3"):
+        PrivateTransferClassifier().fit(X, y, public=Public(X_public[:, :3], y_public))
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    other = pd.DataFrame(X_public, columns=list("abce"))
+    with pytest.raises(ValueError, match="public and private columns must be the same"):
+        PrivateTransferClassifier().fit(frame, y, public=Public(other, y_public))
+
+
+def test_probabilities_stay_calibrated():
+    # Expected calibration error over ten bins, 4000 rows: an exact model has about 0.01.
+    rare = (random.random(4000) < 1 / (1 + np.exp(-(score - 2.5)))).astype(int)
+    for labels in (y, rare):
+        public = Public(X[:300], y[:300])
+        model = PrivateTransferClassifier(2.0, random_state=0).fit(X[300:], labels[300:], public=public)
+        p = model.predict_proba(X)[:, 1]
+        bins = np.minimum((10 * p).astype(int), 9)
+        gaps = [abs(np.sum(p[bins == b] - labels[bins == b])) for b in range(10)]
+        assert np.sum(gaps) / 4000 < 0.04
+    wrong = _public_only(Public(X[:300], y[:300])).predict_proba(X)[:, 1]
+    assert abs(np.mean(wrong - rare)) > 0.15  # the public model is far off for the rare class

@@ -1,0 +1,145 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpadapt.learning.estimator import Budget
+from dpadapt.learning.shrinkage import waterfill
+from dpadapt.transfer.classification_plan import (
+    EXCESS,
+    STEPS,
+    VOTES,
+    expected_change,
+    length,
+    make_plan,
+    mixed_units,
+    prepare,
+    residual_limits,
+    stride,
+)
+
+random = np.random.default_rng(5)
+X = random.standard_normal((600, 6)) @ np.diag([3.0, 1, 1, 1, 0.3, 0.0]) + 2.0
+codes = (X[:, 0] + X[:, 1] > 4).astype(np.int64)
+
+
+def _cost(shares, t, h, noise):
+    s2 = noise**2 / np.maximum(shares, 1e-12)
+    return np.sum(h * t * s2 / (h**2 * t + s2))
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1, 1.0])
+def test_waterfilling_is_the_least_cost(noise):
+    t, h = np.array([1.0, 0.5, 0.1, 0.01]), 0.25
+    found = waterfill(t, h, noise)
+    assert found.sum() == pytest.approx(1.0)
+    cost = _cost(found, t, h, noise)
+    other = minimize(lambda u: _cost(u**2 / np.sum(u**2), t, h, noise), np.full(4, 0.5), method="Nelder-Mead")
+    assert cost <= other.fun * (1 + 1e-6)
+    assert cost < _cost(np.full(4, 0.25), t, h, noise)
+
+
+def test_more_noise_means_fewer_directions():
+    t = 1.0 / np.arange(1, 200) ** 2
+    counts = [np.count_nonzero(waterfill(t, 0.25, noise)) for noise in (0.001, 0.01, 0.1, 1.0)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1] >= 1
+
+
+def test_plan_depends_on_public_numbers_only_and_stays_within_its_share():
+    prepared = prepare(X, codes, 2)
+    plan = make_plan(prepared, Budget(0.3, 1000.0, 1.0), "shifted")
+    assert np.sum(plan.weights**2) == pytest.approx(1.0)
+    assert 0.01 <= plan.gate_share <= 0.1
+    assert plan.blur > make_plan(prepared, Budget(0.3, 4000.0, 1.0), "shifted").blur
+    assert make_plan(prepare(X, None, 2), Budget(0.3, 1000.0, 1.0), "shifted").gate_share == 0.0
+
+
+def test_same_population_expects_less_than_a_shift_does():
+    prepared = prepare(X, codes, 2)
+    same, shifted = expected_change(prepared, "same-population"), expected_change(prepared, "shifted")
+    assert same.shape == shifted.shape == (len(prepared.start),)
+    assert same.sum() < 0.2 * shifted.sum()
+
+
+def test_votes_of_newton_steps_are_unbiased_and_as_noisy_as_planned():
+    # The recursion of the descent in one coordinate: 4000 runs, so the variance is known to 2.3% (one sigma).
+    curvature, ridge, best, noise = 0.2, 0.05, 1.5, 0.01
+    change, ends = np.zeros(4000), np.zeros(4000)
+    for t in range(STEPS):
+        gradient = curvature * (change - best) + noise * math.sqrt(STEPS) * random.standard_normal(4000)
+        newton = (gradient + ridge * change) / (curvature + ridge)
+        if t >= STEPS - VOTES:
+            ends += (change - newton) / VOTES
+        change -= length(t) * newton
+    planned = math.sqrt(EXCESS) * noise / (curvature + ridge)
+    assert np.mean(ends) == pytest.approx(curvature * best / (curvature + ridge), abs=5 * planned / math.sqrt(4000))
+    assert np.std(ends) == pytest.approx(planned, rel=0.06)
+    assert np.std(change) > 1.3 * planned  # the last iterate alone
+
+
+def test_a_term_within_its_limit_is_within_the_clip():
+    lengths = np.array([1e-40, 0.1, 1.0, 50.0, np.inf])
+    limits = residual_limits(lengths, 0.7)
+    assert np.isfinite(limits).all()
+    assert np.all(limits[1:4] * lengths[1:4] <= 0.7 * (1 + 1e-12))
+
+
+def test_ridge_falls_with_the_budget():
+    prepared = prepare(X, codes, 2)
+    ridges = []
+    for mu in (0.1, 1.0):
+        budget = Budget(mu, 1000.0, 1.0)
+        plan = make_plan(prepared, budget, "shifted")
+        ridges.append(stride(prepared, plan, np.zeros((len(plan.used), 2)), 1000.0).ridge.min())
+    assert ridges[1] < ridges[0]
+
+
+def test_whole_step_is_newtons_unless_it_is_too_long():
+    prepared = prepare(X, codes, 2)
+    plan = make_plan(prepared, Budget(1.0, 1000.0, 1.0), "shifted")
+    pace = stride(prepared, plan, np.zeros((len(plan.used), 2)), 1000.0)
+    change = 0.1 * random.standard_normal((len(plan.used), 2))
+    gradient = pace.curvature[:, None] * 0.01
+    step = pace.newton(gradient, change)
+    assert np.allclose((pace.curvature + pace.ridge)[:, None] * step, gradient + pace.ridge[:, None] * change)
+    far = pace.newton(1e6 * gradient, change)
+    assert np.linalg.norm(far) == pytest.approx(pace.longest)
+    assert pace.longest**2 > 9.0 * np.sum(plan.expected[plan.used])
+    # Room for the step's own noise, which is what it is made of where nothing is to be learned.
+    noise = plan.noise * math.sqrt(STEPS / 2) / plan.weights[plan.used]
+    drawn = random.standard_normal((2000, len(plan.used))) * noise
+    steps = [np.linalg.norm(pace.newton(np.column_stack([row, -row]), 0.0 * change)) for row in drawn]
+    assert np.mean(np.array(steps) > 0.999 * pace.longest) < 0.05
+
+
+def test_coordinates_are_whitened_and_constant_columns_left_out():
+    prepared = prepare(X, None, 2)
+    z = prepared.coordinates.transform(X, np.ones(len(prepared.start)))
+    assert np.all(z[:, 0] == 1.0)
+    assert np.allclose(np.mean(z[:, 1:] ** 2, axis=0), 1.0, atol=0.02)
+    assert len(prepared.start) == 6  # the constant and five columns that vary
+    assert np.isfinite(prepared.coef).all()
+
+
+def test_a_rare_indicator_is_not_stretched():
+    rare = np.zeros((2000, 1))
+    rare[:2] = 1.0
+    scale = prepare(np.hstack([random.standard_normal((2000, 2)), rare]), None, 2).coordinates.scale
+    assert scale[2] == pytest.approx(0.2, rel=0.01)  # a row that has it lies 5 scales out, not 30
+    assert scale[0] == pytest.approx(1.0, rel=0.1)
+
+
+def test_units_are_told_apart_by_number_and_spread_of_columns():
+    assert mixed_units(np.array([1.0, 1e5]))
+    assert mixed_units(np.r_[np.full(99, 0.3), 1e5])
+    assert not mixed_units(np.geomspace(1.0, 0.01, 100))
+
+
+def test_public_model_is_the_penalised_likelihood_fit():
+    prepared = prepare(X, codes, 2)
+    right = np.mean((X @ prepared.coef + prepared.intercept).argmax(axis=1) == codes)
+    assert right > 0.97
+    assert np.allclose(prepared.start.sum(axis=1), 0.0)
+    assert math.isfinite(prepared.curvature)

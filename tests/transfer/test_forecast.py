@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, forecast
+from dpadapt.representation import PrivateProbe
+from dpadapt.transfer.forecast import forecast_classification, forecast_regression
+
+random = np.random.default_rng(5)
+X = random.uniform(-1, 1, (400, 4))
+public = Public(X, X @ [1.0, -1.0, 0.5, 0.0] + 0.3 * random.standard_normal(400))
+labelled = Public(X, X[:, 0] > 0)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+def test_an_estimator_forecasts_with_its_own_budget(adjacency):
+    budget = {"epsilon": 0.4, "delta": 1e-4, "adjacency": adjacency}
+    found = forecast(PrivateTransferRegressor(**budget), public, 300)
+    assert found == forecast_regression(public, 300, 0.4, 1e-4, adjacency=adjacency)
+    assert found != forecast(PrivateTransferRegressor(), public, 300)
+    found = forecast(PrivateTransferClassifier(**budget), labelled, 300)
+    assert found == forecast_classification(labelled, 300, 0.4, 1e-4, adjacency=adjacency)
+    assert found != forecast(PrivateTransferClassifier(**budget, prior="same-population"), labelled, 300)
+
+
+def test_classes_of_the_estimator_are_used_where_public_rows_have_no_labels():
+    found = forecast(PrivateTransferClassifier(classes=[0, 1, 2]), Public(X), 3000)
+    assert found.gate == "none"
+    with pytest.raises(ValueError, match="classes must be given"):
+        forecast(PrivateTransferClassifier(), Public(X), 3000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((PrivateLinearRegression(), public, 10), TypeError, "has none"),
+        ((PrivateTransferRegressor(), X, 10), TypeError, "wrapped"),
+        ((PrivateTransferRegressor(), public, 0), ValueError, "n_private"),
+        ((PrivateTransferRegressor(), Public(X), 10), ValueError, "labels"),
+        ((PrivateTransferRegressor(prior="same-population"), public, 10), ValueError, "prior"),
+    ],
+)
+def test_bad_input_is_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        forecast(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "said"), [(10, 0.01, "nothing spent"), (300, 0.3, "some"), (90_000, 3.0, "hardly any")]
+)
+def test_a_classifier_says_in_words_what_the_noise_means(rows, epsilon, said):
+    assert said in str(forecast(PrivateTransferClassifier(epsilon=epsilon), labelled, rows))
+
+
+def test_without_public_labels_the_words_know_of_no_gate():
+    assert "no gate" in str(forecast(PrivateTransferClassifier(classes=[0, 1]), Public(X), 3000))
+
+
+@pytest.mark.parametrize("model", [PrivateTransferRegressor(), PrivateTransferClassifier(), PrivateProbe(encoder=abs)])
+def test_raw_arrays_are_no_public_data(model):
+    with pytest.raises(TypeError, match="must be wrapped"):
+        model.forecast(X, 300)
+
+
+class_random = np.random.default_rng(6)
+X_class = class_random.uniform(-1, 1, (400, 5))
+class_public = Public(X_class, (X_class[:, 0] > 0).astype(int))
+
+
+def test_more_rows_and_more_budget_mean_less_blur():
+    blurs = [forecast_classification(class_public, n, e).blur for n, e in ((1000, 1.0), (1000, 4.0), (10_000, 4.0))]
+    assert blurs == sorted(blurs, reverse=True)
+    assert (
+        forecast_classification(class_public, 1000, adjacency="replace-one").blur
+        > forecast_classification(class_public, 1000).blur
+    )
+
+
+def test_gate_is_shut_where_nothing_can_be_bought_and_open_where_all_can():
+    nothing = forecast_classification(class_public, 20, 0.01)
+    assert (nothing.worthwhile, nothing.gate, nothing.n_directions) == (False, "shut", 0)
+    assert forecast_classification(class_public, 100_000, 4.0).gate == "open"
+    assert forecast_classification(class_public, 100, 0.5).gate in ("shut", "undecided")
+
+
+def test_unlabelled_public_data_needs_the_classes_and_has_no_gate():
+    with pytest.raises(ValueError, match="classes must be given"):
+        forecast_classification(Public(X_class), 1000)
+    found = forecast_classification(Public(X_class), 1000, classes=range(3))
+    assert found.gate == "none"
+    assert found.needed_gain == 0.0
+
+
+def test_blur_is_what_the_noise_does_to_scores():
+    # Without a gate, the same rows again and again: what varies is noise. 20 fits, so within 40% at 4 standard errors.
+    rows, labels = class_random.uniform(-1, 1, (1000, 5)), class_random.integers(0, 2, 1000)
+    unlabelled = Public(X_class)
+    fits = [
+        PrivateTransferClassifier(classes=[0, 1], random_state=seed).fit(rows, labels, public=unlabelled)
+        for seed in range(20)
+    ]
+    margins = np.std([model.decision_function(rows) for model in fits], axis=0)
+    # A margin of two classes is the difference of two scores that are each other's negative.
+    measured = float(np.sqrt(np.mean(margins**2))) / 2
+    assert measured == pytest.approx(forecast_classification(unlabelled, 1000, classes=[0, 1]).blur, rel=0.4)

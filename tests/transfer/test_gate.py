@@ -1,0 +1,176 @@
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt.learning.losses import SoftmaxLoss, softmax
+from dpadapt.transfer import gate
+from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
+
+random = np.random.default_rng(4)
+
+
+def _changes(gradient, stiffness, variance, repeats):
+    """Noisy changes of two classes (one free direction), as the descent makes them."""
+    noise = np.sqrt(variance) * random.standard_normal((repeats, len(gradient)))
+    one = (gradient + noise) / stiffness / math.sqrt(2.0)
+    return np.stack([one, -one], axis=2)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.3, 2.0])
+def test_slope_from_a_change_is_unbiased_and_its_scatter_right(size):
+    # 4000 draws: the standard error is 0.016 of the scatter; 0.08 is five of them.
+    stiffness, variance = random.uniform(0.5, 2.0, 30), random.uniform(0.1, 0.3, 30)
+    gradient = size * random.standard_normal(30)
+    errors, scatters = [], []
+    for change in _changes(gradient, stiffness, variance, 4000):
+        slope = slope_from_change(change, stiffness, variance)
+        truth = math.sqrt(2.0) * float(gradient @ change[:, 0])
+        errors.append(slope.value - truth)
+        scatters.append(math.sqrt(max(slope.scatter**2 - (0.3 * slope.value) ** 2, 0.0)))
+    assert abs(np.mean(errors)) < 0.08 * np.std(errors)
+    assert np.mean(scatters) == pytest.approx(np.std(errors), rel=0.15)
+    assert abs(np.mean(errors) + np.sum(variance / stiffness)) > 0.5 * np.std(errors)  # without the correction it fails
+
+
+def test_two_estimates_are_weighted_by_precision():
+    both = Slope(1.0, 0.1).with_other(Slope(2.0, 0.2))
+    assert both.value == pytest.approx((1.0 / 0.01 + 2.0 / 0.04) / 125.0)
+    assert both.scatter == pytest.approx(1 / math.sqrt(125.0))
+
+
+class _Quadratic:
+    """A path along which the divergence is bend c²."""
+
+    def __init__(self, bend):
+        self.bend, self.scatter = bend, math.sqrt(2.0 * bend)
+
+    def divergence(self, c):
+        return self.bend * c**2
+
+    def steepness(self, c):
+        return 2.0 * self.bend * c
+
+
+def _how_far(value, scatter, bend, caution, tolerance):
+    return Slope(value, scatter).fraction(_Quadratic(bend), caution, tolerance)
+
+
+def test_how_far_to_go():
+    assert _how_far(1.0, 0.1, 0.5, 0.0, 0.0) == 1.0
+    assert _how_far(1.0, 0.1, 2.0, 2.0, 0.0) == pytest.approx(0.25, abs=1e-6)  # where the gain is largest
+    assert _how_far(1.0, 0.6, 1.0, 2.0, 0.0) == 0.0
+    assert _how_far(-1.0, 0.1, 1.0, -1.5, 0.1) == 0.0
+    assert _how_far(0.0, 0.1, 1.0, 1.75, 0.1) == 0.0
+    assert _how_far(1.0, 0.1, 1.0, -5.0, 0.0) == pytest.approx(0.75, abs=1e-6)
+
+
+@pytest.mark.parametrize(("value", "scatter"), [(0.1, 0.3), (1.0, 0.6), (0.01, 0.1), (0.5, 0.1)])
+def test_worst_case_stays_within_the_tolerance(value, scatter):
+    bend, caution, tolerance = 0.7, 1.75, 0.02
+    c = _how_far(value, scatter, bend, caution, tolerance)
+    assert c > 0
+    assert bend * c**2 - (value - caution * scatter) * c <= tolerance * (1 + 1e-9)
+    # A little further would be too far, unless the gain itself turns there or the change ends.
+    further = 1.05 * c
+    beyond = bend * further**2 - (value - caution * scatter) * further > tolerance
+    assert beyond or c == pytest.approx(min(1.0, value / (2 * bend)), abs=1e-6)
+
+
+def _mean_gain(caution, tolerance, gradient, n_repeats=800):
+    """Mean gain (as a share of the bend) of going as far as a gate with this caution says, in the quadratic model."""
+    stiffness, variance = np.ones(10), np.full(10, 0.02)
+    gains = []
+    for change in _changes(gradient, stiffness, variance, n_repeats):
+        path = _Quadratic(0.5 * 0.8 * float(np.sum(change**2)))
+        slope = math.sqrt(2.0) * float(gradient @ change[:, 0])
+        noise = 0.1
+        mean = slope - path.bend + noise * random.standard_normal()
+        measured = slope_from_losses(mean, noise, path, optimism=0.0, n_rows=1e9)
+        c = slope_from_change(change, stiffness, variance).with_other(measured).fraction(path, caution, tolerance)
+        gains.append(c * slope - path.divergence(c))
+    return float(np.mean(gains))
+
+
+@pytest.mark.parametrize("size", [0.0, 0.05, 0.1, 0.2, 0.5])
+def test_gate_does_no_harm_and_an_over_confident_one_does(size):
+    gradient = np.full(10, size)
+    noise_cost = 0.5 * 0.8 * 10 * 0.02  # what adopting pure noise would cost
+    assert _mean_gain(1.75, 0.0, gradient) > -0.02 * noise_cost
+    assert _mean_gain(1.75, 0.1 * noise_cost, gradient) > -0.1 * noise_cost
+    if size == 0.0:
+        assert _mean_gain(-1.75, 0.0, gradient) < -0.2 * noise_cost
+
+
+def _scores(size):
+    return random.standard_normal((500, 3)), size * random.standard_normal((500, 3))
+
+
+@pytest.mark.parametrize("size", [0.1, 3.0])
+def test_gain_is_the_slope_less_the_divergence_exactly(size, monkeypatch):
+    monkeypatch.setattr(gate, "_BEND", 1.0)
+    before, move = _scores(size)
+    codes = random.integers(0, 3, 500)
+    path = Path(before, before + move)
+    whole = float(np.mean(loss_differences(before, before + move, codes)))
+    slope = slope_from_losses(whole, 0.0, path, optimism=0.0, n_rows=500.0).value
+    gradient = softmax(before.copy()) - np.eye(3)[codes]
+    assert slope == pytest.approx(-float(np.mean(np.sum(gradient * move, axis=1))))
+    for c in (0.2, 0.5, 1.0):
+        gain = float(np.mean(loss_differences(before, before + c * move, codes)))
+        assert slope * c - path.divergence(c) == pytest.approx(gain)
+        rise = (path.divergence(c + 1e-5) - path.divergence(c - 1e-5)) / 2e-5
+        assert path.steepness(c) == pytest.approx(rise, rel=1e-4)
+
+
+def test_class_that_public_rows_lack_is_no_reason_to_stop_half_way():
+    # The public model gives the third class e^-20 everywhere and the change brings it up: the loss falls in a straight
+    # line, which a parabola with the end's curvature takes for one that turns.
+    before = np.column_stack([random.standard_normal((500, 2)), np.full(500, -20.0)])
+    after = before + np.array([0.0, 0.0, 21.0])
+    path = Path(before, after)
+    gain = float(np.mean(loss_differences(before, after, np.arange(500) % 3)))
+    slope = slope_from_losses(gain, 0.0, path, optimism=0.0, n_rows=500.0)
+    assert slope.fraction(path, 2.5, 0.0) > 0.95
+    p = softmax(after.copy())
+    parabola = 0.5 * 21.0**2 * float(np.mean(p[:, 2] * (1.0 - p[:, 2])))
+    assert (gain + parabola) / (2.0 * parabola) < 0.7
+
+
+def test_loss_differences_are_differences_of_losses():
+    before, after, codes = random.standard_normal((5, 3)), random.standard_normal((5, 3)), np.array([0, 1, 2, 0, 1])
+    single = [SoftmaxLoss().value(s[i : i + 1], codes[i : i + 1]) for s in (before, after) for i in range(5)]
+    assert np.allclose(loss_differences(before, after, codes), np.array(single[:5]) - np.array(single[5:]))
+
+
+def test_part_of_a_change_gains_at_least_its_part():
+    # Convexity: what the gate rests on where public rows mislead it.
+    before, move = _scores(3.0)
+    codes = random.integers(0, 3, 500)
+    whole = float(np.mean(loss_differences(before, before + move, codes)))
+    for c in (0.1, 0.5, 0.9):
+        assert float(np.mean(loss_differences(before, before + c * move, codes))) >= c * whole
+
+
+def test_bound_grows_with_the_change_and_stays_positive():
+    scores, move = _scores(1.0)
+    small, large = (Path(scores, scores + c * move).bound for c in (0.1, 1.0))
+    assert 0 < small < large
+    assert Path(scores, scores).bound > 0
+    tiny = Path(scores, scores + 0.01 * move)
+    assert tiny.scatter**2 == pytest.approx(2.0 * tiny.divergence(1.0) / gate._BEND, rel=0.02)
+
+
+def test_divergence_follows_private_rows_as_far_as_they_can_be_heard():
+    scores, move = _scores(1.0)
+    path = Path(scores, scores + move)
+    whole = path.divergence(1.0)
+    assert gate._BEND * float(np.mean(row_divergences(scores, scores + move))) == pytest.approx(whole)
+    heard = path.as_measured(0.4 * whole, 0.0)
+    for c in (0.3, 1.0):
+        assert heard.divergence(c) == pytest.approx(0.4 * path.divergence(c))
+        assert heard.steepness(c) == pytest.approx(0.4 * path.steepness(c))
+    assert path.as_measured(0.4 * whole, 1e3 * whole).divergence(1.0) == pytest.approx(whole, rel=1e-3)
+    assert 0.0 < path.as_measured(-5.0 * whole, 0.0).divergence(1.0) < whole
+    assert path.as_measured(5.0 * whole, 0.0).divergence(1.0) == whole  # never more than public rows say
+    assert path.divergence(1.0) == whole  # the original is left as it is

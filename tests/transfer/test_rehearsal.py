@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+from dpadapt import (
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+)
+from dpadapt.representation import PrivateSubspaceRegressor
+from dpadapt.transfer.rehearsal import public_model, rehearse
+
+random = np.random.default_rng(9)
+X = random.uniform(-1, 1, (1500, 4))
+signal = X @ [1.0, -1.0, 0.5, 0.0]
+shifted = signal + 1.5 * (X[:, 3] > 0)
+public = Public(X, signal + 0.2 * random.standard_normal(1500))
+
+
+def test_more_budget_rehearses_better():
+    found = rehearse(PrivateLinearRegression(), public, 300, epsilons=(0.05, 10.0), split_by=X[:, 0], random_state=0)
+    assert found.errors[:, 1].mean() < 0.2
+    assert not found.repeated_rows
+    assert "epsilon 10" in str(found)
+
+
+def test_a_mimicked_shift_hurts_the_public_model_and_private_rows_mend_it():
+    moved = Public(X, shifted)
+    found = rehearse(PrivateLinearRegression(), moved, 400, epsilons=(5.0,), split_by=X[:, 3], random_state=0)
+    assert found.errors[:, 0].mean() < 0.8 * found.public_only.mean()
+
+
+def test_classifiers_are_rehearsed_by_log_loss():
+    labelled = Public(X, np.where(signal > 0, "yes", "no"))
+    found = rehearse(PrivateLogisticRegression(), labelled, 2000, epsilons=(5.0,), repeats=2, random_state=0)
+    assert found.metric == "log-loss"
+    assert found.errors.max() < 0.5
+    assert found.repeated_rows
+    assert "too bad" in str(found)
+
+
+def test_rehearsals_repeat_with_a_seed_and_differ_without():
+    first, second = (rehearse(PrivateLinearRegression(), public, 99, repeats=2, random_state=3) for _ in range(2))
+    assert np.array_equal(first.errors, second.errors)
+    assert not np.array_equal(first.errors, rehearse(PrivateLinearRegression(), public, 99, repeats=2).errors)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Public(X), 100), "labelled"),
+        ((public, 1), "n_private"),
+        ((Public(X[:8], signal[:8]), 10), "at least 12 rows"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rehearse(PrivateLinearRegression(), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split_by": [1, 2]}, "split_by must have one entry"),
+        ({"split_by": ["2020-01-01"] * 1500}, "split_by must hold numbers or dates"),
+        ({"epsilons": 1.0}, "epsilons must be a list"),
+        ({"epsilons": (1.0, -1.0)}, "each of epsilons must be a positive number"),
+        ({"epsilons": "many"}, "each of epsilons must be a positive number"),
+    ],
+)
+def test_bad_option_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        rehearse(PrivateLinearRegression(), public, 10, **options)
+
+
+def test_a_date_may_mimic_the_shift():
+    days = np.datetime64("2020-01-01") + np.arange(1500)
+    found = rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=1, split_by=days)
+    assert found.errors.shape == (1, 1)
+
+
+def test_equal_seeds_give_equal_splits_whatever_is_rehearsed():
+    # Two estimators whose public models agree exactly see the same rows held out.
+    first = rehearse(PrivateTransferRegressor(), public, 99, epsilons=[1.0], repeats=2, random_state=3)
+    second = rehearse(PrivateTransferRegressor(delta=1e-3), public, 99, epsilons=[1, 2, 3], repeats=2, random_state=3)
+    assert np.array_equal(first.public_only, second.public_only)
+
+
+def test_private_rows_can_be_rehearsed_alone():
+    options = {"epsilons": [0.3], "repeats": 2, "random_state": 0}
+    alone = rehearse(PrivateTransferRegressor(), public, 99, use_public=False, **options)
+    assert alone.errors.mean() > 3 * rehearse(PrivateTransferRegressor(), public, 99, **options).errors.mean()
+
+
+def test_progress_is_told_after_each_split():
+    told = []
+    rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=3, done=lambda: told.append(1))
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("estimator", [PrivateTransferRegressor(epsilon=5.0), PrivateLinearRegression(epsilon=5.0)])
+def test_the_public_model_spends_nothing_and_ignores_private_rows(estimator):
+    found = public_model(estimator, public)
+    assert found.privacy_.entries == ()
+    assert np.mean((found.predict(X) - signal) ** 2) < 0.01
+
+
+def test_the_public_model_of_a_classifier_knows_the_classes():
+    found = public_model(PrivateTransferClassifier(), Public(X, signal > 0))
+    assert found.score(X, signal > 0) > 0.95
+
+
+def test_where_there_are_tasks_one_of_them_plays_the_private_part():
+    tasks = np.repeat(np.arange(15), 100)
+    slopes = random.standard_normal((15, 2))
+    # Without noise: the public residuals must not set the clipping norm to next to nothing.
+    y = np.einsum("ij,ij->i", X[:, :2], slopes[tasks])
+    several = Public(X, y, tasks=tasks)
+    found = rehearse(PrivateSubspaceRegressor(n_components=2), several, 60, epsilons=(50.0,), random_state=0)
+    assert found.errors.mean() < 0.05 * found.public_only.mean()
+    with pytest.raises(ValueError, match="split_by"):
+        rehearse(PrivateSubspaceRegressor(), several, 60, split_by=X[:, 0])
+    with pytest.raises(ValueError, match="at least 2 tasks"):
+        rehearse(PrivateSubspaceRegressor(), Public(X, y, tasks=np.zeros(1500)), 60)
