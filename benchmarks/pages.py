@@ -10,9 +10,9 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup
 
+from dpadapt import __version__
 from dpadapt.report.html import environment as report_environment
 from dpadapt.report.plots import Level, Line, Panel, line_chart
-from dpadapt.report.summarise import version
 
 
 def environment() -> Environment:
@@ -300,7 +300,7 @@ def paper_page(summary: Mapping[str, Any]) -> str:
         measured.
     """
     charts = [_charts(figure) for figure in summary["figures"]]
-    return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=version()))
+    return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=__version__))
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:

@@ -1,6 +1,7 @@
 """Models saved as JSON and arrays."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,8 @@ import pytest
 
 from dpadapt import Public, persist
 from dpadapt.methods import METHODS, Method
+
+OLD_MODELS = sorted((Path(__file__).parent / "models_of_0_1").iterdir())
 
 
 def fitted(method: Method, frame: bool = False):
@@ -138,3 +141,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path, monkeypatch)
         persist.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("folder", OLD_MODELS, ids=lambda folder: folder.name)
+def test_models_of_version_0_1_load_though_their_classes_have_moved(folder):
+    saved = persist.load(folder)
+    assert saved.model.privacy_.epsilon <= 1.0
+    if "centers" in saved.extra:
+        assert saved.model.centers_.tolist() == saved.extra["centers"]
+    else:
+        assert saved.model.predict([[0.5, -0.5], [-0.25, 0.75]]).tolist() == saved.extra["predictions"]
+
+
+def test_a_saved_model_of_an_unknown_class_is_refused(tmp_path):
+    model, _ = fitted(METHODS[0])
+    persist.save(model, tmp_path)
+    description = json.loads((tmp_path / "model.json").read_text())
+    description["class"] = "dpadapt.transfer.regression.Unknown"
+    (tmp_path / "model.json").write_text(json.dumps(description))
+    with pytest.raises(ValueError, match="not known here"):
+        persist.load(tmp_path)

@@ -7,23 +7,29 @@ Private rows go in at one place and leave through one door (`dpadapt.Ledger`); e
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpadapt.moved import report_moves
+
 if TYPE_CHECKING:
     from dpadapt.accounting.calibrate import calibrate
     from dpadapt.accounting.cost import delta, epsilon
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.receipt import Receipt
+    from dpadapt.clustering.estimator import PrivateSourceTargetClustering
     from dpadapt.data import Public
     from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+    from dpadapt.hybrid.classifier import PrivateHybridClassifier
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
     from dpadapt.mechanisms.adjacency import Adjacency
+    from dpadapt.persist import load, save
+    from dpadapt.representation.probe import PrivateProbe
+    from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
     from dpadapt.transfer.classification import PrivateTransferClassifier
     from dpadapt.transfer.forecast import forecast
     from dpadapt.transfer.regression import PrivateTransferRegressor
     from dpadapt.transfer.rehearsal import rehearse
 
-
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Adjacency",
@@ -32,8 +38,12 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "PrivacyError",
+    "PrivateHybridClassifier",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
+    "PrivateProbe",
+    "PrivateSourceTargetClustering",
+    "PrivateSubspaceRegressor",
     "PrivateTransferClassifier",
     "PrivateTransferRegressor",
     "Public",
@@ -42,7 +52,9 @@ __all__ = [
     "delta",
     "epsilon",
     "forecast",
+    "load",
     "rehearse",
+    "save",
 ]
 
 _HOME = {
@@ -52,8 +64,12 @@ _HOME = {
     "Ledger": "accounting.ledger",
     "LedgerError": "errors",
     "PrivacyError": "errors",
+    "PrivateHybridClassifier": "hybrid.classifier",
     "PrivateLinearRegression": "learning.linear",
     "PrivateLogisticRegression": "learning.logistic",
+    "PrivateProbe": "representation.probe",
+    "PrivateSourceTargetClustering": "clustering.estimator",
+    "PrivateSubspaceRegressor": "representation.subspace_regression",
     "PrivateTransferClassifier": "transfer.classification",
     "PrivateTransferRegressor": "transfer.regression",
     "Public": "data",
@@ -62,8 +78,12 @@ _HOME = {
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
     "forecast": "transfer.forecast",
+    "load": "persist",
     "rehearse": "transfer.rehearsal",
+    "save": "persist",
 }
+
+report_moves()
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import CHOICES, METHODS, Method
 
@@ -86,7 +87,7 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
     receipt = model.privacy_.to_json().encode()
     description = {
         "format": _FORMAT,
-        "version": _version(),
+        "version": __version__,
         "method": method.name,
         "class": method.path,
         "params": {name: _pack(value, name) for name, value in model.get_params(deep=False).items()},
@@ -118,7 +119,9 @@ def load(folder: str | Path) -> Saved:
     """
     folder = Path(folder)
     description = _read_description(folder)
-    method = next((method for method in (*METHODS, *CHOICES) if method.path == description.get("class")), None)
+    # By the name of the class alone: modules may move from one version to another.
+    wanted = str(description.get("class")).rpartition(".")[2]
+    method = next((method for method in (*METHODS, *CHOICES) if method.path.rpartition(".")[2] == wanted), None)
     if method is None:
         raise ValueError(
             f"{folder.name}: the model's method {description.get('method')!r} is not known here. "
@@ -248,9 +251,3 @@ def _unpack(value: Any) -> Any:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _version() -> str:
-    from dpadapt import __version__
-
-    return __version__

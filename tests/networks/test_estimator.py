@@ -134,7 +134,7 @@ def test_gradients_are_divided_by_the_expected_batch_and_empty_batches_count(mon
 
     ledger._draw = draw
     # Finding the least noise at so low a rate takes long, and is not the point here.
-    monkeypatch.setattr("dpadapt.accounting.calibrate.calibrate", lambda *budget, **plan: 10.0)
+    monkeypatch.setattr("dpadapt.networks.resumable_training.calibrate", lambda *budget, **plan: 10.0)
     module = perceptron(4, 3)
     params = {"adjacency": "add-remove", "n_rows": 10**8, "batch_size": 1000, "n_steps": 2, "average": 0.0}
     model = make(module=module, learning_rate=0.5, transfer="cold", **params).fit(X, y, ledger=ledger)

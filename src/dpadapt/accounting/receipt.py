@@ -51,13 +51,6 @@ def entry_from_dict(fields: dict[str, Any]) -> Entry:
     return Entry(str(fields["label"]), from_dict(fields["event"]), int(fields["times"]), bool(fields["seeded"]))
 
 
-_RELATIONS = {
-    Adjacency.ZERO_OUT: "one row blanked out; the number of rows is public",
-    Adjacency.ADD_REMOVE: "one row added or removed; the number of rows is private",
-    Adjacency.REPLACE_ONE: "one row replaced by any other; the number of rows is public",
-}
-
-
 @dataclass(frozen=True)
 class Verification:
     """A second opinion on a receipt: the true cost lies between `lower` and `upper`."""
@@ -185,7 +178,7 @@ class Receipt:
         """Show the receipt as text."""
         lines = [
             f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}",
-            f"protects: {_RELATIONS[self.adjacency]}",
+            f"protects: {f'{self.adjacency.protects}; {self.adjacency.rows}'}",
             *(f"released: {entry}" for entry in self.entries),
             *(f"assumed public: {fact}" for fact in self.assumptions),
             *(f"warning: {text}" for text in self._all_warnings()),

@@ -80,9 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Examples
     --------
-    >>> main(["--version"]) == 0
-    dpadapt 0.1.0
-    True
+    >>> main(["--version"])
+    dpadapt 0.2.0
+    0
     """
     try:
         outcome = app(args=None if arguments is None else list(arguments), prog_name="dpadapt", standalone_mode=False)

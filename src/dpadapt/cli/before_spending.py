@@ -77,12 +77,11 @@ def _forecast(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("forecast.html"),
 ) -> None:
     """Check everything, then forecast, print and write a page."""
-    from dpadapt import checks
+    from dpadapt import __version__, checks
     from dpadapt.cli.public_rows import check_delta, chosen_method, encode_public, unfitted
     from dpadapt.persist import write_atomically
     from dpadapt.report.before_spending import summarise_forecast
     from dpadapt.report.html import forecast_page
-    from dpadapt.report.summarise import version
     from dpadapt.report.terminal import forecast_table
     from dpadapt.tables import read_schema
 
@@ -97,7 +96,7 @@ def _forecast(
     if found.y is None and task is TaskName.regression:
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
     forecast = summarise_forecast(estimator, found.declared, rows, epsilons)
-    page = forecast_page({"forecast": forecast, "label": label, "public": found.words, "version": version()})
+    page = forecast_page({"forecast": forecast, "label": label, "public": found.words, "version": __version__})
     write_atomically(out, page.encode())
     screen = console()
     screen.print(forecast_table(forecast))
@@ -203,7 +202,7 @@ def _measure(
 ) -> "list[Part]":
     """Rehearse every line under a progress bar, all on the same splits."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     from dpadapt.report.before_spending import Part
     from dpadapt.transfer.rehearsal import rehearse

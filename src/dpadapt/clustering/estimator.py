@@ -65,8 +65,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     ----------
     n_clusters : int or sequence of int, default=8
         How many centres to choose, at most the number of targets. Several numbers share one release.
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
+    {epsilon}
     delta : float, default=0.0
         Between 0 and 1; 0 for a pure guarantee.
     noise : {"laplace", "gaussian"}, default="laplace"
@@ -80,8 +79,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         Probability with which `cost_bound_` may fail.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {random_state}
 
     Attributes
     ----------
@@ -160,8 +158,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             Ignored.
         public : Public
             The targets.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         numbers = self._checked_numbers()
         share = self._checked_share()

@@ -45,8 +45,7 @@ class PrivateHybridClassifier(LinearClassifier):
     ----------
     epsilon : float, default=1.0
         Most this fit may spend of the curator's budget. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {delta}
     mode : {"auto", "hybrid", "local", "curator"}, default="auto"
         "curator" uses no people, "local" nothing of the curator. "auto" decides by public numbers; see Notes.
     bounds : pair or array-like of shape (n_features, 2), optional

@@ -1,10 +1,13 @@
-"""`LinearClassifier`: predictions from `coef_`, `intercept_` and `classes_`."""
+"""`PrivateEstimator`, the base of every private estimator: budget, checks that show no value, ledger and receipt."""
 
 import math
 import re
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from textwrap import indent
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,8 +25,34 @@ from dpadapt.errors import PrivacyError
 from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 
-# `PrivateEstimator`: what every private estimator shares: budget, ledger, validation that shows nothing, receipt.
-
+# Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
+_SHARED_PARAMETERS = {
+    "epsilon": """epsilon : float, default=1.0
+    The most that this fit may spend. Positive; smaller is more private.""",
+    "delta": """delta : float, default=1e-6
+    Second parameter of the guarantee. Between 0 and 1; choose it well below 1 / number of rows.""",
+    "adjacency": """adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+    Which data sets count as neighbours: they differ in one row, which is replaced by a null row, added or removed, or
+    replaced by any other row.""",
+    "n_rows": """n_rows : int, optional
+    Only under "add-remove": a public estimate of the number of rows. The true number is private there.""",
+    "random_state": """random_state : int, optional
+    For tests only: seeds the noise, which voids the guarantee, and the receipt says so. Default: secure noise.""",
+    "classes": """classes : array-like, optional
+    All labels that can occur. Default: the labels of the public data; without them, the labels that occur in `y`,
+    which the receipt then lists as assumed public.""",
+    "private X": """X : array-like of shape (n_rows, n_features)
+    Private features.""",
+    "private labels": """y : array-like of shape (n_rows,)
+    Private labels.""",
+    "private target": """y : array-like of shape (n_rows,)
+    Private target.""",
+    "public": """public : Public, optional
+    Public data with the same columns, with or without labels. It is not protected.""",
+    "ledger": """ledger : Ledger, optional
+    Ledger of the private data set, to which this fit is charged. Without one, nothing adds up what several fits cost
+    together.""",
+}
 
 # Below this n * mu a single mean of clipped terms has noise of a seventh of its range: every correction would be noise.
 _LEAST_SIGNAL = 7.0
@@ -57,7 +86,26 @@ class Budget:
         return self.factor * clip_norm / (self.n_rows * self.mu)
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+def _with_shared_parameters(doc: str | None) -> str | None:
+    """Return a docstring with its marks, such as {epsilon}, replaced by the text of that parameter."""
+    if doc is None:  # python -OO
+        return None
+    return re.sub(r"^( *)\{([\w ]+)\}$", lambda mark: indent(_SHARED_PARAMETERS[mark[2]], mark[1]), doc, flags=re.M)
+
+
+class _ShownByPublicPath(type):
+    """Shows a class by the path that people import it from; `__module__` stays, for pickle, doctest and inspect."""
+
+    def __repr__(cls) -> str:
+        package = cls.__module__.rpartition(".")[0]
+        if cls.__name__ in import_module("dpadapt").__all__:
+            package = "dpadapt"
+        elif not hasattr(sys.modules.get(package), cls.__name__):
+            return super().__repr__()
+        return f"<class '{package}.{cls.__name__}'>"
+
+
+class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ignore[misc]
     """Base of private estimators; subclasses are plain scikit-learn estimators otherwise."""
 
     epsilon: float
@@ -68,6 +116,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     # Public data and the ledger always belong to the fit, also when scikit-learn routes metadata.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"public": True, "ledger": True}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Complete the docstrings of the class and of its `fit` with the parameters that many estimators share."""
+        super().__init_subclass__(**kwargs)
+        cls.__doc__ = _with_shared_parameters(cls.__doc__)
+        if "fit" in vars(cls):
+            cls.fit.__doc__ = _with_shared_parameters(cls.fit.__doc__)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that small budgets score badly on small data."""
@@ -92,8 +147,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             n_rows = checks.count(self.n_rows, "n_rows")
         elif self.n_rows is not None:
             raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
-        factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
-        return Budget(gaussian_mu(epsilon, delta), float(n_rows), factor)
+        return Budget(gaussian_mu(epsilon, delta), float(n_rows), adjacency.factor)
 
     def _ledger(self, ledger: Ledger | None) -> Ledger:
         """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""

@@ -46,10 +46,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     solver : {"auto", "descent", "statistics"}, default="auto"
         "descent" releases clipped gradients; "statistics" releases the clipped second moment once, which wins for few
         features and many rows without public data. "auto" decides from the number of rows and columns, the budget, and
@@ -57,12 +55,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
         Targets outside still count, with less weight.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -112,14 +107,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private target}
+        {public}
+        {ledger}
         """
         solver = checks.one_of(self.solver, _SOLVERS, "solver")
         low, high = _bounds(self.target_bounds)

@@ -36,19 +36,12 @@ class PrivateLogisticRegression(LinearClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {epsilon}
+    {delta}
+    {classes}
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -97,14 +90,10 @@ class PrivateLogisticRegression(LinearClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private labels.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private labels}
+        {public}
+        {ledger}
         """
         frame = X
         X, y = self._check_rows(X, y, y_numeric=False)

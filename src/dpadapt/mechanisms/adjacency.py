@@ -27,3 +27,31 @@ class Adjacency(Enum):
         except ValueError:
             names = ", ".join(repr(member.value) for member in cls)
             raise ValueError(f"adjacency must be one of {names}, got {value!r}.") from None
+
+    @property
+    def factor(self) -> float:
+        """How far a sum of terms bounded by 1 can move: 2 if a row is replaced by another, else 1. For planning only."""
+        return 2.0 if self is Adjacency.REPLACE_ONE else 1.0
+
+    @property
+    def protects(self) -> str:
+        """What is protected, in words."""
+        return {
+            Adjacency.ZERO_OUT: "one row, used or left blank",
+            Adjacency.ADD_REMOVE: "one row, in the data or not",
+            Adjacency.REPLACE_ONE: "one row, replaced by any other",
+        }[self]
+
+    @property
+    def question(self) -> str:
+        """What an attacker wants to find out about one row, in words."""
+        return {
+            Adjacency.ZERO_OUT: "whether that row was used or left blank",
+            Adjacency.ADD_REMOVE: "whether that row was in the data or not",
+            Adjacency.REPLACE_ONE: "which of two given rows was in its place",
+        }[self]
+
+    @property
+    def rows(self) -> str:
+        """Whether the number of rows is protected, in words."""
+        return f"the number of rows is {'private' if self is Adjacency.ADD_REMOVE else 'public'}"

@@ -60,10 +60,8 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         A network, trained from the weights that it has, or a function without arguments that makes one. Only parameters
         that require gradients are trained: freeze the others for a probe. For classification it must give a score per
         class. Default: one hidden layer of 64 units.
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     transfer : {"cold", "warm", "mirror", "scratch", "finetune", "probe"}, default="warm"
         What public rows are for. "cold": only the temperature. "warm": also the start. "mirror": also each step.
         Without public rows all three are "cold". Or, if public data has shaped the module before, what its weights are
@@ -97,13 +95,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         Of Adam on public rows.
     holdout : float, default=0.15
         Share of public rows that are held out, to stop the public training and to fit the temperature.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
+    {classes}
+    {adjacency}
+    {n_rows}
     checkpoint : path, optional
         Where to keep the state of the training, so that a fit that was killed goes on when it is called again with the
         same data. Needs a durable ledger. The file is removed when the fit ends.
@@ -114,8 +108,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     watch : callable, optional
         Told after each private step its number and the network so far, for curves on public or test rows. Looking is
         free, since every step was released; scores on private rows would not be.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {random_state}
 
     Attributes
     ----------
@@ -219,8 +212,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             Private labels, or the targets of a loss of your own.
         public : Public, optional
             Public rows of the same shape, with labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         frame, classifies = X, _classifies(self)
         shapes = {"allow_nd": True, "multi_output": not classifies}

@@ -7,9 +7,10 @@ from typing import Any
 
 from sklearn.base import clone, is_classifier
 
+from dpadapt import __version__
 from dpadapt.data import Public
 from dpadapt.report.contributions import help_in_words
-from dpadapt.report.summarise import version, with_spread
+from dpadapt.report.summarise import with_spread
 from dpadapt.transfer.rehearsal import Rehearsal
 
 # Forecasts as dictionaries and in words: what public data and a budget say before anything is spent.
@@ -165,7 +166,7 @@ def summarise_rehearsal(
     return {
         "kind": "rehearsal",
         "title": f"{label}, rehearsed on public rows",
-        "version": version(),
+        "version": __version__,
         "axis": first.metric,
         "measure": f"{first.metric}, on held-out public rows: smaller is better",
         "delta": delta,

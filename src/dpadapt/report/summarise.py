@@ -7,24 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.methods import Method
 from dpadapt.report.contributions import demo_in_words
 
 # The guarantee in words: what epsilon and delta mean for one person.
-
-
-_QUESTION = {
-    Adjacency.ZERO_OUT: "whether that row was used or left blank",
-    Adjacency.ADD_REMOVE: "whether that row was in the data or not",
-    Adjacency.REPLACE_ONE: "which of two given rows was in its place",
-}
-_ROWS = {
-    Adjacency.ZERO_OUT: "The number of rows counts as public.",
-    Adjacency.ADD_REMOVE: "The number of rows is protected too.",
-    Adjacency.REPLACE_ONE: "The number of rows counts as public.",
-}
 
 
 def best_guess(epsilon: float, delta: float) -> float:
@@ -60,10 +48,10 @@ def words(receipt: Receipt) -> list[str]:
     most = percent(best_guess(receipt.epsilon, receipt.delta))
     return [
         f"Suppose somebody knows every other private row, sees this model and all of this page, and has to guess "
-        f"{_QUESTION[receipt.adjacency]}. A coin is right half of the time; they are right at most {most} of the "
+        f"{receipt.adjacency.question}. A coin is right half of the time; they are right at most {most} of the "
         f"time, whatever they know and however much they compute.",
         f"What is protected is one row. Where one person has several rows, say k of them, epsilon for that person is "
-        f"about k times as large. {_ROWS[receipt.adjacency]}",
+        f"about k times as large. T{receipt.adjacency.rows[1:]}.",
         "What the rows have in common is meant to be learned: a model may say something true about you because it is "
         "true about people like you, whether or not your row was used. Public rows are not protected at all.",
     ]
@@ -83,11 +71,6 @@ def percent(share: float) -> str:
     return f"{min(math.ceil(share * 10 ** (digits + 2)), 10 ** (digits + 2)) / 10**digits:.{digits}f}%"
 
 
-_PROTECTS = {
-    "zero-out": "one row, used or left blank",
-    "add-remove": "one row, in the data or not",
-    "replace-one": "one row, replaced by any other",
-}
 # More bars than this are no longer read.
 _MOST_BARS = 20
 _MOST_CHARTS = 6
@@ -137,7 +120,7 @@ def summarise_fit(
         "label": label,
         "method": {"name": method.name, "summary": method.summary},
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "version": version(),
+        "version": __version__,
         "guarantee": words(receipt),
         "best_guess": percent(best_guess(receipt.epsilon, receipt.delta)),
         "receipt": summarise_receipt(receipt),
@@ -159,7 +142,7 @@ def summarise_receipt(receipt: Receipt) -> dict[str, Any]:
         "epsilon": receipt.epsilon if math.isfinite(receipt.epsilon) else "inf",
         "delta": receipt.delta,
         "adjacency": receipt.adjacency.value,
-        "protects": _PROTECTS[receipt.adjacency.value],
+        "protects": receipt.adjacency.protects,
         "seeded": receipt.seeded,
         "entries": [
             {"label": entry.label, "mechanism": str(entry.event), "times": entry.times} for entry in receipt.entries
@@ -184,7 +167,7 @@ def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
         for part in ("papers", "others")
     }
     cases = [_case(case) for case in results["cases"]]
-    return {**results, "kind": "demo", "version": version(), "cases": cases, **shown}
+    return {**results, "kind": "demo", "version": __version__, "cases": cases, **shown}
 
 
 def _case(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,10 +226,3 @@ def _shown(value: Any) -> str:
         case list() | tuple():
             return ", ".join(map(str, value))
     return str(value)
-
-
-def version() -> str:
-    """Return the version of dpadapt, for the foot of a page."""
-    from dpadapt import __version__
-
-    return __version__

@@ -34,24 +34,17 @@ class PrivateProbe(LinearClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     encoder : str, transformer, torch Module or callable, optional
         Turns rows into features, each row by itself, and must not have been made from the private rows. A name is that
         of a ready one: "efficientnet-lite0", "minilm" or "wordllama". Default: rows are features already.
     prior : {"shifted", "same-population"}, default="shifted"
         What is believed of labelled public data; see `PrivateTransferClassifier`.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {classes}
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -121,12 +114,10 @@ class PrivateProbe(LinearClassifier):
         ----------
         X : array-like of shape (n_rows, ...)
             Private rows, as the encoder takes them: features, images or texts.
-        y : array-like of shape (n_rows,)
-            Private labels.
+        {private labels}
         public : Public, optional
             Public rows of the same kind, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         assumed = []
         if self.encoder is not None:

@@ -176,10 +176,8 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     n_components : int, optional
         Dimension of the subspace. Default: by cross-validation over public tasks.
     method : {"em", "pairs", "moments"}, default="em"
@@ -193,12 +191,9 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         Whether tasks have levels of their own; the paper's have none. Without public tasks there always is one.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public tasks are given. Default: (-1, 1).
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -283,14 +278,11 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
+        {private X}
+        {private target}
         public : Public, optional
             Public data with the same columns, with labels and tasks.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         checks.one_of(self.method, METHODS, "method")
         soft = checks.one_of(self.projection, _PROJECTIONS, "projection") == "soft"

@@ -168,7 +168,7 @@ def forecast_classification(
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
     mu = gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta))
-    budget = Budget(mu, float(n_private), 2.0 if Adjacency.of(adjacency) is Adjacency.REPLACE_ONE else 1.0)
+    budget = Budget(mu, float(n_private), Adjacency.of(adjacency).factor)
     X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X")
     labels = None if public.y is None else np.asarray(public.y).ravel()
     if labels is None and classes is None:
@@ -284,7 +284,7 @@ def forecast_regression(
     if wrapped(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     n_rows = float(checks.count(n_private, "n_private"))
-    factor = 2.0 if Adjacency.of(adjacency) is Adjacency.REPLACE_ONE else 1.0
+    factor = Adjacency.of(adjacency).factor
     budget = Budget(gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta)), n_rows, factor)
     nothing = tuple(1.0 for _ in _SHIFTS)
     if not budget.worthwhile:

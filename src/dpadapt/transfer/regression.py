@@ -37,21 +37,16 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     prior : {"shifted", "same-population"}, default="shifted"
         Whether public rows may come from another population. "same-population" trusts them more and has no gate; use it
         only if the public rows are a random sample of the private population.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -120,14 +115,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private target}
+        {public}
+        {ledger}
         """
         prior = checks.one_of(self.prior, _PRIORS, "prior")
         frame = X

@@ -296,8 +296,7 @@ class CnvxAdap(RegressorMixin, AdaptationEstimator):  # type: ignore[misc]
     ----------
     epsilon : float, default=1.0
         Most this fit may spend. Positive; inf for the paper's form without privacy.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {delta}
     alpha : float, default=0.5
         The public source's share of the reference weights, from 0 (target alone) to 1 (source alone).
     radius : float, default=3.0
@@ -318,10 +317,8 @@ class CnvxAdap(RegressorMixin, AdaptationEstimator):  # type: ignore[misc]
         (-1, 1).
     adjacency : {"replace-one", "zero-out", "add-remove"}, default="replace-one"
         Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -401,14 +398,11 @@ class CnvxAdap(RegressorMixin, AdaptationEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
+        {private X}
+        {private target}
         public : Public, optional
             The public source, with the same columns. Without labels only the scales come from it.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         checks.one_of(self.average, _AVERAGES, "average")
         checks.one_of(self.noise, calibration.NOISES, "noise")

@@ -449,10 +449,8 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     tolerance : float, default=0.01
         How far above the least discrepancy to stop, relative to the second moment, where the noise is smaller than
         that; matching noise is pointless.
@@ -460,12 +458,9 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
     target_bounds : (float, float), optional
         Where the target lies; only used without public labels. Default: (-1, 1).
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -534,14 +529,12 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
+        {private X}
         y : array-like of shape (n_rows,), optional
             Private target; not used if the public data has labels.
         public : Public, optional
             Public data with the same columns, with labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         tolerance = checks.positive(self.tolerance, "tolerance")
         ridge = checks.positive(self.ridge, "ridge")

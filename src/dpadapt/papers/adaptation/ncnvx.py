@@ -245,8 +245,7 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
     ----------
     epsilon : float, default=1.0
         Most this fit may spend. Positive; inf for the paper's form without privacy.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {delta}
     loss : SmoothLoss, optional
         Default: CrossEntropy(), which is logistic for two classes and softmax for more. SquaredError() is another.
     alpha : float, default=0.5
@@ -270,10 +269,8 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
         The label set. Default: that of the public labels.
     adjacency : {"replace-one", "zero-out", "add-remove"}, default="replace-one"
         Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -355,14 +352,11 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private labels.
+        {private X}
+        {private labels}
         public : Public, optional
             The public source, with the same columns. Without labels only the scales come from it.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         checks.one_of(self.average, _AVERAGES, "average")
         checks.one_of(self.noise, calibration.NOISES, "noise")

@@ -36,10 +36,8 @@ class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     radius : float, default=2.0
         Largest length of the coefficients, for rows of length at most 1 and targets in [-1, 1].
     n_steps : int, optional
@@ -50,12 +48,9 @@ class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it. Default: where 99% of the public labels lie, else (-1, 1).
         Targets outside are moved to the nearer end.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -119,14 +114,11 @@ class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
+        {private X}
+        {private target}
         public : Public, optional
             Public data with the same columns: for scales only.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         radius = checks.positive(self.radius, "radius")
         rate = checks.unit(self.sampling_rate, "sampling_rate")

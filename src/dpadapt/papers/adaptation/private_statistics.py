@@ -117,21 +117,16 @@ class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     alpha : float, default=0.5
         Weight of the source, from 0 (private target only) to 1 (public source only). Choose it without looking at the
         private data.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -184,14 +179,10 @@ class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private target}
+        {public}
+        {ledger}
         """
         alpha = mixture_share(self.alpha)
         scale = target_scale(self.target_bounds, None)
@@ -263,21 +254,16 @@ class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     alpha : float, optional
         Weight of the private source, from 0 to 1. Default: chosen by five-fold cross-validation on the public target;
         1 if that has fewer than ten labelled rows.
     target_bounds : (float, float), optional
         Where labels lie, known without looking at private ones; used unless public labels are given. Default: (-1, 1).
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -348,8 +334,7 @@ class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             Private labels of the source.
         public : Public, optional
             The public target, with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         alpha = None if self.alpha is None else mixture_share(self.alpha)
         scale = target_scale(self.target_bounds, None)

@@ -54,10 +54,8 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     step : {"exact", "first-order"}, default="exact"
         "exact" is line 4 of Algorithm 1, by damped Newton steps on public rows. "first-order" is Equation (1): a
         gradient step on α g + (1 - α) times the public gradient, α = cos(π t / 2K) until K and 0 after it; it needs
@@ -87,15 +85,11 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
         Whether features are brought to the public rows' scale first.
     fit_intercept : bool, default=True
         Whether there is a constant.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
+    {classes}
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
         Which data sets count as neighbours; see the Notes of `PDADPMDRegressor`.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -178,14 +172,10 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private labels.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private labels}
+        {public}
+        {ledger}
         """
         self._check_parameters(labelled=public is not None and getattr(public, "y", None) is not None)
         frame = X
@@ -284,10 +274,8 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     step : {"exact", "first-order"}, default="exact"
         "exact" is line 4 of Algorithm 1. "first-order" is Equation (1): a gradient step on α g + (1 - α) times the
         public gradient, α falling as a cosine; it needs public labels.
@@ -319,10 +307,8 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
         Which data sets count as neighbours; see Notes.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -411,14 +397,10 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private target}
+        {public}
+        {ledger}
         """
         self._check_parameters(labelled=public is not None and getattr(public, "y", None) is not None)
         bounds = checked_bounds(self.target_bounds)

@@ -142,10 +142,8 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     start : {"warm", "cold"}, default="warm"
         Whether to start from the public model. "cold" uses public labels for nothing.
     whiten : bool, default=False
@@ -162,12 +160,9 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
         Whether features are brought to the public rows' scale first, and whether there is a constant.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless the start is warm. Default: (-1, 1).
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -236,14 +231,10 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private target}
+        {public}
+        {ledger}
         """
         warm = self._check_parameters(public)
         bounds = checked_bounds(self.target_bounds)
@@ -283,9 +274,7 @@ class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
     ----------
     epsilon, delta, start, whiten, n_steps, batch_size, learning_rate, clip_norm, ridge, standardise, fit_intercept
         As in `PrivateGradientDescentRegressor`.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
+    {classes}
     adjacency, n_rows, random_state
         As in `PrivateGradientDescentRegressor`.
 
@@ -353,14 +342,10 @@ class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private labels.
-        public : Public, optional
-            Public data with the same columns, with or without labels.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {private X}
+        {private labels}
+        {public}
+        {ledger}
         """
         warm = self._check_parameters(public)
         frame = X

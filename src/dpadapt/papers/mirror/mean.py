@@ -40,10 +40,8 @@ class PDADPMDMean(PrivateEstimator):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     noise : {"exact", "paper"}, default="exact"
         As in `PDADPMDRegressor`.
     n_steps : int, default=1
@@ -56,12 +54,9 @@ class PDADPMDMean(PrivateEstimator):
     ridge : float, optional
         Added to the eigenvalues of the public covariance, in mean eigenvalues. Default: half the columns over the
         public rows.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -131,8 +126,7 @@ class PDADPMDMean(PrivateEstimator):
             Ignored.
         public : Public, optional
             Public rows with the same columns.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         checks.one_of(self.noise, NOISES, "noise")
         steps = checks.count(self.n_steps, "n_steps")

@@ -54,8 +54,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         A test tells an error of at most 2 alpha from one of at least 4 alpha. Below 1/4.
     epsilon : float, default=1.0
         Most this fit may spend. Positive; inf is Algorithm 1: no protection, and the receipt says so.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {delta}
     divergence : float, default=1.0
         The chi-squared divergence of the target from the curator's population, or a guess of it. Not read off data.
     attainable : float, default=0.0
@@ -73,12 +72,9 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         The most that all tests together may err with.
     classes : array-like of two, optional
         The labels. Default: those that occur in `y`, which the receipt then lists as assumed public.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------

@@ -162,8 +162,7 @@ class PrivateKMeansSource(ProxyClustering):
         Lloyd's steps.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {random_state}
 
     Attributes
     ----------
@@ -259,8 +258,7 @@ class PrivateHistogramSource(ProxyClustering):
         How often the cube around the targets is halved, coordinate after coordinate.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {random_state}
 
     Attributes
     ----------

@@ -123,8 +123,7 @@ class ProxyClustering(PrivateEstimator):
             Ignored.
         public : Public
             The targets.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         k = checks.count(self.n_clusters, "n_clusters")
         checks.positive(self.epsilon, "epsilon", infinite=True)
@@ -196,8 +195,7 @@ class NAS(ProxyClustering):
         None: around all targets.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {random_state}
 
     Attributes
     ----------
@@ -321,8 +319,7 @@ class NNA(ProxyClustering):
         None: around all targets.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {random_state}
 
     Attributes
     ----------

@@ -92,10 +92,8 @@ class DescentProbe(LinearClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     rows : {"unit", "whitened"}, default="unit"
         Whether rows are brought to unit length, or whitened by public rows. Both centre them on public rows first.
     n_steps : int, default=100
@@ -108,15 +106,10 @@ class DescentProbe(LinearClassifier):
     clip_norm : float, optional
         Each row's gradient is scaled down to this length. Default: that of a public row of median length whose
         residual is half as long as it can be.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {classes}
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -182,14 +175,11 @@ class DescentProbe(LinearClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private labels.
+        {private X}
+        {private labels}
         public : Public, optional
             Public features with the same columns; their labels, if any, only say which there are.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         checks.one_of(self.rows, ROWS, "rows")
         learning_rate = checks.positive(self.learning_rate, "learning_rate")
@@ -287,21 +277,14 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     gram : {"public", "private"}, default="public"
         Whose second moments to use. "public" needs public rows.
-    classes : array-like, optional
-        All labels there can be. Default: those of the public labels; without them, those that occur in `y`, which the
-        receipt then lists as assumed public.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {classes}
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -348,14 +331,11 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private labels.
+        {private X}
+        {private labels}
         public : Public, optional
             Public features with the same columns; their labels, if any, only say which there are.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         own = checks.one_of(self.gram, _GRAMS, "gram") == "private"
         if public is None and not own:

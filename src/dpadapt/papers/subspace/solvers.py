@@ -48,14 +48,11 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Private features.
-        y : array-like of shape (n_rows,)
-            Private target.
+        {private X}
+        {private target}
         public : Public, optional
             Public data with the same columns, with labels and tasks, to learn the subspace from.
-        ledger : Ledger, optional
-            The private data set's ledger; it is charged what this fit spends.
+        {ledger}
         """
         checks.one_of(self.method, METHODS, "method")
         checks.count(self.batch_size, "batch_size")
@@ -129,10 +126,8 @@ class DPAMBSSGD(ProjectedRegressor):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     noise : {"exact", "paper"}, default="exact"
         "exact" adds the least Gaussian noise that the budget allows. "paper" adds what Theorem A.3 prints,
         sqrt(8 ln(1/δ)) / ε sensitivities per release; the receipt then shows what that truly costs.
@@ -145,10 +140,8 @@ class DPAMBSSGD(ProjectedRegressor):
         tasks all features are used.
     adjacency : {"replace-one", "zero-out", "add-remove"}, default="replace-one"
         Which data sets count as neighbours; the paper replaces one row.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------
@@ -284,10 +277,8 @@ class ProjectedDPSGD(ProjectedRegressor):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Most this fit may spend. Positive.
-    delta : float, default=1e-6
-        Between 0 and 1, well below 1 / number of rows.
+    {epsilon}
+    {delta}
     clip_norm, learning_rate : float, default=0.5 and 0.1
         The paper's, found by a grid search on the private data, which it does not account for.
     n_epochs : int, default=50
@@ -295,12 +286,9 @@ class ProjectedDPSGD(ProjectedRegressor):
         Expected number of rows of a batch; the paper does not say.
     n_components, method, basis
         The subspace, as in `DPAMBSSGD`.
-    adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-        Which data sets count as neighbours.
-    n_rows : int, optional
-        Under "add-remove" only: a public estimate of the number of rows, used in place of the true one.
-    random_state : int, optional
-        For tests only: seeds the noise, so that there is no guarantee. Default: secure noise.
+    {adjacency}
+    {n_rows}
+    {random_state}
 
     Attributes
     ----------

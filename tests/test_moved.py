@@ -1,0 +1,32 @@
+"""Imports from the paths of version 0.1 fail with the new path in the message."""
+
+import importlib
+from importlib.util import find_spec
+
+import pytest
+
+from dpadapt import moved
+
+
+@pytest.mark.parametrize(
+    "old", ["dpadapt.learning.transfer_regression", "dpadapt.adaptation", "dpadapt.clustering.nas"]
+)
+def test_an_old_path_names_the_new_one(old):
+    with pytest.raises(ModuleNotFoundError, match=f"{old} has moved to {moved.MOVED[old]}"):
+        importlib.import_module(old)
+
+
+def test_experiments_are_said_to_be_outside_the_package():
+    with pytest.raises(ModuleNotFoundError, match="in the repository but not in the installed package"):
+        importlib.import_module("dpadapt.benchmarks")
+
+
+def test_other_missing_modules_fail_as_usual():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named .dpadapt\.nothing"):
+        importlib.import_module("dpadapt.nothing_of_this_name")
+
+
+def test_every_new_path_exists():
+    for new in set(moved.MOVED.values()):
+        if not new.startswith("dpadapt.networks"):  # they need torch
+            assert find_spec(new), new
