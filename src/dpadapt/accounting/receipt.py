@@ -178,7 +178,7 @@ class Receipt:
         """Show the receipt as text."""
         lines = [
             f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}",
-            f"protects: {f'{self.adjacency.protects}; {self.adjacency.rows}'}",
+            f"protects: {self.adjacency.protects}; {self.adjacency.rows}",
             *(f"released: {entry}" for entry in self.entries),
             *(f"assumed public: {fact}" for fact in self.assumptions),
             *(f"warning: {text}" for text in self._all_warnings()),

@@ -30,7 +30,7 @@ class Adjacency(Enum):
 
     @property
     def factor(self) -> float:
-        """How far a sum of terms bounded by 1 can move: 2 if a row is replaced by another, else 1. For planning only."""
+        """How far a sum of terms bounded by 1 can move: 2 if a row is replaced, else 1. For plans only."""
         return 2.0 if self is Adjacency.REPLACE_ONE else 1.0
 
     @property
