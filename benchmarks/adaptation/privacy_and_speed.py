@@ -13,7 +13,7 @@ from dpadapt.accounting import oracles
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon
 from dpadapt.data import Public
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import Event, GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
 from dpadapt.papers.adaptation.bounds import discrepancy
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.noise import PAPER_SHARE, largest_valid_claim, paper_mu

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.running import command, one_thread
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.learning.descent import gradient_weights
-from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian

@@ -18,8 +18,8 @@ from benchmarks.data.people import adult_by_sex, amazon_by_domain
 from benchmarks.transfer.common import EPSILONS, ROWS, claim
 from dpadapt.data import Public
 from dpadapt.datasets.bundled import digits, fair_by_age, fair_by_children
+from dpadapt.learning.descent import SoftmaxLoss
 from dpadapt.learning.logistic import PrivateLogisticRegression
-from dpadapt.learning.losses import SoftmaxLoss
 from dpadapt.transfer.classification import PrivateTransferClassifier
 from dpadapt.transfer.classification_plan import STEPS
 

@@ -1,9 +1,11 @@
-"""One-line parameter checks; each raises a `ValueError` that names the argument and the remedy."""
+"""One-line checks of parameters and inputs; each raises an error that names the argument and the remedy."""
 
 import math
 from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
+
+from dpadapt.data import Public
 
 
 def positive(value: Any, name: str, *, infinite: bool = False) -> float:
@@ -39,6 +41,13 @@ def one_of(value: Any, choices: Collection[str], name: str) -> str:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
     return str(value)
+
+
+def declared_public(value: Any) -> Public:
+    """Return `value` if it is declared public; a raw array is refused."""
+    if not isinstance(value, Public):
+        raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(value).__name__}.")
+    return value
 
 
 def _number(value: Any) -> bool:

@@ -48,13 +48,6 @@ class Public:
         return f"Public({', '.join(parts)})"
 
 
-def wrapped(public: Any) -> Public:
-    """Return `public` if it is declared as such; a raw array is refused."""
-    if not isinstance(public, Public):
-        raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(public).__name__}.")
-    return public
-
-
 def _length(part: Any, name: str) -> int:
     shape = np.shape(part) if not hasattr(part, "shape") else part.shape
     if len(shape) == 0:

@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.performance import peers
 from benchmarks.performance.performance import Case
-from dpadapt.learning.descent import gradient_weights
-from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows

@@ -16,7 +16,7 @@ from dpadapt.audit.releases import ReleaseScores
 from dpadapt.clustering import PrivateSourceTargetClustering, inference
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
 from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpadapt.mechanisms.events import ConcentratedEvent, PureEvent
+from dpadapt.mechanisms.mechanism import ConcentratedEvent, PureEvent
 
 GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
 ADJACENCIES = ["add-remove", "zero-out", "replace-one"]

@@ -19,7 +19,7 @@ from dpadapt.accounting.closed_forms import (
     rho_to_mu,
 )
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
-from dpadapt.mechanisms.events import (
+from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
     ConcentratedEvent,
     Event,
@@ -27,9 +27,10 @@ from dpadapt.mechanisms.events import (
     LaplaceEvent,
     NonPrivateEvent,
     PureEvent,
+    Repeated,
+    Sampled,
     SampledEvent,
 )
-from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 DELTA = 1e-5
 SWAP = Adjacency.REPLACE_ONE

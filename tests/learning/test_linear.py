@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpadapt import Ledger, PrivateLinearRegression, Public
 from dpadapt.datasets.synthetic import shifted_regression
-from dpadapt.mechanisms.events import GaussianEvent
+from dpadapt.mechanisms.mechanism import GaussianEvent
 
 random = np.random.default_rng(11)
 X = random.uniform(-1, 1, (4000, 5))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from dpadapt.learning.losses import (
+from dpadapt.learning.descent import (
     HuberLoss,
     LogisticLoss,
     SoftmaxLoss,

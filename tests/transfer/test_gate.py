@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt.learning.losses import SoftmaxLoss, softmax
+from dpadapt.learning.descent import SoftmaxLoss, softmax
 from dpadapt.transfer import gate
 from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
 

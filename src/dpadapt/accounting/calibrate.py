@@ -9,7 +9,7 @@ from dpadapt.accounting import oracles
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import Event, GaussianEvent, SampledEvent
+from dpadapt.mechanisms.mechanism import Event, GaussianEvent, SampledEvent
 
 
 def calibrate(

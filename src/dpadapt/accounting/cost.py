@@ -12,17 +12,19 @@ from dpadapt import checks
 from dpadapt.accounting import oracles
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import (
+from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
     ConcentratedEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
+    Mechanism,
     NonPrivateEvent,
+    Plan,
     PureEvent,
     SampledEvent,
+    as_plan,
 )
-from dpadapt.mechanisms.mechanism import Mechanism, Plan, as_plan
 
 Events = Event | Mechanism | Plan | Mapping[Event, int] | Iterable[Event | Mechanism | Plan]
 

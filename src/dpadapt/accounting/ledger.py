@@ -24,8 +24,7 @@ from dpadapt.accounting.store import ChildStore, FileStore, MemoryStore, Store, 
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.events import GaussianEvent
-from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled, as_plan
+from dpadapt.mechanisms.mechanism import GaussianEvent, Mechanism, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
 
 # A plan that was charged, and how much of it is left: the half of the door that opens several times.

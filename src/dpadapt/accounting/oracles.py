@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import (
+from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
     ConcentratedEvent,
     Event,

@@ -10,7 +10,7 @@ from dpadapt.accounting import oracles
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import BoundedRangeEvent, Event, NonPrivateEvent, from_dict
+from dpadapt.mechanisms.mechanism import BoundedRangeEvent, Event, NonPrivateEvent, from_dict
 
 # `Entry`: one line of a ledger.
 

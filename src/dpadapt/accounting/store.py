@@ -33,7 +33,7 @@ from dpadapt import checks
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import Event
+from dpadapt.mechanisms.mechanism import Event
 
 Tally = dict[Event, int]
 Check = Callable[[Tally], None]

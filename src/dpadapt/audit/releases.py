@@ -12,8 +12,7 @@ from dpadapt.audit.replay import Release, fit_of, record, replay
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import RandomizedResponse
-from dpadapt.mechanisms.events import SampledEvent
-from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled
+from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.randomness import Random
 
 

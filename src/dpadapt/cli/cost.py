@@ -8,7 +8,7 @@ import typer
 from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, Json, console, print_json, teach
 
 if TYPE_CHECKING:
-    from dpadapt.mechanisms.events import Event
+    from dpadapt.mechanisms.mechanism import Event
 
 
 _COST = teach(
@@ -67,7 +67,7 @@ def _cost(
     """Compose and print."""
     from dpadapt.accounting.cost import epsilon
     from dpadapt.mechanisms.adjacency import Adjacency
-    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, PureEvent
+    from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent, PureEvent
 
     counted: dict[Event, int] = {}
     for option, values in (("gaussian", gaussian), ("laplace", laplace), ("pure", pure)):
@@ -144,7 +144,7 @@ def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[floa
 
 
 def _sampled(event: "Event", share: float | None) -> "Event":
-    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, SampledEvent
+    from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent, SampledEvent
 
     if share is None or share == 1.0 or not isinstance(event, GaussianEvent | LaplaceEvent):
         return event

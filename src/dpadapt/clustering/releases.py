@@ -15,7 +15,7 @@ from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import histogram
-from dpadapt.mechanisms.events import ConcentratedEvent
+from dpadapt.mechanisms.mechanism import ConcentratedEvent
 from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 Array = NDArray[Any]

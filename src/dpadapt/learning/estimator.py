@@ -20,9 +20,9 @@ from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.data import Public, wrapped
+from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.losses import softmax
+from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
@@ -204,7 +204,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         """Return public features and labels as arrays with the private data's columns."""
         if public is None:
             return None, None
-        if wrapped(public).X is X:
+        if checks.declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
         if theirs is not None and ours is not None and list(theirs) != list(ours):

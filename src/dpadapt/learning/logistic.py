@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
 from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, label_set
-from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Repeated

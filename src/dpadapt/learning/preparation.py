@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpadapt.data import Public
-from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 
 # Public geometry: scales, whitening and a ridge model, from public rows (or from declared ranges) alone.
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
-from dpadapt.mechanisms.events import BoundedRangeEvent, Event, PureEvent
-from dpadapt.mechanisms.mechanism import Mechanism
+from dpadapt.mechanisms.mechanism import BoundedRangeEvent, Event, Mechanism, PureEvent
 from dpadapt.mechanisms.randomness import Random
 
 # Randomized response: each record answers for itself.

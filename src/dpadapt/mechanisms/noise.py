@@ -9,8 +9,14 @@ from numpy.typing import NDArray
 
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
-from dpadapt.mechanisms.events import ConcentratedEvent, Event, GaussianEvent, LaplaceEvent, PureEvent
-from dpadapt.mechanisms.mechanism import NoiseMechanism
+from dpadapt.mechanisms.mechanism import (
+    ConcentratedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NoiseMechanism,
+    PureEvent,
+)
 from dpadapt.mechanisms.randomness import Random
 
 # Gaussian noise, continuous (on a grid) and discrete (exact).

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.data import Public, wrapped
+from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.estimator import LinearClassifier
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
@@ -146,7 +147,7 @@ class PrivateProbe(LinearClassifier):
         """
         if self.encoder is not None:
             encoder = as_encoder(self.encoder)
-            rows = features_of(encoder, wrapped(public).X, name="public X", private=False)
+            rows = features_of(encoder, checks.declared_public(public).X, name="public X", private=False)
             public = Public(rows, public.y)
         return self._head().forecast(public, n_private)
 
@@ -167,7 +168,7 @@ class PrivateProbe(LinearClassifier):
         if public is None:
             try_encoder(encoder, X)
             return features_of(encoder, X), None
-        if wrapped(public).X is X:
+        if checks.declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         try_encoder(encoder, public.X, private=False)
         known = Public(features_of(encoder, public.X, name="public X", private=False), public.y)

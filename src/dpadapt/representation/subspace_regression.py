@@ -15,10 +15,9 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.descent import SquaredLoss, gradient_weights
 from dpadapt.learning.estimator import Budget, PrivateEstimator
 from dpadapt.learning.linear import PrivateLinearRegression
-from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated

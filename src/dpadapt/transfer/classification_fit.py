@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.learning.descent import centred_residuals, softmax
 from dpadapt.learning.estimator import Budget, split_noise
-from dpadapt.learning.losses import centred_residuals, softmax
 from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpadapt.data import Public
+from dpadapt.learning.descent import SoftmaxLoss, clipped_curvature, softmax
 from dpadapt.learning.estimator import Budget
-from dpadapt.learning.losses import SoftmaxLoss, clipped_curvature, softmax
 from dpadapt.learning.preparation import Remembered
 from dpadapt.learning.shrinkage import waterfill
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array
 
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.data import Public, wrapped
+from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, label_codes, label_set
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
@@ -59,7 +59,7 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
     if not hasattr(estimator, "forecast"):
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse.")  # fmt: skip
-    return estimator.forecast(wrapped(public), checks.count(n_private, "n_private"))
+    return estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
 
 
 # What a private transfer classifier can be expected to do, from public data and the budget alone: spends nothing.
@@ -164,7 +164,7 @@ def forecast_classification(
     >>> forecast_classification(public, 50_000).gate
     'open'
     """
-    wrapped(public)
+    checks.declared_public(public)
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
     mu = gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta))
@@ -281,7 +281,7 @@ def forecast_regression(
     >>> forecast_regression(public, n_private=5000, epsilon=2.0).opens_at <= 0.3
     True
     """
-    if wrapped(public).y is None:
+    if checks.declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     n_rows = float(checks.count(n_private, "n_private"))
     factor = Adjacency.of(adjacency).factor

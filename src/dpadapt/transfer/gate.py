@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from dpadapt.learning.losses import softmax
+from dpadapt.learning.descent import softmax
 from dpadapt.learning.shrinkage import least_threshold
 
 # The no-harm gate: how far to go along a noisy change of a model, from what is known of the gain.

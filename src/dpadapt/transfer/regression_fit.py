@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
-from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.descent import SquaredLoss, gradient_weights
 from dpadapt.learning.estimator import Budget
-from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum, votes
 from dpadapt.mechanisms.mechanism import Repeated

@@ -9,7 +9,7 @@ from dpadapt import Adjacency, PrivacyError, audit
 from dpadapt.accounting import epsilon as cost_of
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_mu
 from dpadapt.mechanisms import Gaussian, clipped_sum
-from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
 from dpadapt.papers.adaptation.noise import (
     discrepancy_share,
     exact_spending,

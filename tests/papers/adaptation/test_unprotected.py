@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from benchmarks.adaptation.nonprivate import BASELINES, baseline, best_of
 from dpadapt import BudgetExceeded, Ledger, PrivacyError, Public
-from dpadapt.mechanisms.events import NonPrivateEvent
+from dpadapt.mechanisms.mechanism import NonPrivateEvent
 from dpadapt.papers.adaptation.preparation import weighted_logistic, weighted_ridge
 from dpadapt.papers.adaptation.sbest import SBest, SBestClassifier
 from dpadapt.papers.adaptation.unprotected import AlphaMixture, AlphaMixtureClassifier

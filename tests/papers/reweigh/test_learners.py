@@ -9,7 +9,7 @@ import pytest
 from dpadapt import Adjacency, PrivacyError, audit
 from dpadapt.accounting import epsilon as cost
 from dpadapt.hybrid.questions import ConstantHypothesis, EllipsoidHypothesis, LinearHypothesis, Squares
-from dpadapt.learning.losses import HuberLoss
+from dpadapt.learning.descent import HuberLoss
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.reweigh.learners import (
     DescentLearner,

@@ -7,7 +7,7 @@ import pytest
 
 from dpadapt import Ledger, PrivacyError, audit
 from dpadapt.datasets.synthetic import shared_subspace
-from dpadapt.mechanisms.events import SampledEvent
+from dpadapt.mechanisms.mechanism import SampledEvent
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
 
 # One budget and ten batches everywhere: noise for Poisson batches takes a while to calibrate, and is then remembered.

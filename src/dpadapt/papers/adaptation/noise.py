@@ -28,7 +28,7 @@ from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, ga
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import Event, GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
 
 NOISES = ("exact", "paper")
 PAPER_SHARE = 0.5

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_X_y
 
 from dpadapt import checks
-from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 from dpadapt.mechanisms.trust_region import minimise_in_ball
 
 # The optimisation problems (3), (5), (6) and (7) of private domain adaptation: weights, penalties, objectives.

@@ -12,9 +12,8 @@ from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.descent import Loss, gradient_weights
 from dpadapt.learning.estimator import Budget, PrivateEstimator
-from dpadapt.learning.losses import Loss
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian

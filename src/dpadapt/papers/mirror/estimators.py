@@ -13,8 +13,8 @@ from sklearn.base import RegressorMixin
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
+from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from dpadapt.learning.estimator import LinearClassifier, label_codes, label_set, numeric_labels
-from dpadapt.learning.losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from dpadapt.papers.mirror.base import MirrorEstimator, largest_eigenvalue
 from dpadapt.papers.mirror.maps import EuclideanMap, LogisticMap, MirrorMap, QuadraticMap
 from dpadapt.papers.mirror.public_fit import (

@@ -15,7 +15,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.descent import constant, private_descent
+from dpadapt.learning.descent import Loss, SquaredLoss, constant, private_descent
 from dpadapt.learning.estimator import (
     Budget,
     LinearClassifier,
@@ -24,7 +24,6 @@ from dpadapt.learning.estimator import (
     label_set,
     numeric_labels,
 )
-from dpadapt.learning.losses import Loss, SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import logsumexp
 
-from dpadapt.learning.losses import softmax
+from dpadapt.learning.descent import softmax
 
 # Mirror maps: the step argmin η<g, θ> + B(θ, θ_t) over a ball, for three public losses.
 #

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from dpadapt.learning.losses import LogisticLoss, Loss, SoftmaxLoss, softmax
+from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import public_classifier
 from dpadapt.rows import Rows
 

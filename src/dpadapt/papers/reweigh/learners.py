@@ -19,13 +19,11 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, MappedHypothesis, RowMap
-from dpadapt.learning.descent import constant, gradient_weights, private_descent
-from dpadapt.learning.losses import LogisticLoss, Loss
+from dpadapt.learning.descent import LogisticLoss, Loss, constant, gradient_weights, private_descent
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, clipped_outer_sum
 from dpadapt.mechanisms.choices import ExponentialMechanism
-from dpadapt.mechanisms.events import Event, GaussianEvent
-from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
+from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
 from dpadapt.papers.reweigh.planning import Descent
 from dpadapt.rows import Rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dpadapt import checks
 from dpadapt.accounting import oracles
 from dpadapt.hybrid.deciding import people_needed
-from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
+from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.descent import SoftmaxLoss, gradient_weights
 from dpadapt.learning.estimator import Budget, LinearClassifier, PrivateEstimator, label_codes, label_set, split_noise
-from dpadapt.learning.losses import SoftmaxLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled

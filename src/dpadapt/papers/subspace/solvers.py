@@ -17,13 +17,11 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.descent import SquaredLoss, gradient_weights
 from dpadapt.learning.estimator import Budget, PrivateEstimator
-from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum, histogram
-from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
-from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
+from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, assumed_of, checked_basis
 from dpadapt.representation.task_model import METHODS

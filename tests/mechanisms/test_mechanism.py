@@ -18,7 +18,7 @@ from dpadapt.mechanisms import (
     PermuteAndFlip,
     RandomizedResponse,
 )
-from dpadapt.mechanisms.events import (
+from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
     ConcentratedEvent,
     Event,
@@ -26,10 +26,12 @@ from dpadapt.mechanisms.events import (
     LaplaceEvent,
     NonPrivateEvent,
     PureEvent,
+    Repeated,
+    Sampled,
     SampledEvent,
+    as_plan,
     from_dict,
 )
-from dpadapt.mechanisms.mechanism import Repeated, Sampled, as_plan
 
 positive = st.floats(1e-6, 1e6)
 plain = st.one_of(
