@@ -1,6 +1,10 @@
-"""One gradient step, non-private and private, ours and the peers': what `performance` times."""
+"""Speed and memory of one private gradient step against a non-private one: `python -m benchmarks performance`.
 
-import importlib.util
+Every ratio is to a non-private step that computes the same two matrix products on the same rows. CPU time, one thread,
+contenders interleaved in one process; medians. Peers (`benchmarks/performance/peers.py`) are measured where they are
+installed, and only without `--quick`.
+"""
+
 import os
 import platform
 import statistics
@@ -24,17 +28,33 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows
 
-# Speed and memory, side by side in one process: `python -m benchmarks.performance.performance [--quick] [--out FILE]`.
-#
-# Ratios to a non-private step that does the same two matrix products on the same rows. CPU time, one thread, the
-# contenders interleaved; medians. Peers are measured where they are installed.
+
+@dataclass(frozen=True)
+class Case:
+    """A problem size."""
+
+    name: str
+    n_rows: int
+    n_features: int
+    n_scores: int
+    rate: float
+    repetitions: int
+    dtype: type[np.floating[Any]]
 
 
+CASES = (
+    Case("softmax, batch of 1,024", 50_000, 512, 45, 1024 / 50_000, 100, np.float32),
+    Case("softmax, full batch", 50_000, 512, 45, 1.0, 25, np.float32),
+    Case("binary, full batch", 6_847, 14, 1, 1.0, 500, np.float64),
+)
+# Largest acceptable ratio of our step to the non-private one, by case.
 TARGETS = {
     "softmax, batch of 1,024": 1.2,
     "softmax, full batch": 1.2,
     "binary, full batch": 1.4,
 }
+# Steps charged in advance for each contender: more than any run takes, so that no step exceeds the budget.
+_PAID_STEPS = 10**6
 
 
 def run(*, quick: bool) -> dict[str, Any]:
@@ -105,73 +125,6 @@ def import_time() -> float:
     return min(float(_python(code)) for _ in range(5))
 
 
-def show(results: dict[str, Any]) -> None:
-    """Print the tables."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table("case", "what", "CPU ms", "ratio", "target", title="one step, ratio to the non-private step")
-    for row in results["steps"]:
-        target = f"<= {TARGETS[row['case']]}" if row["what"] == "dpadapt" else ""
-        table.add_row(row["case"], row["what"], f"{row['ms']:.3f}", f"{row['ratio']:.2f}", target)
-    console.print(table)
-    other = Table("what", "measured", "target")
-    other.add_row("peak memory over the data", f"{results['memory_mb']:.1f} MB", "<= 64 MB")
-    limits = {"gaussian, 15,000 steps": "< 0.005 s", "Poisson, cold": "< 2 s", "Poisson, cached": "< 0.001 s"}
-    for name, seconds in results["calibration"].items():
-        other.add_row(f"calibrate: {name}", f"{seconds:.6f} s", limits[name])
-    other.add_row("import dpadapt", f"{results['import_s']:.3f} s", "< 1.0 s")
-    console.print(other)
-
-
-def _python(code: str) -> str:
-    call = [sys.executable, "-c", code]
-    done = subprocess.run(call, capture_output=True, text=True, check=True, env={**os.environ, **one_thread()})
-    return done.stdout.strip().splitlines()[-1]
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def installed(module: str) -> bool:
-    """Tell whether a peer can be imported."""
-    return importlib.util.find_spec(module) is not None
-
-
-if __name__ == "__main__":
-    command(__spec__.name, __doc__, run, show)
-
-
-_PAID = 10**6
-
-
-@dataclass(frozen=True)
-class Case:
-    """A problem size."""
-
-    name: str
-    n_rows: int
-    n_features: int
-    n_scores: int
-    rate: float
-    repetitions: int
-    dtype: type[np.floating[Any]]
-
-
-CASES = (
-    Case("softmax, batch of 1,024", 50_000, 512, 45, 1024 / 50_000, 100, np.float32),
-    Case("softmax, full batch", 50_000, 512, 45, 1.0, 25, np.float32),
-    Case("binary, full batch", 6_847, 14, 1, 1.0, 500, np.float64),
-)
-
-
 def problem(case: Case) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return rows, targets and coefficients; the values don't matter, only the sizes do."""
     random = np.random.default_rng(20)
@@ -218,10 +171,10 @@ def _dpadapt(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -
     mechanism = Gaussian(1e6)
     ledger = Ledger(epsilon=10.0, delta=1e-6)
     if case.rate < 1:
-        run = ledger.start(Sampled(mechanism, case.rate, _PAID), label="steps")
+        run = ledger.start(Sampled(mechanism, case.rate, _PAID_STEPS), label="steps")
         batches = run.batches(case.n_rows)
     else:
-        run = ledger.start(Repeated(mechanism, _PAID), label="steps")
+        run = ledger.start(Repeated(mechanism, _PAID_STEPS), label="steps")
 
     def step() -> Any:
         batch = rows.take(next(batches)) if case.rate < 1 else rows
@@ -240,3 +193,42 @@ def peak_over_data() -> float:
     for _ in range(3):
         step()
     return tracemalloc.get_traced_memory()[1] / 2**20
+
+
+def _python(code: str) -> str:
+    call = [sys.executable, "-c", code]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, env={**os.environ, **one_thread()})
+    return done.stdout.strip().splitlines()[-1]
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table("case", "what", "CPU ms", "ratio", "target", title="one step, ratio to the non-private step")
+    for row in results["steps"]:
+        target = f"<= {TARGETS[row['case']]}" if row["what"] == "dpadapt" else ""
+        table.add_row(row["case"], row["what"], f"{row['ms']:.3f}", f"{row['ratio']:.2f}", target)
+    console.print(table)
+    other = Table("what", "measured", "target")
+    other.add_row("peak memory over the data", f"{results['memory_mb']:.1f} MB", "<= 64 MB")
+    limits = {"gaussian, 15,000 steps": "< 0.005 s", "Poisson, cold": "< 2 s", "Poisson, cached": "< 0.001 s"}
+    for name, seconds in results["calibration"].items():
+        other.add_row(f"calibrate: {name}", f"{seconds:.6f} s", limits[name])
+    other.add_row("import dpadapt", f"{results['import_s']:.3f} s", "< 1.0 s")
+    console.print(other)
+
+
+if __name__ == "__main__":
+    command(__spec__.name, __doc__, run, show)
