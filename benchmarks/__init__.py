@@ -1,1 +1,1 @@
-"""Experiments: the papers' figures and claims, measured. `python -m benchmarks NAME [--quick]` runs one."""
+"""Experiments: the papers' figures and claims, speed, and harm. `python -m benchmarks NAME [--quick]` runs one."""

@@ -1,4 +1,4 @@
-"""Pages of benchmarks: tables between markers of the documentation, and one offline HTML page each."""
+"""Pages of the benchmarks: Markdown tables for the documentation, and one offline HTML page per benchmark."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,17 @@ def environment() -> Environment:
     return base.overlay(loader=ChoiceLoader([own, *([base.loader] if base.loader else [])]))
 
 
-# Tables of a benchmark stand between two markers of a page of the documentation, so that a later run replaces them.
+# Markdown. A benchmark's tables stand between two markers on a page of the documentation; a later run replaces them.
 
 
 def write_between(path: Path, text: str, start: str, end: str) -> None:
-    """Write `text` between the markers of a page; a page without markers gets them at its end."""
+    """Write `text` between the markers of a page; a page without markers gets both at its end."""
     page = path.read_text(encoding="utf-8") if path.exists() else ""
     before, _, rest = page.partition(start)
-    # Without a second marker nothing is known to be an older table, so all of the text stays.
-    old, found, after = rest.partition(end)
+    # Without the second marker an older table can't be recognised, so all of the text stays.
+    old, has_end, after = rest.partition(end)
     body = f"{start}\n\n{text}\n{end}"
-    path.write_text(before + body + ((after if found else old) or "\n"), encoding="utf-8")
+    path.write_text(before + body + ((after if has_end else old) or "\n"), encoding="utf-8")
 
 
 def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -53,7 +53,7 @@ def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def adaptation_page(summary: Mapping[str, Any]) -> str:
-    """Return the report of the adaptation benchmark; `summary` is from `benchmarks.paper1_show.summarise`."""
+    """Return the report of the adaptation benchmark; `summary` is from `benchmarks.adaptation.show.summarise`."""
     template = environment().get_template("adaptation.html.j2")
     return str(template.render(summary, charts=[_adaptation_chart(curve) for curve in summary["curves"]]))
 
@@ -80,7 +80,7 @@ def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
     return Panel(lines, levels, "private rows", f"epsilon {panel['epsilon']:g}")
 
 
-# The page of `python -m benchmarks clustering`, with a picture of one run in the plane.
+# The page of `python -m benchmarks clustering`, with a plot of one run in two dimensions.
 
 
 _CLUSTERING_STYLES = {"ours": "s2", "NNA": "s1", "NAS": "s3", "private k-means": "s5", "non-private": "ref"}
@@ -88,7 +88,7 @@ _SIDE, _EDGE, _LABEL = 340, 14, 26
 
 
 def clustering_page(summary: Mapping[str, Any]) -> str:
-    """Return the report of the clustering benchmark; `summary` is from `benchmarks.paper5_show.summarise`."""
+    """Return the report of the clustering benchmark; `summary` is from `benchmarks.clustering.show.summarise`."""
     template = environment().get_template("clustering.html.j2")
     charts = [_clustering_chart(curve) for curve in summary["curves"]]
     return str(template.render(summary, charts=charts, drawn=Markup(picture_svg(summary["picture"]))))
@@ -110,7 +110,7 @@ def _line(line: Mapping[str, Any]) -> Line:
 
 
 def picture_svg(picture: Mapping[str, Any]) -> str:
-    """Return an SVG of one run: targets and sources, what NNA makes of the sources, and the centres of each method.
+    """Return an SVG of one run: targets, sources, the proxies of NNA, and the centres of each method.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def picture_svg(picture: Mapping[str, Any]) -> str:
     >>> picture_svg(run).startswith("<svg")
     True
     """
-    # Proxies may lie far out; the frame is that of the points.
+    # The frame is that of targets and sources; proxies may lie far outside it.
     everything = [*picture["targets"], *picture["sources"]]
     low = [min(point[axis] for point in everything) for axis in (0, 1)]
     reach = max(max(point[axis] for point in everything) - low[axis] for axis in (0, 1)) or 1.0
@@ -158,13 +158,14 @@ def picture_svg(picture: Mapping[str, Any]) -> str:
     return "".join(parts) + "</svg>"
 
 
-# Heat maps as inline SVG: ratios around 1, blue below, red above. Colours are CSS variables of the page.
+# Heat maps as inline SVG: ratios around 1, blue below and red above. Colours are CSS variables of the page.
 
 
 _LEFT, _TOP, _WIDTH, _HEIGHT, _GAP = 232, 46, 33, 24, 9
-# A ratio of 0.25 or 1.05 has the full colour: harm is told apart at a finer scale than gain.
+# Logarithms of the ratios with full colour, 0.25 and 1.05: the colour scale is finer for harm than for gain.
 _FULL_GAIN, _FULL_HARM = math.log(4.0), math.log(1.05)
-_LEAST, _MOST, _HARM = 0.06, 0.5, 0.3
+# Opacity of the smallest visible change, of full colour, and the least opacity of a cell with harm. Chosen by hand.
+_FAINT, _FULL, _HARM_LEAST = 0.06, 0.5, 0.3
 
 
 def heat_map(
@@ -236,13 +237,13 @@ def _cell(cell: Mapping[str, Any], x: float, y: float) -> str:
 
 
 def _opacity(value: float, *, harm: bool) -> float:
-    """Return how much colour a ratio gets; none at 1, and never so little that harm is missed."""
+    """Return the opacity of a ratio's colour: 0 at a ratio of 1, and at least `_HARM_LEAST` for harm."""
     if not math.isfinite(value):
-        return _MOST
+        return _FULL
     distance = math.log(max(value, 1e-9))
     share = min(1.0, -distance / _FULL_GAIN if distance < 0 else distance / _FULL_HARM)
-    colour = 0.0 if share == 0 else _LEAST + share * (_MOST - _LEAST)
-    return max(colour, _HARM) if harm else colour
+    opacity = 0.0 if share == 0 else _FAINT + share * (_FULL - _FAINT)
+    return max(opacity, _HARM_LEAST) if harm else opacity
 
 
 def _text(value: float) -> str:
@@ -255,7 +256,7 @@ def _text(value: float) -> str:
 
 
 def transfer_page(summary: Mapping[str, Any]) -> str:
-    """Return the report of the transfer benchmark; `summary` is from `benchmarks.transfer_tables.summarise`."""
+    """Return the report of the transfer benchmark; `summary` is from `benchmarks.transfer.tables.summarise`."""
     maps = [
         Markup(
             heat_map(part["rows"], part["groups"], title=part["title"], description=part["words"], x_label="epsilon")
@@ -283,31 +284,31 @@ def _benchmark_chart(curve: Mapping[str, Any]) -> Markup:
     return Markup(line_chart([panel], title=f"{curve['title']}: error by epsilon", y_label=curve["axis"]))
 
 
-_MOST_BESIDE = 3  # panels, so that their axes can be read
+# The pages of `mirror`, `hybrid` and `representation`, which share one template.
+
+
+_PANELS_PER_ROW = 3  # so that axes can be read
 _STYLES = ("s2", "s1", "s3", "s4", "s5", "s6")
 
 
 def paper_page(summary: Mapping[str, Any]) -> str:
-    """Return the page as one HTML file.
+    """Return the page of a paper's benchmark as one HTML file.
 
     Parameters
     ----------
     summary : mapping
-        `command`, `title` and `words` head the page. `figures` have a `title`, `words`, a `y_label` and `panels`; a
-        panel has a `title`, an `x_label`, `lines` (a `name` and `points` of `x`, `mean` and `spread`) and `levels` (a
-        `name` and a `value`); a figure may bring ready `pictures` (SVG) instead. `claims` have `claim`, `measured` and
-        `verdict`. `tables` have a `title`, `columns`, `rows` and perhaps `words`. `facts` are sentences on how it was
-        measured.
+        `command`, `title` and `words` head the page. A figure has a `title`, `words`, a `y_label` and `panels`. A panel
+        has a `title`, an `x_label`, `lines` (a `name` and `points` of `x`, `mean` and `spread`) and `levels` (a `name`
+        and a `value`). Claims have `claim`, `measured` and `verdict`. Tables have a `title`, `columns`, `rows` and
+        perhaps `words`. `facts` are sentences on how the results were measured.
     """
     charts = [_charts(figure) for figure in summary["figures"]]
     return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=__version__))
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:
-    if "pictures" in figure:
-        return [Markup(picture) for picture in figure["pictures"]]
     panels = [_panel(panel) for panel in figure["panels"]]
-    n_rows = math.ceil(len(panels) / _MOST_BESIDE)
+    n_rows = math.ceil(len(panels) / _PANELS_PER_ROW)
     # Rows of about equal length.
     ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
     return [

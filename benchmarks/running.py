@@ -1,4 +1,4 @@
-"""Benchmarks in pieces: each measured by one of several processes, under a progress bar."""
+"""What all benchmarks share: the command line, one thread per process, and work that is divided among processes."""
 
 import argparse
 import json
@@ -10,16 +10,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-# What every benchmark's command shares: its options, one thread, and where the results go.
-
-
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Writer = Callable[[dict[str, Any], Path], None]
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 
 def one_thread() -> dict[str, str]:
-    """Return the environment that holds numerical libraries to one thread."""
+    """Return the environment variables that limit numerical libraries to one thread."""
     return dict.fromkeys(_THREADS, "1")
 
 
@@ -31,31 +30,33 @@ def command(
     *,
     writers: Mapping[str, tuple[str, Writer]] | None = None,
 ) -> None:
-    """Run a benchmark's module as a command: measure, print the tables, and write what is asked for.
+    """Run a benchmark's module as a command: measure, print the tables, and write the requested files.
 
-    `writers` are further options: each takes a file, has a help text, and a function that writes results there.
+    `writers` adds options. Each option names a file; it has a help text and a function that writes the results there.
     """
     writers = {"out": ("write the results as JSON", _write_json), **(writers or {})}
     parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
-    parser.add_argument("--quick", action="store_true", help="a few minutes at most: fewer repetitions, sets or seeds")
-    parser.add_argument("--results", type=Path, help="measure nothing: show these, which an earlier --out wrote")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smaller run, of minutes: fewer repetitions, data sets or seeds"
+    )
+    parser.add_argument("--results", type=Path, help="measure nothing; show the results that an earlier --out wrote")
     for name, (text, _) in writers.items():
         parser.add_argument(f"--{name}", type=Path, help=text)
     options = parser.parse_args()
-    asked = {name: getattr(options, name) for name in writers if getattr(options, name)}
-    for name, path in asked.items():
-        # Before a run of minutes, not after it.
+    requested = {name: getattr(options, name) for name in writers if getattr(options, name)}
+    for name, path in requested.items():
+        # Checked before a run that may take hours, not after it.
         if not path.parent.is_dir() or path.is_dir():
             parser.error(f"--{name} must name a file in a folder that exists, got {path}.")
     if options.results:
         results = json.loads(options.results.read_text(encoding="utf-8"))
     else:
         if not all(os.environ.get(name) == "1" for name in _THREADS):
-            # The numerical libraries read this when they are loaded, so start over with it set.
+            # Numerical libraries read these variables when they are loaded, so the process starts again with them set.
             os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, **one_thread()})
         results = run(quick=options.quick)
-    # Written first: a screen that fails must not lose them.
-    for name, path in asked.items():
+    # Written first: an error while printing must not lose the results.
+    for name, path in requested.items():
         writers[name][1](results, path)
     show(results)
 
@@ -64,35 +65,33 @@ def _write_json(results: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(results, indent=2), encoding="utf-8")
 
 
-Piece = TypeVar("Piece")
-Found = TypeVar("Found")
-
-
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def measured(measure: Callable[[Piece], Found], todo: Sequence[Piece], processes: int) -> Iterator[tuple[Piece, Found]]:
-    """Yield each piece with its results as they come."""
+def measured(
+    measure: Callable[[Piece], Result], todo: Sequence[Piece], processes: int
+) -> Iterator[tuple[Piece, Result]]:
+    """Yield each piece of work with its result, as processes finish."""
     if processes == 1:
         yield from ((piece, measure(piece)) for piece in todo)
         return
-    # Fresh processes: they read the limit of one thread, and no lock is inherited.
+    # Spawned, not forked: a new process reads the limit of one thread and inherits no lock.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, piece): piece for piece in todo}
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
+        pieces = {pool.submit(measure, piece): piece for piece in todo}
+        for future in as_completed(pieces):
+            yield pieces[future], future.result()
 
 
 def watched(
-    measure: Callable[[Piece], Found],
+    measure: Callable[[Piece], Result],
     todo: Sequence[Piece],
     processes: int,
     *,
     name: Callable[[Piece], str],
-) -> Iterator[tuple[Piece, Found]]:
-    """Yield what `measured` yields, under a progress bar that names the last piece, or a line each in a log."""
+) -> Iterator[tuple[Piece, Result]]:
+    """Yield what `measured` yields, with a progress bar on a terminal or one line per piece in a log."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -100,9 +99,8 @@ def watched(
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True) as progress:
         bar = progress.add_task("fitting", total=len(todo))
-        for done, (piece, found) in enumerate(measured(measure, todo, processes), 1):
+        for done, (piece, result) in enumerate(measured(measure, todo, processes), 1):
             progress.update(bar, advance=1, description=f"fitted {name(piece)}")
             if not screen.is_terminal:
-                # A log shows no bar.
                 screen.print(f"{done} of {len(todo)}: {name(piece)}", markup=False, soft_wrap=True)
-            yield piece, found
+            yield piece, result

@@ -1,6 +1,6 @@
-"""The papers' data sets: loaded by name, and split into the papers' source and target domains.
+"""The papers' data sets: loaded by name, and split into source and target domains as in the papers.
 
-`load` finds a set on disk or downloads it. Functions named `<set>_by_<what>` give the domains of the papers.
+`load` reads a set from disk or downloads it. Functions named `<set>_by_<what>` return domains. See `docs/datasets.md`.
 """
 
 from benchmarks.data.loading import available, load

@@ -1,4 +1,4 @@
-"""From the frames of OpenML and scikit-learn to our columns. Never run on the originals; see docs/datasets.md."""
+"""Convert frames of OpenML and scikit-learn to our columns. Tested on made-up frames only; see docs/datasets.md."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.data.convert_uci import ADULT_COLUMNS, adult_columns, news_columns, require, superconductivity_columns
+from benchmarks.data.convert_uci import ADULT_COLUMNS, adult_columns, require
 from dpadapt.datasets.domains import Data
 
 WIND_STATIONS = ("RPT", "VAL", "ROS", "KIL", "SHA", "BIR", "DUB", "CLA", "MUL", "CLO", "BEL", "MAL")
@@ -71,20 +71,15 @@ _STATLOG_ORDER = (
 
 
 def wind(frame: pd.DataFrame) -> Data:
-    """OpenML 503: the year has two digits there; dates may come as categories."""
+    """Convert OpenML 503, where the year has two digits and dates may be categories."""
     frame = require(frame, ["year", "month", "day", *WIND_STATIONS])
     dates = {name: frame[name].astype("float64").astype("int16") for name in ("year", "month", "day")}
     dates["year"] = dates["year"].where(dates["year"] >= 1900, dates["year"] + 1900).astype("int16")
     return frame.astype(dict.fromkeys(WIND_STATIONS, "float32")).assign(**dates)
 
 
-def news(frame: pd.DataFrame) -> Data:
-    """OpenML 4545: the columns of the UCI file."""
-    return news_columns(frame)
-
-
 def adult(frame: pd.DataFrame) -> Data:
-    """OpenML 1590: hyphens in the names, missing words as NaN, and no mark of train and test."""
+    """Convert OpenML 1590: hyphens in the names, missing values as NaN, train and test rows not marked."""
     frame = frame.rename(columns=lambda name: str(name).replace("-", "_"))
     frame = frame.rename(
         columns={"class": "income", "capitalgain": "capital_gain", "capitalloss": "capital_loss"}
@@ -92,13 +87,8 @@ def adult(frame: pd.DataFrame) -> Data:
     return adult_columns(require(frame, ADULT_COLUMNS).assign(split="unknown"))
 
 
-def superconductivity(frame: pd.DataFrame) -> Data:
-    """OpenML 44964: the columns of the UCI file."""
-    return superconductivity_columns(frame)
-
-
 def statlog_german(frame: pd.DataFrame) -> Data:
-    """OpenML 31, credit-g: words back to the codes A11 .. A202 of german.data."""
+    """Convert OpenML 31, credit-g: words back to the codes A11 .. A202 of german.data."""
     columns: dict[str, Any] = {ours: frame[theirs].astype("int64") for theirs, ours in _STATLOG_NUMBERS.items()}
     for ours, (theirs, prefix, words) in _STATLOG_WORDS.items():
         columns[ours] = _codes(frame, theirs, {word: f"{prefix}{code}" for code, word in enumerate(words, 1)})
@@ -112,7 +102,7 @@ def statlog_german(frame: pd.DataFrame) -> Data:
 
 
 def _codes(frame: pd.DataFrame, column: str, table: dict[str, Any]) -> "pd.Series[Any]":
-    """Look the words of a column up; an unknown word is an error, not a gap."""
+    """Return a column's words as codes; an unknown word is an error."""
     words = require(frame, [column])[column].astype("object")
     unknown = sorted({str(word) for word in words} - set(table))
     if unknown:
@@ -121,20 +111,20 @@ def _codes(frame: pd.DataFrame, column: str, table: dict[str, Any]) -> "pd.Serie
 
 
 def mnist(frame: pd.DataFrame) -> Data:
-    """OpenML 554 and 40996: 784 pixels and a class; the first 60,000 rows are the training set."""
+    """Convert OpenML 554 and 40996: 784 pixels and a class; the first 60,000 rows are the training set."""
     pixels, labels = _pixels(frame, 784)
     return _train_test(pixels.reshape(-1, 28, 28), labels, n_test=10_000)
 
 
 def cifar10(frame: pd.DataFrame) -> Data:
-    """OpenML 40927: 3,072 values, channel by channel; the first 50,000 rows are taken as the training set."""
+    """Convert OpenML 40927: 3,072 values, channel by channel; the first 50,000 rows are taken as the training set."""
     pixels, labels = _pixels(frame, 3072)
     images = np.ascontiguousarray(np.moveaxis(pixels.reshape(-1, 3, 32, 32), 1, -1))
     return {**_train_test(images, labels, n_test=10_000), "classes": np.array(CIFAR10_CLASSES)}
 
 
 def _pixels(frame: pd.DataFrame, n_pixels: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """All columns but the class, and the class."""
+    """Return all columns except the class, and the class."""
     require(frame, ["class"])
     pixels = frame.drop(columns="class")
     if pixels.shape[1] != n_pixels:
@@ -146,7 +136,7 @@ def _pixels(frame: pd.DataFrame, n_pixels: int) -> tuple[npt.NDArray[np.uint8], 
 def _train_test(
     images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8], *, n_test: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """The last `n_test` rows are the test set."""
+    """Split images and labels; the last `n_test` rows are the test set."""
     if len(images) <= n_test:
         raise ValueError(f"the download has {len(images)} rows, too few to hold {n_test} test rows")
     n_train = len(images) - n_test
@@ -159,7 +149,7 @@ def _train_test(
 
 
 def airline(frame: pd.DataFrame) -> Data:
-    """OpenML 42728: our columns as far as it has them; times hhmm; days of the week count from Monday = 0."""
+    """Convert OpenML 42728 to those of our columns that it has; times are hhmm, Monday is day 0."""
     theirs = "DepDelay Month DayofMonth DayOfWeek CRSDepTime CRSArrTime UniqueCarrier Origin Dest Distance".split()
     frame = require(frame, theirs)
     departure, arrival = _whole(frame["CRSDepTime"]), _whole(frame["CRSArrTime"])
@@ -182,14 +172,14 @@ def airline(frame: pd.DataFrame) -> Data:
 
 
 def _whole(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Numbers that may be spelt as categories such as `c-8`."""
+    """Return whole numbers, which may be spelt as categories such as `c-8`."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype("int16")
     return column.astype("str").str.extract(r"(\d+)(?:\.0+)?$", expand=False).astype("int16")
 
 
 def california(frame: pd.DataFrame) -> Data:
-    """scikit-learn's frame: averages times households give the totals; it has no ocean_proximity."""
+    """Convert scikit-learn's frame, which has averages per household and no ocean_proximity."""
     names = "MedInc HouseAge AveRooms AveBedrms Population AveOccup Latitude Longitude MedHouseVal".split()
     frame = require(frame, names)
     households = (frame["Population"] / frame["AveOccup"]).round()

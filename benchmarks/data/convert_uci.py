@@ -1,4 +1,4 @@
-"""From the zip files of the UCI archive to our columns. Never run on the originals; see docs/datasets.md."""
+"""Convert zip files of the UCI archive to our columns. Tested on made-up files only; see docs/datasets.md."""
 
 import io
 import zipfile
@@ -44,7 +44,7 @@ SOUTH_GERMAN_COLUMNS = {
 
 def members(archive: bytes) -> dict[str, bytes]:
     """Return every file of a zip by its lower-case base name; zips inside the zip are opened too."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             for info in opened.infolist():
@@ -52,22 +52,22 @@ def members(archive: bytes) -> dict[str, bytes]:
                 if info.is_dir() or info.filename.startswith("__MACOSX"):
                     continue
                 content = opened.read(info)
-                found |= members(content) if name.endswith(".zip") else {name: content}
+                contents |= members(content) if name.endswith(".zip") else {name: content}
     except zipfile.BadZipFile as error:
         raise ValueError(f"the download is not a zip file ({error})") from error
-    return found
+    return contents
 
 
 def member(archive: bytes, name: str) -> bytes:
     """Return one file of a zip, by its base name."""
-    found = members(archive)
-    if name.lower() not in found:
-        raise ValueError(f"the zip has no file {name!r}, only {', '.join(sorted(found)) or 'nothing'}")
-    return found[name.lower()]
+    contents = members(archive)
+    if name.lower() not in contents:
+        raise ValueError(f"the zip has no file {name!r}, only {', '.join(sorted(contents)) or 'nothing'}")
+    return contents[name.lower()]
 
 
 def require(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
-    """Return these columns in this order, or say which are missing."""
+    """Return these columns in this order; raise an error that names missing ones."""
     wanted = list(columns)
     missing = [column for column in wanted if column not in frame.columns]
     if missing:
@@ -76,11 +76,11 @@ def require(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
 
 
 def gas(archive: bytes) -> Data:
-    """UCI 270: batch1.dat .. batch10.dat, lines such as `1;10.0 1:15596.16 2:1.87 ... 128:-2.27`."""
-    found = members(archive)
+    """Convert UCI 270: batch1.dat .. batch10.dat, lines such as `1;10.0 1:15596.16 2:1.87 ... 128:-2.27`."""
+    contents = members(archive)
     rows: list[list[float]] = []
     for batch in range(1, 11):
-        content = found.get(f"batch{batch}.dat")
+        content = contents.get(f"batch{batch}.dat")
         if content is None:
             raise ValueError(f"the zip has no file 'batch{batch}.dat'")
         for line in content.decode("ascii").splitlines():
@@ -100,7 +100,7 @@ def gas(archive: bytes) -> Data:
 
 
 def news_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of OnlineNewsPopularity.csv (its names carry blanks) with our types; the address is dropped."""
+    """Give the columns of OnlineNewsPopularity.csv our names (theirs have blanks) and types; drop the address."""
     frame = frame.rename(columns=lambda name: str(name).strip())
     frame = require(frame, [name for name in frame.columns if name != "url"])
     require(frame, ["timedelta", "n_tokens_title", "weekday_is_sunday", "is_weekend", "shares"])
@@ -109,18 +109,18 @@ def news_columns(frame: pd.DataFrame) -> pd.DataFrame:
         for name in frame.columns
     }
     frame = frame.astype({**types, "shares": "int32"})
-    # The compact file marks its random rows; of the complete set every row is one.
+    # The compact file marks the rows of its random sample; a complete set consists of such rows.
     return frame.assign(random_sample=True, contiguous_head=False)
 
 
 def news(archive: bytes) -> Data:
-    """UCI 332: OnlineNewsPopularity.csv."""
+    """Convert UCI 332: OnlineNewsPopularity.csv."""
     content = member(archive, "OnlineNewsPopularity.csv")
     return news_columns(pd.read_csv(io.BytesIO(content), skipinitialspace=True))
 
 
 def slices(archive: bytes) -> Data:
-    """UCI 206: slice_localization_data.csv."""
+    """Convert UCI 206: slice_localization_data.csv."""
     frame = pd.read_csv(io.BytesIO(member(archive, "slice_localization_data.csv")))
     values = [f"value{index}" for index in range(384)]
     frame = require(frame, ["patientId", *values, "reference"])
@@ -138,7 +138,7 @@ def adult_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def adult(archive: bytes) -> Data:
-    """UCI 2: adult.data (train) and adult.test, whose first line is a remark and whose labels end in a dot."""
+    """Convert UCI 2: adult.data (train) and adult.test, which starts with a remark and whose labels end in a dot."""
     parts = []
     for split, file in (("train", "adult.data"), ("test", "adult.test")):
         lines = io.BytesIO(member(archive, file))
@@ -148,20 +148,22 @@ def adult(archive: bytes) -> Data:
 
 
 def south_german(archive: bytes) -> Data:
-    """UCI 573 and 522: SouthGermanCredit.asc, codes separated by blanks, German column names."""
+    """Convert UCI 573 and 522: SouthGermanCredit.asc, codes separated by blanks, German column names."""
     frame = pd.read_csv(io.BytesIO(member(archive, "SouthGermanCredit.asc")), sep=r"\s+")
     return require(frame, SOUTH_GERMAN_COLUMNS).rename(columns=SOUTH_GERMAN_COLUMNS).astype("int32")
 
 
 def accent(archive: bytes) -> Data:
-    """UCI 518: accent-mfcc-data-1.csv."""
+    """Convert UCI 518: accent-mfcc-data-1.csv."""
     frame = pd.read_csv(io.BytesIO(member(archive, "accent-mfcc-data-1.csv")))
     return require(frame, ["language", *(f"X{index}" for index in range(1, 13))])
 
 
 def superconductivity_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of train.csv, with the quarter of critical_temp; the number of elements is given, not derived."""
-    frame = require(frame, frame.columns)
+    """Give the columns of train.csv our names and types, and add the quarter of critical_temp.
+
+    The number of elements is given there, not derived as in the compact file.
+    """
     require(frame, ["number_of_elements", "critical_temp"])
     features = [name for name in frame.columns if name not in ("number_of_elements", "critical_temp")]
     frame = frame[["number_of_elements", *sorted(features), "critical_temp"]]
@@ -173,12 +175,12 @@ def superconductivity_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def quarters(values: "np.ndarray[tuple[int], np.dtype[np.floating]]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Quarter 0 .. 3 of each value by rank; ties keep their order, so the quarters are equally large."""
+    """Return the quarter, 0 to 3, of each value by rank; ties keep their order, so the quarters are equally large."""
     ranks = np.empty(len(values), dtype=np.int64)
     ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
     return ranks * 4 // max(len(values), 1)
 
 
 def superconductivity(archive: bytes) -> Data:
-    """UCI 464: train.csv (81 features); unique_m.csv is not used."""
+    """Convert UCI 464: train.csv (81 features); unique_m.csv is not used."""
     return superconductivity_columns(pd.read_csv(io.BytesIO(member(archive, "train.csv"))))

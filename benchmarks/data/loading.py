@@ -1,4 +1,4 @@
-"""`load` a data set by name; `available` lists them."""
+"""Find data sets on disk or download them: `load` returns a set by name, `available` lists all sets."""
 
 import gzip
 import hashlib
@@ -20,27 +20,29 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.data import sources
-from dpadapt.datasets.domains import Data, Dataset, OpenML, Remote, SklearnCalifornia, Source, Status, UciArchive
+from benchmarks.data.sources import OpenML, Remote, SklearnCalifornia, SourceFile, UciArchive
+from dpadapt.datasets.domains import Data, Dataset, Status
 from dpadapt.errors import DataUnavailable
-
-# Fetch a set from its original source, with a progress bar on standard error.
-
 
 UCI_ADDRESS = "https://archive.ics.uci.edu/"
 TIMEOUT_SECONDS = 30
 _BLOCK_BYTES = 1 << 18
+VARIABLE = "DPADAPT_DATA"
+
+
+# Downloads from the original sources, with a progress bar on standard error.
 
 
 @dataclass(frozen=True, eq=False)
 class Fetched:
-    """What came from the original source, unconverted, and its checksum (`algorithm:hex`, empty if unknown)."""
+    """A download, unconverted, with its checksum (`algorithm:hex`, empty if unknown)."""
 
     raw: bytes | pd.DataFrame
     checksum: str
 
 
 def fetch(remote: Remote) -> Fetched:
-    """Fetch from the original source. Network errors come out as `OSError` or `ValueError`."""
+    """Return the download of an original source. Network errors are raised as `OSError` or `ValueError`."""
     match remote:
         case UciArchive(path=path):
             return _fetch_uci(path)
@@ -51,7 +53,7 @@ def fetch(remote: Remote) -> Fetched:
 
 
 def _fetch_uci(path: str) -> Fetched:
-    """Read a zip of the UCI archive in blocks."""
+    """Download a zip file of the UCI archive in blocks."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -72,7 +74,7 @@ def _fetch_uci(path: str) -> Fetched:
 
 
 def _fetch_openml(data_id: int) -> Fetched:
-    """Let scikit-learn read OpenML; it checks OpenML's own md5, which is kept as the checksum."""
+    """Download from OpenML by scikit-learn, which checks OpenML's own md5; that is kept as the checksum."""
     from sklearn.datasets import fetch_openml
 
     with _console().status(f"OpenML data set {data_id}"), _quietly():
@@ -82,7 +84,7 @@ def _fetch_openml(data_id: int) -> Fetched:
 
 
 def _fetch_california() -> Fetched:
-    """Let scikit-learn fetch California housing; it checks its own sha256 of the archive."""
+    """Download California housing by scikit-learn, which checks its own sha256 of the archive."""
     from sklearn.datasets import fetch_california_housing
 
     with _console().status("California housing"), _quietly(), tempfile.TemporaryDirectory() as folder:
@@ -91,7 +93,7 @@ def _fetch_california() -> Fetched:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Silence scikit-learn's warnings about retries: a failure is reported once, by the error at the end."""
+    """Silence scikit-learn's warnings about retries; the final error reports the failure once."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"sklearn\.datasets")
         yield
@@ -104,11 +106,11 @@ def _console() -> Any:
     return Console(stderr=True)
 
 
-# Read and write the four file formats, from bytes to bytes, so that what was hashed is what is parsed.
+# The four file formats. Both functions work on bytes, so that the bytes that were hashed are the bytes that are parsed.
 
 
 def parse(content: bytes, file: str) -> Data:
-    """Turn the content of a parquet, csv, npz or gzipped text file into data."""
+    """Return the data in the content of a parquet, csv, npz or gzipped text file."""
     if file.endswith(".parquet"):
         return pd.read_parquet(io.BytesIO(content))
     if file.endswith(".csv"):
@@ -122,7 +124,7 @@ def parse(content: bytes, file: str) -> Data:
 
 
 def serialise(data: Data) -> tuple[bytes, str]:
-    """Turn data into the content of a file, and say with which ending."""
+    """Return the content of a file that holds the data, and the ending of its name."""
     buffer = io.BytesIO()
     if isinstance(data, pd.DataFrame):
         data.to_parquet(buffer, compression="zstd", index=False)
@@ -133,21 +135,20 @@ def serialise(data: Data) -> tuple[bytes, str]:
     return buffer.getvalue(), ".npz"
 
 
-# Find a file on disk, or fetch it into the cache; either way its checksum is verified before it is parsed.
+# Finding a file on disk, or downloading it into the cache. Its checksum is verified before it is parsed.
 #
-# Looked up in this order: `$DPADAPT_DATA/<set>/<file>`; `<cache>/<set>/<file>`; an earlier download in the cache; the
-# original source. Compact files must have the checksum of the table. The checksums of the original sources are not
-# known to this library, so a download is *trusted on first use*: `<cache>/<set>/<part>.json` records what came first,
-# and every later load, and every later download, must agree with it. This catches damage and change, not a source
-# that was already wrong the first time.
+# Places are searched in this order: `$DPADAPT_DATA/<set>/<file>`; `<cache>/<set>/<file>`; an earlier download in the
+# cache; the original source. Compact files must have the checksum of the table. The checksums of the original sources
+# are not known to this library, so a download is *trusted on first use*: `<cache>/<set>/<part>.json` records the first
+# one, and every later load, and every later download, must agree with it. This detects damage and change, but not a
+# source that was already wrong the first time.
 
 
-VARIABLE = "DPADAPT_DATA"
 Fetcher: TypeAlias = Callable[[Remote], Fetched]
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for this library, as the platform has it. It may not exist yet."""
+    """Return this library's cache folder on the user's platform. It may not exist yet."""
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "dpadapt"
     if sys.platform == "win32":
@@ -157,8 +158,8 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "dpadapt"
 
 
-def obtain(source: Source, *, download: bool = True, fetcher: Fetcher = fetch) -> Dataset:
-    """Return the data of one row of the table, from disk or from the original source."""
+def obtain(source: SourceFile, *, download: bool = True, fetcher: Fetcher = fetch) -> Dataset:
+    """Return the data of a source, from disk or by download."""
     for folder in _folders():
         path = folder / source.name / source.file
         if source.file and path.is_file():
@@ -166,13 +167,13 @@ def obtain(source: Source, *, download: bool = True, fetcher: Fetcher = fetch) -
             return Dataset(parse(content, source.file), source, source.status, source.note, path)
     record = _read_record(source)
     if record is not None and record.path.is_file():
-        content = _verified(record.path, record.sha256, f"Delete it and {record.path.parent.name!r} loads anew.")
+        content = _verified(record.path, record.sha256, f"Delete it to download {record.path.parent.name!r} again.")
         return Dataset(parse(content, record.path.name), source, record.status, record.note, record.path)
     return _download(source, record, download=download, fetcher=fetcher)
 
 
 def _folders() -> list[Path]:
-    """List the folders that may hold compact files."""
+    """Return the folders that may hold compact files."""
     given = os.environ.get(VARIABLE)
     if not given:
         return [cache_folder()]
@@ -182,22 +183,22 @@ def _folders() -> list[Path]:
 
 
 def _verified(path: Path, sha256: str, remedy: str) -> bytes:
-    """Read a file and check its checksum."""
+    """Return the content of a file whose checksum is correct."""
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise DataUnavailable(f"{path} has sha256 {found}, expected {sha256}: it is damaged or another file. {remedy}")
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != sha256:
+        raise DataUnavailable(f"{path} has sha256 {actual}, expected {sha256}: it is damaged or another file. {remedy}")
     return content
 
 
-def _compact_remedy(source: Source) -> str:
-    """Say what to do about a compact file with a wrong checksum."""
-    return f"Replace it by a sound copy of {source.name}/{source.file}, or move it away to use another source."
+def _compact_remedy(source: SourceFile) -> str:
+    """Return advice for a compact file with a wrong checksum."""
+    return f"Replace it by an undamaged copy of {source.name}/{source.file}, or move it away to use another source."
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What is known of an earlier download."""
+    """The record of an earlier download."""
 
     path: Path
     sha256: str
@@ -207,13 +208,13 @@ class _Record:
     note: str
 
 
-def _record_path(source: Source) -> Path:
-    """Return the record of a download, beside the downloaded file."""
+def _record_path(source: SourceFile) -> Path:
+    """Return the path of a download's record, which stands beside the downloaded file."""
     return cache_folder() / source.name / f"{source.part}.json"
 
 
-def _read_record(source: Source) -> _Record | None:
-    """Read the record of an earlier download, if there is one."""
+def _read_record(source: SourceFile) -> _Record | None:
+    """Return the record of an earlier download, if there is one."""
     path = _record_path(source)
     if not path.is_file():
         return None
@@ -229,12 +230,12 @@ def _read_record(source: Source) -> _Record | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataUnavailable(
-            f"{path} can't be read ({error!r}). Delete it to download {source.name!r} anew."
+            f"{path} can't be read ({error!r}). Delete it to download {source.name!r} again."
         ) from error
 
 
-def _download(source: Source, record: _Record | None, *, download: bool, fetcher: Fetcher) -> Dataset:
-    """Try the original sources in turn, convert, store."""
+def _download(source: SourceFile, record: _Record | None, *, download: bool, fetcher: Fetcher) -> Dataset:
+    """Try the original sources in turn; convert and store the first that works."""
     tried = []
     for remote in source.remotes if download else ():
         try:
@@ -253,19 +254,19 @@ def _download(source: Source, record: _Record | None, *, download: bool, fetcher
 
 
 def _convert(remote: Remote, raw: bytes | pd.DataFrame) -> Data:
-    """Turn what was fetched into our columns."""
+    """Convert a download to our columns."""
     if isinstance(remote, UciArchive):
         return remote.convert(cast(bytes, raw))
     return remote.convert(cast(pd.DataFrame, raw))
 
 
 def _reason(error: Exception) -> str:
-    """Say in a few words why a download failed."""
+    """Return in a few words why a download failed."""
     return str(getattr(error, "reason", "") or error) or type(error).__name__
 
 
-def _check_unchanged(source: Source, record: _Record | None, remote: Remote, fetched: Fetched) -> None:
-    """Refuse a download that differs from the first one of the same origin."""
+def _check_unchanged(source: SourceFile, record: _Record | None, remote: Remote, fetched: Fetched) -> None:
+    """Raise an error if a download differs from the first one of the same origin."""
     if record is None or record.origin != str(remote) or not record.origin_checksum:
         return
     if fetched.checksum != record.origin_checksum:
@@ -275,8 +276,8 @@ def _check_unchanged(source: Source, record: _Record | None, remote: Remote, fet
         )
 
 
-def _store(source: Source, remote: Remote, fetched: Fetched, data: Data) -> Dataset:
-    """Write a converted download and its record, each at once or not at all."""
+def _store(source: SourceFile, remote: Remote, fetched: Fetched, data: Data) -> Dataset:
+    """Write a converted download and its record, each completely or not at all."""
     content, ending = serialise(data)
     sha256 = hashlib.sha256(content).hexdigest()
     # The checksum is part of the name, so two processes that download at once can't mix file and record.
@@ -303,7 +304,7 @@ def _store(source: Source, remote: Remote, fetched: Fetched, data: Data) -> Data
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file at once or not at all."""
+    """Write a file completely or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -316,13 +317,13 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
-def _download_note(source: Source) -> str:
-    """Return the note of a download: that of the table where it speaks of the download itself."""
+def _download_note(source: SourceFile) -> str:
+    """Return the note of a download; a source without a compact file has one in the table."""
     return source.note if not source.file else "The full set."
 
 
-def _nowhere(source: Source, tried: list[str], *, download: bool) -> str:
-    """Build the one message for a set that can't be had: what was tried, and what to do."""
+def _nowhere(source: SourceFile, tried: list[str], *, download: bool) -> str:
+    """Return the message for a set that is not available: what was tried, and what to do."""
     given = os.environ.get(VARIABLE)
     looked = [f"{VARIABLE}={given}" if given else f"{VARIABLE} (not set)", f"the cache {cache_folder()}"]
     if not source.remotes:
@@ -338,13 +339,13 @@ def _nowhere(source: Source, tried: list[str], *, download: bool) -> str:
     )
 
 
-def available() -> tuple[Source, ...]:
-    """List every file that `load` knows, with its origin, licence, and whether it is complete.
+def available() -> tuple[SourceFile, ...]:
+    """Return every file that `load` knows, with its origin, licence, and whether it is complete.
 
     Returns
     -------
-    sources : tuple of Source
-        One per file. Sets with several files have several entries, told apart by `part`.
+    sources : tuple of SourceFile
+        One per file. Sets with several files have several entries, which differ in `part`.
 
     See Also
     --------
@@ -374,7 +375,7 @@ def load(name: str, part: str | None = None, *, download: bool = True) -> Datase
     part : str, optional
         Which file of the set; the first one if left out.
     download : bool, default=True
-        Whether to go to the original source if the set is not on disk.
+        Whether to download from the original source if the set is not on disk.
 
     Returns
     -------
@@ -384,7 +385,7 @@ def load(name: str, part: str | None = None, *, download: bool = True) -> Datase
     Raises
     ------
     DataUnavailable
-        If the set is nowhere to be had, or a file has the wrong checksum. The message says what to do.
+        If the set is not available, or a file has the wrong checksum. The message says what to do.
     ValueError
         If there is no such set or part.
 

@@ -1,4 +1,6 @@
-"""Domains of measurements: wind, gas sensors, CT slices, superconductors. Splits of papers 1 and 5.
+"""Domains of measurements: articles, flights, districts, images, wind, gas sensors, CT slices, superconductors.
+
+Splits of papers 1 and 5, and a few of ours.
 
 .. [1] R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees.
    ICML 2024.
@@ -19,12 +21,8 @@ from dpadapt.datasets.bundled import check_digits, digit_domain
 from dpadapt.datasets.domains import Dataset, Domain, Domains, differ, pair, split_rows
 from dpadapt.errors import DataUnavailable
 
-# Domains of articles, flights and districts. The regression splits of paper 1, Appendix E.1, and two of ours.
-#
-# .. [1] R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical
-# Guarantees. ICML 2024.
-
-
+OFFICE_DOMAINS = ("amazon", "webcam", "dslr", "caltech10")
+QUARTERS = ("low", "middle-low", "middle-high", "high")
 _WEATHER = ("temp", "humid", "wind_speed", "precip", "visib")
 _HOUSING = (
     "longitude latitude housing_median_age total_rooms total_bedrooms population households median_income"
@@ -32,15 +30,15 @@ _HOUSING = (
 
 
 def news_by_day(rows: str = "random_sample") -> Domains:
-    """Popularity of an article; Monday to Saturday are the source, Sunday the target.
+    """Return domains of the popularity of articles: Monday to Saturday are the source, Sunday the target.
 
-    Appendix E.1 of [1]_. Its 50 inputs are the 58 features without the eight that name the day.
+    Appendix E.1 of [1]_. Its 50 inputs are the 58 features without the eight that encode the day.
 
     Parameters
     ----------
     rows : {"random_sample", "all"}, default="random_sample"
         Of the compact file, the 20,412 rows drawn about uniformly, or all 25,238, which over-represent early 2013.
-        A download has every row in both.
+        Of a download, both mean every row.
 
     Returns
     -------
@@ -81,9 +79,9 @@ def news_by_day(rows: str = "random_sample") -> Domains:
 def airline_by_hour(
     hours: Collection[int] = range(17, 24), delay: str = "dep_delay", *, part: str = "nyc13"
 ) -> Domains:
-    """Delay of a flight in minutes; the target are some hours of the day, the source all others.
+    """Return domains of flight delays in minutes: some hours of the day are the target, all others the source.
 
-    Appendix E.1 of [1]_ divides flights out of Chicago by the hour and does not say which; Table 4 has 11 inputs.
+    Appendix E.1 of [1]_ divides flights out of Chicago by the hour and does not say at which; Table 4 has 11 inputs.
     This is a stand-in: flights out of New York in 2013. The 11 inputs are ours: date, day of the week, scheduled times
     in minutes, distance and the weather. Cancelled flights and those without weather are left out.
 
@@ -144,7 +142,7 @@ def airline_by_hour(
 
 
 def california_by_coast() -> Domains:
-    """House value by district; the source is inland, the target the coast and the islands.
+    """Return domains of house values by district: inland is the source, the coast and the islands the target.
 
     A split of ours, not of a paper. Districts without a number of bedrooms are left out.
 
@@ -156,7 +154,7 @@ def california_by_coast() -> Domains:
     Raises
     ------
     DataUnavailable
-        If the copy at hand is scikit-learn's, which has no column `ocean_proximity`.
+        If the copy is scikit-learn's, which has no column `ocean_proximity`.
 
     Examples
     --------
@@ -173,7 +171,7 @@ def california_by_coast() -> Domains:
 
 
 def california_by_latitude(latitude: float = 36.0) -> Domains:
-    """House value by district; the source is the south of California, the target the north.
+    """Return domains of house values by district: the south of California is the source, the north the target.
 
     A split of ours, not of a paper. Districts without a number of bedrooms are left out.
 
@@ -203,7 +201,7 @@ def california_by_latitude(latitude: float = 36.0) -> Domains:
 
 
 def _california(dataset: Dataset, source: "pd.Series[bool]", description: str) -> Domains:
-    """Split the districts that are complete."""
+    """Split the districts without missing values."""
     frame = dataset.frame
     complete = frame["total_bedrooms"].notna()
     return split_rows(
@@ -216,16 +214,10 @@ def _california(dataset: Dataset, source: "pd.Series[bool]", description: str) -
     )
 
 
-# Domains of images: digits and office items. The splits of paper 5, section 6.
-
-
-OFFICE_DOMAINS = ("amazon", "webcam", "dslr", "caltech10")
-
-
 def mnist_by_digit(source: int = 1, target: int = 7) -> Domains:
-    """Images of one digit as the source, of another as the target.
+    """Return domains of digits: images of one digit are the source, of another the target.
 
-    Section 6 of [5]_ has the pairs (1, 7), (5, 2) and (9, 6), each way, and clusters them.
+    Section 6 of [5]_ clusters the pairs (1, 7), (5, 2) and (9, 6), in both directions.
 
     Parameters
     ----------
@@ -264,7 +256,7 @@ def mnist_by_digit(source: int = 1, target: int = 7) -> Domains:
 
 
 def office_by_domain(source: str = "amazon", target: str = "webcam") -> Domains:
-    """Images of office items from two origins, as counts of visual words.
+    """Return domains of office items: images from two origins, as counts of visual words.
 
     Section 6 of [5]_ clusters all pairs of amazon, webcam and dslr of Office-31. This is a stand-in: the ten classes
     shared with Caltech, as 800 SURF counts.
@@ -304,11 +296,8 @@ def office_by_domain(source: str = "amazon", target: str = "webcam") -> Domains:
     return pair(dataset, source=domains[0], target=domains[1], description=f"{source} -> {target}")
 
 
-QUARTERS = ("low", "middle-low", "middle-high", "high")
-
-
 def wind_by_month(month: int = 1, station: str = "MAL") -> Domains:
-    """Wind speed at one station from the eleven others; the target is one month, the source the other eleven.
+    """Return domains of wind speeds, one station from eleven others: one month is the target, the others the source.
 
     Appendix E.1 of [1]_ says that source and target are different months. Its sizes (Table 4: 6,016 source rows,
     158 + 200 + 200 target rows, 11 inputs) are those of a month of 31 days with one station as the label.
@@ -355,10 +344,10 @@ def wind_by_month(month: int = 1, station: str = "MAL") -> Domains:
 
 
 def gas_by_batch(batch: int = 6) -> Domains:
-    """Concentration of a gas from 16 sensors that drift; the target is one batch, the source all the others.
+    """Return domains of gas concentrations from 16 drifting sensors: one batch is the target, the others the source.
 
     Appendix E.1 of [1]_, Table 4: 133 inputs are the 128 sensor features and five indicators of the gas. The sizes
-    there (613 + 1,000 + 2,000) point to batch 7 as the target, with 3,000 source rows left out.
+    there (613 + 1,000 + 2,000) are those of batch 7 as the target, with 3,000 source rows left out.
 
     Parameters
     ----------
@@ -402,7 +391,7 @@ def gas_by_batch(batch: int = 6) -> Domains:
 
 
 def slice_by_patient(patients: Collection[int] = (1,)) -> Domains:
-    """Position of a CT slice on the body axis; the target are some patients, the source all the others.
+    """Return domains of CT slices and their position on the body axis: some patients are the target, others the source.
 
     Appendix E.1 of [1]_ divides by patient and does not say which; Table 4 has 7,803 source and 1,539 target rows.
 
@@ -444,7 +433,7 @@ def slice_by_patient(patients: Collection[int] = (1,)) -> Domains:
 
 
 def superconductivity_by_elements(most: int = 4) -> Domains:
-    """Critical temperature; the source are materials of few elements, the target those of more.
+    """Return domains of critical temperatures: materials of few elements are the source, those of more the target.
 
     A split of ours, not of a paper: cuprates of many elements behave unlike simple compounds, so the shift is strong.
 
@@ -484,7 +473,7 @@ def superconductivity_by_elements(most: int = 4) -> Domains:
 def superconductivity_by_quarter(
     source: str = "high", target: str = "middle-high", *, by: str = "critical_temp"
 ) -> Domains:
-    """Materials of one quarter of the set as the source, of another as the target.
+    """Return domains of critical temperatures: one quarter of the materials is the source, another the target.
 
     Section 6 of [5]_ cuts the set in four "following the domain adaptation setup of Pardoe & Stone (2010)" and does
     not say by which column; figure 3 shows high to middle-high. Pardoe and Stone cut by a feature that correlates

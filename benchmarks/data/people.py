@@ -1,4 +1,7 @@
-"""Domains of product reviews. The sentiment splits of paper 1, Appendix E.1."""
+"""Domains of people and their reviews: census income, credit, accents, product reviews.
+
+The classification splits of paper 1, Appendix E.2, and its sentiment splits, Appendix E.1.
+"""
 
 from collections.abc import Collection
 
@@ -10,20 +13,15 @@ from benchmarks.data.loading import load
 from dpadapt.checks import one_of
 from dpadapt.datasets.domains import Domain, Domains, differ, pair, split_rows
 
-# Domains of people: census income, credit, accents. The classification splits of paper 1, Appendix E.2.
-#
-# .. [1] R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical
-# Guarantees. ICML 2024.
-
-
+AMAZON_DOMAINS = ("books", "dvd", "electronics", "kitchen")
 _LANGUAGES = ("ES", "FR", "GE", "IT", "UK", "US")
 
 
 def adult_by_sex(encoding: str = "one-hot", rows: str = "train") -> Domains:
-    """Income above 50,000 dollars; men are the source, women the target.
+    """Return domains of census income above 50,000 dollars: men are the source, women the target.
 
-    Appendix E.2 of [1]_. The training file without incomplete rows has 20,380 men and 9,782 women, the sizes of its
-    Table 7 but for one man; its 14 inputs point to `encoding="labels"`.
+    Appendix E.2 of [1]_. The training file without incomplete rows has 20,380 men and 9,782 women. Its Table 7 has one
+    man fewer, and 14 inputs, as with `encoding="labels"`.
 
     Parameters
     ----------
@@ -73,19 +71,19 @@ def adult_by_sex(encoding: str = "one-hot", rows: str = "train") -> Domains:
 
 
 def _categories(column: "pd.Series[str]") -> list[str]:
-    """List the categories of the whole set, so that no encoding depends on the rows kept."""
+    """Return the categories of the whole set, so that the encoding does not depend on which rows are kept."""
     return [category for category in sorted(column.cat.categories) if category != "?"]
 
 
 def _labels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Encode each word as its place in the alphabet."""
+    """Encode each category as its place in the alphabet."""
     words = [name for name in frame.columns if name not in ADULT_NUMBERS]
     places = {name: {word: place for place, word in enumerate(_categories(frame[name]))} for name in words}
     return frame.assign(**{name: frame[name].astype("object").map(places[name]) for name in words})
 
 
 def _one_hot(frame: pd.DataFrame) -> pd.DataFrame:
-    """Encode each word as a row of indicators; numbers stay."""
+    """Encode each category as indicators; numbers stay."""
     columns = {}
     for name in frame.columns:
         if name in ADULT_NUMBERS:
@@ -96,16 +94,17 @@ def _one_hot(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def german_by_residence(label: str = "credit_risk") -> Domains:
-    """Credit of debtors; the source has lived at its address for longer, the target for less.
+    """Return domains of credit: the source has lived at the present address for longer, the target for less.
 
     Appendix E.2 of [1]_ divides by "whether the debtor has lived in the present residence for at least three years"
-    and has 562 source rows: these are the codes 3 and 4. By the code table of the set they mean four years and more.
-    Its target size, 3,504, is eight times the 438 rows there are; do not repeat rows before setting test rows aside.
+    and has 562 source rows, which are those of codes 3 and 4. By the code table of the set, these mean four years and
+    more. The paper's target size, 3,504, is eight times the 438 rows that exist; do not repeat rows before test rows
+    are set aside.
 
     Parameters
     ----------
     label : {"credit_risk", "status"}, default="credit_risk"
-        1 good and 0 bad, or the status of the checking account (codes 1 to 4), which the paper names as its goal.
+        1 good and 0 bad, or the status of the checking account (codes 1 to 4), which the paper says it predicts.
 
     Returns
     -------
@@ -140,11 +139,11 @@ def german_by_residence(label: str = "credit_risk") -> Domains:
 
 
 def accent_by_country(positive: Collection[str] = ("ES", "FR", "UK")) -> Domains:
-    """Accent of a spoken word; the source are speakers from the US and the UK, the target all others.
+    """Return domains of accents in spoken words: speakers from the US and the UK are the source, all others the target.
 
-    Appendix E.2 of [1]_. The paper does not say how accents become two classes; source and target share no accent, so
-    some choice is needed and `positive` makes it. Its target size, 1,190, is ten times the 119 rows there are; do not
-    repeat rows before setting test rows aside.
+    Appendix E.2 of [1]_. The paper does not say how accents become two classes. Source and target share no accent, so
+    a choice is needed: `positive`. The paper's target size, 1,190, is ten times the 119 rows that exist; do not repeat
+    rows before test rows are set aside.
 
     Parameters
     ----------
@@ -184,21 +183,18 @@ def accent_by_country(positive: Collection[str] = ("ES", "FR", "UK")) -> Domains
     )
 
 
-AMAZON_DOMAINS = ("books", "dvd", "electronics", "kitchen")
-
-
 def amazon_by_domain(source: str = "books", target: str = "dvd", *, rows: str = "train") -> Domains:
-    """Whether a review is positive, from word counts; two kinds of products.
+    """Return domains of reviews as word counts, of two kinds of products; the label says whether a review is positive.
 
-    The multi-domain sentiment set of Appendix E.1 of [1]_ in the form most papers use. The regression on stars of
-    that appendix is `amazon_ratings_by_domain`.
+    The multi-domain sentiment set of Appendix E.1 of [1]_ in the form that most papers use. The regression on stars
+    of that appendix is `amazon_ratings_by_domain`.
 
     Parameters
     ----------
     source, target : {"books", "dvd", "electronics", "kitchen"}
         Two different kinds of products.
     rows : {"train", "test"}, default="train"
-        The 2,000 reviews usually trained on, or the several thousand usually tested on.
+        The 2,000 reviews that are usually trained on, or the several thousand that are usually tested on.
 
     Returns
     -------
@@ -234,10 +230,10 @@ def amazon_by_domain(source: str = "books", target: str = "dvd", *, rows: str = 
 
 
 def amazon_ratings_by_domain(source: str = "books", target: str = "dvd") -> Domains:
-    """Stars of a review, from its text; two kinds of products.
+    """Return domains of reviews as text, of two kinds of products; the label is the number of stars.
 
-    Appendix E.1 of [1]_, Table 5: twelve pairs, as a regression. Turning the text into numbers is left to the caller:
-    fit the vectoriser on public reviews only.
+    Appendix E.1 of [1]_, Table 5: twelve pairs, as a regression. The caller turns the text into numbers; fit the
+    vectoriser on public reviews only.
 
     Parameters
     ----------

@@ -1,17 +1,88 @@
-"""The table of data sets, and how to look a set up in it."""
+"""The table of data sets: one `SourceFile` per file, its `Remote` origins, and `find`, which looks a set up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pandas as pd
 
 from benchmarks.data import convert_openml, convert_uci
-from dpadapt.datasets.domains import OpenML, SklearnCalifornia, Source, UciArchive
+from dpadapt.datasets.domains import Data, Source, Status
 
-# Sources of images and text: one `Source` per file. Checksums are those of the compact files.
 
+@dataclass(frozen=True)
+class UciArchive:
+    """A zip file of the UCI archive, and the function that converts its bytes to our columns."""
+
+    path: str
+    convert: Callable[[bytes], Data] = field(repr=False)
+    note: str = ""
+    status: Status = "complete"
+
+    def __str__(self) -> str:
+        """Return the name of the origin, for messages."""
+        return f"UCI archive {self.path}"
+
+
+@dataclass(frozen=True)
+class OpenML:
+    """A data set of OpenML, and the function that converts its frame to our columns."""
+
+    data_id: int
+    convert: Callable[[pd.DataFrame], Data] = field(repr=False)
+    note: str = ""
+    status: Status = "complete"
+
+    def __str__(self) -> str:
+        """Return the name of the origin, for messages."""
+        return f"OpenML data set {self.data_id}"
+
+
+@dataclass(frozen=True)
+class SklearnCalifornia:
+    """California housing as scikit-learn fetches it, and the function that converts it to our columns."""
+
+    convert: Callable[[pd.DataFrame], Data] = field(repr=False)
+    note: str = ""
+    status: Status = "complete"
+
+    def __str__(self) -> str:
+        """Return the name of the origin, for messages."""
+        return "scikit-learn's fetch_california_housing"
+
+
+Remote: TypeAlias = UciArchive | OpenML | SklearnCalifornia
+
+
+@dataclass(frozen=True)
+class SourceFile(Source):
+    """A `Source` with the file of this collection and the places to download the set from.
+
+    Parameters
+    ----------
+    name, part, what, status, note, origin, licence : str
+        As for `Source`; `load(name)` returns the first part. Status and note are those of the compact file.
+    file : str
+        File name below the folder `<name>`; empty where there is no compact file.
+    sha256 : str
+        Checksum of the compact file; empty where there is none.
+    remotes : tuple of Remote
+        Original sources, tried in this order when no file is on disk. Downloads are the full set unless noted.
+    """
+
+    file: str = ""
+    sha256: str = ""
+    remotes: tuple[Remote, ...] = ()
+
+
+# Checksums are those of the compact files.
 
 _CIFAR = "Krizhevsky 2009"
 _AMAZON = "Blitzer et al. 2007"
 _WIKITEXT = "Merity et al. 2016"
 
-OTHERS: tuple[Source, ...] = (
-    Source(
+IMAGES_AND_TEXT: tuple[SourceFile, ...] = (
+    SourceFile(
         name="mnist",
         part="images",
         file="mnist.npz",
@@ -23,7 +94,7 @@ OTHERS: tuple[Source, ...] = (
         licence="not stated by the publisher",
         remotes=(OpenML(554, convert_openml.mnist),),
     ),
-    Source(
+    SourceFile(
         name="fashion_mnist",
         part="images",
         file="fashion_mnist_20k.npz",
@@ -35,7 +106,7 @@ OTHERS: tuple[Source, ...] = (
         licence="MIT",
         remotes=(OpenML(40996, convert_openml.mnist),),
     ),
-    Source(
+    SourceFile(
         name="cifar10",
         part="images",
         file="cifar10_5k.npz",
@@ -47,7 +118,7 @@ OTHERS: tuple[Source, ...] = (
         licence="not stated by the publisher",
         remotes=(OpenML(40927, convert_openml.cifar10),),
     ),
-    Source(
+    SourceFile(
         name="cifar10",
         part="features",
         file="effnet_lite0_128px.npz",
@@ -59,7 +130,7 @@ OTHERS: tuple[Source, ...] = (
         origin=f"{_CIFAR}; encoder weights Apache-2.0",
         licence="not stated by the publisher of the images",
     ),
-    Source(
+    SourceFile(
         name="office_caltech10",
         part="surf",
         file="surf_l10.npz",
@@ -70,7 +141,7 @@ OTHERS: tuple[Source, ...] = (
         origin="Gong et al. 2012, Saenko et al. 2010",
         licence="not stated by the publisher",
     ),
-    Source(
+    SourceFile(
         name="amazon_reviews",
         part="counts",
         file="bow5000.npz",
@@ -81,7 +152,7 @@ OTHERS: tuple[Source, ...] = (
         origin=f"{_AMAZON}, Chen et al. 2012",
         licence="research use",
     ),
-    Source(
+    SourceFile(
         name="amazon_reviews",
         part="text",
         file="labelled_text.parquet",
@@ -92,7 +163,7 @@ OTHERS: tuple[Source, ...] = (
         origin=_AMAZON,
         licence="research use",
     ),
-    Source(
+    SourceFile(
         name="wikitext2",
         part="valid",
         file="valid.txt.gz",
@@ -103,7 +174,7 @@ OTHERS: tuple[Source, ...] = (
         origin=_WIKITEXT,
         licence="CC BY-SA 3.0",
     ),
-    Source(
+    SourceFile(
         name="wikitext2",
         part="test",
         file="test.txt.gz",
@@ -117,15 +188,12 @@ OTHERS: tuple[Source, ...] = (
 )
 
 
-# Sources of the tables: one `Source` per file. Checksums are those of the compact files.
-
-
 _CC_BY = "CC BY 4.0"
 _WIND = "Haslett & Raftery 1989, StatLib; redistributed in the R package gstat"
 _GAS = "UCI 270, Vergara et al. 2012, Rodriguez-Lujan et al. 2014"
 
-TABLES: tuple[Source, ...] = (
-    Source(
+TABLES: tuple[SourceFile, ...] = (
+    SourceFile(
         name="wind",
         part="speeds",
         file="wind.parquet",
@@ -137,7 +205,7 @@ TABLES: tuple[Source, ...] = (
         licence="GPL-2+ (gstat)",
         remotes=(OpenML(503, convert_openml.wind),),
     ),
-    Source(
+    SourceFile(
         name="wind",
         part="stations",
         file="stations.csv",
@@ -148,7 +216,7 @@ TABLES: tuple[Source, ...] = (
         origin=_WIND,
         licence="GPL-2+ (gstat)",
     ),
-    Source(
+    SourceFile(
         name="gas",
         part="batches",
         file="gas_batches_1-6_8_9.parquet",
@@ -164,7 +232,7 @@ TABLES: tuple[Source, ...] = (
             ),
         ),
     ),
-    Source(
+    SourceFile(
         name="gas",
         part="ethanol",
         file="ethanol_batches_7_10_unlabelled_batch.parquet",
@@ -176,7 +244,7 @@ TABLES: tuple[Source, ...] = (
         origin=_GAS,
         licence=_CC_BY,
     ),
-    Source(
+    SourceFile(
         name="news",
         part="articles",
         file="online_news_partial.parquet",
@@ -186,12 +254,9 @@ TABLES: tuple[Source, ...] = (
         note="25,238 of 39,644 articles; the 20,412 rows with random_sample are about uniform over the whole set.",
         origin="UCI 332, Fernandes et al. 2015",
         licence=_CC_BY,
-        remotes=(
-            UciArchive("static/public/332/online+news+popularity.zip", convert_uci.news),
-            OpenML(4545, convert_openml.news),
-        ),
+        remotes=(UciArchive("static/public/332/online+news+popularity.zip", convert_uci.news),),
     ),
-    Source(
+    SourceFile(
         name="slice",
         part="slices",
         file="slice_two_patients.parquet",
@@ -203,7 +268,7 @@ TABLES: tuple[Source, ...] = (
         licence=_CC_BY,
         remotes=(UciArchive("static/public/206/relative+location+of+ct+slices+on+axial+axis.zip", convert_uci.slices),),
     ),
-    Source(
+    SourceFile(
         name="airline_nyc13",
         part="nyc13",
         file="flights.parquet",
@@ -214,7 +279,7 @@ TABLES: tuple[Source, ...] = (
         origin="US BTS, nycflights13",
         licence="public domain, CC0",
     ),
-    Source(
+    SourceFile(
         name="airline_nyc13",
         part="openml",
         what="10,000,000 US flights x 12: schedule, carrier, origin, destination, distance, departure delay",
@@ -224,7 +289,7 @@ TABLES: tuple[Source, ...] = (
         licence="public domain",
         remotes=(OpenML(42728, convert_openml.airline, note="A large download: 10 million rows.", status="stand-in"),),
     ),
-    Source(
+    SourceFile(
         name="adult",
         part="census",
         file="adult.parquet",
@@ -236,10 +301,10 @@ TABLES: tuple[Source, ...] = (
         licence=_CC_BY,
         remotes=(
             UciArchive("static/public/2/adult.zip", convert_uci.adult),
-            OpenML(1590, convert_openml.adult, note="Train and test rows are not told apart."),
+            OpenML(1590, convert_openml.adult, note="Train and test rows are not marked."),
         ),
     ),
-    Source(
+    SourceFile(
         name="german",
         part="south",
         file="south_german_credit.parquet",
@@ -254,7 +319,7 @@ TABLES: tuple[Source, ...] = (
             UciArchive("static/public/522/south+german+credit.zip", convert_uci.south_german),
         ),
     ),
-    Source(
+    SourceFile(
         name="german",
         part="statlog",
         file="statlog_german.parquet",
@@ -266,7 +331,7 @@ TABLES: tuple[Source, ...] = (
         licence=_CC_BY,
         remotes=(OpenML(31, convert_openml.statlog_german),),
     ),
-    Source(
+    SourceFile(
         name="accent",
         part="mfcc",
         file="accent.parquet",
@@ -278,7 +343,7 @@ TABLES: tuple[Source, ...] = (
         licence=_CC_BY,
         remotes=(UciArchive("static/public/518/speaker+accent+recognition.zip", convert_uci.accent),),
     ),
-    Source(
+    SourceFile(
         name="superconductivity",
         part="materials",
         file="superconductivity.parquet",
@@ -290,10 +355,10 @@ TABLES: tuple[Source, ...] = (
         licence=_CC_BY,
         remotes=(
             UciArchive("static/public/464/superconductivty+data.zip", convert_uci.superconductivity),
-            OpenML(44964, convert_openml.superconductivity),
+            OpenML(44964, convert_uci.superconductivity_columns),
         ),
     ),
-    Source(
+    SourceFile(
         name="california_housing",
         part="districts",
         file="housing.parquet",
@@ -309,11 +374,11 @@ TABLES: tuple[Source, ...] = (
 
 
 ALIASES = {"airline": "airline_nyc13"}
-SOURCES: tuple[Source, ...] = TABLES + OTHERS
+SOURCES: tuple[SourceFile, ...] = TABLES + IMAGES_AND_TEXT
 
 
-def find(name: str, part: str | None) -> Source:
-    """Return the row of the table for this set and part (the first part if None)."""
+def find(name: str, part: str | None) -> SourceFile:
+    """Return the source of this set and part; the first part if `part` is None."""
     known = ALIASES.get(name, name)
     parts = [source for source in SOURCES if source.name == known]
     if not parts:

@@ -3,15 +3,30 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.data import sources
 from benchmarks.data.loading import available
+from dpadapt.datasets.domains import Dataset
 
 
 @pytest.fixture
 def empty_home(tmp_path, monkeypatch):
-    """No DPADAPT_DATA, and a cache folder of our own. Returns the cache folder."""
+    """Unset DPADAPT_DATA, use an empty cache, and return the cache folder."""
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "dpadapt"
+
+
+@pytest.fixture
+def fake_load(monkeypatch):
+    """Return a function that replaces `load` of a module by one that returns the given data."""
+
+    def install(module, name, data, part=None):
+        source = sources.find(name, part)
+        dataset = Dataset(data, source, source.status, source.note)
+        monkeypatch.setattr(module, "load", lambda *_args, **_options: dataset)
+        return dataset
+
+    return install
 
 
 @pytest.fixture(autouse=True)

@@ -100,7 +100,7 @@ def test_wind_in_the_format_of_openml_converts_to_the_compact_file():
 def test_superconductivity_in_the_original_format_converts_to_the_compact_file():
     frame = load("superconductivity").frame
     original = frame.drop(columns="quarter").rename(columns={"number_of_elements_derived": "number_of_elements"})
-    pd.testing.assert_frame_equal(convert_openml.superconductivity(original), frame)
+    pd.testing.assert_frame_equal(convert_uci.superconductivity_columns(original), frame)
 
 
 def test_quarters_of_critical_temperature_are_those_of_the_file():

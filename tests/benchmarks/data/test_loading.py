@@ -1,9 +1,13 @@
+"""Downloads, checksums and the cache: every file that is parsed has been verified."""
+
 import hashlib
 import io
 import json
+import socket
 import urllib.error
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,12 +15,12 @@ import pytest
 from benchmarks.data import loading, sources
 from benchmarks.data.loading import load, parse, serialise
 from benchmarks.data.people import accent_by_country
-from dpadapt.datasets.domains import OpenML, Source, UciArchive
+from benchmarks.data.sources import OpenML, SklearnCalifornia, SourceFile, UciArchive
 from dpadapt.errors import DataUnavailable
 
 FRAME = pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]})
 COMPACT, _ = serialise(FRAME)
-SOURCE = Source(
+SOURCE = SourceFile(
     name="toy",
     part="rows",
     file="toy.parquet",
@@ -239,9 +243,10 @@ def test_download_false_never_fetches(empty_home):
 
 
 def test_every_set_fails_cleanly_without_network(empty_home, monkeypatch):
-    monkeypatch.setattr(loading.urllib.request, "urlopen", lambda *_a, **_k: offline(None))
+    # scikit-learn first: imported after `urlopen` is replaced, it would keep the replacement.
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **_k: offline(None))
     monkeypatch.setattr("sklearn.datasets.fetch_california_housing", lambda **_k: offline(None))
+    monkeypatch.setattr(loading.urllib.request, "urlopen", lambda *_a, **_k: offline(None))
     for source in sources.SOURCES:
         with pytest.raises(DataUnavailable, match=source.name):
             load(source.name, source.part)
@@ -268,3 +273,69 @@ def test_formats_round_trip(data):
 def test_unknown_ending_is_an_error():
     with pytest.raises(ValueError, match="file must end in"):
         parse(b"", "file.pickle")
+
+
+class Response(io.BytesIO):
+    def __init__(self, content, headers):
+        super().__init__(content)
+        self.headers = headers
+
+
+def serve(monkeypatch, content, headers):
+    asked = []
+
+    def urlopen(address, timeout):
+        asked.append((address, timeout))
+        return Response(content, headers)
+
+    monkeypatch.setattr(loading.urllib.request, "urlopen", urlopen)
+    return asked
+
+
+@pytest.mark.parametrize("headers", [{"Content-Length": "600000"}, {}])
+def test_uci_archive_is_read_whole_with_its_checksum(monkeypatch, capsys, headers):
+    content = b"z" * 600_000
+    asked = serve(monkeypatch, content, headers)
+    fetched = loading.fetch(UciArchive("static/public/2/adult.zip", lambda raw: FRAME))
+    assert asked == [("https://archive.ics.uci.edu/static/public/2/adult.zip", 30)]
+    assert fetched.raw == content
+    assert fetched.checksum == "sha256:" + hashlib.sha256(content).hexdigest()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "adult.zip" in captured.err
+
+
+def test_cut_connection_is_an_error(monkeypatch):
+    serve(monkeypatch, b"half", {"Content-Length": "8"})
+    with pytest.raises(OSError, match="closed after 4 of 8 bytes"):
+        loading.fetch(UciArchive("static/public/2/adult.zip", lambda raw: FRAME))
+
+
+@pytest.mark.parametrize(("details", "checksum"), [({"md5_checksum": "abc"}, "md5:abc"), (None, "")])
+def test_openml_is_asked_by_number_and_its_md5_kept(monkeypatch, details, checksum):
+    asked = []
+
+    def fetch_openml(**options):
+        asked.append(options["data_id"])
+        return SimpleNamespace(frame=FRAME, details=details)
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
+    fetched = loading.fetch(OpenML(503, lambda frame: frame))
+    assert asked == [503]
+    assert fetched.raw is FRAME
+    assert fetched.checksum == checksum
+
+
+@pytest.mark.parametrize("remote", [OpenML(503, lambda frame: frame), SklearnCalifornia(lambda frame: frame)])
+def test_retries_of_scikit_learn_end_in_one_error_without_warnings(monkeypatch, remote):
+    def unreachable(*_args, **_options):
+        raise socket.gaierror("name not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unreachable)
+    with pytest.raises(OSError, match="name not known"):
+        loading.fetch(remote)
+
+
+def test_california_comes_from_scikit_learn(monkeypatch):
+    monkeypatch.setattr("sklearn.datasets.fetch_california_housing", lambda **_options: SimpleNamespace(frame=FRAME))
+    assert loading.fetch(SklearnCalifornia(lambda frame: frame)).raw is FRAME

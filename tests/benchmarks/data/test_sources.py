@@ -1,3 +1,5 @@
+"""The table of data sets is complete, and the documentation lists all of it."""
+
 import re
 import subprocess
 import sys

@@ -1,0 +1,105 @@
+"""Converters of OpenML and scikit-learn, on small made-up frames in their formats."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.data import convert_openml
+from benchmarks.data.convert_uci import ADULT_COLUMNS
+
+
+def test_wind_gets_four_digit_years_and_the_station_order():
+    table = pd.DataFrame({name: [10.5] for name in reversed(convert_openml.WIND_STATIONS)})
+    table = table.assign(year=[61], month=pd.Categorical(["1"]), day=[31])
+    frame = convert_openml.wind(table)
+    assert list(frame.columns) == ["year", "month", "day", *convert_openml.WIND_STATIONS]
+    assert frame.loc[0, ["year", "month", "day"]].tolist() == [1961, 1, 31]
+    assert frame.dtypes["year"] == np.int16
+    assert convert_openml.wind(table.assign(year=[1961])).loc[0, "year"] == 1961
+
+
+def test_openml_adult_has_our_names_and_no_split():
+    words = {"workclass": None, "education": "HS-grad", "marital-status": "Divorced", "occupation": "Sales"}
+    words |= {"relationship": "Wife", "race": "White", "sex": "Female", "native-country": "Cuba", "class": "<=50K"}
+    table = pd.DataFrame({name: pd.Categorical([word]) for name, word in words.items()})
+    numbers = {"age": 25, "fnlwgt": 1, "education-num": 7, "capital-gain": 0, "capital-loss": 0, "hours-per-week": 40}
+    frame = convert_openml.adult(table.assign(**numbers))
+    assert list(frame.columns) == [*ADULT_COLUMNS, "split"]
+    assert frame.loc[0, "workclass"] == "?"
+    assert frame.loc[0, "split"] == "unknown"
+
+
+def credit_g(**changes):
+    row = {
+        "checking_status": "no checking", "duration": 6, "credit_history": "critical/other existing credit",
+        "purpose": "radio/tv", "credit_amount": 1169, "savings_status": "no known savings", "employment": ">=7",
+        "installment_commitment": 4, "personal_status": "male single", "other_parties": "none", "residence_since": 4,
+        "property_magnitude": "real estate", "age": 67, "other_payment_plans": "none", "housing": "own",
+        "existing_credits": 2, "job": "skilled", "num_dependents": 1, "own_telephone": "yes", "foreign_worker": "yes",
+        "class": "good",
+    }  # fmt: skip
+    return pd.DataFrame([{**row, **changes}])
+
+
+def test_credit_g_is_turned_back_into_the_codes_of_german_data():
+    # The first line of german.data, but for its status A11.
+    expected = "A14 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1"
+    frame = convert_openml.statlog_german(credit_g())
+    assert " ".join(map(str, frame.iloc[0])) == expected
+    assert convert_openml.statlog_german(credit_g(purpose="other")).loc[0, "purpose"] == "A410"
+
+
+def test_unknown_word_is_an_error():
+    with pytest.raises(ValueError, match="'housing' has unexpected values tent"):
+        convert_openml.statlog_german(credit_g(housing="tent"))
+
+
+def test_mnist_takes_the_last_ten_thousand_as_test():
+    rows = 10_002
+    table = pd.DataFrame(np.zeros((rows, 784), dtype=np.int64)).rename(columns=lambda index: f"pixel{index + 1}")
+    table.loc[0, "pixel29"] = 255
+    arrays = convert_openml.mnist(table.assign(**{"class": pd.Categorical(["3", "7"] * (rows // 2))}))
+    assert arrays["X_train"].shape == (2, 28, 28)
+    assert arrays["X_test"].shape == (10_000, 28, 28)
+    assert arrays["X_train"][0, 1, 0] == 255
+    assert arrays["y_train"].tolist() == [3, 7]
+    assert arrays["X_train"].dtype == np.uint8
+
+
+def test_images_of_another_size_are_an_error():
+    table = pd.DataFrame(np.zeros((3, 10))).assign(**{"class": 1})
+    with pytest.raises(ValueError, match="10 pixel columns, not 784"):
+        convert_openml.mnist(table)
+    with pytest.raises(ValueError, match="3 rows, too few"):
+        convert_openml.mnist(pd.DataFrame(np.zeros((3, 784))).assign(**{"class": 1}))
+
+
+def test_cifar10_moves_the_channels_last(monkeypatch):
+    pixels = np.zeros((2, 3072), dtype=np.int64)
+    pixels[0, 1024 + 33] = 200  # green, second row, second column
+    monkeypatch.setattr(
+        convert_openml, "_train_test", lambda images, labels, n_test: {"X_train": images, "y_train": labels}
+    )
+    arrays = convert_openml.cifar10(pd.DataFrame(pixels).assign(**{"class": ["9", "0"]}))
+    assert arrays["X_train"][0, 1, 1].tolist() == [0, 200, 0]
+    assert arrays["X_train"].shape == (2, 32, 32, 3)
+    assert arrays["classes"][9] == "truck"
+
+
+@pytest.mark.parametrize(("month", "weekday"), [("c-8", "c-7"), (8, 7), ("8", "7")])
+def test_airline_understands_numbers_and_categories(month, weekday):
+    row = {"DepDelay": -3, "Month": month, "DayofMonth": 21, "DayOfWeek": weekday, "CRSDepTime": 1934}
+    row |= {"CRSArrTime": 2055, "UniqueCarrier": "AA", "Origin": "ORD", "Dest": "LGA", "Distance": 733}
+    frame = convert_openml.airline(pd.DataFrame([row]))
+    wanted = {"month": 8, "day": 21, "dow": 6, "hour": 19, "minute": 34, "dep_delay": -3, "distance": 733}
+    assert {name: frame.loc[0, name] for name in wanted} == wanted
+
+
+def test_california_totals_come_from_the_averages():
+    row = {"MedInc": 8.3252, "HouseAge": 41, "AveRooms": 880 / 126, "AveBedrms": 129 / 126, "Population": 322}
+    row |= {"AveOccup": 322 / 126, "Latitude": 37.88, "Longitude": -122.23, "MedHouseVal": 4.526}
+    frame = convert_openml.california(pd.DataFrame([row]))
+    # The first district of the compact file.
+    wanted = [-122.23, 37.88, 41, 880, 129, 322, 126, 8.3252, 452600]
+    np.testing.assert_allclose(frame.iloc[0, :9].astype(float), wanted, rtol=1e-6)
+    assert frame["ocean_proximity"].isna().all()
