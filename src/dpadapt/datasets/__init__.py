@@ -1,4 +1,4 @@
-"""Data for the demo, the examples and the documentation: `bundled` ships inside packages, `synthetic` is made up."""
+"""Data for the demo, the examples and the documentation: `bundled` real sets, and `synthetic` ones."""
 
 from dpadapt.datasets import bundled, synthetic
 from dpadapt.datasets.domains import Dataset, Domain, Domains, Source

@@ -1,23 +1,26 @@
-"""Real data that ship inside installed libraries: no download, no files. For demos, examples and tests.
+"""Real data sets that ship inside installed libraries, so nothing is downloaded. For demos, examples and tests.
 
-`randhie` and `fair` are people's medical visits and affairs: the kind of answer that is worth protecting. Their
-domains make a public source that helps, but is clearly worse than a model trained on the private target. They were
-chosen for that, by looking, out of about thirty: fine for a demo, no evidence for a method.
+`digits` and `breast_cancer` come with scikit-learn, `randhie` and `fair` with statsmodels (``dpadapt[demo]``). The last
+two record medical visits and affairs, which deserve protection. In their splits the public source helps, but a model
+trained on the private target is clearly better. The splits were selected for this property out of about thirty: they
+are fine for a demo, but no evidence for a method.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpadapt.checks import count, one_of
 from dpadapt.datasets.domains import Data, Dataset, Domain, Domains, Source, differ, pair, split_rows
+from dpadapt.errors import DataUnavailable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def check_digits(source: int, target: int) -> None:
-    """Check that these are two different digits."""
+    """Raise `ValueError` unless these are two different digits."""
     for name, digit in (("source", source), ("target", target)):
         if count(digit, name, least=0) > 9:
             raise ValueError(f"{name} must be a digit, 0 to 9, got {digit!r}.")
@@ -25,7 +28,7 @@ def check_digits(source: int, target: int) -> None:
 
 
 def digit_domain(images: Any, digits: Any, *, digit: int, white: float) -> Domain:
-    """All images of one digit, flattened, from 0 to 1."""
+    """Return all images of one digit, flattened, with pixels from 0 to 1."""
     chosen = images[digits == digit]
     return Domain(chosen.reshape(len(chosen), -1) / white, digits[digits == digit].astype(np.int64))
 
@@ -69,15 +72,26 @@ _BREAST_CANCER = Source(
 
 
 def _dataset(data: Data, source: Source) -> Dataset:
-    """Wrap data of another library."""
     return Dataset(data, source, source.status, source.note)
+
+
+def _from_statsmodels(source: Source) -> Dataset:
+    """Return the table that statsmodels ships under the name of `source`."""
+    try:
+        module = importlib.import_module(f"statsmodels.datasets.{source.name}")
+    except ImportError:
+        raise DataUnavailable(
+            f"{source.name!r} ships inside statsmodels, which is not installed. Run: pip install 'dpadapt[demo]'"
+        ) from None
+    return _dataset(module.load_pandas().data, source)
 
 
 def randhie() -> Dataset:
     """Load the RAND Health Insurance Experiment: visits to a doctor in 20,190 person-years.
 
-    A row is one year of one person, most people have several, and the file does not say which rows are whose. So
-    protecting one row protects one year, not one person; and random test rows share people with the training rows.
+    A row is one year of one person. Most people have several rows, and the file does not say which rows belong to one
+    person. So protecting one row protects one year, not one person, and random test rows share people with the training
+    rows.
 
     Returns
     -------
@@ -89,9 +103,7 @@ def randhie() -> Dataset:
     >>> randhie().frame.shape
     (20190, 10)
     """
-    from statsmodels.datasets import randhie as module
-
-    return _dataset(module.load_pandas().data, _RANDHIE)
+    return _from_statsmodels(_RANDHIE)
 
 
 def fair() -> Dataset:
@@ -107,9 +119,7 @@ def fair() -> Dataset:
     >>> fair().frame.shape
     (6366, 9)
     """
-    from statsmodels.datasets import fair as module
-
-    return _dataset(module.load_pandas().data, _FAIR)
+    return _from_statsmodels(_FAIR)
 
 
 def digits() -> Dataset:
@@ -151,9 +161,9 @@ def breast_cancer() -> Dataset:
 
 
 def randhie_by_plan(label: str = "log_visits") -> Domains:
-    """People with free care as the public source, people who pay a share themselves as the private target.
+    """Return people with free care as the public source, people who pay a share themselves as the private target.
 
-    The source can't show how price changes behaviour: nobody there pays. Ridge regression of `log_visits`, mean
+    The source can't show how price changes behaviour: nobody in it pays. Ridge regression of `log_visits`, mean
     squared error over variance on a held-out third of the target: 0.963 (sd 0.007 over 20 splits) trained on the
     source, 0.918 trained on the other two thirds of the target. For `any_visit` the log-loss relative to predicting the
     target's rate is 1.010 and 0.951, the area under the ROC curve 0.622 and 0.650.
@@ -178,12 +188,12 @@ def randhie_by_plan(label: str = "log_visits") -> Domains:
 
 
 def randhie_by_health(label: str = "log_visits") -> Domains:
-    """Healthy people as the public source, people in worse health as the private target.
+    """Return healthy people as the public source, people in worse health as the private target.
 
     Healthy means: self-rated health good or excellent, no physical limitation, and a disease score below 13.7 (the
     lower two thirds). Ridge regression of `log_visits`, mean squared error over variance on a held-out third of the
     target: 0.951 (sd 0.007 over 20 splits) trained on the source, 0.910 trained on the other two thirds of the target.
-    For `any_visit` the log-loss relative to predicting the target's rate is 0.951 and 0.943: hardly a gap.
+    For `any_visit` the log-loss relative to predicting the target's rate is 0.951 and 0.943, a small gap.
 
     Parameters
     ----------
@@ -206,7 +216,7 @@ def randhie_by_health(label: str = "log_visits") -> Domains:
 
 
 def _randhie(dataset: Dataset, source: "pd.Series[bool]", label: str, description: str) -> Domains:
-    """Split by a mask, with one of the two labels."""
+    """Return the split by a mask, with one of the two labels."""
     one_of(label, ("log_visits", "any_visit"), "label")
     visits = dataset.frame["mdvis"]
     return split_rows(
@@ -220,7 +230,7 @@ def _randhie(dataset: Dataset, source: "pd.Series[bool]", label: str, descriptio
 
 
 def fair_by_age() -> Domains:
-    """Women over 27 as the public source, younger women as the private target; the label is any affair.
+    """Return women over 27 as the public source, younger women as the private target; the label is any affair.
 
     Logistic regression, log-loss on a held-out third of the target relative to predicting the target's rate: 0.955
     (sd 0.016 over 20 splits) trained on the source, 0.871 trained on the other two thirds of the target; area under the
@@ -241,7 +251,7 @@ def fair_by_age() -> Domains:
 
 
 def fair_by_children() -> Domains:
-    """Women with children as the public source, women without as the private target; the label is any affair.
+    """Return women with children as the public source, women without as the private target; the label is any affair.
 
     Logistic regression, log-loss on a held-out third of the target relative to predicting the target's rate:
     0.941 (sd 0.019 over 20 splits) trained on the source, 0.876 trained on the other two thirds of the target; area
@@ -262,7 +272,7 @@ def fair_by_children() -> Domains:
 
 
 def _fair(dataset: Dataset, source: "pd.Series[bool]", description: str) -> Domains:
-    """Split by a mask."""
+    """Return the split by a mask."""
     return split_rows(
         dataset,
         dataset.frame.drop(columns="affairs"),
@@ -274,7 +284,7 @@ def _fair(dataset: Dataset, source: "pd.Series[bool]", description: str) -> Doma
 
 
 def digits_by_digit(source: int = 1, target: int = 7) -> Domains:
-    """Images of one digit as the source, of another as the target: a small stand-in for `mnist_by_digit`.
+    """Return images of one digit as the source, of another as the target: a small form of MNIST by digit.
 
     Parameters
     ----------

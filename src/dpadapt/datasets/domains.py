@@ -1,15 +1,12 @@
-"""`Domains`: a source and a target population of one data set, and the helper that cuts a table into them."""
+"""Data sets with their provenance (`Source`, `Dataset`), and their split into two populations (`Domain`, `Domains`)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 import pandas as pd
-
-# Where data come from: `Source` (one file), its `Remote` origins, and the loaded `Dataset`.
-
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Data: TypeAlias = pd.DataFrame | Arrays | str
@@ -17,71 +14,21 @@ Status: TypeAlias = Literal["complete", "partial", "stand-in"]
 
 
 @dataclass(frozen=True)
-class UciArchive:
-    """A zip file of the UCI archive, and the function that turns its bytes into our columns."""
-
-    path: str
-    convert: Callable[[bytes], Data] = field(repr=False)
-    note: str = ""
-    status: Status = "complete"
-
-    def __str__(self) -> str:
-        """Name the origin in a message."""
-        return f"UCI archive {self.path}"
-
-
-@dataclass(frozen=True)
-class OpenML:
-    """A data set of OpenML, and the function that turns its frame into our columns."""
-
-    data_id: int
-    convert: Callable[[pd.DataFrame], Data] = field(repr=False)
-    note: str = ""
-    status: Status = "complete"
-
-    def __str__(self) -> str:
-        """Name the origin in a message."""
-        return f"OpenML data set {self.data_id}"
-
-
-@dataclass(frozen=True)
-class SklearnCalifornia:
-    """California housing as scikit-learn fetches it, and the function that turns it into our columns."""
-
-    convert: Callable[[pd.DataFrame], Data] = field(repr=False)
-    note: str = ""
-    status: Status = "complete"
-
-    def __str__(self) -> str:
-        """Name the origin in a message."""
-        return "scikit-learn's fetch_california_housing"
-
-
-Remote: TypeAlias = UciArchive | OpenML | SklearnCalifornia
-
-
-@dataclass(frozen=True)
 class Source:
-    """One file of a data set: what it holds, who made it, and how to get it.
+    """One part of a data set: what it holds, who published it, and on what terms.
 
     Parameters
     ----------
     name, part : str
-        The set, and which of its files this is. `load(name)` gives the first part.
-    file : str
-        File name below the folder `<name>`; empty for sets that ship inside other libraries.
-    sha256 : str
-        Checksum of the compact file; empty where there is no compact file.
+        The set, and which of its parts this is.
     what : str
         Shape and content in a few words.
     status : {"complete", "partial", "stand-in"}
-        Whether the compact file is the published set, a part of it, or another set in its place.
+        Whether this is the published set, a part of it, or another set in its place.
     note : str
-        What a result computed from the compact file must say.
+        What a result computed from these data must say.
     origin, licence : str
         Who published the data, and on what terms, as far as known.
-    remotes : tuple of Remote
-        Original sources, tried in this order when no file is on disk. Downloads are the full set unless noted.
 
     Examples
     --------
@@ -97,23 +44,20 @@ class Source:
     note: str
     origin: str
     licence: str
-    file: str = ""
-    sha256: str = ""
-    remotes: tuple[Remote, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A loaded file, with its provenance.
+    """A loaded data set, with its provenance.
 
     Parameters
     ----------
     data : DataFrame, mapping of str to ndarray, or str
-        The content; `frame`, `arrays` and `text` give it with its type checked.
+        The content; `frame`, `arrays` and `text` return it with its type checked.
     source : Source
-        The row of the table it was loaded by.
     status : {"complete", "partial", "stand-in"}
-        Of the data actually loaded: a download may be complete where the compact file is partial.
+        Of the data actually loaded. It may differ from that of `source`: a download may be complete where the file of
+        this collection is partial.
     note : str
         What a result computed from these data must say.
     path : Path or None
@@ -142,7 +86,7 @@ class Dataset:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The table; `TypeError` if the set is not one."""
+        """The table; `TypeError` if the set is not a table."""
         if not isinstance(self.data, pd.DataFrame):
             raise self._not("a table")
         return self.data
@@ -171,12 +115,12 @@ class Dataset:
         )
 
     def _not(self, wanted: str) -> TypeError:
-        """Build the error for data of another kind, naming the property that has them."""
+        """Return the error for data of another kind, with the name of the property to use instead."""
         held = {pd.DataFrame: "frame", str: "text"}.get(type(self.data), "arrays")
         return TypeError(f"{self.name!r} (part {self.source.part!r}) is not {wanted}. Use its `.{held}`.")
 
     def __repr__(self) -> str:
-        """Say what it is, without the data."""
+        """Return set, part and status, without the data."""
         return f"Dataset({self.name}, part {self.source.part!r}, {self.status})"
 
 
@@ -202,10 +146,10 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domains:
-    """Two populations that differ: what transfer learning is about.
+    """A source and a target population of one data set.
 
-    For adaptation the source is public and the target private: `Public(*domains.source)` declares it so. For
-    clustering the roles are the other way round. Nothing is scaled or centred, and no test rows are set aside.
+    For adaptation the source is public and the target private: `Public(*domains.source)`. For clustering the source is
+    private and the target public. Nothing is scaled or centred, and no test rows are held out.
 
     Parameters
     ----------
@@ -214,7 +158,7 @@ class Domains:
     feature_names : tuple of str
         One name per column.
     description : str
-        How the two were told apart, in one line.
+        How the rows were assigned to the two, in one line.
     provenance : str
         Set, status (complete, partial, stand-in), origin and licence. Results must state it.
 
@@ -235,7 +179,7 @@ class Domains:
     provenance: str
 
     def __repr__(self) -> str:
-        """Say how the sets were told apart, without the data."""
+        """Return sizes and description, without the data."""
         return (
             f"Domains({self.source.X.shape[0]} source rows, {self.target.X.shape[0]} target rows, "
             f"{len(self.feature_names)} features: {self.description})"
@@ -252,7 +196,7 @@ def split_rows(
     description: str,
     numbers: bool = True,
 ) -> Domains:
-    """Cut a table into two domains by two row masks. Features become float64 if they are `numbers`."""
+    """Split a table into two domains by two row masks. Features become float64 if they are `numbers`."""
     features = X.astype("float64") if numbers else X
     domains = []
     for role, mask in (("source", source), ("target", target)):
@@ -272,7 +216,7 @@ def split_rows(
 
 
 def pair(dataset: Dataset, *, source: Domain, target: Domain, description: str) -> Domains:
-    """Two domains that are arrays already; the columns get the names x0, x1, ..."""
+    """Return `Domains` of two domains that are arrays; the columns get the names x0, x1, ..."""
     return Domains(
         source=source,
         target=target,
@@ -283,6 +227,6 @@ def pair(dataset: Dataset, *, source: Domain, target: Domain, description: str) 
 
 
 def differ(source: Any, target: Any) -> None:
-    """Check that source and target are not the same."""
+    """Raise `ValueError` if source and target are the same."""
     if source == target:
         raise ValueError(f"target must differ from source, got {source!r} for both.")

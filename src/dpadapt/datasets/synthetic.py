@@ -1,22 +1,18 @@
-"""Synthetic shifts with known answers: the true coefficients of both populations come with the data."""
+"""Synthetic data with known truth: Gaussian pairs, tasks with a shared subspace, and shifted regressions.
+
+`GaussianPair` draws the two populations of the hybrid model, `shared_subspace` the tasks of the public-representations
+paper, `shifted_regression` and `shifted_classification` a public and a private sample that differ in one known way.
+"""
 
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 
 from dpadapt.checks import count, one_of, positive, unit
 from dpadapt.data import Public
 from dpadapt.datasets.domains import Domain, Domains
-
-# Pairs of Gaussian populations that differ in the spread of a few coordinates: Appendices C and D of paper 3.
-#
-# R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022. The curator's population
-# has the same spread in all coordinates; in the target population k of them, which also decide the label, are closer
-# to 0.
-
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.float64] | NDArray[np.float32]
@@ -25,21 +21,29 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GaussianPair:
-    """Two Gaussian populations and the rule that labels both.
+    """Two Gaussian populations and the rule that labels both: Appendices C and D of [1]_.
+
+    The curator's population has the same standard deviation in all coordinates. In the target population `n_close` of
+    them, which also decide the label, have a smaller one.
 
     Parameters
     ----------
     n_features : int
     n_close : int
-        How many coordinates are closer to 0 in the target population; they alone decide the label.
+        How many coordinates are close to 0 in the target population; they alone decide the label.
     scale, close_scale : float
-        Standard deviation of all coordinates at the curator's, and of the close ones in the target population.
+        Standard deviation of all coordinates in the curator's population, and of the close ones in the target
+        population.
     share : float
         Share of the target population with label 0.
     shape : {"ball", "half-space"}
         Label 0 means inside a ball around the origin (Appendix D), or below a hyperplane (Appendix C).
     spread : float, default=1.0
-        The largest weight over the smallest, of the close coordinates' squares: above 1 the ball is an ellipsoid.
+        The largest weight of a close coordinate's square divided by the smallest: above 1 the ball is an ellipsoid.
+
+    References
+    ----------
+    .. [1] R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
 
     Examples
     --------
@@ -70,8 +74,8 @@ class GaussianPair:
         if self.shape == "ball" and self.spread == 1.0:
             return float(self.close_scale**2 * chi2(self.n_close).ppf(self.share))
         if self.shape == "ball":
-            drawn = np.random.default_rng(0).standard_normal((400_000, self.n_close))
-            return float(self.close_scale**2 * np.quantile(np.square(drawn) @ self.weights, self.share))
+            sample = np.random.default_rng(0).standard_normal((400_000, self.n_close))
+            return float(self.close_scale**2 * np.quantile(np.square(sample) @ self.weights, self.share))
         return float(self.close_scale * math.sqrt(self.n_close) * norm.ppf(self.share))
 
     @property
@@ -109,18 +113,9 @@ APPENDIX_D_EASY = GaussianPair(8, 2, 0.1, 0.07, 0.4, "ball")
 APPENDIX_D_HARD = GaussianPair(200, 6, 1.0, 0.4, 0.3, "ball")
 
 
-# Regression tasks whose coefficients share a subspace: the simulation of the public-representations paper.
-#
-# Sections 5.1 and 5.4 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution
-# Shift", arXiv:2312.15551.
-
-
-_Vector = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class SharedSubspace:
-    """Public rows of many tasks, private rows of one more, and the truth.
+    """Public rows of many tasks, private rows of another task, and their true coefficients.
 
     Parameters
     ----------
@@ -135,11 +130,11 @@ class SharedSubspace:
     """
 
     public: Public
-    X: _Vector = field(repr=False)
-    y: _Vector = field(repr=False)
-    basis: _Vector = field(repr=False)
-    public_coef: _Vector = field(repr=False)
-    private_coef: _Vector = field(repr=False)
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
+    basis: Array = field(repr=False)
+    public_coef: Array = field(repr=False)
+    private_coef: Array = field(repr=False)
 
 
 def shared_subspace(
@@ -155,12 +150,13 @@ def shared_subspace(
 ) -> SharedSubspace:
     """Draw public rows of `n_tasks` tasks and private rows of another task of the same subspace.
 
-    Features and noise are Gaussian with mean 0; features have variance 1. Subspace and directions of tasks are uniform.
+    This is the simulation of Sections 5.1 and 5.4 of [1]_. Features and noise are Gaussian with mean 0; features have
+    variance 1. The subspace and the directions of the tasks are uniform.
 
     Parameters
     ----------
     n_public, n_private : int
-        Numbers of rows; public ones over all tasks, as equally as can be.
+        Numbers of rows. The public rows are divided among the tasks as equally as possible.
     n_features, n_components, n_tasks : int
         Defaults: those of Section 5.4.
     task_norm : float, default=1.0
@@ -169,6 +165,11 @@ def shared_subspace(
         Standard deviation of labels given features.
     seed : int
         Seed of the generator.
+
+    References
+    ----------
+    .. [1] "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift",
+       arXiv:2312.15551.
 
     Examples
     --------
@@ -197,7 +198,7 @@ SHIFTS = ("none", "intercept", "coefficients", "sign", "covariate")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted:
-    """A public and a private sample whose laws are known.
+    """A public and a private sample whose distributions are known.
 
     Parameters
     ----------
@@ -218,24 +219,24 @@ class Shifted:
     """
 
     domains: Domains
-    public_coef: _Vector
-    private_coef: _Vector
+    public_coef: Array
+    private_coef: Array
     public_intercept: float
     private_intercept: float
     noise: float
 
     def __repr__(self) -> str:
-        """Say what it is, without the data."""
+        """Return the description, without the data."""
         return f"Shifted({self.domains.description})"
 
 
 @dataclass(frozen=True, eq=False)
-class _Laws:
+class _Distributions:
     """Coefficients, intercepts and scales of the features of both populations."""
 
-    coef: tuple[_Vector, _Vector]
+    coef: tuple[Array, Array]
     intercept: tuple[float, float]
-    scale: tuple[_Vector, _Vector]
+    scale: tuple[Array, Array]
 
 
 def shifted_regression(
@@ -262,7 +263,7 @@ def shifted_regression(
     shift : {"none", "intercept", "coefficients", "sign", "covariate"}
         What differs in the private population: nothing; the intercept, by `size`; the coefficients, by a random
         vector of length `size`; the sign of all coefficients; or the scale of the features, which grows by the factor
-        `1 + size` in the first half of them and keeps the law of the label given the features.
+        `1 + size` in the first half of them while the label given the features keeps its distribution.
     seed : int
         Seed of the generator.
     size : float, default=1.0
@@ -287,13 +288,13 @@ def shifted_regression(
     """
     positive(noise, "noise")
     random = np.random.default_rng(count(seed, "seed", least=0))
-    laws = _draw_laws(random, n_features, shift, size)
+    distributions = _draw_distributions(random, n_features, shift, size)
     domains = []
     for side, rows in enumerate((count(n_public, "n_public"), count(n_private, "n_private"))):
-        X = random.standard_normal((rows, n_features)) * laws.scale[side]
-        y = X @ laws.coef[side] + laws.intercept[side] + noise * random.standard_normal(rows)
+        X = random.standard_normal((rows, n_features)) * distributions.scale[side]
+        y = X @ distributions.coef[side] + distributions.intercept[side] + noise * random.standard_normal(rows)
         domains.append(Domain(X, y))
-    return _shifted(domains, laws, "regression", shift, size, seed, noise)
+    return _shifted(domains, distributions, "regression", shift, size, seed, noise)
 
 
 def shifted_classification(
@@ -339,52 +340,54 @@ def shifted_classification(
     """
     positive(strength, "strength")
     random = np.random.default_rng(count(seed, "seed", least=0))
-    laws = _draw_laws(random, n_features, shift, size, length=strength)
+    distributions = _draw_distributions(random, n_features, shift, size, length=strength)
     domains = []
     for side, rows in enumerate((count(n_public, "n_public"), count(n_private, "n_private"))):
-        X = random.standard_normal((rows, n_features)) * laws.scale[side]
-        logit = X @ laws.coef[side] + laws.intercept[side]
+        X = random.standard_normal((rows, n_features)) * distributions.scale[side]
+        logit = X @ distributions.coef[side] + distributions.intercept[side]
         y = (random.random(rows) < 1 / (1 + np.exp(-logit))).astype(np.int64)
         domains.append(Domain(X, y))
-    return _shifted(domains, laws, "classification", shift, size, seed, 0.0)
+    return _shifted(domains, distributions, "classification", shift, size, seed, 0.0)
 
 
-def _draw_laws(random: np.random.Generator, n_features: int, shift: str, size: float, *, length: float = 1.0) -> _Laws:
-    """Draw the public law, and the private law that differs from it by the shift."""
+def _draw_distributions(
+    random: np.random.Generator, n_features: int, shift: str, size: float, *, length: float = 1.0
+) -> _Distributions:
+    """Draw the public distribution, and the private one that differs from it by the shift."""
     one_of(shift, SHIFTS, "shift")
     positive(size, "size")
     n_features = count(n_features, "n_features")
-    # Both vectors are always drawn, so that one seed gives the same public law for every kind of shift.
+    # Both vectors are always drawn, so that one seed gives the same public distribution for every kind of shift.
     public = length * _direction(random, n_features)
     change = size * _direction(random, n_features)
     private = {"coefficients": public + change, "sign": -public}.get(shift, public)
     wider = np.ones(n_features)
     wider[: (n_features + 1) // 2] += size
-    return _Laws(
+    return _Distributions(
         coef=(public, private),
         intercept=(0.0, size if shift == "intercept" else 0.0),
         scale=(np.ones(n_features), wider if shift == "covariate" else np.ones(n_features)),
     )
 
 
-def _direction(random: np.random.Generator, n_features: int) -> _Vector:
-    """A uniform direction."""
+def _direction(random: np.random.Generator, n_features: int) -> Array:
+    """Return a uniformly distributed unit vector."""
     vector = random.standard_normal(n_features)
     return vector / np.linalg.norm(vector)
 
 
 def _shifted(
-    domains: list[Domain], laws: _Laws, kind: str, shift: str, size: float, seed: int, noise: float
+    domains: list[Domain], distributions: _Distributions, kind: str, shift: str, size: float, seed: int, noise: float
 ) -> Shifted:
-    """Put samples and truth together."""
+    """Return the samples together with the true coefficients."""
     extent = "" if shift in ("none", "sign") else f" of size {size:g}"
     description = f"{kind}, shift {shift}{extent}, seed {seed}"
     names = tuple(f"x{column}" for column in range(domains[0].X.shape[1]))
     return Shifted(
         domains=Domains(domains[0], domains[1], names, description, f"Synthetic: {description}."),
-        public_coef=laws.coef[0],
-        private_coef=laws.coef[1],
-        public_intercept=laws.intercept[0],
-        private_intercept=laws.intercept[1],
+        public_coef=distributions.coef[0],
+        private_coef=distributions.coef[1],
+        public_intercept=distributions.intercept[0],
+        private_intercept=distributions.intercept[1],
         noise=noise,
     )
