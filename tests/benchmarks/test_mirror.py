@@ -1,11 +1,11 @@
 """The benchmark of the mirror-descent paper measures what it says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from benchmarks.mirror import figure1 as figure
-from benchmarks.mirror import figure1 as oracle
-from benchmarks.mirror import theory
+from benchmarks.mirror import figure1, networks, run, theory
 from dpadapt import Public
 from dpadapt.papers.mirror.estimators import PDADPMDRegressor
 from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
@@ -13,7 +13,7 @@ from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegress
 
 @pytest.fixture(scope="module")
 def problem():
-    return figure.make_problem(300, 0)
+    return figure1.make_problem(300, 0)
 
 
 def test_the_setting_is_that_of_section_3(problem):
@@ -27,7 +27,7 @@ def test_the_setting_is_that_of_section_3(problem):
 
 def test_population_loss_is_exact(problem):
     solution = problem.coef + np.random.default_rng(0).standard_normal(300)
-    other = figure.make_problem(300, 1).X
+    other = figure1.make_problem(300, 1).X
     errors = (other @ (solution - problem.coef)) ** 2
     # Four standard errors.
     assert abs(problem.excess(solution[:, None])[0] - errors.mean()) < 4 * errors.std() / 100
@@ -36,9 +36,9 @@ def test_population_loss_is_exact(problem):
 @pytest.mark.parametrize(
     ("shape", "make"),
     [
-        (oracle.plain, lambda **k: PrivateGradientDescentRegressor(**k)),
-        (oracle.mirror, lambda **k: PDADPMDRegressor(average="tail", ridge=0.3, **k)),
-        (oracle.whitened, lambda **k: PrivateGradientDescentRegressor(whiten=True, ridge=0.3, **k)),
+        (figure1.plain, lambda **k: PrivateGradientDescentRegressor(**k)),
+        (figure1.mirror, lambda **k: PDADPMDRegressor(average="tail", ridge=0.3, **k)),
+        (figure1.whitened, lambda **k: PrivateGradientDescentRegressor(whiten=True, ridge=0.3, **k)),
     ],
     ids=["plain", "mirror", "whitened"],
 )
@@ -46,20 +46,20 @@ def test_tuned_rows_take_the_steps_of_the_estimators(problem, shape, make):
     X_public = problem.X_public.toarray()
     hessian = X_public.T @ X_public / len(X_public)
     geometry = shape(problem.X, hessian, 0.3)
-    clip, rate = (2.0, 0.5) if shape is oracle.whitened else (0.03, 0.5)
+    clip, rate = (2.0, 0.5) if shape is figure1.whitened else (0.03, 0.5)
     raw = {"standardise": False, "fit_intercept": False, "random_state": 0}
     public = Public(X_public, problem.y_public)
     start = make(epsilon=1e-7, delta=1e-12, n_steps=1, **raw).fit(problem.X.toarray(), problem.y, public=public).coef_
     length = rate / geometry.fastest
-    if shape is oracle.mirror:
+    if shape is figure1.mirror:
         # The estimator normalises by the smallest eigenvalue, the oracle by the mean one.
         ridged = hessian + 0.3 * np.trace(hessian) / 300 * np.eye(300)
         length *= (np.trace(hessian) / 300) / np.linalg.eigvalsh(ridged)[0]
     model = make(epsilon=1e9, delta=0.5, n_steps=2, clip_norm=clip, learning_rate=length, **raw)
     model.fit(problem.X.toarray(), problem.y, public=public)
-    setting = oracle.Setting(0.3, 2, rate, clip)
+    setting = figure1.Setting(0.3, 2, rate, clip)
     random = np.random.default_rng(0)
-    tried = oracle.descend(problem.X, problem.y, start, geometry, [setting], noise=0.0, random=random)
+    tried = figure1.descend(problem.X, problem.y, start, geometry, [setting], noise=0.0, random=random)
     last = next(one.solution for one in tried if one.average == "last")
     # The tail of two steps is the last one.
     assert np.allclose(last, model.coef_, atol=2e-4 * np.abs(last - start).max())
@@ -67,10 +67,10 @@ def test_tuned_rows_take_the_steps_of_the_estimators(problem, shape, make):
 
 def test_ranking_puts_runaways_last(problem):
     good, bad = problem.coef, np.full(300, np.inf)
-    setting = oracle.Setting(0.0, 1, 1.0, 1.0)
-    tried = [oracle.Tried(setting, "last", bad), oracle.Tried(setting, "last", good)]
+    setting = figure1.Setting(0.0, 1, 1.0, 1.0)
+    tried = [figure1.Tried(setting, "last", bad), figure1.Tried(setting, "last", good)]
     with np.errstate(invalid="ignore"):
-        assert oracle.ranked(tried, problem.excess)[0].solution is good
+        assert figure1.ranked(tried, problem.excess)[0].solution is good
 
 
 def test_noise_stability_is_measured_and_holds():
@@ -84,3 +84,106 @@ def test_the_printed_noise_is_judged_by_its_true_cost():
     verdicts = {row["claim"]: row["verdict"] for row in theory.noise_claims()["claims"]}
     assert verdicts["Algorithm 1's noise is (1, 1e-05)-private"] == "holds"
     assert verdicts["Algorithm 1's noise is (200, 1e-05)-private"] == "missed"
+
+
+# Networks.
+
+TASK = replace(networks.QUICK[0], paper=({"cold": (80.0, 0.7), "warm": (84.0, 0.5), "mirror": (85.0, 0.45)},))
+
+
+def network_row(method, rate, accuracy, loss, scaled):
+    values = {"rate": rate, "accuracy": accuracy, "loss": loss, "scaled loss": scaled}
+    curve = (
+        {}
+        if method == "public only"
+        else {"curve": [{"x": 1, "mean": 0.9, "spread": 0.0}, {"x": 40, "mean": min(loss, 1e9), "spread": 0.0}]}
+    )
+    return {"task": TASK.name, "epsilon": 3.0, "method": method, **values, **curve}
+
+
+NETWORK_ROWS = [
+    network_row("public only", 0.0, 0.80, 0.60, 0.59),
+    network_row("cold", 0.1, 0.70, 0.90, 0.89),
+    network_row("cold", 0.5, 0.75, 0.80, 0.81),
+    network_row("warm", 0.1, 0.86, 0.70, 0.52),
+    network_row("warm", 0.5, 0.85, 0.58, 0.50),
+    network_row("warm", 2.0, 0.10, np.inf, np.inf),
+    network_row("mirror, K = 2 x steps", 0.1, 0.84, 0.53, 0.51),
+    network_row("mirror, K = 1 of 40 steps, clamped", 0.1, 0.83, 0.50, 0.55),
+]
+
+
+def test_every_method_has_the_rate_of_its_least_scaled_loss():
+    chosen = networks.best(NETWORK_ROWS, TASK.name, 3.0)
+    assert [(name, found["rate"]) for name, found in chosen.items()] == [
+        ("public only", 0.0),
+        ("cold", 0.5),
+        ("warm", 0.5),
+        ("mirror, K = 2 x steps", 0.1),
+        ("mirror, K = 1 of 40 steps, clamped", 0.1),
+    ]
+
+
+def test_verdicts_follow_the_figures():
+    claims = networks.task_claims(TASK, 0, NETWORK_ROWS)
+    # The better reading of K by scaled loss: below warm in raw loss, not in scaled loss nor in accuracy.
+    assert [found["verdict"] for found in claims] == ["holds", "missed", "missed", "holds"]
+
+
+def test_tuned_rows_are_starred_and_stand_beside_the_paper():
+    shown = networks.table(TASK, 0, NETWORK_ROWS)
+    assert shown["title"].startswith("Table 1")
+    assert [line[0].endswith("*") for line in shown["rows"]] == [False, True, True, True, True]
+    assert [line[-1] for line in shown["rows"]] == ["-", "80 / 0.7", "84 / 0.5", "85 / 0.45", "85 / 0.45"]
+
+
+def test_the_page_draws_each_method_at_its_best_rate(tmp_path):
+    drawn = networks.figure(TASK, NETWORK_ROWS)
+    (panel,) = drawn["panels"]
+    assert [line["points"][-1]["mean"] for line in panel["lines"]] == [0.80, 0.58, 0.53, 0.50]
+    part = {"figures": [drawn], "claims": [], "tables": [networks.table(TASK, 0, NETWORK_ROWS)], "skipped": "a reason"}
+    page = tmp_path / "page.html"
+    run.write_report({"quick": True, "parts": {"networks": part}, "versions": {"python": "3"}}, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 1
+    assert "clamped" in text
+    assert "a reason" in text
+
+
+def test_without_torch_the_part_says_why_it_is_skipped(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(networks, "find_spec", lambda name: None)
+    part = networks.table1(quick=True)
+    assert "torch is not installed" in part["skipped"]
+    results = {"parts": {"networks": part}, "versions": {"python": "3"}}
+    run.show(results)
+    assert "skipped: networks" in capsys.readouterr().out
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n\n{run.START}\nold\n{run.END}\nafter\n", encoding="utf-8")
+    run.write_markdown(results, page)
+    text = page.read_text(encoding="utf-8")
+    assert "torch is not installed" in text
+    assert "Not measured yet: figure 1" in text
+    assert "old" not in text
+    assert text.startswith("before")
+    assert text.endswith("after\n")
+
+
+def test_halved_images_are_means_of_four_pixels():
+    image = np.zeros((1, 4, 4), dtype=np.uint8)
+    image[0, :2, :2] = [[255, 0], [255, 0]]
+    assert np.allclose(networks._halved(image), [[[0.5, 0.0], [0.0, 0.0]]])
+
+
+def test_methods_run_on_a_tiny_set():
+    pytest.importorskip("torch")
+    rows = networks.measure(replace(TASK, n_steps=3, public_steps=50, rates=(0.5,)))
+    assert [found["method"] for found in rows] == [
+        "public only",
+        "cold",
+        "warm",
+        "mirror, K = 2 x steps",
+        "mirror, K = 1 of 3 steps, clamped",
+    ]
+    by_name = {found["method"]: found for found in rows}
+    assert by_name["warm"]["loss"] < by_name["cold"]["loss"]
+    assert len({found["loss"] for found in rows}) == len(rows)

@@ -1,4 +1,4 @@
-"""The heat map: a cell per ratio, harm that can't be overlooked, and something for those who can't see it."""
+"""The heat map: a cell per ratio, harm that stands out, and a description for screen readers."""
 
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,16 +1,29 @@
-"""The performance table: right rows, and a private step that does the same work as the non-private one."""
+"""The performance benchmark: all contenders of a table do the same work, and verdicts follow the figures."""
+
+import importlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from benchmarks.performance import performance
+from benchmarks.performance import networks, peers, people, performance
 from benchmarks.performance.performance import Case
 from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
+from dpadapt.rows import Rows
+
+# Warnings of the peers: hooks on a first layer, whose inputs need no gradient, and deprecated names of optax and scipy.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Full backward hook"),
+    pytest.mark.filterwarnings("ignore:optax.global_norm"),
+    pytest.mark.filterwarnings("ignore:scipy.optimize"),
+]
 
 TINY = (
     Case("softmax, batch of 1,024", 200, 6, 4, 0.25, 20, np.float32),
@@ -29,7 +42,7 @@ def tiny(monkeypatch):
 
 
 class Unaccounted:
-    """In the ledger's place: a true run at any noise, whose first batch is that of the non-private step."""
+    """Replaces the ledger: a real run with any noise, whose first batch is that of the non-private step."""
 
     def __init__(self, **limits):
         pass
@@ -39,7 +52,7 @@ class Unaccounted:
 
 
 def first_steps(case, monkeypatch, *, clip_norm):
-    """Return where both steps lead from the same coefficients, the private one with noise that nobody sees."""
+    """Return the coefficients before and after both steps; the private step has negligible noise."""
     monkeypatch.setattr(
         performance, "clipped_outer_sum", lambda rows, weights, _: clipped_outer_sum(rows, weights, clip_norm)
     )
@@ -74,8 +87,6 @@ def test_table_has_a_row_per_case_and_contender():
 
 @pytest.mark.usefixtures("tiny")
 def test_table_has_the_peers_that_are_found(monkeypatch):
-    from benchmarks.performance import peers
-
     monkeypatch.setattr(peers, "peer_steps", lambda case, X, y, coef: {"a peer": lambda: X @ coef})
     results = performance.run(quick=False)
     assert [row["what"] for row in results["steps"]] == ["non-private", "dpadapt", "a peer"] * 3
@@ -98,3 +109,160 @@ def test_targets_name_the_cases_that_are_run():
 def test_step_returns_coefficients(case):
     for step in performance.step_contenders(case, peers=False).values():
         assert step().shape == performance.problem(case)[2].shape
+
+
+# Peers: each computes the same clipped gradient as ours, so that times compare the same work.
+
+SOFTMAX = Case("softmax, full batch", 300, 12, 5, 1.0, 1, np.float32)
+SAMPLED = Case("softmax, sampled", 300, 12, 5, 0.3, 1, np.float32)
+BINARY = Case("binary, full batch", 300, 7, 1, 1.0, 1, np.float64)
+BINARY_SAMPLED = Case("binary, sampled", 300, 7, 1, 0.3, 1, np.float64)
+CASES = [SOFTMAX, SAMPLED, BINARY, BINARY_SAMPLED]
+
+PEERS = {
+    "Opacus hooks": "opacus",
+    "Opacus hooks, in parts": "opacus",
+    "Opacus ghost": "opacus",
+    "jax-privacy": "jax_privacy",
+    "jax-privacy, in parts": "jax_privacy",
+}
+
+
+def clipped_problem(case):
+    """Coefficients away from zero, and rows of which some are clipped and some are not."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((case.n_rows, case.n_features)) * random.uniform(0.05, 1.5, (case.n_rows, 1))
+    codes = random.integers(0, max(2, case.n_scores), case.n_rows)
+    coef = 0.3 * random.standard_normal((case.n_features, case.n_scores)).astype(case.dtype)
+    binary = case.n_scores == 1
+    return X.astype(case.dtype), codes.astype(case.dtype) if binary else codes, coef[:, 0] if binary else coef
+
+
+def our_gradient(case, X, y, coef, clip_norm):
+    rows = Rows(X, y)
+    if case.rate < 1:
+        rows = rows.take(SeededRandom(1).poisson_sample(case.n_rows, case.rate))
+    loss = LogisticLoss() if case.n_scores == 1 else SoftmaxLoss()
+    return clipped_outer_sum(rows, gradient_weights(loss, coef), clip_norm).value / (case.rate * case.n_rows)
+
+
+def peer(name, case, data, **options):
+    pytest.importorskip(PEERS[name], exc_type=ImportError)
+    return peers.peer_steps(case, *data, part=16, **options)[name]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("name", PEERS)
+def test_peer_computes_our_clipped_gradient(name, case):
+    data = clipped_problem(case)
+    before = data[2].copy()
+    after = np.asarray(peer(name, case, data, noise_multiplier=0.0)(), dtype=np.float64)
+    assert after.shape == before.shape
+    # The peers' step is 0.1 long.
+    gradient = (before - after) / 0.1
+    ours = our_gradient(case, *data, clip_norm=1.0)
+    np.testing.assert_allclose(gradient, ours, rtol=0, atol=1e-4 * np.abs(ours).max())
+    # The comparison can fail: without the clip, the gradient is another one.
+    assert np.abs(gradient - our_gradient(case, *data, clip_norm=1e6)).max() > 0.02 * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peer_adds_noise_of_the_stated_scale(name):
+    case = Case("softmax", 300, 40, 25, 1.0, 1, np.float32)
+    data = clipped_problem(case)
+    quiet = np.asarray(peer(name, case, data, noise_multiplier=0.0)())
+    noisy = np.asarray(peer(name, case, data, noise_multiplier=50.0)())
+    # 1,000 draws: their deviation is within 15 % of the true one but for one run in 10¹¹.
+    assert np.std(noisy - quiet) * 300 / 0.1 == pytest.approx(50.0, rel=0.15)
+
+
+def test_ghost_step_gives_opacus_one_loss_per_example(monkeypatch):
+    pytest.importorskip("opacus")
+    wrapped = importlib.import_module("opacus.utils.fast_gradient_clipping_utils")
+    shapes, original = [], wrapped.DPTensorFastGradientClipping.backward
+    monkeypatch.setattr(
+        wrapped.DPTensorFastGradientClipping,
+        "backward",
+        lambda loss: shapes.append(tuple(loss.loss_per_sample.shape)) or original(loss),
+    )
+    for case in (SOFTMAX, BINARY):
+        peer("Opacus ghost", case, clipped_problem(case))()
+    assert shapes == [(300,), (300,)]
+
+
+def test_diffprivlib_fit_has_one_coefficient_per_feature():
+    pytest.importorskip("diffprivlib.models", exc_type=ImportError)
+    steps = peers.peer_steps(BINARY, *clipped_problem(BINARY))
+    assert steps["diffprivlib (whole fit)"]().shape == (BINARY.n_features,)
+    assert "diffprivlib (whole fit)" not in peers.peer_steps(SOFTMAX, *clipped_problem(SOFTMAX))
+
+
+def test_peers_that_are_not_installed_are_left_out(monkeypatch):
+    monkeypatch.setattr(peers, "_importable", lambda *modules: False)
+    assert peers.peer_steps(BINARY, *clipped_problem(BINARY)) == {}
+
+
+def test_gradients_too_large_to_store_are_run_in_parts_only(monkeypatch):
+    monkeypatch.setattr(peers, "_importable", lambda *modules: True)
+    for build in ("_opacus_hooks", "_opacus_ghost", "_jax_privacy"):
+        monkeypatch.setattr(peers, build, lambda *data, part=None: part)
+    data = clipped_problem(SOFTMAX)
+    assert set(peers.peer_steps(SOFTMAX, *data, part=16)) == set(PEERS)
+    assert "Opacus hooks, in parts" not in peers.peer_steps(SOFTMAX, *data)
+    monkeypatch.setattr(peers, "LARGEST_MB", 0.01)
+    assert peers.peer_steps(SOFTMAX, *data, part=16) == {
+        "Opacus hooks, in parts": 16,
+        "Opacus ghost": None,
+        "jax-privacy, in parts": 16,
+    }
+
+
+# People who are asked in simulation.
+
+
+def test_all_are_asked_and_the_verdict_follows(monkeypatch, capsys):
+    monkeypatch.setattr(people, "MILLION", 500)
+    monkeypatch.setattr(people, "POPULATIONS", ((500, True, 3), (40, False, 2)))
+    monkeypatch.setattr(people, "find_spec", lambda name: None)
+    results = people.run(quick=True)
+    assert [row["rows"] for row in results["simulated"]] == [500, 40]
+    people.show(results)
+    out = capsys.readouterr().out
+    assert "holds" in out
+    assert "Flower is not installed" in out
+    results["simulated"][0]["cpu"] = 0.6
+    people.show(results)
+    assert "missed" in capsys.readouterr().out
+
+
+def test_seconds_of_ended_children_count():
+    before = people.cpu_of_all()
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    assert people.cpu_of_all() > before
+
+
+# Networks.
+
+
+def test_network_steps_are_compared_with_the_plain_one(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(networks, "N_ROWS", 60)
+    monkeypatch.setattr(networks, "BATCH", 20)
+    rows = {row["what"]: row for row in networks.step_times(repetitions=1)}
+    assert rows["plain"]["ratio"] == 1.0
+    assert rows.keys() == {"plain", "private, ghost", "private, vmap"}
+    assert all(row["ms"] > 0 for row in rows.values())
+
+
+def test_network_verdicts_follow_the_figures(capsys):
+    row = {"method": "warm", "seed": 1, "accuracy": 0.86, "loss": 0.5, "scaled loss": 0.4, "epsilon": 1.0, "cpu s": 9.0}
+    steps = [{"what": "plain", "ms": 1.0, "ratio": 1.0}, {"what": "private, ghost", "ms": 1.9, "ratio": 1.9}]
+    results = {"steps": steps, "agreement": 2e-5, "fashion": [row, {**row, "seed": 2, "accuracy": 0.85}]}
+    assert [found["verdict"] for found in networks.claims(results)] == ["missed", "missed", "holds"]
+    networks.show(results)
+    assert "0.8550" in capsys.readouterr().out
+
+
+def test_ghost_and_vmap_agree_on_the_emnist_network():
+    pytest.importorskip("torch")
+    assert networks.agreement() < 1e-5
