@@ -1,1 +1,4 @@
-"""The five papers' algorithms as published, with the papers' names and baselines. Products live elsewhere."""
+"""The algorithms of the five papers as published, with the papers' names and their baselines.
+
+For real work use the estimators outside this folder; the benchmarks compare them with these.
+"""

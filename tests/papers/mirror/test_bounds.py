@@ -1,12 +1,10 @@
-"""Gaussian width, risk bounds, noise stability, and mean estimation against their formulas."""
+"""Gaussian width, risk bounds and noise stability against their formulas."""
 
 import math
 
 import numpy as np
 import pytest
 
-from dpadapt import Public
-from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.papers.mirror.bounds import (
     ellipsoid_width,
     empirical_risk_bound,
@@ -16,7 +14,6 @@ from dpadapt.papers.mirror.bounds import (
     prescribed_epsilon,
 )
 from dpadapt.papers.mirror.maps import QuadraticMap
-from dpadapt.papers.mirror.mean import PDADPMDMean, public_shape
 
 
 @pytest.mark.parametrize("radii", [[1.0], [1.0, 0.3], np.linspace(0.1, 1, 40), [2.0, 0.0, 1e-3]])
@@ -144,30 +141,3 @@ def test_noise_stability_bound_adds_the_rare_noise():
         noise_stability_bound([1.0, 1.0], [2.0, 1.0], **usual)
     with pytest.raises(ValueError, match="positive"):
         noise_stability_bound([1.0, 0.0], [2.0, 0.0], **usual)
-
-
-def test_error_of_the_private_mean_is_that_of_its_formula():
-    random = np.random.default_rng(0)
-    deviations = np.linspace(0.3, 1.0, 12)
-    public = Public(random.standard_normal((300, 12)) * deviations + 1.0)
-    X = random.standard_normal((3000, 12)) * deviations + 1.2
-    clip, repeats = 60.0, 200
-    errors = [
-        np.sum((PDADPMDMean(1.0, 1e-5, clip_norm=clip, random_state=s).fit(X, public=public).mean_ - X.mean(0)) ** 2)
-        for s in range(repeats)
-    ]
-    _, shape, _ = public_shape(public.X, 12, None)
-    wanted = (clip / (3000 * gaussian_mu(1.0, 1e-5))) ** 2 * np.sum(shape**2)
-    # The sum of 12 weighted squares has relative deviation below sqrt(2 / 6); four standard errors.
-    assert np.mean(errors) == pytest.approx(wanted, rel=4 * math.sqrt(1 / 3 / repeats))
-
-
-def test_private_mean_recovers_a_mean_the_public_rows_do_not_have():
-    random = np.random.default_rng(0)
-    public = Public(random.standard_normal((200, 3)))
-    X = random.standard_normal((20_000, 3)) + 1.0
-    model = PDADPMDMean(1.0, 1e-6, n_steps=8, random_state=0).fit(X, public=public)
-    assert np.all(np.abs(model.mean_ - 1.0) < 0.15)
-    alone = PDADPMDMean(1e-7, 1e-12).fit(X, public=public)
-    assert np.allclose(alone.mean_, public.X.mean(axis=0))
-    assert alone.privacy_.epsilon == 0.0

@@ -5,7 +5,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from dpadapt.papers.mirror.base import first_order_step, private_share
 from dpadapt.papers.mirror.maps import Ball, EuclideanMap, LogisticMap, QuadraticMap, smallest_eigenvalue
 
 RANDOM = np.random.default_rng(5)
@@ -101,23 +100,7 @@ def test_a_logistic_step_exists_for_any_noise():
     assert np.allclose(map_.gradient(found), target, rtol=1e-8, atol=1e-8)
 
 
-def test_isotropic_map_is_gradient_descent_on_a_ball():
+def test_the_euclidean_map_is_gradient_descent_on_a_ball():
     plain = EuclideanMap(Ball(np.zeros(2), 1.0))
     assert np.allclose(plain.step(np.zeros(2), np.array([0.5, 0.0]), 1.0), [-0.5, 0.0])
     assert np.allclose(plain.step(np.zeros(2), np.array([0.0, 3.0]), 1.0), [0.0, -1.0])
-
-
-def test_the_schedule_never_climbs_the_private_loss():
-    shares = [private_share(t, 50) for t in range(300)]
-    assert shares[0] == 1.0
-    assert min(shares) == 0.0
-    assert all(share == 0.0 for share in shares[50:])
-    assert shares[:50] == sorted(shares[:50], reverse=True)
-
-
-def test_first_order_step_mixes_private_and_public_gradients():
-    step = first_order_step(lambda theta: 2 * theta, 0.1, 3)
-    share = np.cos(np.pi / 6)
-    moved = step(1, np.array([1.0]), np.array([5.0]))
-    assert moved == pytest.approx(1.0 - 0.1 * (share * 5.0 + (1 - share) * 2.0))
-    assert step(9, np.array([1.0]), np.array([5.0])) == pytest.approx(0.8)

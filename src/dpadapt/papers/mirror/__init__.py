@@ -1,6 +1,8 @@
-"""Paper 2: public data as the mirror map, for linear models, with its baselines and bounds.
+"""Paper 2: mirror descent with the public loss as mirror map, for linear models, with its baselines and bounds.
 
-"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
+"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. Use
+`dpadapt.PrivateTransferRegressor` and `dpadapt.PrivateTransferClassifier` with ``prior="same-population"`` for real
+work; they are compared with these algorithms in `benchmarks/mirror`.
 """
 
 from dpadapt.papers.mirror.base import paper_noise_multiplier

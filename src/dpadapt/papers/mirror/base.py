@@ -1,8 +1,12 @@
-"""`MirrorEstimator`: what the two estimators of public data-assisted mirror descent share."""
+"""What the estimators of the mirror-descent paper share: noise, the fit body, and the descent of Algorithm 1.
+
+"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,35 +15,231 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.descent import Loss, gradient_weights
-from dpadapt.learning.estimator import Budget, PrivateEstimator
+from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, gradient_weights
+from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set, numeric_labels
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.papers.mirror.maps import Ball, MirrorMap
-from dpadapt.papers.mirror.public_fit import Terrain, choose
+from dpadapt.papers.mirror.maps import Ball, EuclideanMap, MirrorMap
+from dpadapt.papers.mirror.public_fit import (
+    Coordinates,
+    DescentModel,
+    PublicFit,
+    checked_bounds,
+    choose_clip_and_rate,
+    classification_fit,
+    gradient_descent_model,
+    public_coordinates,
+    regression_fit,
+)
 from dpadapt.rows import Rows
 
-# Private mirror descent: clipped full-batch gradients, a step of the caller's choice, averaged iterates.
-#
-# Algorithm 1 and Equation (1) of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
-
-
 Vector = NDArray[np.float64]
+NOISES = ("exact", "paper")
+_STEPS = ("exact", "first-order")
+_AVERAGES = ("all", "tail", "last")
+
+# Smallest clipping norms that are tried by default, as quantiles of the lengths of public gradients. A lower quantile
+# needs less noise and clips more rows. In a regression residuals are taken to be symmetric, so clipping only shortens
+# steps. In a classification clipping the surprising labels alone biases probabilities, so at most a tenth of the
+# gradients is clipped. Chosen by hand; neighbouring values were not compared.
+_REGRESSION_LEAST_CLIP_QUANTILE = 0.25
+_CLASSIFICATION_LEAST_CLIP_QUANTILE = 0.9
+
+
+def paper_noise_multiplier(epsilon: float, delta: float, *, steps: int = 1) -> float:
+    """Return the printed noise of each step over the clipping norm: sqrt(8 T ln(1/delta)) / epsilon.
+
+    Line 1 of Algorithm 1. The claim of (`epsilon`, `delta`) is true up to an epsilon a little above 8 ln(1/delta), and
+    wasteful: at epsilon 1 and delta 1e-5 the noise is 2.6 times what is needed.
+
+    Raises
+    ------
+    PrivacyError
+        Where the claim is false.
+
+    Examples
+    --------
+    >>> round(paper_noise_multiplier(1.0, 1e-5), 3)
+    9.597
+    """
+    epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
+    steps = checks.count(steps, "steps")
+    if delta == 0:
+        raise ValueError("delta must be positive for Gaussian noise, got 0. A common choice is 1e-6.")
+    once = math.sqrt(8 * math.log(1 / delta)) / epsilon
+    # T releases at sqrt(T) times the noise are one release at that noise.
+    true = gaussian_epsilon(1 / once, delta)
+    if true > epsilon:
+        raise PrivacyError(
+            f"noise='paper' claims epsilon={epsilon:.4g}, but that noise costs {true:.4g} at delta={delta:.3g}. "
+            f"Use noise='exact'."
+        )
+    return math.sqrt(steps) * once
+
+
+def noise_multiplier(noise: str, epsilon: float, delta: float, *, steps: int) -> float:
+    """Return the noise multiplier of each of `steps` full-batch releases: the least, or the printed one."""
+    if checks.one_of(noise, NOISES, "noise") == "paper":
+        return paper_noise_multiplier(epsilon, delta, steps=steps)
+    return calibrate(epsilon, delta, steps=steps)
+
+
+def paper_note(epsilon: float, spent: float) -> str:
+    """Return the receipt's note on the printed noise."""
+    return f"the paper's noise was used, which claims epsilon = {epsilon:.4g}; exact accounting finds {spent:.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A regression or classification in the coordinates of the descent. It holds private rows and is no release.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    X, y : ndarray
+        Private rows as given, and their targets or class codes.
+    Z_public : ndarray or None
+        Public rows in the coordinates, with their constant.
+    y_public : ndarray or None
+        Public targets or class codes; None if there are none, or if they are not to be used.
+    public_fit : PublicFit
+    loss : Loss
+    least_clip_quantile : float
+        Smallest quantile of public gradient lengths that is tried as clipping norm.
+    """
+
+    coordinates: Coordinates
+    X: NDArray[Any]
+    y: NDArray[Any]
+    Z_public: Vector | None
+    y_public: NDArray[Any] | None
+    public_fit: PublicFit
+    loss: Loss
+    least_clip_quantile: float
+
+
+@dataclass(frozen=True, eq=False)
+class Descended:
+    """The outcome of a descent, and the settings that it used."""
+
+    solution: Vector
+    clip_norm: float
+    learning_rate: float
+
+
+class DescentEstimator(PrivateEstimator):
+    """The fit body of linear models by private descent from a public start; subclasses supply the descent."""
+
+    n_steps: int
+    learning_rate: float | None
+    clip_norm: float | None
+    ridge: float | None
+    standardise: bool
+    fit_intercept: bool
+
+    @property
+    def _uses_public_labels(self) -> bool:
+        """Whether public labels are used where there are any."""
+        return True
+
+    def _check_parameters(self, public: Public | None) -> None:
+        """Check what can be checked before data is read."""
+        checks.count(self.n_steps, "n_steps")
+        for name in ("learning_rate", "clip_norm"):
+            if getattr(self, name) is not None:
+                checks.positive(getattr(self, name), name)
+
+    def _descend(self, ledger: Ledger, problem: Problem, budget: Budget) -> Descended:
+        """Plan from public facts and, if the budget is worthwhile, charge and take all steps."""
+        raise NotImplementedError
+
+    def _notes(self, ledger: Ledger, budget: Budget) -> Sequence[str]:
+        """Return notes for the receipt."""
+        return ()
+
+    def _fit_regression(
+        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, target_bounds: Any
+    ) -> tuple[Vector, float]:
+        """Fit a regression and write its receipt; return coefficients and intercept for raw rows."""
+        self._check_parameters(public)
+        bounds = checked_bounds(target_bounds)
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, frame)
+        labels = numeric_labels(y_public) if self._uses_public_labels and y_public is not None else None
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+        coordinates, Z_public = self._coordinates(X_public, X.shape[1])
+        problem = Problem(
+            coordinates,
+            X,
+            np.asarray(y, dtype=np.float64),
+            Z_public,
+            labels,
+            regression_fit(coordinates, Z_public, labels, bounds),
+            SquaredLoss(),
+            _REGRESSION_LEAST_CLIP_QUANTILE,
+        )
+        assumed = [] if labels is not None else ["the bounds of the target"]
+        coef, intercept = coordinates.coefficients(self._solution(child, problem, budget, assumed))
+        return coef, float(intercept)
+
+    def _fit_classification(
+        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, declared_classes: Any
+    ) -> tuple[Vector, Vector, NDArray[Any]]:
+        """Fit a classification and write its receipt; return coefficients and intercepts for raw rows, and classes."""
+        self._check_parameters(public)
+        frame = X
+        X, y = self._check_rows(X, y, y_numeric=False)
+        X_public, y_public = self._check_public(public, frame)
+        classes, origin = label_set(declared_classes, y_public, y)
+        codes = label_codes(y, classes, "y")
+        budget = self._budget(len(X))
+        child = self._ledger(ledger)
+        coordinates, Z_public = self._coordinates(X_public, X.shape[1])
+        codes_public = None
+        if self._uses_public_labels and y_public is not None:
+            codes_public = label_codes(y_public, classes, "public y")
+        public_fit = classification_fit(coordinates, Z_public, codes_public, len(classes))
+        loss: Loss = LogisticLoss() if public_fit.n_scores == 1 else SoftmaxLoss()
+        problem = Problem(
+            coordinates, X, codes, Z_public, codes_public, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
+        )
+        coef, intercept = coordinates.coefficients(self._solution(child, problem, budget, [origin]))
+        return np.atleast_2d(coef.T).copy(), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), classes
+
+    def _coordinates(self, X_public: Vector | None, n_features: int) -> tuple[Coordinates, Vector | None]:
+        """Return the coordinates of the descent, and the public rows in them."""
+        coordinates = public_coordinates(
+            X_public, n_features, standardise=self.standardise, intercept=self.fit_intercept
+        )
+        return coordinates, None if X_public is None else coordinates.extend(X_public)
+
+    def _solution(self, ledger: Ledger, problem: Problem, budget: Budget, assumed: Sequence[str]) -> Vector:
+        """Descend, write receipt and settings, and return the solution."""
+        descended = self._descend(ledger, problem, budget)
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(ledger, budget, assumed, notes=self._notes(ledger, budget))
+        self.clip_norm_, self.learning_rate_ = descended.clip_norm, descended.learning_rate
+        return descended.solution
+
+
+# A step takes its number, the iterate and the private gradient there, and returns the next iterate.
 Step = Callable[[int, Vector, Vector], Vector]
-AVERAGES = ("all", "tail", "last")
 
 
 def mirror_descent(
     run: Run, rows: Rows, loss: Loss, start: Vector, *, clip_norm: float, n_rows: float, step: Step, average: str
 ) -> Vector:
-    """Return the average of iterates 1 … T, of their last half, or the last one.
+    """Return the average of iterates 1 … T, of their last half, or the last one (Algorithm 1 and Equation (1)).
 
     Parameters
     ----------
     run : Run
-        A charged run; it says how many steps there are.
+        A charged run, which fixes the number of steps.
     rows : Rows
     loss : Loss
     start : ndarray
@@ -48,8 +248,7 @@ def mirror_descent(
         Each example's gradient is scaled down to this length.
     n_rows : float
         A public number of rows to divide sums by.
-    step : callable
-        Takes the number of the step, the iterate and the private gradient there; returns the next iterate.
+    step : Step
     average : {"all", "tail", "last"}
     """
     current, total = start, np.zeros_like(start)
@@ -65,7 +264,7 @@ def mirror_descent(
 
 
 def first_averaged(steps: int, average: str) -> int:
-    """Return the first step, counted from 0, whose outcome takes part in the average."""
+    """Return the first step, counted from 0, whose iterate is averaged."""
     return {"all": 0, "tail": steps // 2, "last": steps - 1}[average]
 
 
@@ -97,175 +296,84 @@ def private_share(t: int, schedule_steps: int) -> float:
     return 0.0 if t >= schedule_steps else math.cos(math.pi * t / (2 * schedule_steps))
 
 
-# How much noise T private steps need: exactly, or as Algorithm 1 of the mirror-descent paper prints it.
-#
-# .. [1] Public Data-Assisted Mirror Descent for Private Model Training. arXiv:2112.00193, Algorithm 1, line 1.
-
-
-NOISES = ("exact", "paper")
-
-
-def paper_noise_multiplier(epsilon: float, delta: float, *, steps: int = 1) -> float:
-    """Return the printed noise of each step over the clipping norm: sqrt(8 T ln(1/delta)) / epsilon.
-
-    The claim of (`epsilon`, `delta`) is true up to an epsilon a little above 8 ln(1/delta), and wasteful: at epsilon 1
-    and delta 1e-5 the noise is 2.6 times what is needed.
-
-    Raises
-    ------
-    PrivacyError
-        Where the claim is false.
-
-    Examples
-    --------
-    >>> round(paper_noise_multiplier(1.0, 1e-5), 3)
-    9.597
-    """
-    epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
-    steps = checks.count(steps, "steps")
-    if delta == 0:
-        raise ValueError("delta must be positive for Gaussian noise, got 0. A common choice is 1e-6.")
-    once = math.sqrt(8 * math.log(1 / delta)) / epsilon
-    # T releases at sqrt(T) times the noise are one release at that noise.
-    true = gaussian_epsilon(1 / once, delta)
-    if true > epsilon:
-        raise PrivacyError(
-            f"noise='paper' claims epsilon={epsilon:.4g}, but that noise costs {true:.4g} at delta={delta:.3g}. "
-            f"Use noise='exact'."
-        )
-    return math.sqrt(steps) * once
-
-
-def noise_multiplier(noise: str, epsilon: float, delta: float, *, steps: int) -> float:
-    """Return the noise of each of `steps` full-batch releases over the sensitivity, by the rule called `noise`."""
-    if checks.one_of(noise, NOISES, "noise") == "paper":
-        return paper_noise_multiplier(epsilon, delta, steps=steps)
-    return calibrate(epsilon, delta, steps=steps)
-
-
-def paper_note(epsilon: float, spent: float) -> str:
-    """Return what the receipt says about the printed noise."""
-    return f"the paper's noise was used, which claims epsilon = {epsilon:.4g}; exact accounting finds {spent:.4g}"
-
-
-STEPS = ("exact", "first-order")
-
-
-@dataclass(frozen=True, eq=False)
-class Descent:
-    """How a descent will go, decided before a private row is read.
-
-    Parameters
-    ----------
-    clip_norm, learning_rate : float
-    multiplier : float
-        Noise of one release over its sensitivity.
-    step : Step
-    """
-
-    clip_norm: float
-    learning_rate: float
-    multiplier: float
-    step: Step
-
-
-class MirrorEstimator(PrivateEstimator):
-    """Parameters, plan and descent of Algorithm 1; subclasses bring the loss and the mirror map."""
+class MirrorEstimator(DescentEstimator):
+    """Parameters, plan and descent of Algorithm 1; subclasses supply the mirror map and the public gradient."""
 
     step: str
     noise: str
-    n_steps: int
-    learning_rate: float | None
-    clip_norm: float | None
-    ridge: float | None
     radius: float | None
     schedule_steps: int | None
     average: str
-    standardise: bool
-    fit_intercept: bool
 
-    def _check_parameters(self, *, labelled: bool) -> None:
+    def _check_parameters(self, public: Public | None) -> None:
         """Check what can be checked before data is read."""
-        checks.one_of(self.step, STEPS, "step")
+        checks.one_of(self.step, _STEPS, "step")
         checks.one_of(self.noise, NOISES, "noise")
-        checks.one_of(self.average, AVERAGES, "average")
-        checks.count(self.n_steps, "n_steps")
-        for name in ("learning_rate", "clip_norm", "radius"):
-            if getattr(self, name) is not None:
-                checks.positive(getattr(self, name), name)
+        checks.one_of(self.average, _AVERAGES, "average")
+        super()._check_parameters(public)
+        if self.radius is not None:
+            checks.positive(self.radius, "radius")
         if self.schedule_steps is not None:
             checks.count(self.schedule_steps, "schedule_steps")
-        if self.step == "first-order" and not labelled:
+        if self.step == "first-order" and getattr(public, "y", None) is None:
             raise ValueError(
                 "step='first-order' needs public labels: it follows the public gradient. Use step='exact'."
             )
         if self.step == "first-order" and self.radius is not None:
             raise ValueError("radius is for step='exact': the first-order form is unconstrained. Leave it out.")
 
-    def _ball(self, center: Vector) -> Ball | None:
-        return None if self.radius is None else Ball(center, float(self.radius))
+    def _mirror_map(self, fit: PublicFit, Z_public: Vector, ball: Ball | None) -> tuple[MirrorMap, DescentModel]:
+        """Return the mirror map of the public loss and the model of exact mirror descent with it."""
+        raise NotImplementedError
 
-    def _descent(
-        self,
-        budget: Budget,
-        terrain: Terrain,
-        mirror: MirrorMap,
-        public_gradient: Callable[[Vector], Vector] | None,
-        *,
-        least: float,
-    ) -> Descent:
-        """Decide noise, clipping norm, learning rate and step from public facts."""
+    def _public_gradient(self, problem: Problem) -> Callable[[Vector], Vector] | None:
+        """Return the gradient of the public loss, or None without public labels."""
+        raise NotImplementedError
+
+    def _descend(self, ledger: Ledger, problem: Problem, budget: Budget) -> Descended:
+        """Plan from public facts and, if the budget is worthwhile, charge and take all steps."""
+        fit = problem.public_fit
+        ball = None if self.radius is None else Ball(fit.solution, float(self.radius))
+        mirror: MirrorMap = EuclideanMap(ball)
+        if problem.Z_public is not None and self.step == "exact":
+            mirror, model = self._mirror_map(fit, problem.Z_public, ball)
+        else:
+            model = gradient_descent_model(fit)
         multiplier = noise_multiplier(self.noise, self.epsilon, self.delta, steps=self.n_steps)
         rate = self.learning_rate
         if rate is None and self.step == "first-order":
-            rate = 1.0 / terrain.fastest
-        clip_norm, rate = choose(
-            terrain,
+            rate = 1.0 / model.fastest
+        clip_norm, rate = choose_clip_and_rate(
+            model,
             clip_norm=self.clip_norm,
             learning_rate=rate,
             noise=budget.factor * multiplier / budget.n_rows,
             steps=self.n_steps,
             first=first_averaged(self.n_steps, self.average),
-            least=least,
+            least_quantile=problem.least_clip_quantile,
         )
-        if self.step == "exact" or public_gradient is None:
-            return Descent(clip_norm, rate, multiplier, exact_step(mirror, rate))
-        half_life = 2 * self.n_steps if self.schedule_steps is None else self.schedule_steps
-        return Descent(clip_norm, rate, multiplier, first_order_step(public_gradient, rate, half_life))
-
-    def _run(
-        self, ledger: Ledger, rows: Rows, loss: Loss, start: Vector, descent: Descent, budget: Budget
-    ) -> NDArray[np.float64]:
-        """Charge all steps, then take them."""
-        run = ledger.start(Repeated(Gaussian(descent.multiplier), self.n_steps), label="gradient")
-        return mirror_descent(
-            run,
+        if not budget.worthwhile:
+            return Descended(fit.solution, clip_norm, rate)
+        step = exact_step(mirror, rate)
+        public_gradient = self._public_gradient(problem)
+        if self.step == "first-order" and public_gradient is not None:
+            schedule_steps = 2 * self.n_steps if self.schedule_steps is None else self.schedule_steps
+            step = first_order_step(public_gradient, rate, schedule_steps)
+        rows = problem.coordinates.rows(problem.X, problem.y)
+        solution = mirror_descent(
+            ledger.start(Repeated(Gaussian(multiplier), self.n_steps), label="gradient"),
             rows,
-            loss,
-            start,
-            clip_norm=descent.clip_norm,
+            problem.loss,
+            fit.solution,
+            clip_norm=clip_norm,
             n_rows=budget.n_rows,
-            step=descent.step,
+            step=step,
             average=self.average,
         )
+        return Descended(solution, clip_norm, rate)
 
-    def _notes(self, ledger: Ledger, budget: Budget) -> list[str]:
+    def _notes(self, ledger: Ledger, budget: Budget) -> Sequence[str]:
+        """Return the note on the printed noise, if it was used."""
         if self.noise == "paper" and budget.worthwhile:
             return [paper_note(self.epsilon, ledger.spent())]
-        return []
-
-
-def largest_eigenvalue(matrix: Vector) -> float:
-    """Return the largest eigenvalue of a positive semidefinite matrix, to about a thousandth and rather above."""
-    # Power steps from a fixed start, so that a fit repeats to the bit.
-    vector = np.random.default_rng(0).standard_normal(len(matrix))
-    value = 0.0
-    for _ in range(200):
-        image = matrix @ vector
-        length = float(np.linalg.norm(image))
-        if length == 0.0:
-            return 1e-300
-        vector, before, value = image / length, value, length / float(np.linalg.norm(vector))
-        if math.isclose(before, value, rel_tol=1e-6) and before > 0:
-            break
-    return 1.001 * value
+        return ()

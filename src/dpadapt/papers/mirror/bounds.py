@@ -1,6 +1,7 @@
-"""Gaussian width of the set in whose norm a public loss is strongly convex: what takes the place of the dimension.
+"""The paper's bounds as functions: excess risk, noise stability, and the Gaussian width that replaces the dimension.
 
-Appendices B and D of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
+Section 3 (Theorems 3.2, 3.5 and 3.6) and Appendices B and D of "Public Data-Assisted Mirror Descent for Private Model
+Training", arXiv:2112.00193.
 """
 
 import math
@@ -8,14 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from dpadapt import checks
 
-# The paper's bounds as functions: excess risk (Theorems 3.2 and 3.5) and noise stability (Theorem 3.6).
-#
-# .. [1] Public Data-Assisted Mirror Descent for Private Model Training. arXiv:2112.00193, Section 3.
+_WIDTH_FORMS = ("smallest", "printed")
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class RiskBound:
     Parameters
     ----------
     terms : dict of str to float
-        What each term stands for, and its size.
+        The size of each term, by name.
     """
 
     terms: dict[str, float]
@@ -71,13 +69,14 @@ def empirical_risk_bound(
     scale : float
         σ: standard deviation of the noise in the mean gradient.
     constant : float, default=1.0
-        c: the theorem leaves it open.
+        c: the theorem does not state it.
 
     Returns
     -------
     RiskBound
-        "start": what is left of the public start's distance, which falls with more public rows and more, longer steps.
-        "step": the price of finite steps. "noise": the price of privacy, where G_Q stands for the dimension.
+        "start": what remains of the error of the public start; it falls with more public rows and with more or longer
+        steps. "step": the cost of finite steps. "noise": the cost of privacy, where G_Q takes the place of the
+        dimension.
 
     Examples
     --------
@@ -128,20 +127,21 @@ def population_risk_bound(
     delta : float
     n_private, n_public : int
     constant : float, default=1.0
-        c: the theorem leaves it open.
+        c: the theorem does not state it.
 
     Returns
     -------
     RiskBound
-        "privacy": the first term as printed; once n_pub >= G_Q² no
-        dimension is left in it. "sample": empirical against population minimiser (Lemma 3.3). "stability": what delta
-        adds when empirical turns into population loss (Lemma 3.4).
+        "privacy": the first term as printed; once n_pub >= G_Q² it no longer depends on the dimension. "sample":
+        empirical against population minimiser (Lemma 3.3). "stability": what delta adds when the bound on the empirical
+        loss is turned into one on the population loss (Lemma 3.4).
 
     Notes
     -----
     The theorem does not hold at an epsilon of the user's choice: it sets epsilon itself (`prescribed_epsilon`), so that
-    Lemma 3.4's L |C| epsilon balances the rest. Term by term the printed choice gives (1 + |C|) where the theorem has
-    |C|, so it is meant for |C| >= 1; dividing by sqrt(|C|) in place of |C| would balance and leave sqrt(|C|).
+    L |C| epsilon of Lemma 3.4 balances the other terms. Term by term the printed choice gives (1 + |C|) where the
+    theorem has |C|, so it is meant for |C| >= 1; dividing by sqrt(|C|) instead of |C| would balance and leave
+    sqrt(|C|).
 
     Examples
     --------
@@ -183,7 +183,7 @@ def noise_stability_bound(
     least_curvature: float | None = None,
     margin: float = math.inf,
 ) -> float:
-    """Return Theorem 3.6's bound on E |<θ̂ - θ*, v>|: how far noise moves one mirror step along a direction.
+    """Return Theorem 3.6's bound on E |<θ̂ - θ*, v>|: how far noise moves one mirror step along direction v.
 
     η σ [sqrt(2/π) sqrt(Σ (a_i / w_i)²) + 3 (1 + c)² / (2 α) e^{-c² p / 2}].
 
@@ -203,9 +203,9 @@ def noise_stability_bound(
     Returns
     -------
     float
-        First the noise that stays within reach: along an eigenvector it moves the step by σ over that curvature. Then
-        the rare noise that does not, at the least curvature. Gradient descent moves by sqrt(2/π) η σ in every
-        direction.
+        The first term is for noise that stays within reach: along an eigenvector it moves the step by σ over that
+        curvature. The second is for the rare noise beyond, at the least curvature. Gradient descent moves by
+        sqrt(2/π) η σ in every direction.
 
     Examples
     --------
@@ -226,14 +226,10 @@ def noise_stability_bound(
     return learning_rate * scale * (near + far)
 
 
-Vector = NDArray[np.float64]
-FORMS = ("smallest", "printed")
-
-
 def ellipsoid_width(radii: Any) -> float:
     """Return the Gaussian width of an ellipsoid about the origin, exactly: E |diag(radii) g|.
 
-    The paper's sqrt(Σ radii²) is an upper bound of it, close where no few radii dominate.
+    The paper's sqrt(Σ radii²) is an upper bound, which is close unless a few radii dominate.
 
     Parameters
     ----------
@@ -269,8 +265,8 @@ def gaussian_width(hessian: Any, *, form: str = "smallest") -> float:
     """Return G_Q of a quadratic public loss, scaled so that its smallest curvature is 1.
 
     Q is the smallest convex set in whose norm the loss is 1-strongly convex. For a Hessian H that is
-    {x : x' H x <= 1}, an ellipsoid with radii 1 / sqrt(eigenvalue); its width is at most sqrt(Σ radii²), which is what
-    is returned. The bounds need no more than that.
+    {x : x' H x <= 1}, an ellipsoid with radii 1 / sqrt(eigenvalue). Its width is at most sqrt(Σ radii²); this is
+    returned, and it is enough for the bounds.
 
     Parameters
     ----------
@@ -297,5 +293,5 @@ def gaussian_width(hessian: Any, *, form: str = "smallest") -> float:
     if not (len(values) and values[0] > 0 and np.isfinite(values[-1])):
         raise ValueError("hessian must be positive definite. Add a ridge to its diagonal.")
     ratios = values[0] / values
-    squares = ratios if checks.one_of(form, FORMS, "form") == "smallest" else ratios**2
+    squares = ratios if checks.one_of(form, _WIDTH_FORMS, "form") == "smallest" else ratios**2
     return float(np.sqrt(squares.sum()))

@@ -1,7 +1,7 @@
 """Private gradient descent, cold or warm, plain or whitened: the baselines of the mirror-descent paper.
 
 Cold and warm DP-SGD of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193, Section 3.
-Abadi et al., "Deep Learning with Differential Privacy", 2016, is where DP-SGD comes from.
+DP-SGD is due to Abadi et al., "Deep Learning with Differential Privacy", 2016.
 """
 
 from typing import Any
@@ -15,66 +15,43 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.descent import Loss, SquaredLoss, constant, private_descent
-from dpadapt.learning.estimator import (
-    Budget,
-    LinearClassifier,
-    PrivateEstimator,
-    label_codes,
-    label_set,
-    numeric_labels,
-)
+from dpadapt.learning.descent import constant, private_descent
+from dpadapt.learning.estimator import Budget, LinearClassifier
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.papers.mirror.base import largest_eigenvalue
-from dpadapt.papers.mirror.estimators import (
-    checked_bounds,
-    class_coefficients,
-    class_loss,
-    classification_fit,
-    regression_fit,
-)
+from dpadapt.papers.mirror.base import Descended, DescentEstimator, Problem
 from dpadapt.papers.mirror.maps import QuadraticMap
 from dpadapt.papers.mirror.public_fit import (
-    Coordinates,
-    PublicFit,
     checked_ridge,
-    choose,
-    coordinates,
-    plain_terrain,
-    whitened_terrain,
+    choose_clip_and_rate,
+    gradient_descent_model,
+    whitened_descent_model,
 )
 
-Vector = NDArray[np.float64]
 _STARTS = ("warm", "cold")
 
 
-class _GradientDescent(PrivateEstimator):
-    """What both baselines share."""
+class _GradientDescent(DescentEstimator):
+    """Parameters, plan and descent of both baselines."""
 
     start: str
     whiten: bool
-    n_steps: int
     batch_size: int | None
-    learning_rate: float | None
-    clip_norm: float | None
-    ridge: float | None
-    standardise: bool
-    fit_intercept: bool
 
-    def _check_parameters(self, public: Public | None) -> bool:
-        """Check what can be checked before data is read; return whether the start is warm."""
-        warm = checks.one_of(self.start, _STARTS, "start") == "warm"
-        checks.count(self.n_steps, "n_steps")
+    @property
+    def _uses_public_labels(self) -> bool:
+        """Whether the start is warm; a cold start ignores public labels."""
+        return self.start == "warm"
+
+    def _check_parameters(self, public: Public | None) -> None:
+        """Check what can be checked before data is read."""
+        checks.one_of(self.start, _STARTS, "start")
+        super()._check_parameters(public)
         if self.batch_size is not None:
             checks.count(self.batch_size, "batch_size")
-        for name in ("learning_rate", "clip_norm"):
-            if getattr(self, name) is not None:
-                checks.positive(getattr(self, name), name)
         if self.whiten and public is None:
             raise ValueError("whiten=True needs public rows to whiten by. Give public=, or leave it out.")
-        return warm
 
     def _plan(self, budget: Budget) -> tuple[Plan, float]:
         """Return the steps with the least noise that the budget allows, and that noise over the sum's sensitivity."""
@@ -85,46 +62,39 @@ class _GradientDescent(PrivateEstimator):
             return Repeated(Gaussian(noise), self.n_steps), noise
         return Sampled(Gaussian(noise), rate, self.n_steps), noise / rate
 
-    def _descend(
-        self,
-        ledger: Ledger,
-        X: NDArray[Any],
-        y: NDArray[Any],
-        place: Coordinates,
-        fit: PublicFit,
-        loss: Loss,
-        budget: Budget,
-        *,
-        least: float,
-    ) -> tuple[Vector, float, float]:
-        """Return the solution, clipping norm and learning rate."""
-        basis = None
+    def _descend(self, ledger: Ledger, problem: Problem, budget: Budget) -> Descended:
+        """Plan from public facts and, if the budget is worthwhile, charge and take all steps."""
+        fit, basis = problem.public_fit, None
         if self.whiten:
             curved = QuadraticMap(fit.ridged(fit.ridge(checked_ridge(self.ridge))))
-            terrain = whitened_terrain(fit, curved.inverse(fit.sample.T), curved.unit)
+            model = whitened_descent_model(fit, curved.inverse(fit.sample.T), curved.unit)
             lower = np.tril(curved.factor[0])
             # H = L L'; rows times L'^-1 have second moment 1.
             basis = solve_triangular(lower, np.eye(len(lower)), lower=True).T
         else:
-            terrain = plain_terrain(fit, fit.largest or largest_eigenvalue(fit.hessian))
+            model = gradient_descent_model(fit)
         plan, noise = self._plan(budget)
-        clip_norm, length = choose(
-            terrain,
+        clip_norm, rate = choose_clip_and_rate(
+            model,
             clip_norm=self.clip_norm,
             learning_rate=self.learning_rate,
             noise=budget.factor * noise / budget.n_rows,
             steps=self.n_steps,
             first=self.n_steps // 2,
-            least=least,
+            least_quantile=problem.least_clip_quantile,
         )
         if not budget.worthwhile:
-            return fit.solution, clip_norm, length
-        run = ledger.start(plan, label="gradient")
-        start = fit.solution if basis is None else lower.T @ fit.solution
-        rows = place.rows(X, y, basis=basis)
-        steps = constant(length)
-        solution = private_descent(run, rows, loss, start, clip_norm=clip_norm, n_rows=budget.n_rows, step=steps)
-        return solution if basis is None else basis @ solution, clip_norm, length
+            return Descended(fit.solution, clip_norm, rate)
+        solution = private_descent(
+            ledger.start(plan, label="gradient"),
+            problem.coordinates.rows(problem.X, problem.y, basis=basis),
+            problem.loss,
+            fit.solution if basis is None else lower.T @ fit.solution,
+            clip_norm=clip_norm,
+            n_rows=budget.n_rows,
+            step=constant(rate),
+        )
+        return Descended(solution if basis is None else basis @ solution, clip_norm, rate)
 
 
 class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type: ignore[misc]
@@ -144,7 +114,7 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
     {epsilon}
     {delta}
     start : {"warm", "cold"}, default="warm"
-        Whether to start from the public model. "cold" uses public labels for nothing.
+        Whether to start from the public model. "cold" does not use public labels.
     whiten : bool, default=False
         Whether rows are whitened by the public Hessian before gradients are clipped. Needs public rows.
     n_steps : int, default=100
@@ -156,9 +126,10 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
     ridge : float, optional
         Added to the Hessian before whitening, in its mean eigenvalues. Default: half the columns over the public rows.
     standardise, fit_intercept : bool, default=True
-        Whether features are brought to the public rows' scale first, and whether there is a constant.
+        Whether features are standardised by public rows first, and whether the model has an intercept.
     target_bounds : (float, float), optional
-        Where the target lies, known without looking at it; used unless the start is warm. Default: (-1, 1).
+        Range of the target, known without looking at the private data; used unless the start is warm and there are
+        public labels. Default: (-1, 1).
     {adjacency}
     {n_rows}
     {random_state}
@@ -235,24 +206,7 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
         {public}
         {ledger}
         """
-        warm = self._check_parameters(public)
-        bounds = checked_bounds(self.target_bounds)
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        place = coordinates(X_public, X.shape[1], standardise=self.standardise, intercept=self.fit_intercept)
-        labels = numeric_labels(y_public) if warm and y_public is not None else None
-        fit = regression_fit(place, None if X_public is None else place.extend(X_public), labels, bounds)
-        target = np.asarray(y, dtype=np.float64)
-        found = self._descend(child, X, target, place, fit, SquaredLoss(), budget, least=0.25)
-        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = [] if labels is not None else ["the bounds of the target"]
-        self.privacy_ = self._receipt(child, budget, assumed)
-        solution, self.clip_norm_, self.learning_rate_ = found
-        coef, intercept = place.coefficients(solution)
-        self.coef_, self.intercept_ = coef, float(intercept)
+        self.coef_, self.intercept_ = self._fit_regression(X, y, public, ledger, self.target_bounds)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -346,21 +300,5 @@ class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
         {public}
         {ledger}
         """
-        warm = self._check_parameters(public)
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        classes, source = label_set(self.classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        place = coordinates(X_public, X.shape[1], standardise=self.standardise, intercept=self.fit_intercept)
-        known = label_codes(y_public, classes, "public y") if warm and y_public is not None else None
-        fit = classification_fit(place, None if X_public is None else place.extend(X_public), known, len(classes))
-        found = self._descend(child, X, codes, place, fit, class_loss(fit.solution), budget, least=0.9)
-        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [source])
-        solution, self.clip_norm_, self.learning_rate_ = found
-        self.coef_, self.intercept_ = class_coefficients(place, solution)
-        self.classes_ = classes
+        self.coef_, self.intercept_, self.classes_ = self._fit_classification(X, y, public, ledger, self.classes)
         return self

@@ -1,7 +1,7 @@
-"""The public log-loss of a linear classifier as a mirror map: an exact Bregman step by damped Newton.
+"""Mirror maps: the step argmin η<g, θ> + B(θ, θ_t), over all solutions or over a ball, for three public losses.
 
-Line 4 of Algorithm 1 of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. The labels
-cancel in the Bregman divergence, so public rows without labels do.
+Line 4 of Algorithm 1 of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. B is the
+Bregman divergence of the public loss. Labels cancel in it, so public rows without labels are enough.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,13 @@ from scipy.special import logsumexp
 
 from dpadapt.learning.descent import softmax
 
-# Mirror maps: the step argmin η<g, θ> + B(θ, θ_t) over a ball, for three public losses.
-#
-# Line 4 of Algorithm 1 of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
-
-
 Vector = NDArray[np.float64]
+
+# Most Newton steps for one logistic mirror step. A safeguard: the tolerance below ends the iteration.
+_LOGISTIC_STEP_ITERATIONS = 200
+# Newton steps end once the gradient is this short, relative to 1 + the length of the wanted map gradient. It is close
+# to what double precision allows, so that a mirror step counts as exact. Chosen by hand; neighbours were not compared.
+_LOGISTIC_STEP_TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,18 +35,18 @@ class Ball:
     radius: float
 
     def holds(self, solution: Vector) -> bool:
-        """Tell whether a solution lies inside."""
+        """Return whether a solution lies in the ball."""
         return float(np.linalg.norm(solution - self.center)) <= self.radius * (1 + 1e-12)
 
     def nearest(self, solution: Vector) -> Vector:
-        """Return the closest solution inside, by Euclidean distance."""
+        """Return the closest solution in the ball, by Euclidean distance."""
         away = solution - self.center
         length = float(np.linalg.norm(away))
         return solution if length <= self.radius else self.center + away * (self.radius / length)
 
 
 class MirrorMap(Protocol):
-    """What mirror descent needs to know of a public loss."""
+    """The mirror step of a public loss."""
 
     def step(self, current: Vector, gradient: Vector, length: float) -> Vector:
         """Return the minimiser of length <gradient, θ> + B(θ, current), the map being normalised."""
@@ -54,26 +55,27 @@ class MirrorMap(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EuclideanMap:
-    """Half the squared length: mirror descent is gradient descent."""
+    """Half the squared length as mirror map: mirror descent is then gradient descent."""
 
     ball: Ball | None = None
 
     def step(self, current: Vector, gradient: Vector, length: float) -> Vector:
-        """Return a gradient step, brought back into the ball."""
+        """Return a gradient step, projected onto the ball."""
         moved = current - length * gradient
         return moved if self.ball is None else self.ball.nearest(moved)
 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticMap:
-    """A quadratic public loss, normalised so that its inverse Hessian has largest eigenvalue 1 (Appendix E).
+    """A quadratic public loss as mirror map, normalised to an inverse Hessian of largest eigenvalue 1 (Appendix E).
 
     Parameters
     ----------
     hessian : ndarray of shape (n_columns, n_columns)
-        Its ridge included. Factored once.
+        Hessian of the public loss, ridge included. Factored once.
     ball : Ball, optional
-        Where solutions must lie. It needs the eigenvectors of the Hessian, which take longer than its factor.
+        Where solutions must lie. A step onto the ball needs the eigenvectors of the Hessian, which take longer to
+        compute than its factor.
     """
 
     hessian: Vector
@@ -134,23 +136,19 @@ def smallest_eigenvalue(matrix: Vector, factor: tuple[Vector, bool]) -> float:
 
 
 def falling_root(beyond: Callable[[float], float], scale: float) -> float:
-    """Return where a falling function of a number above 0 crosses zero; `scale` is a first guess of it."""
+    """Return the root of a falling function of a positive number; `scale` is a first guess."""
     high = max(scale, 1e-300)
     while beyond(high) > 0:
         high *= 4.0
     return float(brentq(beyond, 0.0, high, xtol=1e-14 * high, rtol=1e-13, maxiter=300))
 
 
-_ITERATIONS = 200
-_TOLERANCE = 1e-11
-
-
 @dataclass(frozen=True, eq=False)
 class LogisticMap:
-    """Mean log-partition of public rows plus half `ridge` times the squared length.
+    """The public log-loss as mirror map: mean log-partition of public rows plus half `ridge` times the squared length.
 
-    Without the ridge the gradient of the map has bounded range, and noise may ask for a point outside: there would be
-    no solution.
+    A step is solved exactly, by damped Newton steps. Without the ridge the gradient of the map has bounded range; a
+    noisy step may then have no solution, because the gradient that it needs lies outside that range.
 
     Parameters
     ----------
@@ -180,24 +178,27 @@ class LogisticMap:
         return np.asarray(self.rows.T @ self._probabilities(solution) / len(self.rows) + self.ridge * solution)
 
     def step(self, current: Vector, gradient: Vector, length: float) -> Vector:
-        """Return the solution whose map gradient is that of `current` less length * unit * gradient, or the nearest."""
+        """Return the solution whose map gradient is that of `current` less length * unit * gradient.
+
+        If that solution lies outside the ball, return the one in the ball that is nearest in the Bregman divergence.
+        """
         target = self.gradient(current) - length * self.unit * gradient
         moved = self._solve(target, current, 0.0)
         ball = self.ball
         if ball is None or ball.holds(moved):
             return moved
-        # On the sphere: minimise the same plus pull / 2 |θ - center|², with the pull that ends on it.
-        found = {0.0: moved}
+        # On the sphere: minimise the same plus pull / 2 |θ - center|², with the pull whose solution lies on the sphere.
+        solutions = {0.0: moved}
 
         def beyond(pull: float) -> float:
-            if pull not in found:
-                near = found[min(found, key=lambda known: abs(known - pull))]
-                found[pull] = self._solve(target, near, pull)
-            return float(np.linalg.norm(found[pull] - ball.center)) - ball.radius
+            if pull not in solutions:
+                near = solutions[min(solutions, key=lambda known: abs(known - pull))]
+                solutions[pull] = self._solve(target, near, pull)
+            return float(np.linalg.norm(solutions[pull] - ball.center)) - ball.radius
 
         pull = falling_root(beyond, self.unit)
         beyond(pull)
-        return ball.nearest(found[pull])
+        return ball.nearest(solutions[pull])
 
     def hessian(self, solution: Vector) -> Vector:
         """Return the second derivative of the map, class by class for several classes."""
@@ -229,12 +230,12 @@ class LogisticMap:
         return float(np.mean(partition) + self.ridge / 2 * square + pull / 2 * away - np.sum(target * solution))
 
     def _solve(self, target: Vector, start: Vector, pull: float) -> Vector:
-        """Return the minimiser of map - <target, θ> + pull / 2 |θ - center|²: Newton steps, halved until they help."""
+        """Return the minimiser of map - <target, θ> + pull / 2 |θ - center|², by Newton steps with backtracking."""
         solution = start
         center = np.zeros_like(start) if self.ball is None else self.ball.center
         value = self._value(solution, target, pull)
-        enough = _TOLERANCE * (1.0 + float(np.linalg.norm(target)))
-        for _ in range(_ITERATIONS):
+        enough = _LOGISTIC_STEP_TOLERANCE * (1.0 + float(np.linalg.norm(target)))
+        for _ in range(_LOGISTIC_STEP_ITERATIONS):
             gradient = self.gradient(solution) - target + pull * (solution - center)
             if float(np.linalg.norm(gradient)) <= enough:
                 break
@@ -244,7 +245,7 @@ class LogisticMap:
             inner = cho_solve(cho_factor(hessian, lower=True, check_finite=False), gradient.T.ravel())
             direction = -inner.reshape(gradient.T.shape).T
             slope = float(np.sum(gradient * direction))
-            # What is left to gain is half the slope. Where rounding hides it, one more Newton step is exact.
+            # The value can still fall by about half the slope. Once rounding hides that, one more Newton step is exact.
             last = -slope <= 1e-13 * (1.0 + abs(value) + abs(float(np.sum(target * solution))))
             size = 1.0
             trial, reached = solution + direction, 0.0

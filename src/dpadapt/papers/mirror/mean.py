@@ -21,12 +21,14 @@ from dpadapt.papers.mirror.base import NOISES, noise_multiplier, paper_note
 from dpadapt.papers.mirror.public_fit import checked_ridge
 
 Vector = NDArray[np.float64]
-# Share of public gradients that the default clipping norm leaves as they are.
-_INSIDE = 0.9
+
+# Share of public gradients that the default clipping norm leaves unclipped. A larger share biases the mean less and
+# needs more noise. Chosen by hand; neighbouring values were not compared.
+_UNCLIPPED_SHARE_OF_MEAN = 0.9
 
 
 class PDADPMDMean(PrivateEstimator):
-    """The mean of private rows, with noise shaped by the covariance of public ones.
+    """The mean of private rows, with noise shaped by the covariance of public rows.
 
     Appendix D of [1]_: the loss of a candidate θ is (x - θ)' S⁻¹ (x - θ) / 2, with S the public covariance scaled to
     largest eigenvalue 1, and the public loss is the mirror map. Each step is θ - η S (g + noise), g the mean of clipped
@@ -47,10 +49,11 @@ class PDADPMDMean(PrivateEstimator):
     n_steps : int, default=1
         Number of private steps, averaged. One is enough unless the public mean is far off.
     learning_rate : float, default=1.0
-        Step length; 1 goes to the noisy mean at once.
+        Step length; with 1, the first step goes to the noisy mean.
     clip_norm : float, optional
-        Each row's S⁻¹ (θ - x) is scaled down to this length. Default: the 90% quantile of public rows', each as if
-        left out of S; without public rows, that of uniform features on [-1, 1].
+        Each row's S⁻¹ (θ - x) is scaled down to this length. Default: the 90% quantile of these lengths for public
+        rows, each as if left out of S; without public rows, the root mean square length for
+        uniform features on [-1, 1].
     ridge : float, optional
         Added to the eigenvalues of the public covariance, in mean eigenvalues. Default: half the columns over the
         public rows.
@@ -62,7 +65,7 @@ class PDADPMDMean(PrivateEstimator):
     ----------
     mean_ : ndarray of shape (n_features,)
     clip_norm_ : float
-        What was used; from public data if not given.
+        The clipping norm that was used; from public data if not given.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -116,7 +119,7 @@ class PDADPMDMean(PrivateEstimator):
     def fit(
         self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
     ) -> "PDADPMDMean":
-        """Find the mean of private `X`.
+        """Estimate the mean of private `X`.
 
         Parameters
         ----------
@@ -138,11 +141,11 @@ class PDADPMDMean(PrivateEstimator):
         X_public, _ = self._check_public(public, frame)
         budget = self._budget(len(X))
         child = self._ledger(ledger)
-        start, shape, usual = public_shape(X_public, X.shape[1], ridge)
-        clip_norm = usual if given is None else given
+        start, shape, default_clip = public_shape(X_public, X.shape[1], ridge)
+        clip_norm = default_clip if given is None else given
         multiplier = noise_multiplier(self.noise, self.epsilon, self.delta, steps=steps)
         notes: list[str] = []
-        found = start
+        mean = start
         if budget.worthwhile:
             inverse = np.linalg.inv(shape)
             run = child.start(Repeated(Gaussian(multiplier), steps), label="gradient of the mean")
@@ -153,19 +156,19 @@ class PDADPMDMean(PrivateEstimator):
                 gradient = run.release(clipped_sum(gradients, clip_norm)) / budget.n_rows
                 current = current - rate * (shape @ gradient)
                 total = total + current
-            found = total / steps
+            mean = total / steps
             notes = [paper_note(self.epsilon, child.spent())] if self.noise == "paper" else []
         # The receipt first: an interrupted refit must not leave a new mean under an old receipt.
         self.privacy_ = self._receipt(child, budget, [], notes=notes)
         self.clip_norm_ = clip_norm
-        self.mean_ = found
+        self.mean_ = mean
         return self
 
 
 def public_shape(X: Vector | None, n_features: int, ridge: float | None) -> tuple[Vector, Vector, float]:
-    """Return the public mean, the public covariance scaled to largest eigenvalue 1, and a clipping norm."""
+    """Return the public mean, the public covariance scaled to largest eigenvalue 1, and the default clipping norm."""
     if X is None:
-        # Features are taken to lie in [-1, 1].
+        # Features are assumed to lie in [-1, 1]; a uniform one has mean square 1/3.
         return np.zeros(n_features), np.eye(n_features), math.sqrt(n_features / 3)
     n, k = X.shape
     mean = X.mean(axis=0)
@@ -183,7 +186,7 @@ def public_shape(X: Vector | None, n_features: int, ridge: float | None) -> tupl
             "the public covariance is singular: there are fewer public rows than features, or public columns depend on "
             "each other. Give a positive ridge."
         ) from None
-    # A row that took part in the covariance is found 1 - h times as long as a new one.
+    # For a row that is part of the covariance, S⁻¹ (θ - x) is 1 - h times as long as for a new row.
     leverage = np.minimum(np.einsum("ij,ji->i", away, inner) / n, 0.9)
     lengths = top * np.linalg.norm(inner, axis=0) / (1.0 - leverage)
-    return mean, covariance / top, float(np.quantile(lengths, _INSIDE))
+    return mean, covariance / top, float(np.quantile(lengths, _UNCLIPPED_SHARE_OF_MEAN))

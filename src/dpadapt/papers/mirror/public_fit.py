@@ -1,6 +1,7 @@
-"""`PDADPMDRegressor`: linear regression by public data-assisted mirror descent.
+"""What public rows determine before a private row is read: coordinates, start, Hessian, clipping norm, learning rate.
 
-Algorithm 1 of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193.
+For the estimators of "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. Everything
+here is computed from public rows, or from declared ranges, and costs nothing.
 """
 
 import math
@@ -12,15 +13,33 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
-from dpadapt.learning.preparation import public_classifier
+from dpadapt.learning.preparation import centre_and_scale, public_classifier
 from dpadapt.rows import Rows
 
-# The coordinates that mirror descent works in: raw features, or features standardised by public rows, and a 1.
+Vector = NDArray[np.float64]
+
+# Most public rows for which leverages and gradient lengths are computed. More rows make the quantiles of the lengths
+# more precise; each row costs a linear solve. Chosen by hand; neighbouring values were not compared.
+_SAMPLED_PUBLIC_ROWS = 500
+# Ridges tried for the public start, in mean eigenvalues of the public Hessian; leave-one-out error chooses. A stronger
+# ridge lowers the variance of the start and raises its bias. The first is the paper's, for numerical stability only.
+# The others were chosen by hand; neighbouring values were not compared.
+_START_RIDGES = (1e-6, 1e-2, 1.0)
+# Shortest residual to expect of a private row: in standard deviations of the public labels for a regression, as a
+# length of the derivative in the scores for a classification. A public fit without error must not clip the private
+# rows' shift away; a larger value adds noise. Chosen by hand; neighbouring values were not compared.
+_LEAST_EXPECTED_RESIDUAL = 0.05
+# Learning rates tried, times the largest stable one. Longer steps forget the error of the start sooner and add more
+# noise. The predicted loss chooses among them; the grid was chosen by hand.
+_LEARNING_RATE_GRID = 2.0 ** -np.arange(12)
+# Clipping norms tried, as quantiles of the lengths of public gradients. A smaller norm needs less noise and biases the
+# steps more. The predicted loss chooses among them; the grid was chosen by hand.
+_CLIP_QUANTILE_GRID = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97)
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """How rows are prepared: centred, divided, and given a constant 1.
+    """The coordinates of a descent: raw features, or features standardised by public rows, and a constant 1.
 
     Parameters
     ----------
@@ -31,18 +50,18 @@ class Coordinates:
         Whether rows have a further constant feature 1.
     """
 
-    center: NDArray[np.float64] | None
-    scale: NDArray[np.float64] | None
+    center: Vector | None
+    scale: Vector | None
     n_features: int
     intercept: bool
 
     @property
     def n_columns(self) -> int:
-        """How many coordinates there are."""
+        """The number of coordinates."""
         return self.n_features + self.intercept
 
     def transform(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return rows without their constant, of the same type; a row too long for it comes out not finite."""
+        """Return rows without their constant, of the same type; an overflow gives values that are not finite."""
         if self.center is None or self.scale is None:
             return X
         with np.errstate(over="ignore", invalid="ignore"):
@@ -55,21 +74,21 @@ class Coordinates:
         moved = self.transform(X)
         return np.column_stack([moved, np.ones(len(moved), moved.dtype)]) if self.intercept else moved
 
-    def rows(self, X: NDArray[Any], y: NDArray[Any], *, basis: NDArray[np.float64] | None = None) -> Rows:
-        """Return private rows, turned by `basis` if one is given."""
+    def rows(self, X: NDArray[Any], y: NDArray[Any], *, basis: Vector | None = None) -> Rows:
+        """Return private rows, multiplied by `basis` if it is given."""
         if basis is None:
             return Rows(self.transform(X), y, intercept=self.intercept)
         with np.errstate(over="ignore", invalid="ignore"):
             return Rows(self.extend(X) @ basis.astype(X.dtype), y)
 
-    def constant(self, level: float) -> NDArray[np.float64]:
-        """Return the solution that is `level` everywhere; zero if there is no constant to hold it."""
+    def constant(self, level: float) -> Vector:
+        """Return the solution that predicts `level` everywhere; zero if there is no constant feature."""
         solution = np.zeros(self.n_columns)
         if self.intercept:
             solution[-1] = level
         return solution
 
-    def coefficients(self, solution: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
+    def coefficients(self, solution: Vector) -> tuple[Vector, Any]:
         """Return coefficients and intercept for raw rows."""
         coef = solution[: self.n_features]
         intercept = solution[-1] if self.intercept else np.zeros(solution.shape[1:])
@@ -79,53 +98,35 @@ class Coordinates:
         return coef, intercept - self.center @ coef
 
 
-def coordinates(
-    X_public: NDArray[np.float64] | None, n_features: int, *, standardise: bool, intercept: bool
-) -> Coordinates:
-    """Return the coordinates that public rows suggest; without them, features stay as they are."""
+def public_coordinates(X_public: Vector | None, n_features: int, *, standardise: bool, intercept: bool) -> Coordinates:
+    """Return coordinates standardised by public rows; without public rows the features stay as they are."""
     if X_public is None or not standardise:
         return Coordinates(None, None, n_features, intercept)
-    scale = X_public.std(axis=0)
     if intercept:
-        center = X_public.mean(axis=0)
-        spread = scale > 1e-12 * np.maximum(1.0, np.abs(center))
-    else:
-        # Without a constant nothing could make up for centring.
-        center, scale = np.zeros(n_features), np.sqrt(np.mean(X_public**2, axis=0))
-        spread = scale > 0
-    return Coordinates(center, np.where(spread, scale, np.inf), n_features, intercept)
-
-
-# What public rows say before a private one is read: a start, a Hessian, and how far off the start must be.
-
-
-Vector = NDArray[np.float64]
-# Rows that stand for all public ones where every row would cost a solve.
-_SAMPLE = 500
-# Public ridges tried for the start, in mean eigenvalues: the first is the paper's, for numerical stability only.
-_RIDGES = (1e-6, 1e-2, 1.0)
-# A public fit without error must not clip the private rows' shift away: the least residual to expect, in deviations.
-_LEAST = 0.05
+        return Coordinates(*centre_and_scale(X_public), n_features, intercept)
+    # Without a constant feature the model could not undo a shift, so features are scaled but not centred.
+    scale = np.sqrt(np.mean(X_public**2, axis=0))
+    return Coordinates(np.zeros(n_features), np.where(scale > 0, scale, np.inf), n_features, intercept)
 
 
 @dataclass(frozen=True, eq=False)
 class PublicFit:
-    """A start and what is known about it.
+    """The public start of a descent, and the public facts that the descent is planned from.
 
     Parameters
     ----------
     solution : ndarray of shape (n_columns,) or (n_columns, n_scores)
-        The public minimiser, or what stands for it.
+        The public minimiser; without public labels, a constant or zero.
     hessian : ndarray of shape (n_columns, n_columns)
         Mean over public rows of curvature times row times row; per score, without a ridge.
     n_rows : int
-        How many public rows there are; 0 if none.
+        Number of public rows; 0 if there are none.
     sample : ndarray of shape (n_sample, n_columns)
-        Some public rows.
+        A sample of the public rows.
     curvature : ndarray of shape (n_sample,)
-        Second derivative of the loss in a score, at those rows.
+        Second derivative of the loss in a score, at the sampled rows.
     derivatives : ndarray of shape (n_sample,)
-        Length of the loss's derivative in the scores at those rows, each as if left out of the fit.
+        Length of the loss's derivative in the scores at the sampled rows, each as if left out of the fit.
     excess : float
         Expected loss of the start above that of the best solution.
     largest : float, optional
@@ -146,10 +147,15 @@ class PublicFit:
         """The mean eigenvalue of the Hessian, never 0."""
         return max(float(np.trace(self.hessian)) / len(self.hessian), 1e-300)
 
-    def ridge(self, wanted: float | None) -> float:
-        """Return a ridge given in mean eigenvalues; by default half of them times columns over rows.
+    @property
+    def n_scores(self) -> int:
+        """The number of scores that the model gives to a row."""
+        return 1 if self.solution.ndim == 1 else int(self.solution.shape[1])
 
-        Sampling spreads the eigenvalues by about the root of columns over rows; small ones are too small.
+    def ridge(self, wanted: float | None) -> float:
+        """Return the ridge for a strength in mean eigenvalues; by default half the columns over the public rows.
+
+        Sampling spreads the eigenvalues by about the root of columns over rows: the smallest are estimated too small.
         """
         share = 0.5 * len(self.hessian) / max(self.n_rows, 1) if wanted is None else wanted
         return share * self.mean_eigenvalue
@@ -161,8 +167,43 @@ class PublicFit:
         return hessian
 
 
+def regression_fit(
+    coordinates: Coordinates, Z_public: Vector | None, labels: Vector | None, bounds: tuple[float, float]
+) -> PublicFit:
+    """Return the public fit of a regression; public rows or labels that are missing are replaced by assumptions."""
+    if Z_public is not None and labels is not None:
+        return squared_fit(Z_public, labels)
+    low, high = bounds
+    # A quarter of the range for a typical residual.
+    spread = (high - low) / 4
+    start = coordinates.constant((low + high) / 2)
+    assumed = {"curvature": 1.0, "derivative": spread, "excess": spread**2 / 2}
+    if Z_public is None:
+        return declared_fit(start, intercept=coordinates.intercept, **assumed)
+    return unlabelled_fit(Z_public, start, **assumed)
+
+
+def classification_fit(
+    coordinates: Coordinates, Z_public: Vector | None, codes: NDArray[np.int64] | None, n_classes: int
+) -> PublicFit:
+    """Return the public fit of a classification; public rows or labels that are missing are replaced by assumptions."""
+    n_scores = 1 if n_classes == 2 else n_classes
+    if Z_public is not None and codes is not None:
+        return logistic_fit(Z_public, codes, n_scores)
+    start = np.zeros(coordinates.n_columns) if n_scores == 1 else np.zeros((coordinates.n_columns, n_scores))
+    # At equal probabilities: p (1 - p), |p - e_y|, and half of the log-loss of guessing.
+    assumed = {
+        "curvature": 0.25 if n_scores == 1 else 1.0 / n_classes,
+        "derivative": 0.5 if n_scores == 1 else math.sqrt(1 - 1 / n_classes),
+        "excess": math.log(n_classes) / 2,
+    }
+    if Z_public is None:
+        return declared_fit(start, intercept=coordinates.intercept, **assumed)
+    return unlabelled_fit(Z_public, start, **assumed)
+
+
 def declared_fit(start: Vector, *, intercept: bool, curvature: float, derivative: float, excess: float) -> PublicFit:
-    """Return what can be assumed without public rows: features lie in about [-1, 1]."""
+    """Return the fit that is assumed without public rows: features lie in about [-1, 1]."""
     k = len(start)
     # A uniform feature on [-1, 1] has mean square 1/3; one direction may hold most of a row's length.
     squares = np.full(k, 1.0 / 3.0)
@@ -177,24 +218,24 @@ def declared_fit(start: Vector, *, intercept: bool, curvature: float, derivative
 
 
 def unlabelled_fit(Z: Vector, start: Vector, *, curvature: float, derivative: float, excess: float) -> PublicFit:
-    """Return what public rows without labels say."""
-    sample = Z[_sample(len(Z))]
+    """Return the fit of public rows without labels: their Hessian at an assumed start."""
+    sample = Z[_sampled(len(Z))]
     ones = np.ones(len(sample))
     hessian = curvature * (Z.T @ Z) / len(Z)
     return PublicFit(start, hessian, len(Z), sample, curvature * ones, derivative * ones, excess)
 
 
 def squared_fit(Z: Vector, y: Vector) -> PublicFit:
-    """Fit least squares on public rows, with the ridge of least leave-one-out error on some of them."""
+    """Fit least squares on public rows, with the ridge of least leave-one-out error on the sampled rows."""
     if not np.all(np.isfinite(y)):
         raise ValueError("the public labels are not finite; remove those rows.")
     n, k = Z.shape
-    chosen = _sample(n)
+    chosen = _sampled(n)
     sample, target = Z[chosen], y[chosen]
     hessian, cross = Z.T @ Z / n, Z.T @ y / n
     unit = max(float(np.trace(hessian)) / k, 1e-300)
     best: tuple[float, Vector, Vector, float, float] | None = None
-    for ridge in _RIDGES:
+    for ridge in _START_RIDGES:
         ridged = hessian.copy()
         ridged[np.diag_indices_from(ridged)] += ridge * unit
         factor = cho_factor(ridged, lower=True, overwrite_a=True)
@@ -209,7 +250,7 @@ def squared_fit(Z: Vector, y: Vector) -> PublicFit:
     if best is None or not math.isfinite(best[0]):
         raise ValueError("the public rows or labels are too large to fit a model. Rescale them.")
     error, solution, left_out, inside, freedom = best
-    least = _LEAST * max(float(np.std(y)), 1e-300)
+    least = _LEAST_EXPECTED_RESIDUAL * max(float(np.std(y)), 1e-300)
     # Left-out and own loss differ by (2 - freedom) times what the start loses, for least squares exactly.
     excess = max((error - inside) / (2.0 - freedom), least**2) / 2
     ones = np.ones(len(sample))
@@ -222,14 +263,14 @@ def logistic_fit(Z: Vector, codes: NDArray[np.int64], n_scores: int) -> PublicFi
     solution = public_classifier(Z, codes, n_scores)
     if n_scores == 1:
         solution = solution[:, 0]
-    chosen = _sample(n)
+    chosen = _sampled(n)
     sample, target = Z[chosen], codes[chosen]
     scores = Z @ solution
-    curvature = class_curvature(scores)
+    curvature = _class_curvature(scores)
     loss: Loss = LogisticLoss() if n_scores == 1 else SoftmaxLoss()
     hessian = Z.T @ (Z * curvature[:, None]) / n
     fit = PublicFit(solution, hessian, n, sample, curvature[chosen], np.ones(len(sample)), 1.0)
-    # At the solution the gradient is minus the ridge times it: so the ridge that was chosen can be read off.
+    # At the solution the gradient is minus the ridge times the solution, which gives the ridge that was chosen.
     gradient = Z.T @ loss.weights(scores.copy(), codes) / n
     ridge = -float(np.sum(gradient * solution)) / max(float(np.sum(solution**2)), 1e-300)
     factor = cho_factor(fit.ridged(max(ridge, 1e-6 * fit.mean_eigenvalue)), lower=True, overwrite_a=True)
@@ -240,11 +281,11 @@ def logistic_fit(Z: Vector, codes: NDArray[np.int64], n_scores: int) -> PublicFi
     left_out = scores[chosen] + (shift * derivative.T).T
     gap = loss.value(left_out, target) - loss.value(scores[chosen], target)
     derivatives = loss.weights(left_out, target).reshape(len(sample), -1)
-    lengths = np.maximum(np.linalg.norm(derivatives, axis=1), _LEAST)
+    lengths = np.maximum(np.linalg.norm(derivatives, axis=1), _LEAST_EXPECTED_RESIDUAL)
     return PublicFit(solution, hessian, n, sample, fit.curvature, lengths, max(gap / 2, 1e-6))
 
 
-def class_curvature(scores: Vector) -> Vector:
+def _class_curvature(scores: Vector) -> Vector:
     """Return the second derivative of the log-loss in a score, averaged over directions for several classes."""
     if scores.ndim == 1:
         p = 0.5 + 0.5 * np.tanh(scores / 2)
@@ -253,142 +294,161 @@ def class_curvature(scores: Vector) -> Vector:
     return np.asarray((1 - np.sum(p**2, axis=1)) / (scores.shape[1] - 1))
 
 
-def _sample(n: int) -> NDArray[np.int64]:
-    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
-
-
-# Clipping norm and learning rate from public data alone: those of the least predicted loss.
-#
-# Along its way a descent forgets the public start's error and takes in noise. Both follow from public data in a
-# linear model of one direction, so a small grid of clipping norms and learning rates is searched at no private cost.
-
-
-_RATES = 2.0 ** -np.arange(12)
+def _sampled(n: int) -> NDArray[np.int64]:
+    """Return the indices of at most `_SAMPLED_PUBLIC_ROWS` of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLED_PUBLIC_ROWS)).astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
-class Terrain:
-    """What a descent will meet, in its own coordinates.
+class DescentModel:
+    """A linear model of a descent, from which the loss at a clipping norm and a learning rate is predicted.
+
+    The error of the start decays at one typical rate, while every step adds noise.
 
     Parameters
     ----------
     lengths : ndarray
         Lengths of gradients of public rows, each as if left out of the public fit.
-    scatter : float
+    noise_loss : float
         Loss per unit of squared noise in one step of length 1, all coordinates together.
-    curvature : float
-        How fast a step of length 1 forgets a typical error of the start.
+    decay : float
+        Share of a typical error of the start that a step of length 1 removes.
     fastest : float
-        The same for the direction that is forgotten first; steps beyond 1 over it may diverge.
+        The same for the direction that decays fastest; steps longer than 1 over it may diverge.
     excess : float
         Loss of the start above that of the best solution.
     """
 
     lengths: Vector
-    scatter: float
-    curvature: float
+    noise_loss: float
+    decay: float
     fastest: float
     excess: float
 
 
-def plain_terrain(fit: PublicFit, largest: float) -> Terrain:
-    """Return what gradient descent meets; `largest` is the top eigenvalue of the Hessian."""
+def gradient_descent_model(fit: PublicFit) -> DescentModel:
+    """Return the model of plain gradient descent."""
     norms = np.linalg.norm(fit.sample, axis=1)
-    scatter = float(np.trace(fit.hessian)) * _scores(fit) / 2
-    return Terrain(norms * fit.derivatives, scatter, fit.mean_eigenvalue, largest, fit.excess)
+    noise_loss = float(np.trace(fit.hessian)) * fit.n_scores / 2
+    fastest = fit.largest or _largest_eigenvalue(fit.hessian)
+    return DescentModel(norms * fit.derivatives, noise_loss, fit.mean_eigenvalue, fastest, fit.excess)
 
 
-def mirror_terrain(fit: PublicFit, inverse: Vector, unit: float) -> Terrain:
-    """Return what exact mirror descent meets.
+def mirror_descent_model(fit: PublicFit, inverse: Vector, unit: float) -> DescentModel:
+    """Return the model of exact mirror descent.
 
     `inverse` holds the inverse Hessian times each sampled row, in columns; `unit` normalises it.
     """
     norms = np.linalg.norm(fit.sample, axis=1)
-    keep = _kept(fit, inverse)
-    # E |H^-1 x|² over new rows x: a row that took part in H is found 1 - h times as long as a new one.
-    squares = np.sum(inverse**2, axis=0) / keep**2
-    scatter = unit**2 * float(np.mean(fit.curvature * squares)) * _scores(fit) / 2
+    # E |H^-1 x|² over new rows x: for a row that is part of H, H^-1 x is 1 - h times as long as for a new row.
+    squares = np.sum(inverse**2, axis=0) / _one_minus_leverage(fit, inverse) ** 2
+    noise_loss = unit**2 * float(np.mean(fit.curvature * squares)) * fit.n_scores / 2
     # Where the public Hessian is smallest, the population's is nearer its mean.
-    return Terrain(norms * fit.derivatives, scatter, unit, max(unit, fit.mean_eigenvalue), fit.excess)
+    return DescentModel(norms * fit.derivatives, noise_loss, unit, max(unit, fit.mean_eigenvalue), fit.excess)
 
 
-def whitened_terrain(fit: PublicFit, inverse: Vector, unit: float) -> Terrain:
-    """Return what gradient descent meets on rows multiplied by the inverse root of the Hessian."""
-    keep = _kept(fit, inverse)
-    squares = np.einsum("ij,ji->i", fit.sample, inverse) / keep
-    scatter = float(np.mean(fit.curvature * squares)) * _scores(fit) / 2
+def whitened_descent_model(fit: PublicFit, inverse: Vector, unit: float) -> DescentModel:
+    """Return the model of gradient descent on rows multiplied by the inverse root of the Hessian."""
+    squares = np.einsum("ij,ji->i", fit.sample, inverse) / _one_minus_leverage(fit, inverse)
+    noise_loss = float(np.mean(fit.curvature * squares)) * fit.n_scores / 2
     fastest = max(1.0, fit.mean_eigenvalue / unit)
-    return Terrain(np.sqrt(squares) * fit.derivatives, scatter, 1.0, fastest, fit.excess)
+    return DescentModel(np.sqrt(squares) * fit.derivatives, noise_loss, 1.0, fastest, fit.excess)
 
 
-def _scores(fit: PublicFit) -> int:
-    return 1 if fit.solution.ndim == 1 else int(fit.solution.shape[1])
+def _largest_eigenvalue(matrix: Vector) -> float:
+    """Return the largest eigenvalue of a positive semidefinite matrix to about a thousandth, rather too large."""
+    # Power iteration from a fixed start, so that a fit repeats to the bit.
+    vector = np.random.default_rng(0).standard_normal(len(matrix))
+    value = 0.0
+    for _ in range(200):
+        image = matrix @ vector
+        length = float(np.linalg.norm(image))
+        if length == 0.0:
+            return 1e-300
+        vector, before, value = image / length, value, length / float(np.linalg.norm(vector))
+        if math.isclose(before, value, rel_tol=1e-6) and before > 0:
+            break
+    return 1.001 * value
 
 
-def _kept(fit: PublicFit, inverse: Vector) -> Vector:
+def _one_minus_leverage(fit: PublicFit, inverse: Vector) -> Vector:
     """Return 1 - h for each sampled row, h its leverage in the Hessian that was inverted."""
     leverage = fit.curvature * np.einsum("ij,ji->i", fit.sample, inverse) / max(fit.n_rows, 1)
     return np.asarray(1.0 - np.minimum(leverage, 0.9))
 
 
-def choose(
-    terrain: Terrain,
+def choose_clip_and_rate(
+    model: DescentModel,
     *,
     clip_norm: float | None,
     learning_rate: float | None,
     noise: float,
     steps: int,
     first: int,
-    least: float,
+    least_quantile: float,
 ) -> tuple[float, float]:
-    """Return clipping norm and learning rate; whichever is given is kept.
+    """Return the clipping norm and learning rate of least predicted loss; whichever is given is kept.
 
     Parameters
     ----------
-    terrain : Terrain
+    model : DescentModel
     clip_norm, learning_rate : float, optional
     noise : float
         Standard deviation of the noise in a mean gradient, per unit of clipping norm.
     steps, first : int
         Number of steps, and the first whose iterate is averaged.
-    least : float
-        Quantile of the lengths below which clipping is not tried: it biases losses that are not symmetric.
+    least_quantile : float
+        Smallest quantile of the gradient lengths that is tried as clipping norm: clipping biases losses that are not
+        symmetric.
     """
-    lengths = terrain.lengths
-    quantiles = np.quantile(lengths, [q for q in (0.1, 0.25, 0.5, 0.75, 0.9, 0.97) if q >= least])
+    lengths = model.lengths
+    quantiles = np.quantile(lengths, [q for q in _CLIP_QUANTILE_GRID if q >= least_quantile])
     clips = np.maximum(quantiles, 1e-300) if clip_norm is None else np.array([clip_norm])
-    rates = _RATES / terrain.fastest if learning_rate is None else np.array([learning_rate])
-    # A gradient beyond the clip no longer follows the solution.
-    inside = np.maximum(np.mean(lengths[None, :] <= clips[:, None], axis=1), 0.05)
-    pace = np.minimum(inside[:, None] * terrain.curvature * rates, 1.0)
-    bias, gain = _averaged(pace, steps, first)
+    rates = _LEARNING_RATE_GRID / model.fastest if learning_rate is None else np.array([learning_rate])
+    # A gradient longer than the clipping norm no longer follows the solution.
+    unclipped = np.maximum(np.mean(lengths[None, :] <= clips[:, None], axis=1), 0.05)
+    decay = np.minimum(unclipped[:, None] * model.decay * rates, 1.0)
+    bias, gain = _averaged(decay, steps, first)
     variance = (clips[:, None] * noise * rates) ** 2 * gain
-    predicted = terrain.excess * bias**2 + terrain.scatter * variance
+    predicted = model.excess * bias**2 + model.noise_loss * variance
     i, j = np.unravel_index(int(np.argmin(predicted)), predicted.shape)
     return float(clips[i]), float(rates[j])
 
 
-def _averaged(pace: Vector, steps: int, first: int) -> tuple[Vector, Vector]:
-    """Return what is left of an error in the average iterate of u <- u - pace u + noise, and its variance per noise."""
-    left, bias = np.ones_like(pace), np.zeros_like(pace)
+def _averaged(decay: Vector, steps: int, first: int) -> tuple[Vector, Vector]:
+    """Return bias and variance of the average iterate of u <- u - decay u + noise, per unit of error and of noise."""
+    left, bias = np.ones_like(decay), np.zeros_like(decay)
     for t in range(steps):
-        left = left * (1.0 - pace)
+        left = left * (1.0 - decay)
         if t >= first:
             bias += left / (steps - first)
-    reach, gain = np.zeros_like(pace), np.zeros_like(pace)
+    reach, gain = np.zeros_like(decay), np.zeros_like(decay)
     # Backwards: `reach` is how much the average moves per unit of change of iterate t + 1.
     for t in reversed(range(steps)):
         if t >= first:
             reach = reach + 1.0 / (steps - first)
         gain += reach**2
-        reach = reach * (1.0 - pace)
+        reach = reach * (1.0 - decay)
     return bias, gain
 
 
 def checked_ridge(ridge: Any) -> float | None:
-    """Return a ridge that is not negative, or None."""
+    """Return `ridge` if it is None or a number of at least 0."""
     if ridge is None:
         return None
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < math.inf:
         raise ValueError(f"ridge must be a number of at least 0, got {ridge!r}.")
     return float(ridge)
+
+
+def checked_bounds(bounds: Any) -> tuple[float, float]:
+    """Return target bounds as a pair; (-1, 1) if none are given."""
+    if bounds is None:
+        return -1.0, 1.0
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"target_bounds must be a pair (low, high) of finite numbers with low < high, got {bounds!r}.")
+    return low, high

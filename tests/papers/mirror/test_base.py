@@ -1,0 +1,130 @@
+"""The shared fit body: noise, receipts, sensitivity and leaks of all four estimators, printed noise, schedule."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Adjacency, Ledger, PrivacyError, Public, audit
+from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.papers.mirror.base import first_averaged, first_order_step, paper_noise_multiplier, private_share
+from dpadapt.papers.mirror.estimators import PDADPMDClassifier, PDADPMDRegressor
+from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
+from dpadapt.papers.mirror.mean import PDADPMDMean
+
+REGRESSORS = [PDADPMDRegressor, PrivateGradientDescentRegressor]
+CLASSIFIERS = [PDADPMDClassifier, PrivateGradientDescentClassifier]
+every_estimator = pytest.mark.parametrize("estimator", REGRESSORS + CLASSIFIERS, ids=lambda e: e.__name__)
+
+
+def data(estimator, n=600, seed=0, d=5):
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, d)) * np.linspace(1.0, 3.0, d)
+    score = X @ np.linspace(1.0, -1.0, d) + random.standard_normal(n)
+    return X, score if estimator in REGRESSORS else (score > 0).astype(int)
+
+
+def public_for(estimator, n=80):
+    return Public(*data(estimator, n=n, seed=1))
+
+
+@every_estimator
+@pytest.mark.parametrize("steps", [1, 7, 60])
+def test_the_receipt_states_the_noise_that_was_drawn(estimator, steps):
+    ledger = Ledger(epsilon=5.0, delta=1e-6)
+    drawn = []
+    draw = ledger._draw
+    ledger._draw = lambda m, b, scale, r: drawn.append(scale / b.l2) or draw(m, b, scale, r)
+    model = estimator(0.8, 1e-6, n_steps=steps, random_state=0)
+    model.fit(*data(estimator), public=public_for(estimator), ledger=ledger)
+    mu = math.sqrt(sum(1 / s**2 for s in drawn))
+    assert len(drawn) == steps
+    assert model.privacy_.epsilon == pytest.approx(gaussian_epsilon(mu, 1e-6))
+    assert model.privacy_.epsilon == pytest.approx(0.8, rel=1e-6)
+    model.privacy_.verify()
+
+
+@pytest.mark.parametrize("estimator", [PDADPMDRegressor, PDADPMDClassifier, PDADPMDMean], ids=lambda e: e.__name__)
+def test_the_printed_noise_costs_less_than_it_claims_and_the_receipt_says_so(estimator):
+    X, y = data(estimator if estimator is not PDADPMDMean else PDADPMDRegressor, n=4000)
+    model = estimator(1.0, 1e-5, noise="paper", n_steps=9, random_state=0).fit(X, y, public=Public(X[:50] + 0, y[:50]))
+    assert model.privacy_.epsilon == pytest.approx(0.3563, abs=1e-4)
+    event = model.privacy_.entries[0].event
+    assert event.noise_multiplier == pytest.approx(math.sqrt(8 * 9 * math.log(1e5)))
+    assert any("0.3563" in text for text in model.privacy_.warnings)
+
+
+def test_the_printed_noise_is_refused_where_its_claim_is_false():
+    true_up_to = 8 * math.log(1e5)
+    paper_noise_multiplier(true_up_to, 1e-5)
+    with pytest.raises(PrivacyError, match="exact"):
+        paper_noise_multiplier(1.3 * true_up_to, 1e-5)
+    ledger = Ledger(epsilon=1e4, delta=1e-5)
+    with pytest.raises(PrivacyError, match="noise='paper'"):
+        PDADPMDRegressor(150.0, 1e-5, noise="paper").fit(*data(PDADPMDRegressor), ledger=ledger)
+    assert ledger.entries == []
+
+
+VARIANTS = [
+    (PDADPMDRegressor, {"step": "first-order"}),
+    (PDADPMDRegressor, {"radius": 0.3, "average": "tail"}),
+    (PDADPMDClassifier, {"step": "first-order"}),
+    (PDADPMDClassifier, {"radius": 0.3}),
+    (PrivateGradientDescentRegressor, {"whiten": True}),
+    (PrivateGradientDescentClassifier, {"whiten": True, "start": "cold"}),
+]
+
+
+@pytest.mark.parametrize(("estimator", "params"), VARIANTS, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_no_record_moves_a_release_by_more_than_its_noise_assumes_and_nothing_else_leaks(estimator, params, adjacency):
+    X, y = data(estimator, n=200)
+    params = {**params, "adjacency": adjacency, "n_rows": 200 if adjacency == "add-remove" else None, "n_steps": 6}
+    public = public_for(estimator)
+    relation = Adjacency.of(adjacency)
+
+    def fit(rows, ledger):
+        return estimator(2.0, 1e-5, **params).fit(*rows, public=public, ledger=ledger)
+
+    furthest = 0.0
+    for row, label in ((np.full(5, 1e6), y[0]), (np.array([-9.0, 0, 9, 0, 0]), 1 - y[0])):
+        extreme = np.vstack([row, X[1:]]), np.append(label, y[1:])
+        other = (X[1:], y[1:]) if adjacency == "add-remove" else (X, y)
+        tape = audit.record(fit, extreme, adjacency=relation)
+        played = audit.replay(fit, other, tape, adjacency=relation)
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            bound = before.scale / tape.entries[0].event.noise_multiplier
+            moved = np.linalg.norm(before.value - after.value)
+            assert moved <= bound * (1 + 1e-9)
+            furthest = max(furthest, moved / bound)
+        assert audit.leaks(lambda: estimator(2.0, 1e-5, **params), extreme, other, public=public) == []
+    assert furthest > 0.2  # the records do matter
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS)
+def test_an_extreme_record_in_single_precision_raises_no_warning(estimator):
+    X, y = data(estimator)
+    X, y = X.astype(np.float32), y.copy()
+    X[3], y[4] = 1e30, 1e300
+    assert np.isfinite(estimator(random_state=0).fit(X, y, public=public_for(estimator)).coef_).all()
+
+
+def test_the_share_of_the_private_gradient_never_turns_negative():
+    shares = [private_share(t, 50) for t in range(300)]
+    assert shares[0] == 1.0
+    assert min(shares) == 0.0
+    assert all(share == 0.0 for share in shares[50:])
+    assert shares[:50] == sorted(shares[:50], reverse=True)
+
+
+def test_first_order_step_mixes_private_and_public_gradients():
+    step = first_order_step(lambda theta: 2 * theta, 0.1, 3)
+    share = np.cos(np.pi / 6)
+    moved = step(1, np.array([1.0]), np.array([5.0]))
+    assert moved == pytest.approx(1.0 - 0.1 * (share * 5.0 + (1 - share) * 2.0))
+    assert step(9, np.array([1.0]), np.array([5.0])) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("average", "first"), [("all", 0), ("tail", 3), ("last", 6)])
+def test_averages_start_at_the_first_the_middle_or_the_last_step(average, first):
+    assert first_averaged(7, average) == first

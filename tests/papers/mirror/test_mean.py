@@ -1,0 +1,67 @@
+"""`PDADPMDMean`: its error against the formula, its ridge, public rows that have no covariance."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Ledger, Public
+from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.papers.mirror.mean import PDADPMDMean, public_shape
+
+
+def test_error_of_the_private_mean_is_that_of_its_formula():
+    random = np.random.default_rng(0)
+    deviations = np.linspace(0.3, 1.0, 12)
+    public = Public(random.standard_normal((300, 12)) * deviations + 1.0)
+    X = random.standard_normal((3000, 12)) * deviations + 1.2
+    clip, repeats = 60.0, 200
+    errors = [
+        np.sum((PDADPMDMean(1.0, 1e-5, clip_norm=clip, random_state=s).fit(X, public=public).mean_ - X.mean(0)) ** 2)
+        for s in range(repeats)
+    ]
+    _, shape, _ = public_shape(public.X, 12, None)
+    wanted = (clip / (3000 * gaussian_mu(1.0, 1e-5))) ** 2 * np.sum(shape**2)
+    # The sum of 12 weighted squares has relative deviation below sqrt(2 / 6); four standard errors.
+    assert np.mean(errors) == pytest.approx(wanted, rel=4 * math.sqrt(1 / 3 / repeats))
+
+
+def test_private_mean_recovers_a_mean_that_differs_from_the_public_one():
+    random = np.random.default_rng(0)
+    public = Public(random.standard_normal((200, 3)))
+    X = random.standard_normal((20_000, 3)) + 1.0
+    model = PDADPMDMean(1.0, 1e-6, n_steps=8, random_state=0).fit(X, public=public)
+    assert np.all(np.abs(model.mean_ - 1.0) < 0.15)
+    alone = PDADPMDMean(1e-7, 1e-12).fit(X, public=public)
+    assert np.allclose(alone.mean_, public.X.mean(axis=0))
+    assert alone.privacy_.epsilon == 0.0
+
+
+def test_the_public_shape_is_the_covariance_scaled_to_largest_eigenvalue_one():
+    X = np.random.default_rng(0).standard_normal((400, 3)) * [2.0, 1.0, 0.5]
+    mean, shape, clip_norm = public_shape(X, 3, 0.0)
+    covariance = np.cov(X.T, bias=True)
+    assert mean == pytest.approx(X.mean(axis=0))
+    assert shape == pytest.approx(covariance / np.linalg.eigvalsh(covariance)[-1])
+    lengths = np.linalg.norm(np.linalg.solve(shape, (X - mean).T), axis=0)
+    # The default clips a tenth of the public rows; leverages are small here.
+    assert np.mean(lengths <= clip_norm) == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["few rows", "collinear", "constant column"])
+def test_awkward_public_rows_still_give_a_finite_mean(kind):
+    X = np.random.default_rng(0).standard_normal((2000, 30)) * np.linspace(1.0, 3.0, 30)
+    X_public = X[: 12 if kind == "few rows" else 100].copy()
+    if kind != "few rows":
+        X_public[:, 1] = X_public[:, 0] if kind == "collinear" else 3.0
+    assert np.isfinite(PDADPMDMean(random_state=0).fit(X[200:], public=Public(X_public)).mean_).all()
+
+
+def test_public_rows_without_a_usable_covariance_are_refused_before_anything_is_spent():
+    X = np.random.default_rng(0).standard_normal((600, 30))
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    with pytest.raises(ValueError, match="ridge"):
+        PDADPMDMean(ridge=0.0).fit(X, public=Public(X[:12] + 0), ledger=ledger)
+    with pytest.raises(ValueError, match="all alike"):
+        PDADPMDMean().fit(X, public=Public(np.ones((9, 30))), ledger=ledger)
+    assert ledger.entries == []
