@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from dpadapt.learning.preparation import declared_geometry, public_classifier, public_geometry, ridge_by_leave_one_out
+from dpadapt.data import Public
+from dpadapt.learning.preparation import (
+    Remembered,
+    best_by_cross_validation,
+    centre_and_scale,
+    declared_geometry,
+    public_classifier,
+    public_geometry,
+    ridge_by_leave_one_out,
+    shrunk_spectrum,
+)
 
 random = np.random.default_rng(5)
 X = random.standard_normal((300, 4)) @ random.standard_normal((4, 4)) + [5.0, 0.0, -3.0, 100.0]
@@ -62,3 +72,58 @@ def test_public_classifier_allows_a_class_without_rows():
     scores = Z @ public_classifier(Z, y, 3)
     assert np.isfinite(scores).all()
     assert np.mean(scores.argmax(axis=1) == 2) < 0.02
+
+
+def _values(n, p, variances, seed=3):
+    rows = np.random.default_rng(seed).standard_normal((n, p)) * np.sqrt(variances)
+    return np.maximum(np.linalg.eigvalsh(rows.T @ rows / n), 0.0)
+
+
+@pytest.mark.parametrize(("n", "p"), [(300, 200), (120, 200)])
+def test_isotropic_rows_get_a_flat_spectrum_back(n, p):
+    values = _values(n, p, np.ones(p))
+    found = shrunk_spectrum(values, n)
+    assert np.all(np.diff(found) >= 0)
+    assert np.mean((found - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
+
+
+def test_exactly_dependent_columns_do_not_spoil_the_rest():
+    values = _values(300, 200, np.ones(200))
+    with_null = shrunk_spectrum(np.concatenate([[0.0, 0.0], values]), 300)
+    assert with_null[:2] == pytest.approx([0.0, 0.0])
+    assert with_null[2:] == pytest.approx(shrunk_spectrum(values, 300))
+
+
+def test_many_rows_are_left_alone():
+    values = _values(1000, 5, np.arange(1, 6))
+    assert np.array_equal(shrunk_spectrum(values, 1000), values)
+
+
+def test_constant_columns_get_an_infinite_scale():
+    X = np.column_stack([np.arange(4.0), np.full(4, 7.0), np.full(4, 1e6) + 1e-9 * np.arange(4)])
+    center, scale = centre_and_scale(X)
+    assert center == pytest.approx([1.5, 7.0, 1e6])
+    assert np.isinf(scale).tolist() == [False, True, True]
+
+
+def test_cross_validation_starts_each_fit_from_the_one_before_and_returns_the_best():
+    folds = [(np.array([0, 1]), np.array([2])), (np.array([2]), np.array([0, 1]))]
+    starts = []
+
+    def fit(train, setting, start):
+        starts.append(start.tolist())
+        return start + setting
+
+    best = best_by_cross_validation(folds, (1.0, 2.0), fit, lambda test, coef: abs(coef[0] - 3.0), np.zeros(1))
+    assert best == 2.0
+    assert starts == [[0.0], [1.0], [0.0], [1.0]]
+
+
+def test_a_preparation_is_made_again_when_the_content_changes():
+    memory, made, X = Remembered(), [], np.zeros((2, 2))
+    public = Public(X)
+    for _ in range(2):
+        memory.get(public, [X], lambda: made.append(1))
+    X[0, 0] = 1.0
+    memory.get(public, [X, None], lambda: made.append(1))
+    assert len(made) == 2

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from dpadapt.learning.preparation import shrunk_spectrum
 from dpadapt.learning.shrinkage import james_stein, least_threshold, regret, water_fill
 
 
@@ -95,36 +94,11 @@ def test_shrinking_beats_not_shrinking_on_weak_signals():
     assert np.mean([not james_stein(row, np.full(40, 2.0)).any() for row in noisy]) > 0.9
 
 
-def _values(n, p, variances, seed=3):
-    rows = np.random.default_rng(seed).standard_normal((n, p)) * np.sqrt(variances)
-    return np.maximum(np.linalg.eigvalsh(rows.T @ rows / n), 0.0)
-
-
-@pytest.mark.parametrize(("n", "p"), [(300, 200), (120, 200)])
-def test_isotropic_rows_get_a_flat_spectrum_back(n, p):
-    values = _values(n, p, np.ones(p))
-    found = shrunk_spectrum(values, n)
-    assert np.all(np.diff(found) >= 0)
-    assert np.mean((found - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
-
-
-def test_exactly_dependent_columns_do_not_spoil_the_rest():
-    values = _values(300, 200, np.ones(200))
-    with_null = shrunk_spectrum(np.concatenate([[0.0, 0.0], values]), 300)
-    assert with_null[:2] == pytest.approx([0.0, 0.0])
-    assert with_null[2:] == pytest.approx(shrunk_spectrum(values, 300))
-
-
-def test_many_rows_are_left_alone():
-    values = _values(1000, 5, np.arange(1, 6))
-    assert np.array_equal(shrunk_spectrum(values, 1000), values)
-
-
 def test_shares_add_up_to_one_and_fall_with_the_prior():
     random = np.random.default_rng(5)
     for noise in (1e-6, 1e-2, 1.0, 100.0):
         prior = random.exponential(size=30)
-        shares = water_fill(prior, noise)
+        shares = water_fill(noise / prior)
         assert shares.sum() == pytest.approx(1.0)
         assert np.all(shares >= 0)
         order = np.argsort(prior)
@@ -134,11 +108,27 @@ def test_shares_add_up_to_one_and_fall_with_the_prior():
 def test_no_other_spread_does_better():
     random = np.random.default_rng(6)
     prior = random.exponential(size=6)
-    best = np.sum(np.log1p(water_fill(prior, 0.3) * prior / 0.3))
+    best = np.sum(np.log1p(water_fill(0.3 / prior) * prior / 0.3))
     for _ in range(200):
         other = random.dirichlet(np.ones(6))
         assert np.sum(np.log1p(other * prior / 0.3)) <= best + 1e-12
 
 
 def test_useless_directions_get_nothing():
-    assert water_fill(np.array([1.0, 0.0]), 0.5) == pytest.approx([1.0, 0.0])
+    assert water_fill(np.array([0.5, 1e300])) == pytest.approx([1.0, 0.0])
+
+
+def test_slopes_weight_what_a_higher_level_gives():
+    random = np.random.default_rng(7)
+    costs, slopes = random.exponential(size=20), random.exponential(size=20)
+    shares = water_fill(costs, slopes)
+    assert shares.sum() == pytest.approx(1.0)
+    used = shares > 0
+    # One level for all that get a share, and no share where even that level costs too much.
+    levels = (shares[used] + costs[used]) / slopes[used]
+    assert np.ptp(levels) < 1e-9 * levels.mean()
+    assert np.all(levels.mean() * slopes[~used] <= costs[~used])
+
+
+def test_a_direction_with_no_slope_gets_nothing():
+    assert water_fill(np.array([0.1, 0.2]), np.array([0.0, 1.0])) == pytest.approx([0.0, 1.0])

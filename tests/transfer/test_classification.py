@@ -191,7 +191,7 @@ def test_planted_overconfident_gate_fails_the_check_that_the_real_one_passes(mon
         return max(cells) / reference
 
     assert worst() <= 1.01
-    monkeypatch.setitem(classification_plan._CAUTION, "shifted", -1e6)
+    monkeypatch.setitem(classification_plan._GATE_CAUTION, "shifted", -1e6)
     assert worst() > 1.02
 
 
@@ -251,8 +251,8 @@ def test_receipt_says_that_the_gate_stayed_shut(monkeypatch):
     public = Public(X_public, y_public)
     opened = PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
     assert not any("gate" in text for text in opened.privacy_.warnings)
-    monkeypatch.setitem(classification_plan._CAUTION, "shifted", 1e9)
-    monkeypatch.setattr(classification_plan, "_HARM", 0.0)
+    monkeypatch.setitem(classification_plan._GATE_CAUTION, "shifted", 1e9)
+    monkeypatch.setattr(classification_plan, "_TOLERATED_HARM", 0.0)
     shut = PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
     assert any("the gate stayed shut" in text for text in shut.privacy_.warnings)
     assert shut.privacy_.epsilon == pytest.approx(1.0, rel=1e-6)
@@ -306,8 +306,8 @@ def test_class_that_public_labels_lack_is_not_lost_as_epsilon_grows():
 
 def test_steps_without_a_limit_end_far_out(monkeypatch):
     ends = []
-    for longest in (classification_plan._LONGEST, 1e9):
-        monkeypatch.setattr(classification_plan, "_LONGEST", longest)
+    for longest in (classification_plan._LONGEST_STEP, 1e9):
+        monkeypatch.setattr(classification_plan, "_LONGEST_STEP", longest)
         model = _with_a_class_that_public_labels_lack(4.0)
         ends.append(log_loss(three[2600:], model.predict_proba(X[2600:])))
     assert ends[0] < 0.2 < ends[1]
@@ -355,3 +355,14 @@ def test_probabilities_stay_calibrated():
         assert np.sum(gaps) / 4000 < 0.04
     wrong = _public_only(Public(X[:300], y[:300])).predict_proba(X)[:, 1]
     assert abs(np.mean(wrong - rare)) > 0.15  # the public model is far off for the rare class
+
+
+def test_the_public_model_is_kept_and_is_what_a_budget_of_nothing_gives():
+    random = np.random.default_rng(3)
+    X, X_public = random.uniform(-1, 1, (3000, 3)), random.uniform(-1, 1, (300, 3))
+    y, public = X[:, 0] > 0.2, Public(X_public, X_public[:, 0] > X_public[:, 1])
+    model = PrivateTransferClassifier(4.0, 1e-5, random_state=0).fit(X, y, public=public)
+    nothing = PrivateTransferClassifier(1e-9, 1e-15).fit(X, y, public=public)
+    assert np.array_equal(model.public_model().predict_proba(X), nothing.predict_proba(X))
+    assert not np.array_equal(model.public_model().predict_proba(X), model.predict_proba(X))
+    assert model.fit(X, y).public_model() is None

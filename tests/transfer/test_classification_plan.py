@@ -5,17 +5,17 @@ import pytest
 from scipy.optimize import minimize
 
 from dpadapt.learning.estimator import Budget
-from dpadapt.learning.shrinkage import waterfill
 from dpadapt.transfer.classification_plan import (
+    AVERAGED_STEPS,
     EXCESS,
     STEPS,
-    VOTES,
+    _budget_shares,
     expected_change,
-    length,
     make_plan,
     mixed_units,
     prepare,
     residual_limits,
+    step_length,
     stride,
 )
 
@@ -32,7 +32,7 @@ def _cost(shares, t, h, noise):
 @pytest.mark.parametrize("noise", [0.01, 0.1, 1.0])
 def test_waterfilling_is_the_least_cost(noise):
     t, h = np.array([1.0, 0.5, 0.1, 0.01]), 0.25
-    found = waterfill(t, h, noise)
+    found = _budget_shares(t, h, noise)
     assert found.sum() == pytest.approx(1.0)
     cost = _cost(found, t, h, noise)
     other = minimize(lambda u: _cost(u**2 / np.sum(u**2), t, h, noise), np.full(4, 0.5), method="Nelder-Mead")
@@ -42,7 +42,7 @@ def test_waterfilling_is_the_least_cost(noise):
 
 def test_more_noise_means_fewer_directions():
     t = 1.0 / np.arange(1, 200) ** 2
-    counts = [np.count_nonzero(waterfill(t, 0.25, noise)) for noise in (0.001, 0.01, 0.1, 1.0)]
+    counts = [np.count_nonzero(_budget_shares(t, 0.25, noise)) for noise in (0.001, 0.01, 0.1, 1.0)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1] >= 1
 
@@ -70,9 +70,9 @@ def test_votes_of_newton_steps_are_unbiased_and_as_noisy_as_planned():
     for t in range(STEPS):
         gradient = curvature * (change - best) + noise * math.sqrt(STEPS) * random.standard_normal(4000)
         newton = (gradient + ridge * change) / (curvature + ridge)
-        if t >= STEPS - VOTES:
-            ends += (change - newton) / VOTES
-        change -= length(t) * newton
+        if t >= STEPS - AVERAGED_STEPS:
+            ends += (change - newton) / AVERAGED_STEPS
+        change -= step_length(t) * newton
     planned = math.sqrt(EXCESS) * noise / (curvature + ridge)
     assert np.mean(ends) == pytest.approx(curvature * best / (curvature + ridge), abs=5 * planned / math.sqrt(4000))
     assert np.std(ends) == pytest.approx(planned, rel=0.06)

@@ -102,3 +102,28 @@ def test_blur_is_what_the_noise_does_to_scores():
     # A margin of two classes is the difference of two scores that are each other's negative.
     measured = float(np.sqrt(np.mean(margins**2))) / 2
     assert measured == pytest.approx(forecast_classification(unlabelled, 1000, classes=[0, 1]).blur, rel=0.4)
+
+
+def _population(d, flip=False, level=0.0, n=6000, n_public=2000, seed=0):
+    random = np.random.default_rng(seed)
+    mix = np.linalg.qr(random.standard_normal((d, d)))[0] * np.arange(1, d + 1) ** -0.25
+    coef = random.standard_normal(d)
+    coef /= np.linalg.norm(mix.T @ coef)
+    X_public, X = random.standard_normal((n_public, d)) @ mix.T, random.standard_normal((n, d)) @ mix.T
+    y_public = X_public @ coef + 0.4 * random.standard_normal(n_public)
+    y = X @ (-coef if flip else coef) + level + 0.4 * random.standard_normal(n)
+    return Public(X_public, y_public), X, y
+
+
+def test_forecast_is_not_worthwhile_when_the_budget_is_too_small():
+    public, _, _ = _population(10, n=10, n_public=300)
+    hopeless = forecast_regression(public, 20, 0.1)
+    assert not hopeless.worthwhile
+    assert "nothing spent" in str(hopeless)
+    good = forecast_regression(public, 10_000, 4.0)
+    assert good.opens_at < 0.2
+    assert good.error_ratios[-1] < 0.6
+    assert good.error_ratios[0] <= 1.01
+    assert "can't say" in str(good)
+    with pytest.raises(ValueError, match="labels"):
+        forecast_regression(Public(public.X), 100)

@@ -5,7 +5,16 @@ import pytest
 
 from dpadapt.learning.descent import SoftmaxLoss, softmax
 from dpadapt.transfer import gate
-from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
+from dpadapt.transfer.gate import (
+    Path,
+    Slope,
+    keep,
+    loss_differences,
+    row_divergences,
+    slope_from_change,
+    slope_from_losses,
+)
+from dpadapt.transfer.regression_plan import dyadic_blocks
 
 random = np.random.default_rng(4)
 
@@ -174,3 +183,19 @@ def test_divergence_follows_private_rows_as_far_as_they_can_be_heard():
     assert 0.0 < path.as_measured(-5.0 * whole, 0.0).divergence(1.0) < whole
     assert path.as_measured(5.0 * whole, 0.0).divergence(1.0) == whole  # never more than public rows say
     assert path.divergence(1.0) == whole  # the original is left as it is
+
+
+def test_gate_shuts_on_noise_and_opens_on_signal():
+    random = np.random.default_rng(1)
+    blocks = dyadic_blocks(np.arange(60))
+    variance = np.full(60, 1e-3)
+    losses = []
+    for _ in range(200):
+        noise = random.standard_normal(60) * np.sqrt(variance)
+        losses.append(np.sum((keep(noise, variance, blocks, error=1.0).factors * noise) ** 2))
+    assert np.mean(losses) < 0.004
+    shift = np.zeros(60)
+    shift[:10] = 0.3
+    kept = keep(shift + noise, variance, blocks, error=1.0)
+    assert np.all(kept.factors[:10] > 0.7)
+    assert kept.established > 0.5

@@ -8,15 +8,9 @@ from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivateLinearRegression, 
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.datasets import bundled
 from dpadapt.transfer import gate
-from dpadapt.transfer.forecast import forecast_regression
 from dpadapt.transfer.regression import PrivateTransferRegressor
-from dpadapt.transfer.regression_fit import RELEASES, planned_steps
 from dpadapt.transfer.regression_plan import (
-    CORRECTION,
-    choose_directions,
-    dyadic_blocks,
-    plan_stage,
-    shift_prior,
+    RELEASES,
     transfer_geometry,
 )
 
@@ -115,17 +109,6 @@ def test_the_receipt_spends_the_planned_budget_and_never_more(prior, d, epsilon,
         assert [t for t, part in zip(times, RELEASES, strict=True) if part != "correction"] == [
             t for part, t in RELEASES.items() if part != "correction"
         ]
-
-
-def test_long_rows_make_more_steps_of_the_same_budget():
-    def steps(d):
-        public, _, _ = _population(d, n=10, n_public=800)
-        geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
-        return planned_steps(geometry, 10_000.0, 0.001)
-
-    (few, noise), (many, more_noise) = steps(5), steps(400)
-    assert few < many
-    assert noise**2 / few == pytest.approx(more_noise**2 / many)
 
 
 def test_too_small_a_cap_raises_before_any_draw():
@@ -298,57 +281,12 @@ def test_bad_options_are_named():
         PrivateTransferRegressor().fit(X, y, public=Public(public.X, np.full(50, np.nan)))
 
 
-def test_blocks_cover_every_coordinate_once():
-    for chosen in (np.arange(1), np.arange(2), np.arange(3), np.arange(40), np.array([0, 5, 6, 9]), np.arange(2, 9)):
-        blocks = dyadic_blocks(chosen)
-        assert sorted(np.concatenate(blocks)) == list(range(len(chosen)))
-
-
-def test_prior_spreads_the_whole_shift():
-    for d in (2, 3, 10, 400):
-        assert 0.45 < shift_prior(d).sum() <= 1.1
-
-
-def test_plans_are_made_without_private_rows():
-    public, _, _ = _population(20, n=10, n_public=300)
-    geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
-    chosen, weights = choose_directions(geometry, n_rows=1000, noise_per_clip=0.1, n_steps=100, size=1.0)
-    assert weights.max() == 1.0
-    few, _ = choose_directions(geometry, n_rows=1000, noise_per_clip=10.0, n_steps=100, size=1.0)
-    assert len(few) < len(chosen)
-    common = {"n_steps": 100, "size": 1.0, "kind": CORRECTION}
-    quiet, loud = (
-        plan_stage(geometry, np.eye(21)[:, chosen], weights, noise_per_clip=n, **common) for n in (0.01, 1.0)
-    )
-    assert quiet.clip_norm >= loud.clip_norm
-    assert quiet.step >= loud.step
-
-
-def test_gate_shuts_on_noise_and_opens_on_signal():
-    random = np.random.default_rng(1)
-    blocks = dyadic_blocks(np.arange(60))
-    variance = np.full(60, 1e-3)
-    losses = []
-    for _ in range(200):
-        noise = random.standard_normal(60) * np.sqrt(variance)
-        losses.append(np.sum((gate.keep(noise, variance, blocks, error=1.0).factors * noise) ** 2))
-    assert np.mean(losses) < 0.004
-    shift = np.zeros(60)
-    shift[:10] = 0.3
-    kept = gate.keep(shift + noise, variance, blocks, error=1.0)
-    assert np.all(kept.factors[:10] > 0.7)
-    assert kept.established > 0.5
-
-
-def test_forecast_says_when_to_stay_at_home():
-    public, _, _ = _population(10, n=10, n_public=300)
-    hopeless = forecast_regression(public, 20, 0.1)
-    assert not hopeless.worthwhile
-    assert "nothing spent" in str(hopeless)
-    good = forecast_regression(public, 10_000, 4.0)
-    assert good.opens_at < 0.2
-    assert good.error_ratios[-1] < 0.6
-    assert good.error_ratios[0] <= 1.01
-    assert "can't say" in str(good)
-    with pytest.raises(ValueError, match="labels"):
-        forecast_regression(Public(public.X), 100)
+@pytest.mark.parametrize("prior", ["shifted", "same-population"])
+def test_the_public_model_is_kept_and_is_what_a_budget_of_nothing_gives(prior):
+    public, X, y = _population(5, n=500, n_public=300)
+    y = y + 1.0
+    model = PrivateTransferRegressor(3.0, 1e-5, prior=prior, random_state=0).fit(X, y, public=public)
+    nothing = PrivateTransferRegressor(1e-9, 1e-15, prior=prior).fit(X, y, public=public)
+    assert np.array_equal(model.public_model().predict(X), nothing.predict(X))
+    assert not np.array_equal(model.public_model().predict(X), model.predict(X))
+    assert model.fit(X, y).public_model() is None

@@ -4,12 +4,11 @@ import pytest
 from dpadapt import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
-    PrivateTransferClassifier,
     PrivateTransferRegressor,
     Public,
 )
 from dpadapt.representation import PrivateSubspaceRegressor
-from dpadapt.transfer.rehearsal import public_model, rehearse
+from dpadapt.transfer.rehearsal import rehearse
 
 random = np.random.default_rng(9)
 X = random.uniform(-1, 1, (1500, 4))
@@ -97,18 +96,6 @@ def test_progress_is_told_after_each_split():
     told = []
     rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=3, done=lambda: told.append(1))
     assert len(told) == 3
-
-
-@pytest.mark.parametrize("estimator", [PrivateTransferRegressor(epsilon=5.0), PrivateLinearRegression(epsilon=5.0)])
-def test_the_public_model_spends_nothing_and_ignores_private_rows(estimator):
-    found = public_model(estimator, public)
-    assert found.privacy_.entries == ()
-    assert np.mean((found.predict(X) - signal) ** 2) < 0.01
-
-
-def test_the_public_model_of_a_classifier_knows_the_classes():
-    found = public_model(PrivateTransferClassifier(), Public(X, signal > 0))
-    assert found.score(X, signal > 0) > 0.95
 
 
 def test_where_there_are_tasks_one_of_them_plays_the_private_part():

@@ -208,16 +208,25 @@ def private_descent(
     first = steps // 2
     expected = n_rows * run.plan.rate if isinstance(run.plan, Sampled) else n_rows
     dtype = rows.X.dtype
-    for t, batch in enumerate(_batches(run, rows)):
-        weights = gradient_weights(loss, current.astype(dtype))
-        gradient = run.release(clipped_outer_sum(batch, weights, clip_norm)) / expected
+    for t, batch in enumerate(batches(run, rows)):
+        gradient = released_gradient(run, batch, loss, current.astype(dtype), clip_norm, expected)
         current = current - step(t) * metric * (gradient + ridge * (current - start))
         if t >= first:
             average += current
     return average / (steps - first)
 
 
-def _batches(run: Run, rows: Rows) -> Iterator[Rows]:
+def released_gradient(
+    run: Run, rows: Rows, loss: Loss, coef: NDArray[Any], clip_norm: float, n_rows: float
+) -> NDArray[np.float64]:
+    """Release the sum of the rows' gradients at `coef`, each clipped at `clip_norm`, and divide by a public number."""
+    # `clipped_outer_sum` shortens each row's gradient, whatever it is, to clip_norm.
+    gradients = clipped_outer_sum(rows, gradient_weights(loss, coef), clip_norm)
+    return np.asarray(run.release(gradients) / n_rows)
+
+
+def batches(run: Run, rows: Rows) -> Iterator[Rows]:
+    """Yield the rows of each step of a run: its random samples, or all rows again and again."""
     if isinstance(run.plan, Sampled):
         for index in run.batches(rows.n_rows):
             yield rows.take(index)

@@ -76,6 +76,12 @@ class Budget:
     n_rows: float
     factor: float
 
+    @classmethod
+    def of(cls, epsilon: float, delta: float, n_rows: float, adjacency: Adjacency | str) -> "Budget":
+        """Check the privacy parameters and return the budget of a fit with `n_rows` rows, a public number."""
+        mu = gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta))
+        return cls(mu, float(n_rows), Adjacency.of(adjacency).factor)
+
     @property
     def worthwhile(self) -> bool:
         """Whether the noise lets anything through: even one number clipped at half would drown below this."""
@@ -134,8 +140,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
 
     def _budget(self, n_rows: int) -> Budget:
         """Check the privacy parameters and return what may be spent."""
-        epsilon, delta = checks.positive(self.epsilon, "epsilon"), checks.delta(self.delta)
-        if delta == 0:
+        if checks.delta(self.delta) == 0:
             raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
         adjacency = Adjacency.of(self.adjacency)
         if adjacency is Adjacency.ADD_REMOVE:
@@ -147,7 +152,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             n_rows = checks.count(self.n_rows, "n_rows")
         elif self.n_rows is not None:
             raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
-        return Budget(gaussian_mu(epsilon, delta), float(n_rows), adjacency.factor)
+        return Budget.of(self.epsilon, self.delta, n_rows, adjacency)
 
     def _ledger(self, ledger: Ledger | None) -> Ledger:
         """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""
@@ -265,12 +270,6 @@ def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
     if not np.isfinite(labels).all():
         raise ValueError("public y must be finite; remove the rows where it is not.")
     return labels
-
-
-def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:
-    """Return `wanted`, held between two quantiles of public `values`."""
-    bottom, top = np.quantile(values, [low, high])
-    return float(min(max(wanted, bottom), top))
 
 
 def split_noise(mu: float, shares: Sequence[float]) -> list[float]:

@@ -15,8 +15,14 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels, quantile_between
-from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
+from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.preparation import (
+    Geometry,
+    declared_geometry,
+    public_geometry,
+    quantile_between,
+    ridge_by_leave_one_out,
+)
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.mechanism import Repeated

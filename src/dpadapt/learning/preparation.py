@@ -1,14 +1,14 @@
-"""A public spectrum, corrected for the spread that a finite sample adds to it.
+"""Public preparation: everything that is learned from public rows before a private row is read.
 
-The analytical nonlinear shrinkage of O. Ledoit and M. Wolf, "Analytical nonlinear shrinkage of large-dimensional
-covariance matrices", Annals of Statistics 48(5), 2020.
+Scales and whitened coordinates (`Geometry`), public models (`ridge_by_leave_one_out`, `public_classifier`), a spectrum
+corrected for sampling (`shrunk_spectrum`), and a memory, so that each `Public` is prepared once.
 """
 
 import hashlib
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,11 +19,9 @@ from scipy.optimize import minimize
 from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 
-# Public geometry: scales, whitening and a ridge model, from public rows (or from declared ranges) alone.
-
-
-# Directions with less than this share of the average public variance are not amplified further.
-_FLOOR = 1e-2
+# Smallest variance that whitening divides by, as a share of the mean public variance. Smaller values would amplify
+# directions that the public rows hardly show; larger ones would leave directions unwhitened. Chosen by hand.
+WHITENING_FLOOR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +70,12 @@ class Geometry:
         return np.asarray(np.linalg.solve(self.basis, extended), dtype=np.float64)
 
 
+def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:
+    """Return `wanted`, held between two quantiles of public `values`."""
+    bottom, top = np.quantile(values, [low, high])
+    return float(min(max(wanted, bottom), top))
+
+
 def declared_geometry(n_features: int) -> Geometry:
     """Return the geometry of features declared to lie in about [-1, 1]: nothing is known but that."""
     k = n_features + 1
@@ -80,16 +84,23 @@ def declared_geometry(n_features: int) -> Geometry:
     return Geometry(np.zeros(n_features), np.ones(n_features), np.eye(k), np.full(k, 1 / k), typical, math.sqrt(k))
 
 
+def centre_and_scale(X: NDArray[np.float64], least: float = 1e-12) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean and the standard deviation of each public column; a constant column has scale infinity.
+
+    Dividing by infinity leaves a constant column out of the model. `least` is relative to the mean, or to 1.
+    """
+    center, scale = X.mean(axis=0), X.std(axis=0)
+    return center, np.where(scale > least * np.maximum(1.0, np.abs(center)), scale, np.inf)
+
+
 def public_geometry(X: NDArray[np.float64]) -> Geometry:
     """Return the geometry of public rows: standardised and whitened."""
     n, d = X.shape
-    center, scale = X.mean(axis=0), X.std(axis=0)
-    # A column that is constant in public has no public scale: it is left out, by a scale of infinity.
-    scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(center)), scale, np.inf)
+    center, scale = centre_and_scale(X)
     extended = Geometry(center, scale, np.eye(d + 1), np.ones(d + 1), 1.0, 1.0).extend(X)
     values, vectors = np.linalg.eigh(extended.T @ extended / n)
     values = np.maximum(values, 0.0)
-    basis = vectors / np.sqrt(values + _FLOOR * values.mean())
+    basis = vectors / np.sqrt(values + WHITENING_FLOOR * values.mean())
     norms = np.linalg.norm(extended @ basis, axis=1)
     typical, largest = (float(q) for q in np.quantile(norms, [0.5, 0.95]))
     return Geometry(center, scale, basis, values / values.sum(), typical, largest)
@@ -97,15 +108,33 @@ def public_geometry(X: NDArray[np.float64]) -> Geometry:
 
 @dataclass(frozen=True, eq=False)
 class RidgeModel:
-    """A ridge regression on public rows with its exact leave-one-out residuals."""
+    """A ridge regression on public rows.
+
+    Parameters
+    ----------
+    solution : ndarray of shape (n_columns,)
+    residuals : ndarray of shape (n_rows,)
+        Exact leave-one-out residuals.
+    ridge : float
+    values, vectors : ndarray
+        Eigenvalues (ascending) and eigenvectors of the second moment of the rows.
+    """
 
     solution: NDArray[np.float64]
     residuals: NDArray[np.float64]
     ridge: float
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
 
 
-def ridge_by_leave_one_out(Z: NDArray[np.float64], y: NDArray[np.float64]) -> RidgeModel:
-    """Fit ridge regressions on a grid of strengths and keep the one with the least leave-one-out error.
+# Ridge strengths that are tried, in mean eigenvalues of the second moment.
+_RIDGE_GRID = np.logspace(-4, 1, 11)
+
+
+def ridge_by_leave_one_out(
+    Z: NDArray[np.float64], y: NDArray[np.float64], ridges: NDArray[np.float64] = _RIDGE_GRID
+) -> RidgeModel:
+    """Fit a ridge regression for each strength (in mean eigenvalues) and keep the one of least leave-one-out error.
 
     One eigendecomposition serves the whole grid; the leave-one-out residual is r / (1 - h), exactly.
     """
@@ -114,24 +143,57 @@ def ridge_by_leave_one_out(Z: NDArray[np.float64], y: NDArray[np.float64]) -> Ri
     values = np.maximum(values, 0.0)
     rotated = Z @ vectors
     target = rotated.T @ y / n
+    squares = rotated**2
     best: RidgeModel | None = None
-    for ridge in values.mean() * np.logspace(-4, 1, 11):
+    least = math.inf
+    for ridge in values.mean() * ridges:
         shrunk = 1.0 / (values + ridge)
-        residual = y - rotated @ (shrunk * target)
-        leverage = np.minimum((rotated**2 @ shrunk) / n, 1 - 1e-6)
-        left_out = residual / (1.0 - leverage)
-        if best is None or np.mean(left_out**2) < np.mean(best.residuals**2):
-            best = RidgeModel(vectors @ (shrunk * target), left_out, float(ridge))
-    if best is None or not np.all(np.isfinite(best.residuals)):
+        leverage = np.minimum(squares @ shrunk / n, 1 - 1e-6)
+        left_out = (y - rotated @ (shrunk * target)) / (1.0 - leverage)
+        error = float(np.mean(left_out**2))
+        if error < least:
+            best, least = RidgeModel(vectors @ (shrunk * target), left_out, float(ridge), values, vectors), error
+    if best is None:
         raise ValueError("the public labels are not finite; remove those rows.")
     return best
 
 
-# A classifier fitted on public rows: where the private one starts.
+# Ridge strengths that the cross-validation of `public_classifier` tries, and its number of folds.
+_CLASSIFIER_RIDGES = np.logspace(-4, 0, 5)
+_CLASSIFIER_FOLDS = 4
+
+Setting = TypeVar("Setting")
 
 
-_RIDGES = np.logspace(-4, 0, 5)
-_FOLDS = 4
+def best_by_cross_validation(
+    folds: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+    settings: Sequence[Setting],
+    fit: Callable[[NDArray[Any], Setting, NDArray[np.float64]], NDArray[np.float64]],
+    loss: Callable[[NDArray[Any], NDArray[np.float64]], float],
+    start: NDArray[np.float64],
+) -> Setting:
+    """Return the setting of least held-out loss.
+
+    Parameters
+    ----------
+    folds : iterable of (train, test)
+        Places of rows, as indices or masks.
+    settings : sequence
+        Tried in this order within a fold; each fit starts from the one before.
+    fit : callable
+        (train, setting, start) -> coefficients.
+    loss : callable
+        (test, coefficients) -> sum of the losses of the test rows.
+    start : ndarray
+        Where the first fit of a fold starts.
+    """
+    losses = np.zeros(len(settings))
+    for train, test in folds:
+        coef = start
+        for place, setting in enumerate(settings):
+            coef = fit(train, setting, coef)
+            losses[place] += loss(test, coef)
+    return settings[int(np.argmin(losses))]
 
 
 def public_classifier(Z: NDArray[np.float64], codes: NDArray[np.int64], n_scores: int) -> NDArray[np.float64]:
@@ -150,17 +212,18 @@ def public_classifier(Z: NDArray[np.float64], codes: NDArray[np.int64], n_scores
     -------
     ndarray of shape (n_columns, n_scores)
     """
-    folds = np.arange(len(Z)) % min(_FOLDS, len(Z))
+    folds = np.arange(len(Z)) % min(_CLASSIFIER_FOLDS, len(Z))
     # Rows of a file are often sorted; a fixed shuffle is as good as any and keeps fits reproducible.
     folds = np.random.default_rng(len(Z)).permutation(folds)
-    losses = np.zeros(len(_RIDGES))
-    for fold in np.unique(folds):
-        train, test = folds != fold, folds == fold
-        start = np.zeros((Z.shape[1], n_scores))
-        for i, ridge in reversed(list(enumerate(_RIDGES))):
-            start = _fit(Z[train], codes[train], float(ridge), start)
-            losses[i] += _loss(n_scores).value(_scores(Z[test], start), codes[test]) * test.sum()
-    return _fit(Z, codes, float(_RIDGES[int(np.argmin(losses))]), np.zeros((Z.shape[1], n_scores)))
+    start = np.zeros((Z.shape[1], n_scores))
+    ridge = best_by_cross_validation(
+        [(folds != fold, folds == fold) for fold in np.unique(folds)],
+        [float(ridge) for ridge in _CLASSIFIER_RIDGES[::-1]],
+        lambda train, ridge, start: _fit(Z[train], codes[train], ridge, start),
+        lambda test, coef: _loss(n_scores).value(_scores(Z[test], coef), codes[test]) * int(test.sum()),
+        start,
+    )
+    return _fit(Z, codes, ridge, start)
 
 
 def _loss(n_scores: int) -> LogisticLoss | SoftmaxLoss:
@@ -184,18 +247,15 @@ def _fit(
         gradient = (Z.T @ loss.weights(scores, codes) / len(Z)).reshape(shape) + ridge * coef
         return value, gradient.ravel()
 
-    found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-10})
-    return np.asarray(found.x).reshape(shape)
-
-
-# Public preparations, made once: remembered for as long as the `Public` lives and its content stays the same.
+    result = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-10})
+    return np.asarray(result.x).reshape(shape)
 
 
 T = TypeVar("T")
 
 
 class Remembered(Generic[T]):
-    """One preparation for each living `Public`; safe to share among threads.
+    """One preparation for each `Public`, kept while the object lives and its content stays the same; thread-safe.
 
     Examples
     --------
@@ -240,12 +300,15 @@ def _digest(parts: Iterable[NDArray[Any] | None]) -> bytes:
     return digest.digest()
 
 
-# With this many rows per column the correction is below the noise of the kernel it uses.
-_MANY = 20
+# Rows per column from which a sample spectrum is used as it is: the correction is then below the error of its kernel.
+_ROWS_PER_COLUMN_WITHOUT_CORRECTION = 20
 
 
 def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.float64]:
     """Return estimates of the population variances along sample eigenvectors; `values` ascend, and so do they.
+
+    The analytical nonlinear shrinkage of O. Ledoit and M. Wolf, "Analytical nonlinear shrinkage of large-dimensional
+    covariance matrices", Annals of Statistics 48(5), 2020.
 
     Examples
     --------
@@ -255,7 +318,7 @@ def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.floa
     True
     """
     n = n_rows - 1
-    if n_rows > _MANY * len(values) or n < 2 or not values[-1] > 0:
+    if n_rows > _ROWS_PER_COLUMN_WITHOUT_CORRECTION * len(values) or n < 2 or not values[-1] > 0:
         return values
     # Columns that depend on others exactly have variance 0 in the population too; fewer rows than columns don't say so.
     rank = int(np.sum(values > 1e-10 * values[-1]))

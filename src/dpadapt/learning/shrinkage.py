@@ -1,4 +1,4 @@
-"""James–Stein shrinkage with known noise variance."""
+"""Shrinkage of noisy changes (James–Stein, with a bound on the harm), and water-filling of a budget."""
 
 import math
 from functools import lru_cache
@@ -7,15 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, chdtri, exp1, gammaln
 
-# Exact regret of thresholded James–Stein shrinkage against not moving at all, and the threshold that bounds it.
-
-
-# Thresholds tried, in standard deviations of chi-square above James–Stein's k - 2; none passing means: don't move.
-_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+# Thresholds that `least_threshold` tries, in standard deviations of chi-square above James–Stein's k - 2. Finer steps
+# would only save a little of the shrinkage. If none passes, the change is not adopted at all.
+_THRESHOLD_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 def regret(k: int, threshold: float, energy: float) -> float:
-    """Return the expected gain in squared error from *not* moving, relative to shrinking beyond a threshold.
+    """Return the expected harm of adopting a change beyond a threshold: its squared error less that of no change.
 
     For r ~ N(m, I_k) with |m|² = `energy` and X = |r|², the estimator (1 - threshold / X)₊ r of m is compared with 0.
     By Stein's identity the difference of their expected squared errors is
@@ -70,37 +68,11 @@ def least_threshold(k: int, variance: float, allowed: float) -> float:
 def _least_threshold(k: int, variance_octave: int, allowed_octave: int) -> float:
     variance, allowed = 2.0 ** (variance_octave / 4), 2.0 ** (allowed_octave / 4)
     energies = np.concatenate([[0.0], np.geomspace(0.3, 6.0 * k + 60.0, 16)])
-    for step in _STEPS:
+    for step in _THRESHOLD_STEPS:
         threshold = max(k - 2, 0) + step * math.sqrt(2 * k)
         if float(np.max(variance * _regrets(k, threshold, energies) / (1 + energies * variance))) <= allowed:
             return threshold
     return math.inf
-
-
-Vector = NDArray[np.float64]
-
-
-def _water_filled(moment: Vector, prior: Vector, kept: Vector, noise: float) -> Vector:
-    """Return weights b with Σ moment b = 1 that most reduce Σ moment * kept² * posterior variance.
-
-    The reduction along one coordinate is kept² moment² prior² · moment b / (moment² prior b + noise); setting its
-    derivative to a common level gives b = (moment prior · kept level - root) / …, found by bisection on the level.
-    """
-    strength = moment * prior
-    low, high = 0.0, 1.0
-
-    def filled(level: float) -> Vector:
-        # d/db [kept² strength * (m strength b) / (m strength b + noise)] = m (kept strength)² noise / (…)² = m / level²
-        return np.asarray(
-            np.maximum(0.0, kept * strength * math.sqrt(noise) * level - noise) / np.maximum(moment * strength, 1e-300)
-        )
-
-    while float(moment @ filled(high)) < 1.0 and high < 1e300:
-        high *= 4.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(moment @ filled(middle)) < 1.0 else (low, middle)
-    return filled(high)
 
 
 def james_stein(change: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,45 +95,23 @@ def james_stein(change: NDArray[np.float64], variance: NDArray[np.float64]) -> N
     return change * (1.0 - max(0.0, change.size - 2.0) / signal)
 
 
-def waterfill(expected: NDArray[np.float64], curvature: float, noise: float) -> NDArray[np.float64]:
-    """Share the budget among directions so that the expected loss after shrinkage is least; the shares add up to 1.
+def water_fill(costs: NDArray[np.float64], slopes: NDArray[np.float64] | float = 1.0) -> NDArray[np.float64]:
+    """Return shares max(0, level * slope - cost) that add up to 1, for the one level at which they do.
 
-    A direction with share b has noise variance noise² / b. Shrunk optimally, what is left of its expected change t
-    costs h t s² / (h² t + s²). Setting the derivatives in b equal gives b = max(0, (h t theta - noise²) / (h² t)) with
-    one theta for all, found by bisection; directions below the water level are left out.
-    """
-    t = np.maximum(expected, 1e-300)
-
-    def shares(theta: float) -> NDArray[np.float64]:
-        return np.maximum(0.0, (curvature * t * theta - noise**2) / (curvature**2 * t))
-
-    low = noise**2 / (curvature * float(t.max()))
-    high = 2.0 * low + 2.0 * curvature
-    while shares(high).sum() < 1.0:
-        high *= 2.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if shares(middle).sum() < 1.0 else (low, middle)
-    found = shares(high)
-    return np.asarray(found / found.sum())
-
-
-# Water-filling: how a fixed amount of signal is best spread over directions with independent noise.
-
-
-def water_fill(prior: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Return shares, adding up to 1, that maximise Σ log(1 + share * prior / noise).
-
-    The shares are max(0, level - noise / prior): directions whose prior variance is too small for the noise get none.
+    This is how a budget is best shared among directions whose noise is independent: with slopes of 1 and costs of
+    noise / prior variance, the shares maximise Σ log(1 + share * prior / noise). Directions whose cost is too high get
+    nothing.
 
     Examples
     --------
-    >>> water_fill(np.array([1.0, 0.5, 0.01]), 0.5).round(2)
+    >>> water_fill(0.5 / np.array([1.0, 0.5, 0.01])).round(2)
     array([0.75, 0.25, 0.  ])
     """
-    costs = noise / np.maximum(prior, 1e-300)
-    ordered = np.sort(costs)
-    levels = (1.0 + np.cumsum(ordered)) / np.arange(1, len(ordered) + 1)
-    # The level is that of the largest set whose every member stays below it; one member always does.
-    level = levels[np.flatnonzero(levels > ordered)[-1]]
-    return np.asarray(np.maximum(0.0, level - costs))
+    slopes = np.broadcast_to(np.asarray(slopes, dtype=np.float64), costs.shape)
+    with np.errstate(divide="ignore", over="ignore"):
+        starts = costs / slopes  # the level from which a direction gets a share
+    order = np.argsort(starts)
+    levels = (1.0 + np.cumsum(costs[order])) / np.maximum(np.cumsum(slopes[order]), 1e-300)
+    # The level belongs to the largest set of directions that all start below it; one direction always does.
+    level = levels[np.flatnonzero(levels > starts[order])[-1]]
+    return np.asarray(np.maximum(0.0, level * slopes - costs))

@@ -1,4 +1,7 @@
-"""How much the public data and the private data each brought, in words, without flattery."""
+"""Sentences on what the public and the private rows contributed to a fit, to a case of the demo, or to a rehearsal.
+
+One rule decides everywhere which differences are called clear: `clearly_less`.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,18 +9,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 from dpadapt.data import Public
-from dpadapt.transfer.rehearsal import public_model
 
-# What public and private data brought to one fit, as far as it is known without paying for it again.
+# A budget at which every estimator returns what the public data alone gives.
+_NEGLIGIBLE_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
+
+# With ``points`` or ``values`` over splits; see `help_in_words` and `contributions`.
+Curve = Mapping[str, Any]
 
 
 def fit_in_words(
     model: Any, public: Public | None, comparison: Mapping[str, Any] | None, forecast: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return sentences made from public rows and from what was released; no private row is looked at.
+    """Return sentences on one fit, made from public rows and from releases alone: no private row is read.
 
     Parameters
     ----------
@@ -35,18 +41,18 @@ def fit_in_words(
     elif public is not None and public.y is not None:
         sentences.append(_private_part(model, public, spent=spent))
     elif spent:
-        sentences.append("All it says about the label comes from the private rows, through the noise.")
+        sentences.append("Everything the model knows about the label comes from noisy releases of the private rows.")
     else:
         sentences.append("The private rows brought nothing: the budget is too small for their number.")
     if forecast is not None:
         own = next(point for point in forecast["points"] if point["epsilon"] == model.epsilon)
-        many = own["n_directions"]
-        over = f" The budget was planned for {many} direction{'s' if many != 1 else ''}." if own["worthwhile"] else ""
-        sentences.append(f"What could be said beforehand: {own['words']}{over}")
+        count = own["n_directions"]
+        planned = f" The plan spends the budget on {count} coordinate{'s' if count != 1 else ''} of the model."
+        sentences.append(f"Forecast from public rows: {own['words']}{planned if own['worthwhile'] else ''}")
     cost = f"ε = {model.privacy_.epsilon:.3g} was spent" if spent else "Nothing was spent"
     sentences.append(
-        f"{cost}. How well the model does on the private population is not known: to measure it there would be another "
-        f"release. A rehearsal on public rows (dpadapt rehearse) comes closest, for free."
+        f"{cost}. The error of the model on the private population is unknown: measuring it would be another release. "
+        f"A rehearsal on public rows (dpadapt rehearse) estimates it without any privacy cost."
     )
     return sentences
 
@@ -54,29 +60,29 @@ def fit_in_words(
 def _people_part(model: Any) -> str:
     asked = sum(model.people_asked_.values())
     if not asked:
-        return "Nobody was asked: all that the model knows comes from the private rows, through the noise."
+        return "Nobody was asked: the model comes from noisy releases of the private rows alone."
     stages = ", ".join(f"{count:,} for {stage}" for stage, count in model.people_asked_.items())
-    found = f"{asked:,} people answered one question each ({stages}). The model is: {model.chosen_}."
+    answers = f"{asked:,} people answered one question each ({stages}). The model is: {model.chosen_}."
     if "margin of the lead" not in model.estimates_:
-        return found
+        return answers
     lead, margin = model.estimates_["lead over the source model"], model.estimates_["margin of the lead"]
     return (
-        f"{found} By people who were asked nothing else, what they taught is right {lead:+.1%} more often than the "
-        f"private rows' own model, give or take {margin:.1%}."
+        f"{answers} Measured with people whose answers were used for nothing else, the model that people taught is "
+        f"right {lead:+.1%} more often than the model of the private rows, with a margin of {margin:.1%}."
     )
 
 
 def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) -> str:
     if public is None:
-        return "There were no public rows: besides the schema, all that the model knows comes from the private ones."
+        return "There were no public rows: besides the schema, the model uses the private rows alone."
     if public.y is None:
-        return "The public rows have no labels: they gave scales and directions, and no model to start from."
+        return "The public rows have no labels: they gave scales and principal components, but no model to start from."
     if comparison is None:
-        return "The public rows gave the model to start from; they are too few to say how good it is."
-    nothing, alone = comparison["rows"][0]["error"], comparison["rows"][1]["error"]
+        return "The public rows gave the model to start from; they are too few to measure its error."
+    constant, alone = comparison["rows"][0]["error"], comparison["rows"][1]["error"]
     return (
-        f"The public rows gave the model to start from. On public rows it was not fitted on, such a model has a "
-        f"{comparison['measure']} of {alone:.3g}, where no model at all has {nothing:.3g}."
+        f"The public rows gave the model to start from. On public rows that it was not fitted on, such a model has a "
+        f"{comparison['measure']} of {alone:.3g}; without any model it is {constant:.3g}."
     )
 
 
@@ -85,28 +91,34 @@ def _private_part(model: Any, public: Public, *, spent: bool) -> str:
         return (
             "The private rows brought nothing: the budget is too small for their number. The model is the public one."
         )
-    start, X = public_model(model, public), np.asarray(public.X, dtype=np.float64)
+    start, X = _public_model(model, public), np.asarray(public.X, dtype=np.float64)
     if is_classifier(model):
-        moved = float(np.mean(np.abs(model.predict_proba(X) - start.predict_proba(X)).sum(axis=1) / 2))
-        how = f"probabilities by {moved:.1%} on average"
+        change = float(np.mean(np.abs(model.predict_proba(X) - start.predict_proba(X)).sum(axis=1) / 2))
+        how = f"the predicted probabilities by {change:.1%} on average (total variation)"
     else:
-        moved = float(np.sqrt(np.mean((model.predict(X) - start.predict(X)) ** 2)))
-        how = f"predictions by {moved:.3g} (root mean square)"
-    if moved == 0.0:
+        change = float(np.sqrt(np.mean((model.predict(X) - start.predict(X)) ** 2)))
+        how = f"the predictions by {change:.3g} (root mean square)"
+    if change == 0.0:
         return (
-            "The private rows were asked and not found to contradict the public model clearly enough: the gate stayed "
-            "shut, and the model is the public one."
+            "The private rows gave no clear evidence against the public model: the gate stayed shut, and the model is "
+            "the public one."
         )
     adopted = getattr(model, "adopted_", None)
     opened = f"The gate opened: {adopted:.0%} of the private correction was adopted. " if adopted is not None else ""
-    return f"{opened}On public rows, what the private rows brought moves {how}."
+    return f"{opened}On public rows, the private correction changes {how}."
 
 
-Curve = Mapping[str, Any]
+def _public_model(model: Any, public: Public) -> Any:
+    """Return what the method of `model` gives with the labelled public rows alone."""
+    if hasattr(model, "public_model"):
+        return model.public_model()
+    # Public rows are passed as private ones; the budget is too small for any of them to be read.
+    X, y = np.asarray(public.X), np.asarray(public.y)
+    return clone(model).set_params(**_NEGLIGIBLE_BUDGET).fit(X[:2].copy(), y[:2], public=public)
 
 
 def demo_in_words(case: Mapping[str, Any]) -> list[str]:
-    """Return what a case of the demo shows: each part's share, where public rows helped, what they are worth in rows.
+    """Return sentences on a case of the demo: what each part contributed, and how many rows the public ones replace.
 
     Parameters
     ----------
@@ -118,17 +130,17 @@ def demo_in_words(case: Mapping[str, Any]) -> list[str]:
     at = by_epsilon["x"].index(case["middle"])
     points = {curve["key"]: curve["points"][at] for curve in by_epsilon["curves"]}
     where = f"At ε = {case['middle']:g} with {case['rows']['private']:,} private rows"
-    brought = contributions(levels["public only"], points["private only"], points["together"], levels["not private"])
-    worth = worth_in_rows(by_rows, case["middle"])
+    shares = contributions(levels["public only"], points["private only"], points["together"], levels["not private"])
+    replaced = worth_in_rows(by_rows, case["middle"])
     return [
-        f"{where}. {brought}",
-        *([worth] if worth else []),
+        f"{where}. {shares}",
+        *([replaced] if replaced else []),
         *help_in_words(by_epsilon["levels"], by_epsilon["curves"]),
     ]
 
 
 def contributions(public: Curve, alone: Curve, together: Curve, floor: Curve) -> str:
-    """Return what each part of the data brought, from errors measured on the same splits.
+    """Return what each part of the data contributed, from errors measured on the same splits.
 
     Parameters
     ----------
@@ -139,41 +151,44 @@ def contributions(public: Curve, alone: Curve, together: Curve, floor: Curve) ->
     Examples
     --------
     >>> parts = [{"values": [error] * 3, "mean": error} for error in (0.62, 0.91, 0.45, 0.36)]
-    >>> print(contributions(*parts)[-110:])
-    So the private rows brought 65% of what they could, and the public rows took away 84% of the price of privacy.
+    >>> print(contributions(*parts).partition("privacy: 0.360. ")[2])
+    The private rows gave 65% of their possible gain. The public rows removed 84% of the cost of privacy.
     """
     stated = (
         f"Public rows alone: error {public['mean']:.3f}. Private rows alone: {alone['mean']:.3f}. "
         f"Together: {together['mean']:.3f}. Without any privacy: {floor['mean']:.3f}."
     )
     if not clearly_less(floor["values"], public["values"]):
-        private = "there was nothing for the private rows to bring"
+        private = "Even without privacy, the private rows are not clearly better than the public rows alone"
     elif clearly_less(together["values"], public["values"]):
         share = (public["mean"] - together["mean"]) / (public["mean"] - floor["mean"])
-        private = "the private rows brought " + (f"{share:.0%} of what they could" if share < 1 else "all they could")
+        private = f"The private rows gave {f'{share:.0%}' if share < 1 else 'all'} of their possible gain"
     elif clearly_less(public["values"], together["values"]):
-        private = "the private rows did harm"
+        private = "The private rows made the model clearly worse than the public rows alone"
     else:
-        private = "the private rows brought nothing that can be told from chance"
+        private = "The private rows made no clear difference"
     if not clearly_less(floor["values"], alone["values"]):
-        shared = "the price of privacy can't be told from chance even without the public rows"
+        shared = "Privacy has no clear cost, even without the public rows"
     elif clearly_less(together["values"], alone["values"]):
         share = (alone["mean"] - together["mean"]) / (alone["mean"] - floor["mean"])
-        shared = f"the public rows took away {f'{share:.0%} of' if share < 1 else 'all of'} the price of privacy"
+        shared = f"The public rows removed {f'{share:.0%}' if share < 1 else 'all'} of the cost of privacy"
     elif clearly_less(alone["values"], together["values"]):
-        shared = "the public rows did harm: private rows alone do better"
+        shared = "The public rows made the model clearly worse than the private rows alone"
     else:
-        shared = "the public rows made no difference that can be told from chance"
-    return f"{stated} So {private}, and {shared}."
+        shared = "The public rows made no clear difference"
+    return f"{stated} {private}. {shared}."
 
 
 def worth_in_rows(panel: Mapping[str, Any], epsilon: float) -> str | None:
-    """Return how many private rows alone would do as well as fewer with public ones; None if both don't help."""
+    """Return how many private rows alone do as well as fewer private rows with the public ones.
+
+    None if at no number of rows both together are clearly better than either alone.
+    """
     curves = {curve["key"]: curve["points"] for curve in panel["curves"]}
     alone, together = curves["private only"], curves["together"]
     public = next(level["values"] for level in panel["levels"] if level["key"] == "public only")
     for before, both in zip(alone, together, strict=True):
-        # Better than the public rows alone, too: otherwise it is they that do it, without any private row.
+        # Also better than the public rows alone: otherwise the gain needs no private row.
         if clearly_less(both["values"], before["values"]) and clearly_less(both["values"], public):
             break
     else:
@@ -188,7 +203,9 @@ def worth_in_rows(panel: Mapping[str, Any], epsilon: float) -> str | None:
 
 
 def help_in_words(levels: Sequence[Mapping[str, Any]], curves: Sequence[Curve]) -> list[str]:
-    """Return sentences on each method: where public rows helped, how much, and against the public rows alone.
+    """Return a comparison of each method with the private rows alone and with the public rows alone.
+
+    The last sentence says what "clearly" means.
 
     Parameters
     ----------
@@ -204,55 +221,70 @@ def help_in_words(levels: Sequence[Mapping[str, Any]], curves: Sequence[Curve]) 
     >>> points = lambda mean: [{"x": 1.0, "values": [mean] * 3, "mean": mean}]
     >>> curves = [{"key": "together", "method": "m", "public": True, "points": points(0.7)}]
     >>> curves += [{"key": "private only", "method": "m", "public": False, "points": points(0.9)}]
-    >>> print(help_in_words(levels, curves)[0][:90])
-    With m, public rows helped at every ε, most at ε = 1: the error falls from 0.900 to 0.700.
+    >>> print(help_in_words(levels, curves)[0][:98])
+    With m, public rows clearly helped at every ε, most at ε = 1: the error falls from 0.900 to 0.700.
     """
     known = {level["key"]: level for level in levels}
     alone = next(curve for curve in curves if curve["key"] == "private only")
-    sentences = []
-    for curve in curves:
-        if curve["public"]:
-            floor = known["not private"]["mean"] if "not private" in known else -math.inf
-            first = _against_private(curve, alone, floor)
-            sentences.append(f"{first} {_against_public(curve, known['public only'])}")
-    return sentences
+    floor = known["not private"]["mean"] if "not private" in known else -math.inf
+    sentences = [
+        f"{_against_private(curve, alone, floor)} {_against_public(curve, known['public only'])}"
+        for curve in curves
+        if curve["public"]
+    ]
+    if len(known["public only"]["values"]) < 2:
+        return [*sentences, 'With one split there is no standard error: every difference is called "clear" here.']
+    return [*sentences, '"Clearly" means by more than two standard errors over the splits, and by more than 0.001.']
 
 
 def _against_private(curve: Curve, alone: Curve, floor: float) -> str:
     pairs = list(zip(alone["points"], curve["points"], strict=True))
     helped = [(a, b) for a, b in pairs if clearly_less(b["values"], a["values"])]
     harmed = [a["x"] for a, b in pairs if clearly_less(a["values"], b["values"])]
-    harm = f" They did harm at {_where(harmed, len(pairs))}." if harmed else ""
+    harm = f" They clearly raised the error at {_where(harmed, len(pairs))}." if harmed else ""
     if not helped:
         return f"With {curve['method']}, public rows did not clearly help at any ε.{harm}"
     a, b = max(helped, key=lambda pair: float(pair[0]["mean"] - pair[1]["mean"]))
     where = _where([a["x"] for a, _ in helped], len(pairs))
     share = (a["mean"] - b["mean"]) / (a["mean"] - floor) if a["mean"] > floor else 0.0
-    # A share is only worth stating where the model with public rows still lies above the non-private one.
+    # A share makes sense only where the model with public rows still has a larger error than the non-private one.
     closed = f", {share:.0%} of the way to the model without privacy" if 0 < share < 1 and floor < b["mean"] else ""
     most = "" if len(helped) == 1 < len(pairs) else f", most at ε = {a['x']:g}"
     return (
-        f"With {curve['method']}, public rows helped at {where}{most}: the error falls from "
+        f"With {curve['method']}, public rows clearly helped at {where}{most}: the error falls from "
         f"{a['mean']:.3f} to {b['mean']:.3f}{'' if share < 0.005 else closed}.{harm}"
     )
 
 
 def _against_public(curve: Curve, level: Mapping[str, Any]) -> str:
-    better = [point["x"] for point in curve["points"] if clearly_less(point["values"], level["values"])]
-    worse = [point["x"] for point in curve["points"] if clearly_less(level["values"], point["values"])]
-    if not better and not worse:
-        return f"It is about as good as the public rows alone ({level['mean']:.3f})."
-    parts, n_points = [], len(curve["points"])
-    if better:
-        parts.append(f"better than the public rows alone ({level['mean']:.3f}) at {_where(better, n_points)}")
-    if worse:
-        them = "they are" if better else f"the public rows alone ({level['mean']:.3f})"
-        parts.append(f"worse than {them} at {_where(worse, n_points)}")
-    return f"It is {' and '.join(parts)}."
+    """Say where the error is lower or higher than that of the public rows alone, and where clearly so.
+
+    Means are compared as tables print them, with three digits, so that sentence and table agree.
+    """
+    points, shown = curve["points"], round(level["mean"], 3)
+    relations = {
+        "lower": [point["x"] for point in points if round(point["mean"], 3) < shown],
+        "higher": [point["x"] for point in points if round(point["mean"], 3) > shown],
+        "the same": [point["x"] for point in points if round(point["mean"], 3) == shown],
+    }
+    where = ", ".join(f"{word} at {_where(xs, len(points))}" for word, xs in relations.items() if xs)
+    sentence = f"Compared with the public rows alone ({level['mean']:.3f}), its error is {where}"
+    if len(relations["the same"]) == len(points):
+        return f"{sentence}."
+    clear = [
+        point["x"]
+        for point in points
+        if point["x"] not in relations["the same"]
+        and (clearly_less(point["values"], level["values"]) or clearly_less(level["values"], point["values"]))
+    ]
+    return f"{sentence}; the difference is clear at {_where(clear, len(points)) if clear else 'no ε'}."
 
 
 def clearly_less(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether `first` is below `second` by two standard errors; both were measured on the same splits."""
+    """Return whether `first` is below `second` by two standard errors and by 0.001; both come from the same splits.
+
+    With a single split there is no standard error, and any difference counts.
+    """
     differences = np.asarray(second) - np.asarray(first)
     if len(differences) < 2:
         return bool(differences[0] > 0)

@@ -1,9 +1,11 @@
 """`PrivateTransferClassifier`: a public model, corrected by private rows as far as the evidence goes."""
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
@@ -14,7 +16,7 @@ from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
 
-_SHUT = "the gate stayed shut: no gain was seen through the noise, so the model is the public one; the budget was spent"
+_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
 
 class PrivateTransferClassifier(LinearClassifier):
@@ -57,6 +59,8 @@ class PrivateTransferClassifier(LinearClassifier):
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases.
+    public_coef_, public_intercept_ : ndarray
+        The public model; see `public_model`. None without public labels.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -129,6 +133,8 @@ class PrivateTransferClassifier(LinearClassifier):
         budget = self._budget(len(X))
         child = self._ledger(ledger)
         notes: list[str] = []
+        public_coef: NDArray[np.float64] | None = None
+        public_intercept: NDArray[np.float64] | None = None
         if public is None or X_public is None:
             coef, intercept = self._alone(frame, labels, child)
             adopted = float(budget.worthwhile)
@@ -137,15 +143,27 @@ class PrivateTransferClassifier(LinearClassifier):
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
                 plan = make_plan(prepared, budget, self.prior)
-                change, adopted = private_change(child, X, codes, prepared, budget, plan)
-                if adopted == 0.0:
-                    notes = [_SHUT]
+                runs = child.start_all(plan.charges)
+                change, adopted = private_change(plan, runs, prepared, budget, X, codes)
+                notes = [_SHUT] if adopted == 0.0 else []
             coef, intercept = _corrected(prepared, change, adopted)
+            if prepared.warm:
+                public_coef, public_intercept = _corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(child, budget, [source], notes=notes)
         self.coef_, self.intercept_, self.adopted_ = coef, intercept, adopted
+        self.public_coef_, self.public_intercept_ = public_coef, public_intercept
         self.classes_ = classes
         return self
+
+    def public_model(self) -> "PrivateTransferClassifier | None":
+        """Return the model that the public rows alone gave, as a fitted copy; None without public labels."""
+        check_is_fitted(self)
+        if self.public_coef_ is None or self.public_intercept_ is None:
+            return None
+        model = copy(self)
+        model.coef_, model.intercept_, model.adopted_ = self.public_coef_, self.public_intercept_, 0.0
+        return model
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
         """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.

@@ -1,35 +1,33 @@
 """The private part of a transfer classifier: clipped full-batch steps from the public model, and the gate's release."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import centred_residuals, softmax
-from dpadapt.learning.estimator import Budget, split_noise
+from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
-from dpadapt.mechanisms.mechanism import Mechanism, Repeated, Sampled
-from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Block, Rows
 from dpadapt.transfer.classification_plan import (
+    AVERAGED_STEPS,
     EXCESS,
     STEPS,
-    VOTES,
     Plan,
     Prepared,
     Stride,
-    length,
     residual_limits,
+    step_length,
     stride,
 )
 from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
 
-# The curvature is followed at every fourth step: in between it changes little.
-_REFRESH = 4
+# Steps between two computations of the curvature, in which it changes little; more would be stale, fewer slower.
+_CURVATURE_EVERY = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,21 +41,19 @@ class _Private:
 
 
 def private_change(
-    ledger: Ledger, X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, budget: Budget, plan: Plan
+    plan: Plan,
+    runs: Sequence[Run],
+    prepared: Prepared,
+    budget: Budget,
+    X: NDArray[Any],
+    codes: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], float]:
     """Return the change of the public model in its coordinates and how far to go along it, from 0 to 1."""
-    gated = plan.gate_share > 0
-    noises = split_noise(budget.mu, [(1.0 - plan.gate_share) / STEPS] + [plan.gate_share] * gated)
-    charges: list[tuple[Repeated | Sampled | Mechanism, str]] = [(Repeated(Gaussian(noises[0]), STEPS), "gradient")]
-    if gated:
-        charges.append((Repeated(Gaussian(noises[1])), "gate"))
-    # Charged all at once: a cap too small for both raises before anything is drawn.
-    runs = ledger.start_all(charges)
     private = _private(X, codes, prepared, plan)
     change, pace = _descend(runs[0], private, prepared, plan, budget)
     full = np.zeros_like(prepared.start)
     full[plan.used] = change
-    if not gated:
+    if plan.gate_share == 0:
         return full, 1.0
     path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
     measured, path = _released_slope(runs[1], private, change, path, pace, plan, budget)
@@ -81,26 +77,27 @@ def _descend(
 ) -> tuple[NDArray[np.float64], Stride]:
     """Return the averaged end of the steps, and the last step's curvature and ridge.
 
-    Each late step votes for where a whole Newton step would end. In a quadratic loss with known curvature that is the
-    minimum plus this step's own noise, wherever the step began: nothing is lost by averaging early, and all noises
-    count once. Where the curvature is only roughly known, the error of the iterates shrinks once more.
+    The average is over the points where whole Newton steps from the last iterates would end. In a quadratic loss with
+    known curvature that is the minimum plus the step's own noise, wherever the step began: nothing is lost by averaging
+    early, and every noise counts once. Where the curvature is only roughly known, the error of the iterates shrinks
+    once more.
     """
     weights = plan.weights[plan.used][:, None]
     change = np.zeros((len(plan.used), prepared.start.shape[1]))
     ends = np.zeros_like(change)
     pace = stride(prepared, plan, change, budget.n_rows)
     for t in range(STEPS):
-        if t and t % _REFRESH == 0:
+        if t and t % _CURVATURE_EVERY == 0:
             pace = stride(prepared, plan, change, budget.n_rows)
         residuals = _residuals(private, (change / weights).astype(private.rows.X.dtype))
         gradient = run.release(clipped_outer_sum(private.rows, residuals, plan.clip_norm)) / budget.n_rows
         # Residuals add up to zero over classes, so what else there is in the sum is noise.
         gradient = (gradient - gradient.mean(axis=1, keepdims=True)) / weights
         newton = pace.newton(gradient, change)
-        if t >= STEPS - VOTES:
+        if t >= STEPS - AVERAGED_STEPS:
             ends += change - newton
-        change = change - length(t) * newton
-    return ends / VOTES, pace
+        change = change - step_length(t) * newton
+    return ends / AVERAGED_STEPS, pace
 
 
 def _residuals(private: _Private, coef: NDArray[Any]) -> Callable[[Block], Array]:

@@ -1,4 +1,8 @@
-"""The plan of a private correction: which directions, how much noise in each, which clip. From public numbers only."""
+"""The transfer classifier before it sees a private row: public preparation, and the plan of what it will release.
+
+`prepare` takes coordinates and a public softmax model from the public rows. `make_plan` shares a budget among the
+coordinates and sets clipping norm, noise and gate. `Plan.charges` names the releases; `fit` and `forecast` both use it.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,27 +14,27 @@ from scipy.optimize import minimize
 
 from dpadapt.data import Public
 from dpadapt.learning.descent import SoftmaxLoss, clipped_curvature, softmax
-from dpadapt.learning.estimator import Budget
-from dpadapt.learning.preparation import Remembered
-from dpadapt.learning.shrinkage import waterfill
+from dpadapt.learning.estimator import Budget, split_noise
+from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered, best_by_cross_validation, centre_and_scale
+from dpadapt.learning.shrinkage import water_fill
+from dpadapt.mechanisms.mechanism import Repeated
+from dpadapt.mechanisms.noise import Gaussian
 
-# What a transfer classifier takes from public rows, free: coordinates, a public model, and how sure it is.
+# Public preparation
 
-
-# Directions with less than this share of the average public variance are not amplified further (as in geometry.py).
-_FLOOR = 1e-2
-# No public value lies further than this from its column's mean, in units of the column's scale. An indicator that is
-# rare in public data would otherwise stretch the private rows in which it is not.
-_REACH = 5.0
-# Rows on which curvature, lengths and loss ranges are measured: their error of a few percent is below what matters.
-_SAMPLE = 1500
-# The total variance of a public model's scores, chosen by cross-validation on at most this many rows: a prior variance
-# does not depend on the number of rows, so a part of them can choose it.
-_TOTALS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_FOLDS = 4
-_CHOOSING_ROWS = 6000
-# A start probability far from uniform is a bias of about 2 on the logit scale.
-_BIAS_VARIANCE = 4.0
+# Largest distance of a public value from its column's mean, in units of the column's scale; rare indicators get a
+# larger scale. Without it, an indicator that is rare in public data would stretch the private rows in which it is common.
+_LARGEST_VALUE = 5.0
+# Number of public rows on which curvature, lengths and loss ranges are measured. Their error of a few percent is below
+# what matters; more rows cost time.
+_SAMPLE_ROWS = 1500
+# Total variances of the public model's scores that cross-validation tries, its folds, and the most rows it uses: a
+# prior variance does not depend on the number of rows, so that a part of them can choose it.
+_SCORE_VARIANCES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+_SCORE_VARIANCE_FOLDS = 4
+_SCORE_VARIANCE_ROWS = 6000
+# Prior variance of the intercepts: a class probability far from uniform is a bias of about 2 on the logit scale.
+_INTERCEPT_VARIANCE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +132,14 @@ def prepare(
     X: NDArray[np.float64], codes: NDArray[np.int64] | None, n_classes: int, standardise: bool | None = None
 ) -> Prepared:
     """Return the public preparation; deterministic, so that it can be cached."""
-    center, scale = X.mean(axis=0), X.std(axis=0)
-    # A column that is constant in public has no public scale: it is left out, by a scale of infinity.
-    constant = scale <= 1e-12 * np.maximum(1.0, np.abs(center))
+    center, scale = centre_and_scale(X)
+    constant = np.isinf(scale)
+    scale = np.where(constant, X.std(axis=0), scale)
     if standardise is None:
         standardise = mixed_units(scale[~constant])
     if standardise:
         rare = np.mean(np.median(X, axis=0) != X, axis=0)
-        scale = scale * np.maximum(1.0, 1.0 / (_REACH * np.sqrt(np.maximum(rare, 0.5 / len(X)))))
+        scale = scale * np.maximum(1.0, 1.0 / (_LARGEST_VALUE * np.sqrt(np.maximum(rare, 0.5 / len(X)))))
     else:
         scale = np.full_like(scale, np.sqrt(np.mean(scale**2)) or 1.0)
     scale = np.where(constant, np.inf, scale)
@@ -147,7 +151,7 @@ def prepare(
     values, vectors = values[kept], vectors[:, kept]
     if not len(values):
         values, vectors = np.ones(1), np.zeros((X.shape[1], 1))
-    basis = vectors / np.sqrt(values + _FLOOR * values.mean())
+    basis = vectors / np.sqrt(values + WHITENING_FLOOR * values.mean())
     coordinates = Coordinates(center, scale, basis, values / values.sum())
     whitened = coordinates.transform(X, np.ones(1 + len(values)))
     start, total, score_variances = np.zeros((1 + len(values), n_classes)), 0.0, np.zeros(0)
@@ -155,7 +159,7 @@ def prepare(
         start, total = public_softmax(whitened, codes, n_classes, coordinates.shares)
         coordinates, start, score_variances = _with_scores(coordinates, whitened, start)
     coef, intercept = coordinates.coefficients(start)
-    chosen = np.random.default_rng(len(X)).permutation(len(X))[:_SAMPLE]
+    chosen = np.random.default_rng(len(X)).permutation(len(X))[:_SAMPLE_ROWS]
     sample = coordinates.transform(X[chosen], np.ones(len(start)))
     scores = sample @ start
     return Prepared(
@@ -183,22 +187,22 @@ def public_softmax(
     Whitened, the fit takes a few dozen iterations.
     """
     # Rows of a file are often sorted; a fixed shuffle is as good as any and keeps fits reproducible.
-    order = np.random.default_rng(len(Z)).permutation(len(Z))[:_CHOOSING_ROWS]
-    folds = np.arange(len(order)) % min(_FOLDS, len(order))
-    losses = np.zeros(len(_TOTALS))
-    for fold in np.unique(folds):
-        train, test = order[folds != fold], order[folds == fold]
-        found = np.zeros((Z.shape[1], n_classes))
-        for i, total in enumerate(_TOTALS):
-            found = _fit(Z[train], codes[train], _penalty(total, shares, len(train)), found, 1e-6)
-            losses[i] += SoftmaxLoss().value(Z[test] @ found, codes[test]) * len(test)
-    total = _TOTALS[int(np.argmin(losses))]
-    found = _fit(Z, codes, _penalty(total, shares, len(Z)), np.zeros((Z.shape[1], n_classes)), 1e-9)
-    return found - found.mean(axis=1, keepdims=True), total
+    order = np.random.default_rng(len(Z)).permutation(len(Z))[:_SCORE_VARIANCE_ROWS]
+    folds = np.arange(len(order)) % min(_SCORE_VARIANCE_FOLDS, len(order))
+    start = np.zeros((Z.shape[1], n_classes))
+    total = best_by_cross_validation(
+        [(order[folds != fold], order[folds == fold]) for fold in np.unique(folds)],
+        _SCORE_VARIANCES,
+        lambda train, total, start: _fit(Z[train], codes[train], _penalty(total, shares, len(train)), start, 1e-6),
+        lambda test, coef: SoftmaxLoss().value(Z[test] @ coef, codes[test]) * len(test),
+        start,
+    )
+    coef = _fit(Z, codes, _penalty(total, shares, len(Z)), start, 1e-9)
+    return coef - coef.mean(axis=1, keepdims=True), total
 
 
 def _penalty(total: float, shares: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    variances = np.concatenate([[_BIAS_VARIANCE], np.maximum(total * shares, 1e-9)])
+    variances = np.concatenate([[_INTERCEPT_VARIANCE], np.maximum(total * shares, 1e-9)])
     return np.asarray(1.0 / (n * variances))[:, None]
 
 
@@ -227,8 +231,8 @@ def _fit(
         return value, (gradient * stretch).ravel()
 
     options: Any = {"maxiter": 300, "ftol": tolerance, "gtol": 1e-7}
-    found = minimize(objective, (start / stretch).ravel(), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(np.asarray(found.x).reshape(start.shape) * stretch)
+    result = minimize(objective, (start / stretch).ravel(), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(np.asarray(result.x).reshape(start.shape) * stretch)
 
 
 def _with_scores(
@@ -259,25 +263,27 @@ def prepared_for(
     return _PREPARED.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes)))
 
 
+# The plan
+
 PRIORS = ("shifted", "same-population")
-# How many standard deviations below its estimate the gain's slope is taken to be. A shifted public model must not be
-# left on weak evidence: 1.75 costs up to 0.3 points (Adult, one-hot, 1,000 rows), 2.25 up to 1.1% of log-loss (Fashion,
-# 300 rows). If a common population is declared, the change is trusted unless the evidence is against it.
-_CAUTION = {"shifted": 2.5, "same-population": -1.5}
+# How many standard deviations below its estimate the slope of the gain is taken to be. A shifted public model must not
+# be left on weak evidence: 1.75 costs up to 0.3 points (Adult, one-hot, 1,000 rows), 2.25 up to 1.1% of log-loss
+# (Fashion, 300 rows). If a common population is declared, the change is trusted unless the evidence is against it.
+_GATE_CAUTION = {"shifted": 2.5, "same-population": -1.5}
 # Share of the public model's own expected loss that a correction may cost if its slope is at the lower bound. Without
 # it, gates stay nearly shut for few rows, where corrections are small: `fair` sets with 300 to 1,000 rows gain 0.3
 # points and 1% of log-loss by it.
-_HARM = 0.005
+_TOLERATED_HARM = 0.005
 # The noise does not depend on the number of steps; more of them only follow the curved loss more closely.
 STEPS = 100
-# The last 80 vote on the end. Fewer votes are noisier; the first 20 steps are too far from it to be heard.
-VOTES = 80
-# Noise variance of the average vote, over that of one release of the whole budget.
-EXCESS = STEPS / VOTES
+# Number of last steps whose end points are averaged. Fewer are noisier; the first 20 steps are still too far away.
+AVERAGED_STEPS = 80
+# Noise variance of the average, over that of one release of the whole budget.
+EXCESS = STEPS / AVERAGED_STEPS
 
 
-def length(t: int) -> float:
-    """Return the length of step t, in Newton steps: quick at first, then falling like 1 / t.
+def step_length(t: int) -> float:
+    """Return the length of step t, in Newton steps: constant at first, then falling like 1 / t.
 
     It falls late, after six steps' worth: where private rows are surer than public ones the loss is flatter than
     planned, and steps that fall sooner stop short of the minimum (Adult, label-encoded: 0.2 points at epsilon 20).
@@ -286,20 +292,20 @@ def length(t: int) -> float:
 
 
 # A residual is at most sqrt 2 long; half of that clips the surprising labels only.
-_CLIP = 1.0 / math.sqrt(2.0)
-# The gate gets the share of the budget that makes its noise about a three-hundredth of its range, between 1% and 10%.
-# Larger shares are missed by the steps: Adult with 4% public rows, epsilon 0.3, closes 1% less of its gap at 1,000.
-_GATE = 300.0
+_RESIDUAL_CLIP = 1.0 / math.sqrt(2.0)
+# The gate gets the share of the budget that makes its noise about 1 over this of its range, between 1% and 10%. A
+# larger share is missing in the steps: Adult with 4% public rows, epsilon 0.3, closes 1% less of its gap at 1,000.
+_GATE_PRECISION = 300.0
 # A whole step moves scores by at most this many times the expected change, beyond its noise. Longer ones mean that the
 # public curvature is far too small, as where private rows have a class that public ones lack: there, steps without a
 # limit end far out (made-up data: log-loss 1.2 at epsilon 10, with a limit 0.1).
-_LONGEST = 3.0
-# The median length of a weighted row is a little above 1.
-_LENGTH = 1.1
+_LONGEST_STEP = 3.0
+# Median length of a weighted row that the plan assumes before it knows the weights: a little above 1.
+_ASSUMED_LENGTH = 1.1
 # Power of the shares of public variance in the prior of a model without public labels. With the shares themselves
 # accuracies at epsilon 1 are lower (Fashion-MNIST 0.5 points, CIFAR-10 features 0.9), though the log-loss of the latter
 # is 4% better.
-_FLATTER = 0.8
+_PRIOR_POWER = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,6 +330,8 @@ class Plan:
         By how much the gate lets the mean loss rise at worst.
     blur : float
         Forecast: standard deviation that the noise gives to a score.
+    charges : list of (Repeated, str)
+        What is charged, all at once: the steps, and the gate if there is one. Together exactly mu-Gaussian-DP.
     """
 
     weights: NDArray[np.float64]
@@ -334,6 +342,7 @@ class Plan:
     caution: float
     tolerance: float
     blur: float
+    charges: list[tuple[Repeated, str]]
 
     @property
     def used(self) -> NDArray[np.int64]:
@@ -350,7 +359,7 @@ def expected_change(prepared: Prepared, prior: str) -> NDArray[np.float64]:
     shares = prepared.coordinates.shares
     if not prepared.warm:
         # A little flatter than the shares, as those slopes are on average.
-        flatter = shares**_FLATTER
+        flatter = shares**_PRIOR_POWER
         return np.concatenate([[1.0], 2.5 * flatter / max(float(flatter.sum()), 1e-300)])
     # What the public sample left open: its posterior variance.
     information = prepared.n_rows * prepared.curvature
@@ -370,22 +379,35 @@ def make_plan(prepared: Prepared, budget: Budget, prior: str) -> Plan:
     h, classes = prepared.curvature, prepared.start.shape[1]
     signal = budget.n_rows * budget.mu / budget.factor
     # Without a public model there is nothing to protect.
-    gate_share = min(max((_GATE / signal) ** 2, 0.01), 0.1) if prepared.warm else 0.0
-    clip = _CLIP
+    gate_share = min(max((_GATE_PRECISION / signal) ** 2, 0.01), 0.1) if prepared.warm else 0.0
+    clip = _RESIDUAL_CLIP
     # Clipping biases probabilities, so the clip opens, up to twice as far, where a score's noise stays below 0.1.
     for _ in range(2):
-        noise = budget.noise(clip * _LENGTH) / math.sqrt(1.0 - gate_share)
-        shares = waterfill(expected, h, math.sqrt(EXCESS) * noise)
+        noise = budget.noise(clip * _ASSUMED_LENGTH) / math.sqrt(1.0 - gate_share)
+        shares = _budget_shares(expected, h, math.sqrt(EXCESS) * noise)
         used = shares > 0
         scatter = EXCESS * noise**2 / shares[used]
         gain = h / (h + (scatter + h / budget.n_rows) / (h * expected[used]))
         blur = math.sqrt((classes - 1) / classes * float(np.sum(scatter * gain**2))) / h
-        clip = _CLIP * min(max(0.1 / blur, 1.0), 2.0)
+        clip = _RESIDUAL_CLIP * min(max(0.1 / blur, 1.0), 2.0)
     weights = np.sqrt(shares)
     lengths = np.linalg.norm(prepared.sample * weights, axis=1)
     clip_norm = clip * float(np.median(lengths))
     noise = budget.noise(clip_norm) / math.sqrt(1.0 - gate_share)
-    return Plan(weights, expected, clip_norm, noise, gate_share, _CAUTION[prior], _HARM * prepared.entropy, blur)
+    steps, *gate = split_noise(budget.mu, [(1.0 - gate_share) / STEPS, *([gate_share] if gate_share else [])])
+    charges = [(Repeated(Gaussian(steps), STEPS), "gradient"), *((Repeated(Gaussian(one)), "gate") for one in gate)]
+    tolerance = _TOLERATED_HARM * prepared.entropy
+    return Plan(weights, expected, clip_norm, noise, gate_share, _GATE_CAUTION[prior], tolerance, blur, charges)
+
+
+def _budget_shares(expected: NDArray[np.float64], curvature: float, noise: float) -> NDArray[np.float64]:
+    """Return the shares of the budget, adding up to 1, with the least expected loss after shrinkage.
+
+    A direction with share b has noise variance noise² / b. Shrunk optimally, what is left of its expected change t
+    costs h t s² / (h² t + s²). Setting the derivatives in b equal gives b = max(0, level - noise² / (h² t)).
+    """
+    shares = water_fill((noise / curvature) ** 2 / np.maximum(expected, 1e-300))
+    return np.asarray(shares / shares.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,4 +450,4 @@ def stride(prepared: Prepared, plan: Plan, change: NDArray[np.float64], n_rows: 
     free = change.shape[1] - 1
     expected = free * float(np.sum(plan.expected[used]))
     noise = free * STEPS * float(np.sum(release / (curvature + ridge) ** 2))
-    return Stride(curvature, ridge, math.sqrt(_LONGEST**2 * expected + 4.0 * noise))
+    return Stride(curvature, ridge, math.sqrt(_LONGEST_STEP**2 * expected + 4.0 * noise))

@@ -8,20 +8,16 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, label_codes, label_set
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, slope_from_change, slope_from_losses
-from dpadapt.transfer.regression_fit import RELEASES, planned_steps
 from dpadapt.transfer.regression_plan import (
-    CORRECTION,
-    choose_directions,
+    CORRECTION_CURVATURE,
     dyadic_blocks,
-    plan_stage,
     remembered_geometry,
     shift_prior,
+    shifted_plan,
 )
 
 # `forecast`: what a private fit could do, told from public data and the budget alone. Spends nothing.
@@ -167,8 +163,7 @@ def forecast_classification(
     checks.declared_public(public)
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
-    mu = gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta))
-    budget = Budget(mu, float(n_private), Adjacency.of(adjacency).factor)
+    budget = Budget.of(epsilon, delta, n_private, adjacency)
     X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X")
     labels = None if public.y is None else np.asarray(public.y).ravel()
     if labels is None and classes is None:
@@ -283,29 +278,16 @@ def forecast_regression(
     """
     if checks.declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
-    n_rows = float(checks.count(n_private, "n_private"))
-    factor = Adjacency.of(adjacency).factor
-    budget = Budget(gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta)), n_rows, factor)
-    nothing = tuple(1.0 for _ in _SHIFTS)
+    budget = Budget.of(epsilon, delta, checks.count(n_private, "n_private"), adjacency)
     if not budget.worthwhile:
-        return TransferForecast(False, 0, _SHIFTS, nothing, math.inf)
+        return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X, y = (np.asarray(part, dtype=np.float64) for part in (public.X, public.y))
     geometry = remembered_geometry(public, X, y)
-    per_clip = factor * math.sqrt(sum(RELEASES.values())) / (budget.mu * n_rows)
-    steps, per_step = planned_steps(geometry, n_rows, per_clip)
-    chosen, weights = choose_directions(geometry, n_rows=n_rows, noise_per_clip=per_step, n_steps=steps, size=1.0)
-    stage = plan_stage(
-        geometry,
-        np.eye(len(geometry.solution))[:, chosen],
-        weights,
-        noise_per_clip=per_step,
-        n_steps=steps,
-        size=1.0,
-        kind=CORRECTION,
-    )
-    curvature = weights * max(stage.unclipped, 0.1)
-    sample = geometry.variance / n_rows
-    noise = weights * stage.noise_of_average(0.7 * curvature) + sample
+    # The same plan as that of the fit; the private rows are taken to lie where the public ones do.
+    chosen, stage = shifted_plan(geometry, budget).correction(np.zeros(len(geometry.solution)), size=1.0)
+    curvature = stage.weights * max(stage.unclipped, 0.1)
+    sample = geometry.variance / budget.n_rows
+    noise = stage.weights * stage.noise_of_average(CORRECTION_CURVATURE * curvature) + sample
     follows = np.minimum(curvature * stage.response(curvature), 1.0)
     spread = shift_prior(len(geometry.solution))
     error, ratios = geometry.variance, []

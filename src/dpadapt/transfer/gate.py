@@ -251,17 +251,3 @@ def keep(
         if signal > threshold and math.isfinite(threshold):
             factors[block] = 1.0 - threshold / signal
     return Kept(factors, found + established, sum(energies), float(np.sum((factors * change) ** 2)))
-
-
-def relative_size(values: Vector, unit: float, seen: float, noise: float) -> tuple[float, float]:
-    """Return how much larger private residuals are than public ones: a safe lower and a central estimate.
-
-    `seen` is the released mean of min(|residual| / unit, 1) over private rows; the same over public residuals times a
-    factor is a known increasing function of the factor. The central estimate is the one nearest to 1 within two
-    deviations of the noise.
-    """
-    factors = np.geomspace(0.05, 20.0, 60)
-    sizes = np.abs(values) / unit
-    curve = np.array([np.mean(np.minimum(factor * sizes, 1.0)) for factor in factors])
-    low, high = (float(np.interp(seen + side * 2 * noise, curve, factors)) for side in (-1, 1))
-    return max(low, 0.1), min(max(1.0, low), high)

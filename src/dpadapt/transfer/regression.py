@@ -1,6 +1,7 @@
 """`PrivateTransferRegressor`: private correction of a public linear model, gated so that it does not harm."""
 
 import math
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,22 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, PrivateEstimator
 from dpadapt.learning.linear import PrivateLinearRegression
+from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.regression_fit import same_population_change, shifted_change
-from dpadapt.transfer.regression_plan import remembered_geometry, shortened_rows
+from dpadapt.transfer.regression_plan import (
+    TransferGeometry,
+    kalman_plan,
+    remembered_geometry,
+    shifted_plan,
+    shortened_rows,
+)
 
 _PRIORS = ("shifted", "same-population")
+_NOTHING_ADOPTED = (
+    "nothing was adopted: no correction exceeded its noise clearly enough, so the model is the public one; the budget "
+    "was spent"
+)
 
 
 class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
@@ -57,6 +69,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         share of the correction's energy that the gate left; 1 where there is no gate.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
         What `predict` needs to shorten long rows; from public data. None without public labels.
+    public_coef_, public_intercept_ : ndarray, float
+        The public model; see `public_model`. None without public labels.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -120,40 +134,40 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {public}
         {ledger}
         """
-        prior = checks.one_of(self.prior, _PRIORS, "prior")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=True)
         X_public, y_public = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
+        prior = checks.one_of(self.prior, _PRIORS, "prior")
+        budget, child = self._budget(len(X)), self._ledger(ledger)
         if public is None or X_public is None or y_public is None:
-            return self._fit_plain(X, y, public, budget, child)
+            return self._fit_alone(X, y, public, budget, child)
+        # Prepare, from public rows alone.
         geometry = remembered_geometry(public, X_public, np.asarray(y_public, dtype=np.float64))
-        solution, adopted = geometry.solution, 0.0
-        notes = []
+        change, adopted = np.zeros_like(geometry.solution), 0.0
         if budget.worthwhile:
-            rows = geometry.standardise(X)
-            with np.errstate(over="ignore", invalid="ignore"):
-                residuals = np.asarray(y - geometry.target_center - rows @ solution, dtype=np.float64)
-            if prior == "shifted":
-                change, adopted = shifted_change(child, geometry, rows, residuals, budget)
-            else:
-                change, adopted = same_population_change(child, geometry, rows, residuals, budget), 1.0
-            solution = solution + change
-            if adopted == 0:
-                notes.append(
-                    "nothing was adopted: no correction could be told from the noise, so the budget is spent and the "
-                    "model is the public one"
-                )
+            change, adopted = _private_change(geometry, budget, prior, child, X, y)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        notes = [_NOTHING_ADOPTED] if budget.worthwhile and adopted == 0 else []
         self.privacy_ = self._receipt(child, budget, [], notes=notes)
         self.public_center_: NDArray[np.float64] | None = geometry.center
         self.public_scale_: NDArray[np.float64] | None = geometry.scale
         self.public_longest_: float | None = geometry.longest
         self.public_target_mean_: float | None = geometry.target_center
-        self.coef_, self.intercept_ = geometry.coefficients(solution)
+        self.public_coef_: NDArray[np.float64] | None
+        self.public_intercept_: float | None
+        self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
+        self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
         self.adopted_ = adopted
         return self
+
+    def public_model(self) -> "PrivateTransferRegressor | None":
+        """Return the model that the public rows alone gave, as a fitted copy; None without public labels."""
+        check_is_fitted(self)
+        if self.public_coef_ is None or self.public_intercept_ is None:
+            return None
+        model = copy(self)
+        model.coef_, model.intercept_, model.adopted_ = self.public_coef_, self.public_intercept_, 0.0
+        return model
 
     def forecast(self, public: Public, n_private: int) -> TransferForecast:
         """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
@@ -169,7 +183,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             raise ValueError("prior must be 'shifted' for a forecast: without a shift there is no gate. Use rehearse.")
         return forecast_regression(public, n_private, self.epsilon, self.delta, adjacency=self.adjacency)
 
-    def _fit_plain(
+    def _fit_alone(
         self, X: NDArray[Any], y: NDArray[Any], public: Public | None, budget: Budget, child: Ledger
     ) -> "PrivateTransferRegressor":
         """Fit without a public model."""
@@ -186,6 +200,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.privacy_ = self._receipt(child, budget, ["the bounds of the target"])
         self.public_center_, self.public_scale_ = None, None
         self.public_longest_, self.public_target_mean_ = None, None
+        self.public_coef_, self.public_intercept_ = None, None
         self.coef_, self.intercept_ = plain.coef_, plain.intercept_
         self.adopted_ = float(budget.worthwhile)
         return self
@@ -202,3 +217,19 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         mean = self.public_target_mean_ or 0.0
         level = self.intercept_ + self.public_center_ @ self.coef_ - mean
         return np.asarray(mean + rows @ np.append(coef, level))
+
+
+def _private_change(
+    geometry: TransferGeometry, budget: Budget, prior: str, ledger: Ledger, X: NDArray[Any], y: NDArray[Any]
+) -> tuple[NDArray[np.float64], float]:
+    """Plan, charge and release; return the change of the public solution and how much of it was adopted."""
+    rows = geometry.standardise(X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        residuals = np.asarray(y - geometry.target_center - rows @ geometry.solution, dtype=np.float64)
+    if prior == "shifted":
+        plan = shifted_plan(geometry, budget)
+        return shifted_change(plan, ledger.start_all(plan.charges), rows, residuals)
+    filtered = kalman_plan(geometry, budget)
+    (run,) = ledger.start_all(filtered.charges)
+    precision = np.float64 if ledger.adjacency is Adjacency.ADD_REMOVE else np.float32
+    return same_population_change(filtered, run, geometry, rows, residuals, budget.n_rows, precision=precision), 1.0

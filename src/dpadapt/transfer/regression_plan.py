@@ -1,4 +1,9 @@
-"""Plans of the private transfer regressor: clip level, step length and coordinates, without a private row."""
+"""The transfer regressor before it sees a private row: public preparation, and the plan of what it will release.
+
+`transfer_geometry` prepares the public rows. `shifted_plan` plans a fit that allows for a shift; `kalman_plan` plans
+one for a common population. A plan names its releases and their noise (`charges`); `fit` and `forecast` both
+use it.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,23 +15,31 @@ from numpy.typing import NDArray
 
 from dpadapt.data import Public
 from dpadapt.learning.descent import constant, tail_noise
-from dpadapt.learning.estimator import quantile_between
-from dpadapt.learning.preparation import Remembered, shrunk_spectrum
-from dpadapt.learning.shrinkage import _water_filled, water_fill
+from dpadapt.learning.estimator import Budget
+from dpadapt.learning.preparation import (
+    WHITENING_FLOOR,
+    Remembered,
+    centre_and_scale,
+    quantile_between,
+    ridge_by_leave_one_out,
+    shrunk_spectrum,
+)
+from dpadapt.learning.shrinkage import water_fill
+from dpadapt.mechanisms.mechanism import Repeated
+from dpadapt.mechanisms.noise import Gaussian
 
-# What the private transfer regressor knows before it sees a private row: public model, coordinates, residuals.
+Vector = NDArray[np.float64]
 
+# Public preparation
 
-# Public ridge strengths tried, in mean eigenvalues. The floor keeps a public model that is perfect on its own
-# population from amplifying directions it has hardly seen, which a shifted population may use.
-_RIDGES = np.logspace(-2, 1, 7)
-# No direction of the whitening is amplified beyond this share of the mean eigenvalue.
-_FLOOR = 1e-2
-# Rows longer than 95% of the public ones are shortened to that length, private and new rows alike. With many public
-# rows per column, `_MANY`, only those twice as long: a population that has shifted has many rows that are somewhat
-# longer, and a model that is well known predicts them better as they are.
-_MANY, _LONGEST = 20, 2.0
-# Most that the optimism of leave-one-out residuals may explain when the label noise is told from them.
+# Ridge strengths tried for the public model, in mean eigenvalues. The smallest is not smaller, because a public model
+# that is perfect on its own population would amplify directions that it has hardly seen and a shifted one may use.
+_PUBLIC_RIDGES = np.logspace(-2, 1, 7)
+# Rows longer than 95% of the public rows are shortened to that length, private and new rows alike. With more than
+# `_ROWS_PER_COLUMN_TO_TRUST` public rows per column the limit is `_LONGER_ROWS` times that length: a shifted
+# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are.
+_ROWS_PER_COLUMN_TO_TRUST, _LONGER_ROWS = 20, 2.0
+# Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals.
 _MOST_OPTIMISM = 20.0
 
 
@@ -76,7 +89,7 @@ class TransferGeometry:
     @cached_property
     def _floored(self) -> NDArray[np.float64]:
         # Not the corrected spectrum: shifts of few-row public sets lie in directions whose variance it raises.
-        return self.values + min(self.ridge, _FLOOR * float(self.values.mean()))
+        return self.values + min(self.ridge, WHITENING_FLOOR * float(self.values.mean()))
 
     @cached_property
     def _turn(self) -> NDArray[np.float64]:
@@ -141,30 +154,18 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
     if not np.all(np.isfinite(y)):
         raise ValueError("the public labels are not finite; remove those rows.")
     n, d = X.shape
-    center, scale = X.mean(axis=0), X.std(axis=0)
-    scale = np.where(scale > 1e-10 * np.maximum(1.0, np.abs(center)), scale, np.inf)
+    center, scale = centre_and_scale(X, least=1e-10)
     raw = np.column_stack([(X - center) / scale, np.ones(n)])
     norms = np.linalg.norm(raw, axis=1)
-    longest = (_LONGEST if n > _MANY * d else 1.0) * float(np.quantile(norms, 0.95))
+    longest = (_LONGER_ROWS if n > _ROWS_PER_COLUMN_TO_TRUST * d else 1.0) * float(np.quantile(norms, 0.95))
     rows = raw * np.minimum(1.0, longest / norms)[:, None]
     target_center = float(y.mean())
     y = y - target_center
-    values, vectors = np.linalg.eigh(rows.T @ rows / n)
-    values = np.maximum(values, 0.0)
-    turned = rows @ vectors
-    cross = turned.T @ y / n
-    squares = turned**2
-    mean = float(values.mean())
-    best = (math.inf, mean, np.zeros(d + 1), y)
-    for ridge in mean * _RIDGES:
-        inner = 1.0 / (values + ridge)
-        leverage = np.minimum(squares @ inner / n, 1 - 1e-6)
-        left_out = (y - turned @ (inner * cross)) / (1.0 - leverage)
-        error = float(np.mean(left_out**2))
-        if error < best[0]:
-            best = error, float(ridge), vectors @ (inner * cross), left_out
-    # Labels that a linear model explains to rounding leave no scale; a millionth of their variance is one.
-    variance = max(best[0], 1e-12 * float(y @ y) / n, 1e-300)
+    model = ridge_by_leave_one_out(rows, y, _PUBLIC_RIDGES)
+    # Labels that a linear model explains up to rounding have no scale of their own; a millionth of their variance is
+    # taken instead.
+    variance = max(float(np.mean(model.residuals**2)), 1e-12 * float(y @ y) / n, 1e-300)
+    values, vectors = model.values, model.vectors
     spectrum = shrunk_spectrum(values, n)
     # Descending by corrected variance; the correction keeps the order.
     order = slice(None, None, -1)
@@ -173,29 +174,28 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
         scale,
         target_center,
         longest,
-        best[2],
-        best[3],
+        model.solution,
+        model.residuals,
         variance,
         values[order],
         spectrum[order],
         vectors[:, order],
-        best[1],
+        model.ridge,
         rows,
     )
 
 
-# What clipping does to the gradients of a squared loss, told from public residuals: slope, size and bias.
+# The bias of clipping, estimated from public residuals
 
-
-Vector = NDArray[np.float64]
-# Most numbers looked at: with more, some public rows stand for all.
-_NUMBERS, _LEAST_ROWS = 12_000_000, 500
-# A clip that leaves fewer residuals as they are has a slope that public rows don't tell well.
+# Largest number of entries of the public rows that `ClipBias` reads, and the smallest number of rows: with more rows, a
+# sample stands for all. It trades time for the sampling error of the bias.
+_CLIP_BIAS_ENTRIES, _CLIP_BIAS_ROWS = 12_000_000, 500
+# Smallest share of unclipped residuals that is believed: public rows estimate a smaller slope badly.
 _LEAST_SLOPE = 0.05
-# Steps to the level where clipped residuals have mean zero; they converge in a few.
-_STEPS = 20
-# Coordinates that share one guess of how large biases are: so many, then twice as many, and so on.
-_BLOCK = 4
+# Newton steps to the level at which clipped residuals have mean zero; a few suffice.
+_LEVEL_STEPS = 20
+# Number of coordinates in the first block that shares one estimate of how large biases are; later blocks double.
+_BIAS_BLOCK = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +230,9 @@ class ClipBias:
 
     def __init__(self, geometry: TransferGeometry) -> None:
         n, k = geometry.rows.shape
-        chosen = np.unique(np.linspace(0, n - 1, min(n, max(_NUMBERS // k, _LEAST_ROWS))).astype(np.int64))
+        chosen = np.unique(
+            np.linspace(0, n - 1, min(n, max(_CLIP_BIAS_ENTRIES // k, _CLIP_BIAS_ROWS))).astype(np.int64)
+        )
         self._geometry = geometry
         self._residuals = geometry.residuals[chosen] / math.sqrt(geometry.variance)
         rows = geometry.rows[chosen]
@@ -258,7 +260,7 @@ class ClipBias:
         residuals, constant = self._residuals * math.sqrt(variance), self._constant
         n = len(residuals)
         level = 0.0
-        for _ in range(_STEPS):
+        for _ in range(_LEVEL_STEPS):
             away = residuals - level * constant
             slope = float(constant**2 @ (np.abs(away) < limit))
             level += float(constant @ np.clip(away, -limit, limit)) / max(slope, _LEAST_SLOPE * n)
@@ -281,22 +283,25 @@ class ClipBias:
     def _believed(self, bias: Vector, error: Vector) -> Vector:
         """Return prior variances of biases over variances of their sampling error, told from blocks of coordinates."""
         ratio = np.zeros_like(bias)
-        low, size = 0, _BLOCK
+        low, size = 0, _BIAS_BLOCK
         while low < len(bias):
             high = low + size if low + 2 * size <= len(bias) else len(bias)
             block = slice(low, high)
             moment = self._geometry.spectrum[block]
             found = float(moment @ bias[block] ** 2) / max(float(moment @ error[block]), 1e-300)
             # Sampling error alone makes this 1. In a small block it may hide a bias of its own size, so less is taken.
-            ratio[block] = max(0.0, found - 1.0 + min(1.0, _BLOCK / (high - low)))
+            ratio[block] = max(0.0, found - 1.0 + min(1.0, _BIAS_BLOCK / (high - low)))
             low, size = high, 2 * size
         return ratio
 
 
-# Each release is planned from what the ones before must have taught; more than four gain nothing measurable.
-_RELEASES = 4
-# Clips tried, in residual deviations. Signal over noise is best for small ones, bias for large ones.
-_CLIPS = 2.0 ** np.arange(-1.5, 3.5, 0.5)
+# The plan for a common population: Kalman steps
+
+# Number of releases. Each is planned from what earlier ones will have taught; more than four gain nothing measurable.
+_KALMAN_RELEASES = 4
+# Clipping norms tried, in standard deviations of the residuals: small ones have the best ratio of signal to noise,
+# large ones the least bias.
+_KALMAN_CLIPS = 2.0 ** np.arange(-1.5, 3.5, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,44 +316,46 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class KalmanPlan:
-    """All releases at one clip, made from public data alone.
+    """All releases at one clipping norm, made from public facts alone.
 
     Parameters
     ----------
     steps : list of Step
     kept : ndarray
-        How much of what the releases found is an error of the public solution; the rest is doubt about clipping.
+        Share of the estimated change that is an error of the public solution; the rest may be the bias of clipping.
     error : float
         Expected loss above that of the best solution.
+    multiplier : float
+        Noise multiplier of each release.
     """
 
     steps: list[Step]
     kept: Vector
     error: float
+    multiplier: float
+
+    @property
+    def charges(self) -> list[tuple[Repeated, str]]:
+        """What is charged: N releases with noise multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP."""
+        return [(Repeated(Gaussian(self.multiplier), len(self.steps)), "gradient")]
 
 
-def kalman_plan(geometry: TransferGeometry, noise_per_clip: float, n_rows: float) -> KalmanPlan:
-    """Return the plan whose clip has the least expected error.
-
-    Parameters
-    ----------
-    geometry : TransferGeometry
-    noise_per_clip : float
-        Standard deviation of the noise in one mean gradient, per unit of its clip.
-    n_rows : float
-        Number of private rows.
-    """
+def kalman_plan(geometry: TransferGeometry, budget: Budget) -> KalmanPlan:
+    """Return the plan for a common population: the clipping norm whose expected error is least."""
     bias = ClipBias(geometry)
-    plans = [_plan(geometry, bias, float(clip), noise_per_clip, n_rows) for clip in _CLIPS]
+    plans = [_plan(geometry, bias, float(clip), budget) for clip in _KALMAN_CLIPS]
     return min(plans, key=lambda plan: plan.error)
 
 
-def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, noise_per_clip: float, n_rows: float) -> KalmanPlan:
-    """Return the releases at one clip.
+def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, budget: Budget) -> KalmanPlan:
+    """Return the releases at one clipping norm.
 
-    Private gradients vanish at the public solution's error plus the bias of clipping, never at the one alone. So the
-    filter follows their sum, and the error's share of it is kept at the end.
+    Private gradients vanish at the public solution's error plus the bias of clipping, never at the error alone. So the
+    filter follows their sum, and the error's share of the sum is kept at the end.
     """
+    multiplier = math.sqrt(_KALMAN_RELEASES) / budget.mu
+    # Standard deviation of the noise in one mean gradient, per unit of its clipping norm.
+    noise_per_clip = budget.factor * multiplier / budget.n_rows
     moment, noise_variance = geometry.spectrum, geometry.noise_variance
     # Ridge: variance of the sampling error, plus a bias taken to be of the size that leave-one-out found best.
     prior = noise_variance / (len(geometry.residuals) * (geometry.values + geometry.ridge))
@@ -358,18 +365,31 @@ def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, noise_per_cli
     kept = prior / np.maximum(prior + first.doubt, 1e-300)
     slope, both = first.slope, prior + first.doubt
     steps = []
-    for _ in range(_RELEASES):
+    for _ in range(_KALMAN_RELEASES):
         clip_norm = clip * math.sqrt(variance)
         noise = (noise_per_clip * clip_norm) ** 2
-        weights = _water_filled(moment, both, kept, noise / slope**2)
+        weights = _most_useful_weights(moment, both, kept, noise / slope**2)
         clipped = bias.measure(weights, clip, variance)
         slope = clipped.slope
         signal = np.sqrt(weights) * slope * moment
-        gain = both * signal / (signal**2 * both + noise + weights * moment * clipped.square / n_rows)
+        gain = both * signal / (signal**2 * both + noise + weights * moment * clipped.square / budget.n_rows)
         steps.append(Step(weights, clip_norm, clipped.shift, gain))
         both = both * (1.0 - gain * signal)
         variance = noise_variance + float(moment @ (prior * (1.0 - kept) + kept**2 * both))
-    return KalmanPlan(steps, kept, variance - noise_variance)
+    return KalmanPlan(steps, kept, variance - noise_variance, multiplier)
+
+
+def _most_useful_weights(moment: Vector, prior: Vector, kept: Vector, noise: float) -> Vector:
+    """Return weights b with Σ moment b = 1 that most reduce Σ moment * kept² * posterior variance.
+
+    The reduction along one coordinate is kept² moment² prior² · moment b / (moment² prior b + noise). Setting its
+    derivatives to a common value gives shares moment b = max(0, level kept √noise - noise / (moment prior)).
+    """
+    shares = water_fill(noise / np.maximum(moment * prior, 1e-300), kept * math.sqrt(noise))
+    return np.asarray(shares / np.maximum(moment, 1e-300))
+
+
+# The plan for a shifted population: stages of clipped full-batch steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,20 +443,27 @@ class Stage:
         return np.asarray((1.0 - np.minimum(left, 1.0)) / c)
 
 
-# Water-filled shares below this part of the largest are not worth a coordinate.
+# Budget of each part, as a number of releases of one noise multiplier: 2% for the row mean, 9% calibration, 1.5% each
+# for sizes, plane and check, 84.5% correction. Every part except the correction makes exactly this many releases; the
+# correction makes `n_steps` with the same total cost.
+RELEASES = {"row mean": 4, "calibration": 18, "sizes": 3, "plane": 3, "correction": 169, "check": 3}
+# Share of the largest share below which a coordinate is left out: it would add noise and hardly any gain.
 _LEAST_SHARE = 1e-3
-# Clip level that water-filling assumes, in residual deviations: close to what `plan_stage` finds.
+# Clipping norm that water-filling assumes, in standard deviations of the residuals: close to what `plan_stage` finds.
 _ASSUMED_CLIP = 0.9
-# A step is at most this over max_norm²: curvature is about 1 where private rows look like public ones, and would be
-# max_norm² if all of them were one row; an eighth of that is still stable.
+# A step is at most this over max_norm². The curvature is about 1 where private rows look like public ones; it would be
+# max_norm² if all of them were the same row, and an eighth of that is still stable.
 _STEP_OF_ROWS = 16.0
-# With fewer steps the average over their last half is not smooth; more only cost time.
+# With fewer steps the average over their last half is not smooth; more steps only cost time.
 _FEWEST_STEPS, _MOST_STEPS = 150, 300
+# Share of the public curvature that the noise of the correction is computed with: a little low, so that the noise is
+# overstated rather than understated.
+CORRECTION_CURVATURE = 0.7
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What tells one kind of stage from another.
+class StageKind:
+    """Settings that differ between the two stages.
 
     Parameters
     ----------
@@ -455,8 +482,8 @@ class Kind:
 
 
 # Two coordinates have so little noise that clipping, which biases skewed residuals, need not be tight.
-CALIBRATION = Kind(quantiles=(0.8, 0.999), divisor=0.6, furthest=20.0, longest_step=0.5)
-CORRECTION = Kind(quantiles=(0.5, 0.97), divisor=0.7, furthest=15.0, longest_step=0.1)
+CALIBRATION = StageKind(quantiles=(0.8, 0.999), divisor=0.6, furthest=20.0, longest_step=0.5)
+CORRECTION = StageKind(quantiles=(0.5, 0.97), divisor=0.7, furthest=15.0, longest_step=0.1)
 
 
 def plan_stage(
@@ -467,7 +494,7 @@ def plan_stage(
     noise_per_clip: float,
     n_steps: int,
     size: float,
-    kind: Kind,
+    kind: StageKind,
 ) -> Stage:
     """Return the plan of a stage.
 
@@ -481,7 +508,7 @@ def plan_stage(
         Noise of one release of the mean gradient, per unit of clip norm.
     size : float
         Size of the private residuals relative to the public leave-one-out ones, as far as it was released.
-    kind : Kind
+    kind : StageKind
     """
     k = len(weights)
     variance = geometry.variance * size**2
@@ -538,16 +565,9 @@ def choose_directions(
     # What the private sample itself could tell of this coordinate without noise.
     useful = prior**2 / (prior + variance / n_rows)
     noise = (_ASSUMED_CLIP * noise_per_clip) ** 2 * variance / n_steps
-    shares = water_fill(useful, noise)
+    shares = water_fill(noise / np.maximum(useful, 1e-300))
     chosen = np.flatnonzero(shares > _LEAST_SHARE * shares.max())
     return chosen, shares[chosen] / shares.max()
-
-
-def correction_steps(geometry: TransferGeometry, chosen: NDArray[np.int64], weights: Vector) -> int:
-    """Return how many steps the longest correction takes; the noise depends on the way, not on their number."""
-    squares = geometry.whitened[:, chosen] ** 2 @ weights
-    longest = min(CORRECTION.longest_step, _STEP_OF_ROWS / max(float(np.quantile(squares, 0.95)), 1e-12))
-    return min(max(math.ceil(CORRECTION.furthest / longest), _FEWEST_STEPS), _MOST_STEPS)
 
 
 def dyadic_blocks(chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -565,3 +585,120 @@ def dyadic_blocks(chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
             blocks.append(block)
         size *= 2
     return blocks
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedPlan:
+    """What a fit that allows for a shift will release, made from public facts alone.
+
+    Parameters
+    ----------
+    geometry : TransferGeometry
+    budget : Budget
+    multiplier : float
+        Noise multiplier of every release except those of the correction.
+    noise_per_clip : float
+        Noise of one such release of a mean of clipped terms, per unit of the clipping norm.
+    n_steps : int
+        Number of releases of the correction.
+    noise_per_step : float
+        Noise of one release of the correction, per unit of the clipping norm.
+    """
+
+    geometry: TransferGeometry
+    budget: Budget
+    multiplier: float
+    noise_per_clip: float
+    n_steps: int
+    noise_per_step: float
+
+    @property
+    def charges(self) -> list[tuple[Repeated, str]]:
+        """What is charged, in the order of `RELEASES`.
+
+        N releases with noise multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP. So is a part that makes more
+        or fewer of them, if its multiplier changes as the root of their number.
+        """
+        plans = {label: Repeated(Gaussian(self.multiplier), times) for label, times in RELEASES.items()}
+        noise = self.multiplier * self.noise_per_step / self.noise_per_clip
+        plans["correction"] = Repeated(Gaussian(noise), self.n_steps)
+        return [(plan, label) for label, plan in plans.items()]
+
+    def calibration(self, mean: Vector) -> Stage:
+        """Return the stage that corrects level and slope, given the released mean of the private rows."""
+        plane = _calibration_plane(mean)
+        return plan_stage(
+            self.geometry,
+            plane,
+            np.ones(plane.shape[1]),
+            noise_per_clip=self.noise_per_clip,
+            n_steps=RELEASES["calibration"],
+            size=1.0,
+            kind=CALIBRATION,
+        )
+
+    def correction(self, mean: Vector, size: float) -> tuple[NDArray[np.int64], Stage]:
+        """Return the coordinates that are corrected, and the stage.
+
+        `mean` is the released mean of the private rows, `size` the released size of their residuals relative to the
+        public ones.
+        """
+        chosen, weights = choose_directions(
+            self.geometry,
+            n_rows=self.budget.n_rows,
+            noise_per_clip=self.noise_per_step,
+            n_steps=self.n_steps,
+            size=size,
+        )
+        stage = plan_stage(
+            self.geometry,
+            _contraction(mean)[:, chosen],
+            weights,
+            noise_per_clip=self.noise_per_step,
+            n_steps=self.n_steps,
+            size=size,
+            kind=CORRECTION,
+        )
+        return chosen, stage
+
+
+def shifted_plan(geometry: TransferGeometry, budget: Budget) -> ShiftedPlan:
+    """Return the plan of a fit that allows for a shift."""
+    multiplier = math.sqrt(sum(RELEASES.values())) / budget.mu
+    noise_per_clip = budget.factor * multiplier / budget.n_rows
+    share = RELEASES["correction"]
+    chosen, weights = choose_directions(
+        geometry, n_rows=budget.n_rows, noise_per_clip=noise_per_clip, n_steps=share, size=1.0
+    )
+    # The noise depends on the distance that the correction may go, not on the number of steps.
+    squares = geometry.whitened[:, chosen] ** 2 @ weights
+    longest = min(CORRECTION.longest_step, _STEP_OF_ROWS / max(float(np.quantile(squares, 0.95)), 1e-12))
+    n_steps = min(max(math.ceil(CORRECTION.furthest / longest), _FEWEST_STEPS), _MOST_STEPS)
+    noise_per_step = noise_per_clip * math.sqrt(n_steps / share)
+    return ShiftedPlan(geometry, budget, multiplier, noise_per_clip, n_steps, noise_per_step)
+
+
+def _calibration_plane(mean: Vector) -> Vector:
+    """Return two directions: the one that lifts predictions by the least change of coefficients, and the slope's.
+
+    Where the private rows lie elsewhere, their mean residual is explained by moving along their mean, not by the
+    constant alone. The first is scaled so that the private rows' coordinate is about 1.
+    """
+    lift = mean / float(mean @ mean)
+    if len(mean) < 2:
+        return np.asarray(lift[:, None])
+    slope = np.eye(len(mean))[1] - mean * (mean[1] / float(mean @ mean))
+    length = float(np.linalg.norm(slope))
+    slope = slope / length if length > 0.3 else np.eye(len(mean))[1]
+    return np.column_stack([lift, slope])
+
+
+def _contraction(mean: Vector) -> Vector:
+    """Return a contraction along the private rows' mean, where their second moment is 1 + |mean|².
+
+    Without it, steps that suit public rows would be too long there.
+    """
+    away = np.concatenate([[0.0], mean[1:]])
+    square = float(away @ away)
+    along = (1.0 / math.sqrt(1.0 + square) - 1.0) / square if square > 0 else 0.0
+    return np.asarray(np.eye(len(mean)) + along * np.outer(away, away))

@@ -140,21 +140,6 @@ def rehearse(
     return Rehearsal(metric, tuple(epsilons), errors, alone, bool(repeated))
 
 
-def public_model(estimator: Any, public: Public) -> Any:
-    """Return what `estimator` makes of labelled public data alone; spends nothing and reads no private row.
-
-    Examples
-    --------
-    >>> from dpadapt import PrivateTransferRegressor
-    >>> X = np.linspace(-1, 1, 600).reshape(200, 3) % 0.7
-    >>> public_model(PrivateTransferRegressor(epsilon=3.0), Public(X, X[:, 0])).privacy_.epsilon
-    0.0
-    """
-    # Public rows stand where private ones are expected; the budget is too small for any of them to be read.
-    X, y = np.asarray(public.X), np.asarray(public.y)
-    return clone(estimator).set_params(**_NOTHING).fit(X[:2].copy(), y[:2], public=public)
-
-
 def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows that stay public and those that play the private part, the latter shuffled."""
     order = random.permutation(n)

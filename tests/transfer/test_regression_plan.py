@@ -1,0 +1,125 @@
+"""What the transfer regressor prepares and plans before it sees a private row."""
+
+import numpy as np
+import pytest
+
+from dpadapt import Public
+from dpadapt.learning.estimator import Budget
+from dpadapt.transfer.regression_plan import (
+    CORRECTION,
+    ClipBias,
+    choose_directions,
+    dyadic_blocks,
+    kalman_plan,
+    plan_stage,
+    shift_prior,
+    shifted_plan,
+    transfer_geometry,
+)
+
+
+def sample(seed, n, d, *, skew):
+    """Return rows and labels whose residuals have mean 0 and variance 1, skewed or normal."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, d))
+    noise = (np.exp(random.standard_normal(n)) - np.exp(0.5)) / np.sqrt((np.e - 1) * np.e)
+    return X, X @ np.linspace(-1, 1, d) + (noise if skew else random.standard_normal(n))
+
+
+def _population(d, flip=False, level=0.0, n=6000, n_public=2000, seed=0):
+    random = np.random.default_rng(seed)
+    mix = np.linalg.qr(random.standard_normal((d, d)))[0] * np.arange(1, d + 1) ** -0.25
+    coef = random.standard_normal(d)
+    coef /= np.linalg.norm(mix.T @ coef)
+    X_public, X = random.standard_normal((n_public, d)) @ mix.T, random.standard_normal((n, d)) @ mix.T
+    y_public = X_public @ coef + 0.4 * random.standard_normal(n_public)
+    y = X @ (-coef if flip else coef) + level + 0.4 * random.standard_normal(n)
+    return Public(X_public, y_public), X, y
+
+
+def even(geometry):
+    return np.full(len(geometry.values), 1.0 / geometry.spectrum.sum())
+
+
+def test_a_small_clip_of_skewed_residuals_moves_the_level_by_what_public_rows_say():
+    geometry = transfer_geometry(*sample(0, 4000, 5, skew=True))
+    clipped = ClipBias(geometry).measure(even(geometry), 0.5, geometry.variance)
+    # The median of these residuals lies 0.3 deviations below their mean.
+    assert -0.40 < float(geometry.vectors[-1] @ clipped.shift) < -0.15
+
+
+def test_a_clip_that_cuts_nothing_has_no_bias():
+    geometry = transfer_geometry(*sample(0, 500, 5, skew=True))
+    clipped = ClipBias(geometry).measure(even(geometry), 1e6, geometry.variance)
+    assert clipped.slope == pytest.approx(1.0)
+    assert np.abs(clipped.shift).max() < 1e-6
+    assert clipped.doubt.max() < 1e-12
+
+
+def test_symmetric_residuals_are_hardly_doubted():
+    geometry = transfer_geometry(*sample(1, 450, 300, skew=False))
+    clipped = ClipBias(geometry).measure(even(geometry), 0.5, geometry.variance)
+    prior = geometry.noise_variance / (450 * (geometry.values + geometry.ridge))
+    assert float(geometry.spectrum @ clipped.doubt) < 0.1 * float(geometry.spectrum @ prior)
+
+
+def test_skewed_residuals_ask_for_a_larger_clip_than_symmetric_ones():
+    chosen = []
+    for skew in (False, True):
+        geometry = transfer_geometry(*sample(2, 600, 20, skew=skew))
+        plan = kalman_plan(geometry, Budget(1.0, 20_000.0, 1.0))
+        chosen.append(plan.steps[0].clip_norm)
+    assert chosen[1] > 1.3 * chosen[0]
+
+
+def test_more_noise_asks_for_a_smaller_clip():
+    geometry = transfer_geometry(*sample(3, 600, 20, skew=True))
+    quiet, loud = (kalman_plan(geometry, Budget(mu, 20_000.0, 1.0)) for mu in (1.0, 0.01))
+    assert loud.steps[0].clip_norm < quiet.steps[0].clip_norm
+    assert loud.error > quiet.error
+
+
+def test_the_plan_expects_no_more_than_the_public_error():
+    geometry = transfer_geometry(*sample(4, 300, 10, skew=True))
+    prior = geometry.noise_variance / (300 * (geometry.values + geometry.ridge))
+    assert kalman_plan(geometry, Budget(2e-6, 1000.0, 1.0)).error <= 1.0001 * float(geometry.spectrum @ prior)
+
+
+def test_long_rows_make_more_steps_of_the_same_budget():
+    def steps(d):
+        public, _, _ = _population(d, n=10, n_public=800)
+        geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
+        return shifted_plan(geometry, Budget(1.0, 10_000.0, 1.0))
+
+    few, many = steps(5), steps(400)
+    assert few.n_steps < many.n_steps
+    assert few.noise_per_step**2 / few.n_steps == pytest.approx(many.noise_per_step**2 / many.n_steps)
+    for plan in (few, many):
+        # All charges together are exactly 1-Gaussian-DP.
+        assert sum(part.steps / part.mechanism.noise_multiplier**2 for part, _ in plan.charges) == pytest.approx(1.0)
+
+
+def test_blocks_cover_every_coordinate_once():
+    for chosen in (np.arange(1), np.arange(2), np.arange(3), np.arange(40), np.array([0, 5, 6, 9]), np.arange(2, 9)):
+        blocks = dyadic_blocks(chosen)
+        assert sorted(np.concatenate(blocks)) == list(range(len(chosen)))
+
+
+def test_prior_spreads_the_whole_shift():
+    for d in (2, 3, 10, 400):
+        assert 0.45 < shift_prior(d).sum() <= 1.1
+
+
+def test_plans_are_made_without_private_rows():
+    public, _, _ = _population(20, n=10, n_public=300)
+    geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
+    chosen, weights = choose_directions(geometry, n_rows=1000, noise_per_clip=0.1, n_steps=100, size=1.0)
+    assert weights.max() == 1.0
+    few, _ = choose_directions(geometry, n_rows=1000, noise_per_clip=10.0, n_steps=100, size=1.0)
+    assert len(few) < len(chosen)
+    common = {"n_steps": 100, "size": 1.0, "kind": CORRECTION}
+    quiet, loud = (
+        plan_stage(geometry, np.eye(21)[:, chosen], weights, noise_per_clip=n, **common) for n in (0.01, 1.0)
+    )
+    assert quiet.clip_norm >= loud.clip_norm
+    assert quiet.step >= loud.step
