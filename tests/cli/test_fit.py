@@ -201,7 +201,7 @@ def test_a_fit_says_what_each_part_of_the_data_brought(run, site, label, task):
     said = " ".join(outcome.out.split())
     assert "What the public and the private rows brought" in said
     assert "The public rows gave the model to start from" in said
-    assert "What could be said beforehand" in said
+    assert "Forecast from public rows" in said
     assert "ε = 1 was spent" in said
     report = (site.out / "report.html").read_text()
     assert "What the public and the private rows brought" in report

@@ -340,7 +340,7 @@ def choose(
     unused: dict[str, Any],
 ) -> None:
     """Choose rows of the public table, save and print. Nothing is spent unless every check has passed."""
-    from dpadapt.report.summarise import summarise_receipt
+    from dpadapt.report.summarise import receipt_facts
     from dpadapt.report.terminal import facts_table
 
     for option, value in unused.items():
@@ -380,7 +380,7 @@ def choose(
         raise Incomplete(
             f"--out {out}: can't write there ({error}). The budget is spent; rows chosen: {chosen}."
         ) from None
-    receipt = summarise_receipt(model.privacy_)
+    receipt = receipt_facts(model.privacy_)
     facts = {
         "cost": f"epsilon = {model.privacy_.epsilon:.4g}, delta = {model.privacy_.delta:.3g}",
         "protects": receipt["protects"],

@@ -1,4 +1,4 @@
-"""Rehearsals of several methods side by side, as one dictionary with words."""
+"""Forecasts and rehearsals as plain dictionaries with sentences: what is known before any budget is spent."""
 
 import math
 from collections.abc import Sequence
@@ -13,23 +13,21 @@ from dpadapt.report.contributions import help_in_words
 from dpadapt.report.summarise import with_spread
 from dpadapt.transfer.rehearsal import Rehearsal
 
-# Forecasts as dictionaries and in words: what public data and a budget say before anything is spent.
-
-
-# What a forecast is, said wherever one is shown.
+# Printed wherever a forecast is shown.
 CAVEAT = (
-    "A go / no-go signal, not an error bar: it comes from public rows and the budget alone. How far the private "
-    "population differs, only the private rows can tell."
+    "A go / no-go signal, not an error bar: it is computed from public rows and the budget alone. How far the private "
+    "population differs can only be learned from the private rows."
 )
-# Budgets beside the one of a fit, to show what more or less of it would do.
-_BESIDE = (0.1, 1 / 3, 1.0, 3.0, 10.0)
+# Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand;
+# neighbouring values were not compared.
+_FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)
 
-# Whether private rows that differ as much as is usual would be heard, by what the classifier's forecast calls it.
-_GATES = {"open": "probably", "shut": "probably not", "undecided": "uncertain", "none": "always: no gate"}
+# For each `ClassificationForecast.gate`: does the gate open if the private population differs as the prior expects?
+_GATE_OPENS = {"open": "probably", "shut": "probably not", "undecided": "uncertain", "none": "no gate"}
 
 
 def summarise_forecast(estimator: Any, public: Public, n_private: int, epsilons: Sequence[float]) -> dict[str, Any]:
-    """Return the forecast at each epsilon, and what it says in words.
+    """Return the forecast at each epsilon, as numbers and in words.
 
     Parameters
     ----------
@@ -45,22 +43,22 @@ def summarise_forecast(estimator: Any, public: Public, n_private: int, epsilons:
     >>> import numpy as np
     >>> from dpadapt import PrivateTransferRegressor
     >>> X = np.random.default_rng(7).uniform(-1, 1, (300, 3))
-    >>> found = summarise_forecast(PrivateTransferRegressor(), Public(X, X[:, 0]), 20, [0.1])
-    >>> print(found["points"][0]["words"])
-    The budget is too small for this many rows: the public model would be returned, nothing spent.
+    >>> summary = summarise_forecast(PrivateTransferRegressor(), Public(X, X[:, 0]), 20, [0.1])
+    >>> summary["points"][0]["verdict"]
+    'unspent'
     """
     classifier = is_classifier(estimator)
     points = []
     for epsilon in epsilons:
-        found = clone(estimator).set_params(epsilon=epsilon).forecast(public, n_private)
-        point = {"epsilon": epsilon, "worthwhile": found.worthwhile, "n_directions": found.n_directions}
+        forecast = clone(estimator).set_params(epsilon=epsilon).forecast(public, n_private)
+        point = {"epsilon": epsilon, "worthwhile": forecast.worthwhile, "n_directions": forecast.n_directions}
         if classifier:
-            point |= {"blur": _finite(found.blur), "needed_gain": _finite(found.needed_gain)}
-            verdict = _GATES[found.gate]
+            point |= {"score_noise": _finite(forecast.blur), "needed_gain": _finite(forecast.needed_gain)}
+            verdict = _GATE_OPENS[forecast.gate]
         else:
-            point |= {"shifts": list(found.shifts), "error_ratios": list(found.error_ratios)}
-            verdict = f"from {found.opens_at:.0%}" if math.isfinite(found.opens_at) else "never"
-        point |= {"verdict": verdict if found.worthwhile else "unspent", "words": str(found)}
+            point |= {"shifts": list(forecast.shifts), "error_ratios": list(forecast.error_ratios)}
+            verdict = f"from {forecast.opens_at:.0%}" if math.isfinite(forecast.opens_at) else "never"
+        point |= {"verdict": verdict if forecast.worthwhile else "unspent", "words": str(forecast)}
         points.append(point)
     return {
         "task": "classification" if classifier else "regression",
@@ -72,7 +70,7 @@ def summarise_forecast(estimator: Any, public: Public, n_private: int, epsilons:
 
 
 def forecast_of_fit(model: Any, public: Public | None, n_private: int) -> dict[str, Any] | None:
-    """Return the forecast that could have been made before this fit; None where the method has none.
+    """Return the forecast that could have been made before this fit; None if the method has none.
 
     Parameters
     ----------
@@ -83,7 +81,7 @@ def forecast_of_fit(model: Any, public: Public | None, n_private: int) -> dict[s
     """
     if public is None or public.y is None or not hasattr(model, "forecast") or model.prior != "shifted":
         return None
-    return summarise_forecast(model, public, n_private, [model.epsilon * factor for factor in _BESIDE])
+    return summarise_forecast(model, public, n_private, [model.epsilon * factor for factor in _FORECAST_FACTORS])
 
 
 def _finite(value: float) -> float | None:
@@ -99,38 +97,38 @@ class Part:
     key : str
         "together" for the default method with public rows, "private only" for it without, else any name.
     name : str
-        As tables and plots call it.
+        Its name in tables and plots.
     method : str
     public : bool
-        Whether it was given public rows.
-    found : Rehearsal
+        Whether the method was given public rows.
+    rehearsal : Rehearsal
     """
 
     key: str
     name: str
     method: str
     public: bool
-    found: Rehearsal
+    rehearsal: Rehearsal
 
 
 def summarise_rehearsal(
     parts: Sequence[Part], *, label: str, n_public: int, n_private: int, delta: float, split_by: str | None
 ) -> dict[str, Any]:
-    """Return all that a report of rehearsals says.
+    """Return the contents of the report of several rehearsals.
 
     Parameters
     ----------
     parts : sequence of Part
-        The first is the default method's.
+        The default method comes first.
     label : str
         The column that is predicted.
     n_public, n_private : int
-        Rows of the public table, and of the private one that is to come.
+        Rows of the public table, and of the planned private one.
     delta : float
     split_by : str or None
         The column along which the public table was split.
     """
-    first = parts[0].found
+    first = parts[0].rehearsal
     panel = with_spread(
         {
             "key": "epsilon",
@@ -146,7 +144,7 @@ def summarise_rehearsal(
                     "method": part.method,
                     "public": part.public,
                     "points": [
-                        {"x": epsilon, "values": part.found.errors[:, k].tolist()}
+                        {"x": epsilon, "values": part.rehearsal.errors[:, k].tolist()}
                         for k, epsilon in enumerate(first.epsilons)
                     ],
                 }
@@ -155,13 +153,13 @@ def summarise_rehearsal(
         }
     )
     repeats = len(first.public_only)
-    how = f"along {split_by}: rows with larger values played the private part" if split_by else "at random"
+    how = f"along {split_by}: rows with larger values took the role of private rows" if split_by else "at random"
     words = [f"The public rows were split {how}, {repeats} time{'s' if repeats != 1 else ''}."]
     if split_by is None:
-        words.append("A random split has no shift in it, so it can't tell what a shift would do.")
+        words.append("A random split contains no shift, so it can't tell what a shift would do.")
     if first.repeated_rows:
         words.append(
-            "There are too few public rows: some stood for several private ones, so these errors are too high."
+            "There are too few public rows: some were used as several private rows, so these errors are pessimistic."
         )
     return {
         "kind": "rehearsal",

@@ -1,4 +1,4 @@
-"""Models side by side on public rows. Never on private ones: any score there would be a release of its own."""
+"""Errors of several models on public rows. Never on private rows: any score there would be a release of its own."""
 
 import warnings
 from typing import Any, Literal
@@ -6,22 +6,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-# Fewer public rows than this say nothing.
-_LEAST = 20
-_FOLDS = 5
+# Public rows below which no comparison is shown, and folds of the cross-validation. Few rows make the errors too
+# uncertain to show. Chosen by hand; neighbouring values were not compared.
+_MIN_ROWS_TO_COMPARE = 20
+_COMPARISON_FOLDS = 5
 
 
 def compare_on_public(
     model: Any, X: NDArray[np.float64], y: NDArray[Any], *, task: Literal["regression", "classification"]
 ) -> dict[str, Any] | None:
-    """Return the errors, on public rows, of no model, a public-only model and the private one.
+    """Return the errors, on public rows, of no model, a public-only model and the private model.
 
-    The public-only model predicts rows it was not fitted on (five folds).
+    The public-only model predicts rows that it was not fitted on (five folds).
 
     Parameters
     ----------
     model : fitted estimator
-        What leaves a private fit; predicting with it is post-processing.
+        The result of a private fit; predicting with it is post-processing.
     X, y : ndarray
         Public rows and labels.
     task : {"regression", "classification"}
@@ -36,25 +37,28 @@ def compare_on_public(
     >>> compare_on_public(None, np.zeros((3, 1)), np.zeros(3), task="regression") is None
     True
     """
-    if len(y) < _LEAST:
+    if len(y) < _MIN_ROWS_TO_COMPARE:
         return None
-    folds = np.random.default_rng(0).permutation(np.arange(len(y)) % _FOLDS)
+    folds = np.random.default_rng(0).permutation(np.arange(len(y)) % _COMPARISON_FOLDS)
     constant, public = y.copy(), y.copy()
-    for fold in range(_FOLDS):
+    for fold in range(_COMPARISON_FOLDS):
         train, test = folds != fold, folds == fold
-        constant[test] = usual(y[train], task)
+        constant[test] = _best_constant(y[train], task)
         public[test] = public_only(X[train], y[train], task).predict(X[test])
-    rows = [("no model: always the usual value", constant), ("public rows alone", public)]
-    rows.append(("this model: private rows with public ones", model.predict(X)))
+    rows = [
+        (f"no model: the {'mean' if task == 'regression' else 'most frequent class'}", constant),
+        ("public rows alone", public),
+        ("this model: public and private rows", model.predict(X)),
+    ]
     return {
         "measure": "root mean squared error" if task == "regression" else "share of wrong classes",
-        "rows": [{"name": name, "error": _error(y, guess, task)} for name, guess in rows],
+        "rows": [{"name": name, "error": _error(y, predicted, task)} for name, predicted in rows],
         "n_public": len(y),
     }
 
 
 def public_only(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
-    """Return a non-private model with a penalty chosen by cross-validation."""
+    """Return a fitted non-private model: ridge regression (penalty by cross-validation) or logistic regression."""
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression, RidgeCV
 
@@ -63,12 +67,12 @@ def public_only(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
     if len(np.unique(y)) < 2:
         return DummyClassifier().fit(X, y)
     with warnings.catch_warnings():
-        # A few steps short of the optimum is as good a reference.
+        # As a reference, a fit that stops a few steps before the optimum is good enough.
         warnings.simplefilter("ignore")
         return LogisticRegression(C=10.0, max_iter=500).fit(X, y)
 
 
-def usual(y: NDArray[Any], task: str) -> Any:
+def _best_constant(y: NDArray[Any], task: str) -> Any:
     """Return the mean of numbers, the most frequent of classes."""
     if task == "regression":
         return float(np.mean(y))
@@ -76,7 +80,7 @@ def usual(y: NDArray[Any], task: str) -> Any:
     return values[int(np.argmax(counts))]
 
 
-def _error(y: NDArray[Any], guess: NDArray[Any], task: str) -> float:
+def _error(y: NDArray[Any], predicted: NDArray[Any], task: str) -> float:
     if task == "regression":
-        return float(np.sqrt(np.mean((y - guess) ** 2)))
-    return float(np.mean(np.asarray(guess) != y))
+        return float(np.sqrt(np.mean((y - predicted) ** 2)))
+    return float(np.mean(np.asarray(predicted) != y))

@@ -1,4 +1,4 @@
-"""Plots as inline SVG. Colours are CSS variables of the page, so they follow its theme."""
+"""Line charts and bar charts as inline SVG. Colours are CSS variables of the page, so they follow its theme."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+# Sizes in units of the SVG's view box (pixels at full width). Chosen by eye.
 _WIDTH, _HEIGHT = 808, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 244, 18, 52
-_LINE = 17  # height of one label
-_LETTER = 7.5  # width of one letter of it
-_MORE, _GAP = 140, 26  # what a second panel adds to the width, and the space between two
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 244, 18, 52  # margins
+_LABEL_HEIGHT = 17
+_LETTER_WIDTH = 7.5
+_PANEL_EXTRA_WIDTH = 140  # what each further panel adds to the width
+_PANEL_GAP = 26  # between two panels
 
 _Scale = Callable[[float], float]
 _Point = tuple[float, float]
@@ -48,10 +50,10 @@ class Panel:
 
 
 def line_chart(panels: Sequence[Panel], *, title: str, y_label: str, whole: bool = False) -> str:
-    """Return an SVG of panels side by side with one vertical axis, labelled at the right end of the last one.
+    """Return an SVG of panels side by side with one vertical axis; curves are labelled right of the last panel.
 
-    Unless the `whole` of every curve is asked for, a few very bad points do not flatten everything else: they are
-    marked at the top edge with their value.
+    Unless `whole`, the vertical axis leaves out very large values, which would flatten all curves. These points are
+    marked at the top edge with their values.
 
     Examples
     --------
@@ -59,9 +61,9 @@ def line_chart(panels: Sequence[Panel], *, title: str, y_label: str, whole: bool
     >>> line_chart([Panel([line], [Level("mean", 1.0)], "x")], title="t", y_label="y").startswith("<svg")
     True
     """
-    width = _WIDTH + (len(panels) - 1) * _MORE
-    room = (width - _LEFT - _RIGHT - (len(panels) - 1) * _GAP) / len(panels)
-    top = _TOP + (_LINE if any(panel.title for panel in panels) else 0)
+    width = _WIDTH + (len(panels) - 1) * _PANEL_EXTRA_WIDTH
+    room = (width - _LEFT - _RIGHT - (len(panels) - 1) * _PANEL_GAP) / len(panels)
+    top = _TOP + (_LABEL_HEIGHT if any(panel.title for panel in panels) else 0)
     lines, levels = [line for p in panels for line in p.lines], [level for p in panels for level in p.levels]
     low, high = _limits(lines, levels, whole=whole)
     ticks = _ticks(low, high)
@@ -81,7 +83,7 @@ def line_chart(panels: Sequence[Panel], *, title: str, y_label: str, whole: bool
         f"{escape(y_label)}</text>"
     )
     for index, panel in enumerate(panels):
-        left = _LEFT + index * (room + _GAP)
+        left = _LEFT + index * (room + _PANEL_GAP)
         parts.extend(f'<path class="grid" d="M{left:.1f} {at_y(tick):.1f}H{left + room:.1f}"/>' for tick in ticks)
         parts.extend(_panel(panel, left, left + room, at_y, top))
     last = panels[-1]
@@ -104,7 +106,7 @@ def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) ->
     parts = [f'<path class="mark" d="M{at_x(x):.1f} {bottom}v5"/>' for x in xs]
     parts.extend(
         f'<text class="tick" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{text}</text>'
-        for x, text in _apart([(at_x(x), _count(x)) for x in xs])
+        for x, text in _without_overlap([(at_x(x), _count(x)) for x in xs])
     )
     parts.append(f'<path class="axis" d="M{left:.1f} {bottom}H{right:.1f}"/>')
     for text, y in ((panel.x_label, _HEIGHT - 8), (panel.title, _TOP - 2)):
@@ -113,7 +115,7 @@ def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) ->
     parts.extend(f'<path class="ref" d="M{left:.1f} {at_y(level.value):.1f}H{right:.1f}"/>' for level in panel.levels)
     for line in panel.lines:
         parts.extend(_curve(line, at_x, at_y, top))
-    parts.extend(_beyond(panel.lines, at_x, at_y, top))
+    parts.extend(_marks_above(panel.lines, at_x, at_y, top))
     return parts
 
 
@@ -130,7 +132,7 @@ def bar_chart(names: Sequence[str], values: Sequence[float], *, title: str, x_la
     reach = max((abs(v) for v in values), default=0.0) or 1.0
     smallest, largest = min(0.0, *values), max(0.0, *values)
     span = (largest - smallest) or 1.0
-    # Values are written beside the bars, so both ends keep room for them.
+    # Room at both ends for the values, which stand beside the bars.
     room = width - left - right - (56 if smallest < 0 else 0)
     zero = left + (56 if smallest < 0 else 0) + room * (-smallest / span)
     bottom = _TOP + step * len(names)
@@ -140,7 +142,7 @@ def bar_chart(names: Sequence[str], values: Sequence[float], *, title: str, x_la
         x = zero if value >= 0 else zero - length
         anchor, place = ("start", zero + length + 6) if value >= 0 else ("end", zero - length - 6)
         parts.append(
-            f'<text class="row" x="{left - 10}" y="{y + 16}" text-anchor="end">{escape(_cut(name, 30))}'
+            f'<text class="row" x="{left - 10}" y="{y + 16}" text-anchor="end">{escape(_shortened(name, 30))}'
             f"<title>{escape(name)}</title></text>"
             f'<rect class="bar {"up" if value >= 0 else "down"}" x="{x:.1f}" y="{y + 3}" '
             f'width="{max(length, 0.5):.1f}" height="{step - 8}" rx="2">'
@@ -160,10 +162,10 @@ def _open(width: float, height: float, title: str) -> str:
 
 
 def _limits(lines: Sequence[Line], levels: Sequence[Level], *, whole: bool) -> tuple[float, float]:
-    """Return the range to show; unless the whole is wanted, a few very bad points must not flatten everything else."""
+    """Return the range of the vertical axis; unless `whole`, very large values don't extend it."""
     everything = [v for line in lines for v in (*line.low, *line.high)] + [level.value for level in levels]
-    usual = [min(line.mean) for line in lines] + [level.value for level in levels]
-    low, high, top = min(everything), max(everything), max(usual)
+    always_shown = [min(line.mean) for line in lines] + [level.value for level in levels]
+    low, high, top = min(everything), max(everything), max(always_shown)
     high = high if whole else min(high, top + 1.2 * (top - low))
     pad = 0.06 * ((high - low) or abs(high) or 1.0)
     return low - pad, high + pad
@@ -182,63 +184,63 @@ def _curve(line: Line, at_x: _Scale, at_y: _Scale, top: float) -> list[str]:
     upper = [(at_x(x), at_y(high)) for x, _, _, high in points]
     lower = [(at_x(x), at_y(low)) for x, _, low, _ in points]
     middle = [(at_x(x), at_y(mean)) for x, mean, _, _ in points]
-    band = [*_lowered(upper, top), *reversed(_lowered(lower, top))]
+    band = [*_clipped_at(upper, top), *reversed(_clipped_at(lower, top))]
     dash = " dashed" if line.dashed else ""
-    parts = [f'<polygon class="band {line.style}" points="{_listed(band)}"/>']
-    # Where a curve is above the plot it is not drawn: along the edge it would look flat.
+    parts = [f'<polygon class="band {line.style}" points="{_coordinates(band)}"/>']
+    # Above the plot a curve is not drawn: along the edge it would look flat.
     parts.extend(
-        f'<polyline class="line {line.style}{dash}" points="{_listed(piece)}"/>' for piece in _pieces(middle, top)
+        f'<polyline class="line {line.style}{dash}" points="{_coordinates(piece)}"/>' for piece in _pieces(middle, top)
     )
     parts.extend(
-        f'<circle class="dot {line.style}" cx="{px:.1f}" cy="{py:.1f}" r="3.6">{_note(line, k)}</circle>'
+        f'<circle class="dot {line.style}" cx="{px:.1f}" cy="{py:.1f}" r="3.6">{_tooltip(line, k)}</circle>'
         for k, (px, py) in enumerate(middle)
         if py >= top
     )
     return parts
 
 
-def _beyond(lines: Sequence[Line], at_x: _Scale, at_y: _Scale, top: float) -> list[str]:
-    """Return marks with values for the points above the plot, below each other where there are several at one x."""
+def _marks_above(lines: Sequence[Line], at_x: _Scale, at_y: _Scale, top: float) -> list[str]:
+    """Return marks with values for the points above the plot; several at one x are placed below each other."""
     parts, taken = [], dict[float, int]()
     for line in lines:
         for k, (x, mean) in enumerate(zip(line.x, line.mean, strict=True)):
             if at_y(mean) >= top:
                 continue
-            px, y = at_x(x), top + _LINE * taken.get(x, 0)
+            px, y = at_x(x), top + _LABEL_HEIGHT * taken.get(x, 0)
             taken[x] = taken.get(x, 0) + 1
             parts.append(
                 f'<path class="dot {line.style}" d="M{px - 5:.1f} {y + 8:.1f}L{px:.1f} {y:.1f}L{px + 5:.1f} '
-                f'{y + 8:.1f}z">{_note(line, k)}</path>'
+                f'{y + 8:.1f}z">{_tooltip(line, k)}</path>'
                 f'<text class="tick" x="{px + 9:.1f}" y="{y + 9:.1f}">{mean:.3g}</text>'
             )
     return parts
 
 
-def _note(line: Line, k: int) -> str:
-    """Return what is shown when the pointer rests on a point."""
+def _tooltip(line: Line, k: int) -> str:
+    """Return the text shown when the pointer rests on a point."""
     spread = f" ({line.low[k]:.4g} to {line.high[k]:.4g})" if line.low[k] < line.high[k] else ""
     return f"<title>{escape(line.name)} at {line.x[k]:g}: {line.mean[k]:.4g}{spread}</title>"
 
 
-def _crossed(points: Sequence[_Point], top: float) -> list[_Point]:
-    """Return the points with those added at which the line between two crosses the top edge."""
-    found = list(points[:1])
+def _with_crossings(points: Sequence[_Point], top: float) -> list[_Point]:
+    """Return the points together with those at which the line crosses the top edge."""
+    extended = list(points[:1])
     for (x0, y0), (x1, y1) in pairwise(points):
         if (y0 < top) != (y1 < top):
-            found.append((x0 + (x1 - x0) * (top - y0) / (y1 - y0), top))
-        found.append((x1, y1))
-    return found
+            extended.append((x0 + (x1 - x0) * (top - y0) / (y1 - y0), top))
+        extended.append((x1, y1))
+    return extended
 
 
-def _lowered(points: Sequence[_Point], top: float) -> list[_Point]:
-    """Return the line with all that lies above the top edge moved to it."""
-    return [(x, max(y, top)) for x, y in _crossed(points, top)]
+def _clipped_at(points: Sequence[_Point], top: float) -> list[_Point]:
+    """Return the line with every part above the top edge moved to the edge."""
+    return [(x, max(y, top)) for x, y in _with_crossings(points, top)]
 
 
 def _pieces(points: Sequence[_Point], top: float) -> list[list[_Point]]:
-    """Return the parts of the line that do not lie above the top edge."""
+    """Return the parts of the line at or below the top edge."""
     pieces: list[list[_Point]] = [[]]
-    for x, y in _crossed(points, top):
+    for x, y in _with_crossings(points, top):
         if y >= top:
             pieces[-1].append((x, y))
         elif pieces[-1]:
@@ -246,33 +248,33 @@ def _pieces(points: Sequence[_Point], top: float) -> list[list[_Point]]:
     return [piece for piece in pieces if len(piece) > 1]
 
 
-def _listed(points: Sequence[_Point]) -> str:
+def _coordinates(points: Sequence[_Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _end_labels(labels: Sequence[tuple[float, str, str]], right: float) -> list[str]:
-    """Place labels beside the plot, pushed apart where they would overlap, tied to their lines."""
+    """Return labels beside the plot, moved apart where they would overlap, each connected to its line."""
     placed: list[float] = []
     ordered = sorted(labels)
     for wanted, _, _ in ordered:
-        placed.append(max(wanted, placed[-1] + _LINE) if placed else wanted)
-    # Pushed out below the plot: move up again, from the last one.
+        placed.append(max(wanted, placed[-1] + _LABEL_HEIGHT) if placed else wanted)
+    # Labels moved below the plot are moved up again, from the last one.
     limit = float(_HEIGHT - _BOTTOM + 6)
     for index in range(len(placed) - 1, -1, -1):
         placed[index] = min(placed[index], limit)
-        limit = placed[index] - _LINE
+        limit = placed[index] - _LABEL_HEIGHT
     return [
         f'<path class="tie" d="M{right + 2} {wanted:.1f}L{right + 12} {y:.1f}"/>'
-        f'<text class="end {style}" x="{right + 16}" y="{y + 4:.1f}">{escape(_cut(name, 27))}</text>'
+        f'<text class="end {style}" x="{right + 16}" y="{y + 4:.1f}">{escape(_shortened(name, 27))}</text>'
         for (wanted, name, style), y in zip(ordered, placed, strict=True)
     ]
 
 
-def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Leave out labels that would touch the one before, or the last, which stays."""
+def _without_overlap(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return the labels of an axis without those that would touch another; the last always stays."""
     kept: list[tuple[float, str]] = []
     for x, text in [ticks[-1], *ticks[:-1]]:
-        if all(abs(x - other) >= _LETTER * (len(text) + len(word) + 1) / 2 for other, word in kept):
+        if all(abs(x - place) >= _LETTER_WIDTH * (len(text) + len(label) + 1) / 2 for place, label in kept):
             kept.append((x, text))
     return kept
 
@@ -290,5 +292,5 @@ def _signed(value: float, reach: float) -> str:
     return f"{value:+.{digits}f}" if reach < 1e6 else f"{value:+.3g}"
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

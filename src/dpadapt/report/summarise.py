@@ -1,4 +1,7 @@
-"""Results as plain dictionaries: what every report is made from, and what goes to JSON."""
+"""Results as plain dictionaries: the guarantee in words, the facts of a receipt, a fit, the demo.
+
+Tables and pages are made from these dictionaries, and they can be written as JSON.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,14 +15,17 @@ from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import Method
 from dpadapt.report.contributions import demo_in_words
 
-# The guarantee in words: what epsilon and delta mean for one person.
+# Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand;
+# neighbouring values were not compared.
+_MAX_COEFFICIENT_BARS = 20
+_MAX_COEFFICIENT_CHARTS = 6
 
 
 def best_guess(epsilon: float, delta: float) -> float:
-    """Return how often an attacker who tosses a fair coin otherwise can be right, at most.
+    """Return the largest probability with which an attacker decides correctly between two equally likely neighbours.
 
     An (epsilon, delta)-private output has total variation at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) between
-    neighbours, and the best guess between two equally likely worlds is right with probability (1 + that) / 2.
+    neighbours, and the best guess between two equally likely data sets is right with probability (1 + that) / 2.
 
     Examples
     --------
@@ -29,36 +35,8 @@ def best_guess(epsilon: float, delta: float) -> float:
     return 1.0 if epsilon > 700 else min(1.0, (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
 
 
-def words(receipt: Receipt) -> list[str]:
-    """Return the guarantee as sentences for somebody who does not know what epsilon is.
-
-    Examples
-    --------
-    >>> from dpadapt.accounting import Ledger
-    >>> print(words(Ledger(epsilon=1.0, delta=1e-6).receipt())[0][:34])
-    Suppose somebody knows every other
-    """
-    if receipt.seeded:
-        return [
-            "There is no guarantee: the noise came from a seed, so whoever knows the seed can subtract it. Fit again "
-            "without --seed before this model leaves your hands."
-        ]
-    if math.isinf(receipt.epsilon):
-        return ["There is no guarantee: something was released without noise."]
-    most = percent(best_guess(receipt.epsilon, receipt.delta))
-    return [
-        f"Suppose somebody knows every other private row, sees this model and all of this page, and has to guess "
-        f"{receipt.adjacency.question}. A coin is right half of the time; they are right at most {most} of the "
-        f"time, whatever they know and however much they compute.",
-        f"What is protected is one row. Where one person has several rows, say k of them, epsilon for that person is "
-        f"about k times as large. T{receipt.adjacency.rows[1:]}.",
-        "What the rows have in common is meant to be learned: a model may say something true about you because it is "
-        "true about people like you, whether or not your row was used. Public rows are not protected at all.",
-    ]
-
-
 def percent(share: float) -> str:
-    """Return e.g. 73.2%, rounded up, with as many nines as it takes to differ from 100%.
+    """Return e.g. 73.2%, rounded up, with enough digits to differ from 100%.
 
     Examples
     --------
@@ -71,9 +49,65 @@ def percent(share: float) -> str:
     return f"{min(math.ceil(share * 10 ** (digits + 2)), 10 ** (digits + 2)) / 10**digits:.{digits}f}%"
 
 
-# More bars than this are no longer read.
-_MOST_BARS = 20
-_MOST_CHARTS = 6
+def guarantee_in_words(receipt: Receipt) -> list[str]:
+    """Return the guarantee as sentences for a reader who does not know what epsilon is.
+
+    Examples
+    --------
+    >>> from dpadapt.accounting import Ledger
+    >>> print(guarantee_in_words(Ledger(epsilon=1.0, delta=1e-6).receipt())[0][:34])
+    Suppose somebody knows every other
+    """
+    if receipt.seeded:
+        return [
+            "There is no guarantee: the noise came from a seed, so whoever knows the seed can subtract it. Fit again "
+            "without a seed before you publish or share this model."
+        ]
+    if math.isinf(receipt.epsilon):
+        return ["There is no guarantee: something was released without noise."]
+    highest = percent(best_guess(receipt.epsilon, receipt.delta))
+    return [
+        f"Suppose somebody knows every other private row, sees this model and all of this page, and has to guess "
+        f"{receipt.adjacency.question}. A random guess is right half of the time. Their guess is right at most "
+        f"{highest} of the time, whatever else they know and however much they compute.",
+        f"The privacy unit is one row. For a person with k rows, epsilon is about k times as large. "
+        f"T{receipt.adjacency.rows[1:]}.",
+        "What the rows have in common is meant to be learned: a model may say something true about a person because it "
+        "is true about similar people, whether or not that person's row was used. Public rows are not protected at "
+        "all.",
+    ]
+
+
+def receipt_facts(receipt: Receipt) -> dict[str, Any]:
+    """Return `Receipt.to_dict` and what tables and pages show beside it.
+
+    Added are ``cost`` and ``protects`` in words, a readable ``mechanism`` in each of the ``entries``, ``released`` (one
+    line per entry), a warning if the noise was seeded, and in ``verification`` the bounds of a second accountant.
+
+    Examples
+    --------
+    >>> from dpadapt.accounting import Ledger
+    >>> from dpadapt.mechanisms import Gaussian, clipped_sum
+    >>> ledger = Ledger(epsilon=1.0, delta=1e-6)
+    >>> noisy = ledger.release(Gaussian(30.0), clipped_sum([[1.0]], 1.0), label="sum")
+    >>> facts = receipt_facts(ledger.receipt())
+    >>> facts["cost"], facts["released"]
+    ('epsilon = 0.1227, delta = 1e-06', ['sum: Gaussian(noise_multiplier=30)'])
+    """
+    verification = receipt.verify()
+    seeded = ["The noise came from a seed: this fit has no privacy guarantee."] if receipt.seeded else []
+    return receipt.to_dict() | {
+        "cost": f"epsilon = {receipt.epsilon:.4g}, delta = {receipt.delta:.3g}",
+        "protects": receipt.adjacency.protects,
+        "entries": [entry.to_dict() | {"mechanism": str(entry.event)} for entry in receipt.entries],
+        "released": [str(entry) for entry in receipt.entries],
+        "warnings": [*seeded, *receipt.warnings],
+        "verification": {
+            "lower": verification.lower,
+            "upper": verification.upper,
+            "accountant": verification.accountant,
+        },
+    }
 
 
 def summarise_fit(
@@ -89,7 +123,7 @@ def summarise_fit(
     forecast: Mapping[str, Any] | None = None,
     ledger: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return all that a report of one fit says.
+    """Return the contents of the report of one fit.
 
     Parameters
     ----------
@@ -121,74 +155,17 @@ def summarise_fit(
         "method": {"name": method.name, "summary": method.summary},
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
-        "guarantee": words(receipt),
+        "guarantee": guarantee_in_words(receipt),
         "best_guess": percent(best_guess(receipt.epsilon, receipt.delta)),
-        "receipt": summarise_receipt(receipt),
+        "receipt": receipt_facts(receipt),
         "public": public,
-        "parameters": {name: _shown(value) for name, value in model.get_params(deep=False).items()},
+        "parameters": {name: _parameter_in_words(value) for name, value in model.get_params(deep=False).items()},
         "coefficients": _coefficients(model, names, label),
         "comparison": None if comparison is None else dict(comparison),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
         "ledger": None if ledger is None else dict(ledger),
     }
-
-
-def summarise_receipt(receipt: Receipt) -> dict[str, Any]:
-    """Return what a receipt says, with every warning, and a second accountant's opinion."""
-    second = receipt.verify()
-    seeded = ["The noise came from a seed: this fit has no privacy guarantee."] if receipt.seeded else []
-    return {
-        "epsilon": receipt.epsilon if math.isfinite(receipt.epsilon) else "inf",
-        "delta": receipt.delta,
-        "adjacency": receipt.adjacency.value,
-        "protects": receipt.adjacency.protects,
-        "seeded": receipt.seeded,
-        "entries": [
-            {"label": entry.label, "mechanism": str(entry.event), "times": entry.times} for entry in receipt.entries
-        ],
-        "assumptions": list(receipt.assumptions),
-        "warnings": [*seeded, *receipt.warnings],
-        "second": {"lower": second.lower, "upper": second.upper, "accountant": second.accountant},
-    }
-
-
-def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `results` with means, spreads and words for each case.
-
-    Parameters
-    ----------
-    results : mapping
-        As `dpadapt demo` measures them: under ``cases``, ``papers`` and ``others``, panels of levels and curves with
-        one value per seed.
-    """
-    shown = {
-        part: [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results[part]]
-        for part in ("papers", "others")
-    }
-    cases = [_case(case) for case in results["cases"]]
-    return {**results, "kind": "demo", "version": __version__, "cases": cases, **shown}
-
-
-def _case(case: Mapping[str, Any]) -> dict[str, Any]:
-    panels = [with_spread(panel) for panel in case["panels"]]
-    return {**case, "panels": panels, "words": demo_in_words({**case, "panels": panels})}
-
-
-def with_spread(panel: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a panel with the mean and spread of each level and each point of its curves."""
-    return {
-        **panel,
-        "levels": [{**level, **_spread(level["values"])} for level in panel["levels"]],
-        "curves": [
-            {**curve, "points": [{**point, **_spread(point["values"])} for point in curve["points"]]}
-            for curve in panel["curves"]
-        ],
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"mean": float(np.mean(values)), "spread": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
 
 
 def _coefficients(model: Any, names: Sequence[str], label: str) -> dict[str, Any]:
@@ -203,21 +180,21 @@ def _coefficients(model: Any, names: Sequence[str], label: str) -> dict[str, Any
         titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
         unit = "change of the log-odds of"
     parts = []
-    for title, row in list(zip(titles, matrix, strict=False))[:_MOST_CHARTS]:
-        order = np.argsort(-np.abs(row))[:_MOST_BARS]
+    for title, row in list(zip(titles, matrix, strict=False))[:_MAX_COEFFICIENT_CHARTS]:
+        largest = np.argsort(-np.abs(row))[:_MAX_COEFFICIENT_BARS]
         parts.append({
             "title": title,
             "unit": f"{unit} {title}",
-            "rows": [{"name": names[k], "value": float(row[k])} for k in order],
+            "rows": [{"name": names[k], "value": float(row[k])} for k in largest],
         })  # fmt: skip
     return {
         "parts": parts,
-        "left_out": max(0, len(names) - _MOST_BARS),
-        "classes_left_out": max(0, len(matrix) - _MOST_CHARTS),
+        "left_out": max(0, len(names) - _MAX_COEFFICIENT_BARS),
+        "classes_left_out": max(0, len(matrix) - _MAX_COEFFICIENT_CHARTS),
     }
 
 
-def _shown(value: Any) -> str:
+def _parameter_in_words(value: Any) -> str:
     match value:
         case None:
             return "not set"
@@ -226,3 +203,36 @@ def _shown(value: Any) -> str:
         case list() | tuple():
             return ", ".join(map(str, value))
     return str(value)
+
+
+def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `results` with means and spreads, and with sentences for each case.
+
+    Parameters
+    ----------
+    results : mapping
+        As `dpadapt demo` measures them: under ``cases``, ``papers`` and ``others``, panels of levels and curves with
+        one value per seed.
+    """
+    parts = {
+        part: [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results[part]]
+        for part in ("cases", "papers", "others")
+    }
+    cases = [{**case, "words": demo_in_words(case)} for case in parts["cases"]]
+    return {**results, "kind": "demo", "version": __version__, **parts, "cases": cases}
+
+
+def with_spread(panel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a panel with the mean and the standard deviation of each level and of each point of its curves."""
+    return {
+        **panel,
+        "levels": [{**level, **_mean_and_spread(level["values"])} for level in panel["levels"]],
+        "curves": [
+            {**curve, "points": [{**point, **_mean_and_spread(point["values"])} for point in curve["points"]]}
+            for curve in panel["curves"]
+        ],
+    }
+
+
+def _mean_and_spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": float(np.mean(values)), "spread": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}

@@ -1,0 +1,157 @@
+"""Sentences on what public and private rows contributed agree with the numbers they describe."""
+
+import numpy as np
+import pytest
+
+from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public
+from dpadapt.report.before_spending import forecast_of_fit
+from dpadapt.report.compare import compare_on_public
+from dpadapt.report.contributions import clearly_less, contributions, fit_in_words, help_in_words, worth_in_rows
+
+random = np.random.default_rng(3)
+X = random.uniform(-1, 1, (4000, 3))
+X_public = random.uniform(-1, 1, (300, 3))
+y_public = X_public @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(300)
+y = X @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(4000)
+moved = X @ [1.0, -2.0, -1.0] + 0.3 * random.standard_normal(4000)
+
+CASES = {
+    "regression": (PrivateTransferRegressor(random_state=0), y_public, y, moved),
+    "classification": (PrivateTransferClassifier(random_state=0), y_public > 0, y > 0, moved > 0),
+}
+TASKS = pytest.mark.parametrize("task", CASES)
+
+
+def sentences_on_fit(task, target, epsilon, *, public=True, labels=True):
+    estimator, labels_public, _, _ = CASES[task]
+    declared = Public(X_public, labels_public if labels else None) if public else None
+    model = type(estimator)(epsilon=epsilon, random_state=0)
+    if task == "classification":
+        model.set_params(classes=[False, True])
+    model.fit(X, target, public=declared)
+    comparison = compare_on_public(model, X_public, labels_public, task=task) if public and labels else None
+    return " ".join(fit_in_words(model, declared, comparison, forecast_of_fit(model, declared, len(X))))
+
+
+@TASKS
+def test_a_shut_gate_and_an_open_one_have_different_sentences(task):
+    _, _, same, shifted = CASES[task]
+    assert "the gate stayed shut" in sentences_on_fit(task, same, 0.01)
+    opened = sentences_on_fit(task, shifted, 3.0)
+    assert "the private correction changes" in opened
+    assert "the gate stayed shut" not in opened
+
+
+@TASKS
+def test_a_budget_that_buys_nothing_brings_nothing(task):
+    text = sentences_on_fit(task, CASES[task][2], 1e-5)
+    assert "The private rows brought nothing" in text
+    assert "Nothing was spent" in text
+
+
+def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_rows():
+    model = PrivateLinearRegression(epsilon=1.0, random_state=0).fit(X, y, public=Public(X_public, y_public))
+    text = " ".join(fit_in_words(model, Public(X_public, y_public), None, None))
+    assert "the private correction changes the predictions by" in text
+
+
+@TASKS
+def test_without_a_public_model_all_comes_from_private_rows(task):
+    assert "There were no public rows" in sentences_on_fit(task, CASES[task][2], 1.0, public=False)
+    assert "no labels" in sentences_on_fit(task, CASES[task][2], 1.0, labels=False)
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((0.62, 0.91, 0.45, 0.36), "private rows gave 65% of their possible gain. The public rows removed 84% of the"),
+        ((0.62, 0.91, 0.62, 0.36), "The private rows made no clear difference. The public rows removed 53%"),
+        ((0.62, 0.91, 0.70, 0.36), "clearly worse than the public rows alone. The public rows removed 38%"),
+        ((0.36, 0.91, 0.36, 0.36), "the private rows are not clearly better than the public rows alone"),
+        ((0.62, 0.40, 0.45, 0.36), "The public rows made the model clearly worse than the private rows alone"),
+        ((0.62, 0.45, 0.45, 0.36), "The public rows made no clear difference"),
+        ((0.62, 0.36, 0.36, 0.36), "Privacy has no clear cost, even without the public rows"),
+        ((0.62, 0.91, 0.30, 0.36), "private rows gave all of their possible gain. The public rows removed all of the"),
+    ],
+)
+def test_contributions_follow_from_the_four_errors(spread_over, means, expected):
+    parts = [{"values": spread_over(mean), "mean": mean} for mean in means]
+    assert expected in contributions(*parts)
+
+
+@pytest.fixture
+def panels_of(demo, case):
+    return lambda *errors: demo(case(*errors))["cases"][0]["panels"]
+
+
+def test_public_rows_are_counted_in_private_ones(panels_of):
+    # Halfway between 0.9 at 100 rows and 0.7 at 1,000, on the logarithmic axis: sqrt(100 * 1,000) = 316.
+    sentence = worth_in_rows(panels_of([0.9, 0.7], [0.8, 0.6])[1], 1)
+    assert "100 private rows with the public ones do as well as about 320 private rows alone" in sentence
+    sentence = worth_in_rows(panels_of([0.9, 0.7], [0.65, 0.6])[1], 1)
+    assert "better than all 1,000 private rows alone" in sentence
+
+
+def test_a_gain_of_the_public_rows_alone_is_not_counted_in_private_rows(panels_of):
+    assert worth_in_rows(panels_of([1.2, 0.6], [0.9, 0.6])[1], 1) is None
+
+
+@pytest.fixture
+def help_of(panels_of):
+    def said(*errors):
+        panel = panels_of(*errors)[0]
+        return " ".join(help_in_words(panel["levels"], panel["curves"]))
+
+    return said
+
+
+def test_help_is_stated_with_its_size(help_of):
+    text = help_of([1.4, 0.7], [0.85, 0.6])
+    assert "clearly helped at every ε, most at ε = 0.1: the error falls from 1.400 to 0.850, 61% of the way" in text
+    assert "public rows alone (0.900), its error is lower at every ε; the difference is clear at every ε." in text
+
+
+def test_harm_is_stated_too(help_of):
+    text = help_of([0.7, 0.6], [1.2, 0.8])
+    assert "did not clearly help at any ε" in text
+    assert "clearly raised the error at every ε" in text
+    assert "its error is lower at ε = 1, higher at ε = 0.1; the difference is clear at every ε." in text
+
+
+def test_no_difference_is_no_help(help_of):
+    assert "did not clearly help" in help_of([0.7, 0.6], [0.7, 0.6])
+
+
+def two_methods(public, errors, epsilons):
+    """Return levels and curves of a rehearsal; `errors` has one row per split."""
+    levels = [{"key": "public only", "values": public, "mean": float(np.mean(public))}]
+    points = [
+        {"x": x, "values": list(column), "mean": float(np.mean(column))}
+        for x, column in zip(epsilons, np.transpose(errors), strict=True)
+    ]
+    keys = [("together", True), ("private only", False)]
+    return levels, [{"key": key, "method": "m", "public": public, "points": points} for key, public in keys]
+
+
+def test_the_sentence_names_every_epsilon_at_which_the_table_shows_a_higher_error():
+    # Higher at both epsilons; by more than two standard errors at the second alone.
+    text = " ".join(help_in_words(*two_methods([0.8, 0.8, 0.8], [[0.7, 0.83], [0.9, 0.83], [0.9, 0.83]], (1.0, 3.0))))
+    assert "its error is higher at every ε; the difference is clear at ε = 3." in text
+    text = " ".join(help_in_words(*two_methods([0.8, 0.8, 0.8], [[0.7], [0.9], [0.9]], (1.0,))))
+    assert "its error is higher at every ε; the difference is clear at no ε." in text
+
+
+def test_errors_that_print_alike_are_called_the_same():
+    text = " ".join(help_in_words(*two_methods([0.8], [[0.8002, 0.7]], (1.0, 3.0))))
+    assert "its error is lower at ε = 3, the same at ε = 1; the difference is clear at ε = 3." in text
+    assert "With one split there is no standard error" in text
+
+
+def test_clear_means_two_standard_errors_of_paired_differences():
+    rising = np.linspace(0, 5, 8)
+    assert clearly_less(rising, rising + 0.01)
+    assert not clearly_less(rising, rising + 0.0005)
+    assert not clearly_less(rising, rising[::-1])
+    # A standard error of 0.5 / sqrt(8) = 0.19 around a difference of 0.3.
+    assert not clearly_less(np.zeros(8), 0.3 + np.tile([-0.5, 0.5], 4))
+    assert clearly_less(np.zeros(8), 0.5 + np.tile([-0.5, 0.5], 4))

@@ -1,0 +1,80 @@
+"""Tables for the terminal: receipts, ledgers, panels and forecasts."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.mechanisms import Gaussian, clipped_sum
+from dpadapt.methods import METHODS
+from dpadapt.report.summarise import receipt_facts
+from dpadapt.report.terminal import (
+    facts_table,
+    fit_table,
+    forecast_table,
+    history_table,
+    panel_tables,
+    receipt_table,
+)
+
+
+def render(table) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(table)
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def ledger():
+    ledger = Ledger(1.0, 1e-6, random_state=0)
+    ledger.release(Gaussian(30.0), clipped_sum([[1.0]], 1.0), label="a [bold]sum[/]")
+    return ledger
+
+
+def test_facts_are_not_read_as_markup():
+    assert "[bold]x[/]" in render(facts_table("t", {"name": "[bold]x[/]"}))
+
+
+def test_a_receipt_shows_cost_releases_and_further_facts(ledger):
+    text = render(receipt_table(receipt_facts(ledger.receipt()), {"chosen": "3 rows"}))
+    assert "epsilon = 0.1227, delta = 1e-06" in text
+    assert "a [bold]sum[/]: Gaussian(noise_multiplier=30) (seeded)" in text
+    assert "3 rows" in text
+
+
+def test_a_receipt_without_releases_says_nothing_was_released():
+    facts = receipt_facts(Ledger(1.0, 1e-6).receipt())
+    assert any("released" in line and "nothing" in line for line in render(receipt_table(facts, {})).splitlines())
+
+
+def test_a_fit_shows_its_method_and_its_ledger(summary_of):
+    summary = summary_of(METHODS[0])
+    text = render(fit_table(summary | {"ledger": {"words": "half of it is spent"}}))
+    assert f"{METHODS[0].name} ({METHODS[0].task})" in text
+    assert "half of it is spent" in text
+    assert "ledger" not in render(fit_table(summary | {"ledger": None}))
+
+
+def test_a_history_marks_seeded_charges(ledger):
+    (entry,) = ledger.entries
+    assert "(seeded: no guarantee)" in " ".join(render(history_table("h", [("2020-01-01", entry)])).split())
+
+
+def test_panels_show_every_mean(demo, case):
+    console = Console(file=io.StringIO(), width=80)
+    panel_tables(console, demo(case([1.4, 0.7], [0.85, 0.6]))["cases"][0])
+    text = console.file.getvalue()
+    for mean in ("1.400", "0.700", "0.850", "0.600", "0.900"):
+        assert mean in text
+
+
+def test_a_forecast_has_one_row_per_epsilon_and_a_dash_for_what_is_unknown():
+    point = {"epsilon": 0.1, "n_directions": 0, "verdict": "unspent", "score_noise": None, "needed_gain": None}
+    later = point | {"epsilon": 3.0, "n_directions": 7, "verdict": "probably", "score_noise": 0.25, "needed_gain": 0.01}
+    text = render(forecast_table({"task": "classification", "rows": 1200, "points": [point, later]}))
+    assert "Forecast for 1,200 private rows" in text
+    (first,) = [line for line in text.splitlines() if "ε = 0.1" in line]
+    (second,) = [line for line in text.splitlines() if "ε = 3" in line]
+    assert first.split() == ["ε", "=", "0.1", "-", "-", "0", "unspent"]
+    assert second.split() == ["ε", "=", "3", "0.25", "0.01", "7", "probably"]
