@@ -1,4 +1,4 @@
-"""Rows: sums in blocks equal sums at once, norms are upper bounds, and rows that are not finite are null."""
+"""Rows: sums in blocks equal sums of all rows, norms are upper bounds, and rows that are not finite are null."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_norms_are_upper_bounds_and_never_zero(X, intercept):
     assert (rows.norms[ordinary] <= exact[ordinary] * (1 + 1e-5)).all()
 
 
-def test_squares_that_underflow_do_not_shorten_a_row():
+def test_norms_are_upper_bounds_where_squares_underflow():
     for dtype, tiny in ((np.float32, 1e-25), (np.float64, 1e-170)):
         squares = np.full(1, tiny, dtype) ** 2
         assert squares == 0
@@ -42,7 +42,7 @@ def test_squares_that_underflow_do_not_shorten_a_row():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
-def test_rows_that_can_not_be_used_are_null_and_the_callers_stay_as_they_are(bad):
+def test_rows_that_are_not_finite_become_null_in_a_copy(bad):
     X, y = np.array([[1.0, 2.0], [bad, 1.0]]), np.array([3.0, 4.0])
     before = X.copy()
     rows = Rows(X, y, intercept=True)
@@ -61,7 +61,7 @@ def test_finite_data_is_not_copied():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_sums_in_blocks_equal_sums_at_once(monkeypatch, dtype, intercept):
+def test_sums_in_blocks_equal_sums_of_all_rows(monkeypatch, dtype, intercept):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((100, 3)).astype(dtype), rng.standard_normal(100).astype(dtype)
     full = X if not intercept else np.column_stack([X, np.ones(100, dtype)])
@@ -78,7 +78,7 @@ def test_sums_in_blocks_equal_sums_at_once(monkeypatch, dtype, intercept):
     expected = full.T.astype(np.float64) @ y
     rows = Rows(X, y, intercept=intercept)
     assert rows.map_sum(statistic) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    monkeypatch.setattr(module, "_BLOCK_ROWS", (16, 16))
+    monkeypatch.setattr(module, "_ROW_BLOCK_SIZES", (16, 16))
     total = rows.map_sum(statistic)
     assert total == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert total.dtype == np.float64
@@ -94,3 +94,10 @@ def test_taken_rows_keep_their_norms():
     assert some.norms.tolist() == rows.norms[[2, 0]].tolist()
     none = rows.take(np.array([], dtype=np.int64))
     assert none.map_sum(lambda block: block.outer(block.y)).tolist() == [0.0, 0.0]
+
+
+def test_rows_longer_than_max_norm_have_less_weight():
+    rows = Rows(np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 0.0]]), np.zeros(3), max_norm=1.0)
+    assert rows.leverage == pytest.approx([1 / 25, 1.0, 0.0])
+    assert rows.take(np.array([1])).leverage == pytest.approx([1.0])
+    assert Rows(np.ones((1, 1)), np.zeros(1)).leverage is None

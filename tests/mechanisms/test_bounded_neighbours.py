@@ -1,4 +1,4 @@
-"""No source moves a statistic of neighbours further than its stated bound: brute force, with hostile sources."""
+"""No neighbouring data set moves a statistic of nearest rows further than its stated bound; rows are extreme too."""
 
 import inspect
 import math
@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms import Adjacency, bounded_neighbours
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.bounded_neighbours import cell_sums, each_neighbour_sum, neighbour_distance_sum, neighbour_sums
+from dpadapt.mechanisms.bounded_neighbours import (
+    cell_sums,
+    each_neighbour_sum,
+    local_neighbour_distance_sum,
+    neighbour_distance_sum,
+    neighbour_sums,
+)
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 HOSTILE = [0.0, -0.0, 0.5, -0.5, 0.35355, 1e300, -1e155, 1e30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
 number = st.one_of(st.sampled_from(HOSTILE), st.floats(-0.4, 0.4))
-# Few values on purpose: equal sources and equal distances are where the order of rows could matter.
+# Few values on purpose: the order of rows could matter among equal rows and equal distances.
 source = st.one_of(st.lists(number, min_size=2, max_size=2), st.tuples(*[st.sampled_from([-0.3, 0.0, 0.3])] * 2))
 TARGETS = np.array([[0.0, 0.0], [0.3, 0.3], [-0.3, 0.0], [0.0, 0.0], [0.35, -0.35]])
 CAPS = np.array([0.2, 0.0, 1.0, 0.5, 0.1])
@@ -26,6 +32,7 @@ MAKERS = {
     "each_neighbour_sum": lambda rows, t: each_neighbour_sum(rows, TARGETS, t, 0.5),
     "cell_sums": lambda rows, t: [cell_sums(rows, TARGETS[:t], 0.5)],
     "neighbour_distance_sum": lambda rows, t: [neighbour_distance_sum(rows, TARGETS, t, CAPS)],
+    "local_neighbour_distance_sum": lambda rows, t: [local_neighbour_distance_sum(rows, TARGETS, t, CAPS)],
 }
 
 
@@ -65,8 +72,10 @@ def test_no_neighbour_moves_further_than_the_bound(name, adjacency, data):
     check(name, data, adjacency)
 
 
-@pytest.mark.parametrize(("name", "factor"), [("neighbour_distance_sum", 0.4), ("cell_sums", 0.6)])
-def test_a_planted_wrong_bound_is_caught(name, factor):
+@pytest.mark.parametrize(
+    ("name", "factor"), [("neighbour_distance_sum", 0.4), ("local_neighbour_distance_sum", 0.4), ("cell_sums", 0.6)]
+)
+def test_a_bound_that_is_too_low_is_detected(name, factor):
     @settings(max_examples=300, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
     @given(data=st.data())
     def battery(data):
@@ -76,18 +85,28 @@ def test_a_planted_wrong_bound_is_caught(name, factor):
         battery()
 
 
-def test_every_public_maker_is_tested():
+def test_every_public_maker_is_in_the_battery():
     made = {
         name
         for name, value in vars(bounded_neighbours).items()
         if inspect.isfunction(value) and value.__module__ == bounded_neighbours.__name__ and not name.startswith("_")
     }
-    # tests/clustering/test_certificate.py compares the last one with brute force.
-    assert made == set(MAKERS) | {"local_neighbour_distance_sum"}
+    assert made == set(MAKERS)
 
 
-def test_the_bounds_of_the_averages_are_attained():
-    # The nearest sources leave at one end of the ball and one comes at the other, for every target.
+def test_the_local_bound_counts_only_targets_that_one_row_can_be_near_to():
+    # Two groups of targets, far apart: one row can lower the distances of one group only.
+    targets, caps = np.array([[0.0], [0.1], [9.0]]), np.array([1.0, 1.0, 1.0])
+    local = local_neighbour_distance_sum([[0.3]], targets, 1, caps)
+    whole = neighbour_distance_sum([[0.3]], targets, 1, caps)
+    assert np.array_equal(local.value, whole.value)
+    assert whole.l1 == 3.0
+    assert local.l1 == pytest.approx(1.95)
+    assert local.sensitivity("l1", Adjacency.REPLACE_ONE) == local.l1
+
+
+def test_the_bounds_of_neighbour_sums_are_attained():
+    # All rows lie at one end of the ball; a further row at the other end, nearer to every target, replaces one of them.
     d, t, n = 4, 3, 6
     end = np.full(d, 0.5 / math.sqrt(d)) * (1 - 1e-9)
     targets = np.zeros((n, d))
@@ -99,17 +118,17 @@ def test_the_bounds_of_the_averages_are_attained():
 
 
 @pytest.mark.parametrize("m", [1, 10, 20])
-def test_fewer_sources_than_neighbours_keep_the_bound(m):
-    """Dividing by the number of sources instead would move the average by 1 / m, many times the bound."""
+def test_the_bound_holds_with_fewer_rows_than_neighbours(m):
+    """Dividing by the number of rows instead would move the average by 1 / m, many times the bound."""
     t, rows = 150, np.tile([-0.5 + 1e-9, 0.0], (m, 1))
     rows[0] = [0.5 - 1e-9, 0.0]
     first, second = (neighbour_sums(part, np.zeros((1, 2)), t, 0.5) for part in (rows, rows[1:]))
     assert np.linalg.norm(first.value - second.value) <= 2 * 0.5
     short = np.linalg.norm(rows.mean(axis=0) - (rows[1:].mean(axis=0) if m > 1 else 0.0))
-    assert short > 1 / t  # the paper's average breaks its bound
+    assert short > 1 / t  # the paper's average exceeds its stated bound
 
 
-def test_an_outlier_changes_nothing():
+def test_rows_outside_the_ball_change_nothing():
     random = np.random.default_rng(0)
     rows = random.uniform(-0.3, 0.3, (50, 2))
     for far in ([1e6, 0.0], [0.51, 0.0], [1e200, -1e200], [math.nan, 0.0]):
@@ -118,7 +137,7 @@ def test_an_outlier_changes_nothing():
             assert np.array_equal(make(rows).value, make(more).value)
 
 
-def test_empty_sources_and_empty_cells_follow_the_same_path():
+def test_no_rows_and_empty_cells_give_statistics_of_the_usual_shape():
     none = np.empty((0, 2))
     assert np.array_equal(neighbour_sums(none, TARGETS, 4, 0.5).value, 4 * TARGETS)
     assert not cell_sums(none, TARGETS, 0.5).value.any()
@@ -128,7 +147,7 @@ def test_empty_sources_and_empty_cells_follow_the_same_path():
     assert not np.delete(one, 1, axis=0).any()
 
 
-def test_the_order_of_the_sources_is_no_matter():
+def test_the_order_of_the_rows_does_not_matter():
     random = np.random.default_rng(1)
     rows = random.choice([-0.2, 0.0, 0.2], (40, 2))
     for make in (lambda part: neighbour_sums(part, TARGETS, 7, 0.5), lambda part: cell_sums(part, TARGETS, 0.5)):

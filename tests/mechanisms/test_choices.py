@@ -1,4 +1,7 @@
-"""Choices have their exact laws. Seeds are fixed; each test would alarm falsely once in a thousand seeds."""
+"""Choices have the exact distributions. Seeds are fixed; each test has a false-alarm rate of one in a thousand seeds.
+
+The tests of the secure source, which has no seed, have a false-alarm rate of one in a million runs.
+"""
 
 import itertools
 import math
@@ -30,7 +33,7 @@ def exponential_law(scores, scale):
 
 
 def permute_and_flip_law(scores, scale):
-    """By enumeration of permutations: accept each in turn with probability exp((score - best) / scale)."""
+    """Return the distribution by enumerating permutations: accept each with probability exp((score - best) / scale)."""
     accept = np.exp((np.asarray(scores) - np.max(scores)) / scale)
     law = np.zeros(len(accept))
     orders = list(itertools.permutations(range(len(accept))))
@@ -45,7 +48,7 @@ def permute_and_flip_law(scores, scale):
 @pytest.mark.parametrize(
     ("mechanism", "law"), [(ExponentialMechanism(1.0), exponential_law), (PermuteAndFlip(1.0), permute_and_flip_law)]
 )
-def test_choices_follow_the_exact_law(mechanism, law):
+def test_choices_have_the_exact_distribution(mechanism, law):
     scale, random = mechanism.scale(SCORES, SWAP), SeededRandom(0)
     assert scale == 2.0  # a replaced record can raise one score and lower another
     chosen = [mechanism._apply(SCORES, scale=scale, random=random) for _ in range(10_000)]
@@ -55,7 +58,7 @@ def test_choices_follow_the_exact_law(mechanism, law):
 
 
 @pytest.mark.parametrize("mechanism", [ExponentialMechanism, PermuteAndFlip])
-def test_choices_are_as_private_as_claimed_on_exact_laws(mechanism):
+def test_exact_distributions_of_choices_have_the_claimed_epsilon(mechanism):
     law = exponential_law if mechanism is ExponentialMechanism else permute_and_flip_law
     epsilon = 1.3
     for adjacency in Adjacency:

@@ -1,4 +1,4 @@
-"""Events and plans: what they say, to JSON and back, and what is refused."""
+"""Events and plans: their descriptions, the way to JSON and back, and what is refused."""
 
 import json
 import math
@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadapt.mechanisms import (
-    Adjacency,
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialMechanism,
@@ -17,6 +16,7 @@ from dpadapt.mechanisms import (
     NonPrivate,
     PermuteAndFlip,
     RandomizedResponse,
+    histogram,
 )
 from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
@@ -32,6 +32,7 @@ from dpadapt.mechanisms.mechanism import (
     as_plan,
     from_dict,
 )
+from dpadapt.mechanisms.randomness import SeededRandom
 
 positive = st.floats(1e-6, 1e6)
 plain = st.one_of(
@@ -49,14 +50,14 @@ events = st.one_of(
 
 
 @given(events)
-def test_events_survive_json_and_hash_alike(event):
+def test_events_survive_json_with_equal_hashes(event):
     back = from_dict(json.loads(json.dumps(event.to_dict())))
     assert back == event
     assert hash(back) == hash(event)
     assert type(back) is type(event)
 
 
-def test_events_of_different_kinds_never_merge():
+def test_events_of_different_kinds_are_never_equal():
     assert GaussianEvent(1.0) != LaplaceEvent(1.0)
     assert PureEvent(1.0) != BoundedRangeEvent(1.0)
 
@@ -69,7 +70,7 @@ def test_unknown_kinds_are_refused(fields):
 
 @pytest.mark.parametrize("kind", [GaussianEvent, LaplaceEvent, ConcentratedEvent, PureEvent, BoundedRangeEvent])
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", None, True])
-def test_events_refuse_impossible_noise(kind, bad):
+def test_event_parameters_must_be_positive(kind, bad):
     with pytest.raises(ValueError, match="must be a positive number"):
         kind(bad)
 
@@ -89,7 +90,7 @@ def test_only_gaussian_and_laplace_noise_can_be_sampled():
             Sampled(mechanism, rate=0.1)
 
 
-def test_mechanisms_describe_themselves():
+def test_mechanisms_name_their_events():
     assert Gaussian(2).event() == GaussianEvent(2.0)
     assert Laplace(2).event() == LaplaceEvent(2.0)
     assert DiscreteLaplace(2).event() == PureEvent(0.5)
@@ -109,13 +110,15 @@ def test_plans_count_whole_steps(steps):
             make()
 
 
-def test_only_plans_are_plans():
+def test_as_plan_accepts_only_mechanisms_and_plans():
     assert as_plan(Gaussian(1.0)) == Repeated(Gaussian(1.0), 1)
     with pytest.raises(TypeError, match="expected a mechanism"):
         as_plan(GaussianEvent(1.0))
 
 
-def test_adjacency_by_name():
-    assert Adjacency.of("replace-one") is Adjacency.REPLACE_ONE
-    with pytest.raises(ValueError, match="adjacency must be one of 'zero-out'"):
-        Adjacency.of("neighbour")
+def test_a_deliberate_leak_returns_a_copy_of_the_value():
+    bounded = histogram([0, 1, 1], 2)
+    released = NonPrivate()._apply(bounded, scale=0.0, random=SeededRandom(0))
+    assert released.tolist() == [1, 2]
+    released[0] = 9
+    assert bounded.value.tolist() == [1, 2]

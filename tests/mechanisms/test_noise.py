@@ -1,4 +1,4 @@
-"""Every noise has the stated scale, and each test is shown to reject a wrong one. False-alarm rates are stated."""
+"""All noise has the stated scale, and each test is shown to reject a wrong scale. False-alarm rates are stated."""
 
 import math
 
@@ -23,7 +23,8 @@ N = 4000
 ZERO = Adjacency.ZERO_OUT
 SWAP = Adjacency.REPLACE_ONE
 
-# Fixed seeds make these deterministic; the secure source can't be seeded, so its tests alarm falsely once in 1e6 runs.
+# False-alarm rates. Fixed seeds make the first kind deterministic. The secure source has no seed, so its tests fail by
+# chance once in a million runs.
 ALARM = 1e-3
 SECURE_ALARM = 1e-6
 
@@ -71,7 +72,7 @@ def test_laplace_noise_has_the_stated_scale(random, alarm):
 
 
 @pytest.mark.parametrize(("random", "alarm"), [(SeededRandom(0), ALARM), (SecureRandom(), SECURE_ALARM)])
-def test_discrete_laplace_noise_has_the_stated_law(random, alarm):
+def test_discrete_laplace_noise_has_the_stated_distribution(random, alarm):
     noise = drawn(DiscreteLaplace(2.0), counts(), random)
     assert noise.dtype == np.int64
     assert discrete_pvalue(noise, lambda k: -np.abs(k) / 2.0, 8) > alarm
@@ -80,7 +81,7 @@ def test_discrete_laplace_noise_has_the_stated_law(random, alarm):
 
 @pytest.mark.parametrize(("random", "alarm"), [(SeededRandom(0), ALARM), (SecureRandom(), SECURE_ALARM)])
 @pytest.mark.parametrize("scale", [0.7, 2.0])
-def test_discrete_gaussian_noise_has_the_stated_law(random, alarm, scale):
+def test_discrete_gaussian_noise_has_the_stated_distribution(random, alarm, scale):
     noise = drawn(DiscreteGaussian(scale), counts(), random)
     reach = math.ceil(2.5 * scale)
     assert discrete_pvalue(noise, lambda k: -(k**2) / (2 * scale**2), reach) > alarm
@@ -92,7 +93,7 @@ def test_coordinates_are_independent(mechanism):
     bounded = counts() if "Discrete" in type(mechanism).__name__ else ballots()
     noise = drawn(mechanism, bounded, SeededRandom(1)).astype(float)
     noise /= noise.std()
-    # A correlation of n independent pairs has deviation 1 / sqrt n; four of them: 6e-5.
+    # The correlation of n independent pairs has standard deviation 1 / sqrt(n). False-alarm rate at four of them: 6e-5.
     assert abs(np.mean(noise[1:] * noise[:-1])) < 4 / math.sqrt(N)
 
 
@@ -106,13 +107,13 @@ def test_scales_follow_the_sensitivity_of_the_adjacency():
     assert NonPrivate().scale(counts(3), SWAP) == 0.0
 
 
-def test_gaussian_results_lie_on_a_grid_that_hides_low_bits():
+def test_gaussian_results_are_rounded_to_a_grid():
     noisy = drawn(Gaussian(1.0), sums(), SeededRandom(2))
     # A scale in [1, 2) has a grid of 2^-23.
     assert np.array_equal(noisy * 2.0**23, np.rint(noisy * 2.0**23))
 
 
-def test_laplace_noise_is_never_less_than_asked_for():
+def test_laplace_noise_is_never_below_the_requested_scale():
     for multiplier in (0.01, 0.5, 1.0, 7.3, 1e4):
         for width in (1, 3, 100):
             scale = Laplace(multiplier).scale(ballots(width), ZERO)
@@ -122,6 +123,13 @@ def test_laplace_noise_is_never_less_than_asked_for():
 def test_laplace_refuses_more_coordinates_than_its_grid_covers():
     with pytest.raises(ValueError, match="too large for this many coordinates"):
         Laplace(1e9).scale(ballots(1000), ZERO)
+
+
+def test_discrete_noise_refuses_scales_that_could_leave_the_range_of_integers():
+    for mechanism in (DiscreteLaplace, DiscreteGaussian):
+        assert mechanism(2.0**50).scale(counts(2), ZERO) == 2.0**50
+        with pytest.raises(ValueError, match="too large for integers"):
+            mechanism(2.0**51).scale(counts(2), ZERO)
 
 
 def test_discrete_noise_refuses_reals():

@@ -1,4 +1,4 @@
-"""Random bits: unpredictable and never shared by default, reproducible from a seed, and samples of the right law."""
+"""Random sources: unpredictable and never shared by default, reproducible from a seed; samples are Poisson samples."""
 
 import os
 import pickle
@@ -15,6 +15,7 @@ def sources():
 
 
 def fingerprint(random):
+    """Return the bytes of some draws: equal for equal sources, and for others by chance only."""
     return (
         random.generator.random(4).tobytes()
         + random.discrete_laplace(1e6, 4).tobytes()
@@ -30,7 +31,7 @@ def test_secure_sources_never_repeat():
 
 def test_a_fork_does_not_share_noise():
     random = SecureRandom()
-    fingerprint(random)  # the stream is keyed before the fork
+    fingerprint(random)  # the stream has its key before the fork
     prints = set()
     for _ in range(3):
         read, write = os.pipe()
@@ -45,7 +46,7 @@ def test_a_fork_does_not_share_noise():
     assert len(prints | {fingerprint(random)}) == 4
 
 
-def test_pickling_a_secure_source_takes_no_key_along():
+def test_pickling_a_secure_source_leaves_its_key_out():
     random = SecureRandom()
     random.generator.random()
     assert fingerprint(pickle.loads(pickle.dumps(random))) != fingerprint(random)
@@ -74,8 +75,8 @@ def test_numpys_global_generator_is_never_touched():
 
 
 @pytest.mark.parametrize("rate", [0.003, 0.2, 0.7])
-def test_poisson_samples_have_binomial_sizes_and_equal_chances(rate):
-    # Seeded: a chi-squared test each at 1e-3.
+def test_poisson_samples_have_binomial_sizes_and_equal_probabilities(rate):
+    # Seeded; chi-squared tests with a false-alarm rate of 1e-3 each.
     random, n, draws = SeededRandom(5), 40, 4000
     taken, sizes = np.zeros(n), np.zeros(n + 1)
     for _ in range(draws):
@@ -102,7 +103,7 @@ def test_records_take_part_independently():
     assert kstest(pairs, "norm").pvalue > 1e-3
 
 
-def test_poisson_samples_at_the_edges():
+def test_poisson_samples_at_rate_one_of_no_rows_and_at_tiny_rates():
     for random in sources():
         assert random.poisson_sample(7, 1.0).tolist() == list(range(7))
         assert random.poisson_sample(0, 0.5).tolist() == []

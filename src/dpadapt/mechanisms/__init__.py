@@ -1,4 +1,4 @@
-"""Mechanisms: where noise is drawn. Only the ledger calls them (`dpadapt.accounting.ledger`)."""
+"""Bounded statistics and the mechanisms that add noise to them. Only the ledger draws (`dpadapt.accounting.ledger`)."""
 
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import (

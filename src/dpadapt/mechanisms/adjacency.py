@@ -1,4 +1,4 @@
-"""`Adjacency`: which two data sets must be hard to tell apart."""
+"""`Adjacency`: which two data sets count as neighbours, and the words for it in receipts and reports."""
 
 from enum import Enum
 
@@ -12,7 +12,7 @@ class Adjacency(Enum):
         One row is added or removed. The number of rows is private, so nothing may be divided by it.
     REPLACE_ONE
         One row is replaced by any other. The number of rows is public. A sum can move twice as far as under
-        ZERO_OUT; `Bounded.sensitivity` is the one place that knows it.
+        ZERO_OUT; `Bounded.sensitivity` takes this into account.
     """
 
     ZERO_OUT = "zero-out"
@@ -21,7 +21,7 @@ class Adjacency(Enum):
 
     @classmethod
     def of(cls, value: "Adjacency | str") -> "Adjacency":
-        """Return the member that `value` is or names."""
+        """Return `value` itself, or the member of that name."""
         try:
             return cls(value)
         except ValueError:
@@ -30,7 +30,10 @@ class Adjacency(Enum):
 
     @property
     def factor(self) -> float:
-        """How far a sum of terms bounded by 1 can move: 2 if a row is replaced, else 1. For plans only."""
+        """Sensitivity of a sum of terms of length at most 1: 2 if a row is replaced, else 1.
+
+        For plans only. What is released uses `Bounded.sensitivity`.
+        """
         return 2.0 if self is Adjacency.REPLACE_ONE else 1.0
 
     @property

@@ -1,9 +1,9 @@
-"""`Bounded`: a statistic together with the most that one record can move it, and the functions that enforce it.
+"""`Bounded`: a statistic with its sensitivity, and the functions that make one: clipped sums, histograms, votes.
 
-Only the functions of this file and of the `bounded_*.py` beside it make a `Bounded`. Each states its inequality above
-the line that returns. The bound is that of one record becoming null (ZERO_OUT) or appearing or vanishing (ADD_REMOVE);
-REPLACE_ONE is at most twice that, or the tighter figure that the maker proves. Rows that are not finite count as null
-rows everywhere.
+Only this file, `bounded_losses.py`, `bounded_neighbours.py` and `parity.py` make a `Bounded`. Each maker enforces its
+bound and states the inequality above the line that returns. The bound holds when one record becomes null (ZERO_OUT) or
+is added or removed (ADD_REMOVE). Under REPLACE_ONE it is twice that, or the tighter bound that the maker proves. Rows
+that are not finite count as null rows.
 """
 
 import math
@@ -20,34 +20,36 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Block, Rows, norm_bounds
 
 Norm = Literal["l1", "l2", "linf"]
-# Spelt out once: in an inner function the annotation would be evaluated at every step of a descent.
+# A name for the type: inside an inner function the annotation would be evaluated at every step of a descent.
 Array = NDArray[Any]
 
-_SINGLE = np.dtype(np.float32)
-_SINGLE_TINY = float(np.finfo(np.float32).tiny)
-# A term that would have to be scaled down further than this counts as null.
-_LEAST_FACTOR = 2.0**-80
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT32_TINY = float(np.finfo(np.float32).tiny)
+# Factor, no unit. `clipped_term_sum` drops a term that it would have to scale down further than this. It lies far above
+# the least normal float32 (2^-126), so that no factor is rounded up. Chosen by hand; neighbouring values were not
+# compared.
+_LEAST_TERM_FACTOR = 2.0**-80
 
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """A private value and the most one record can move it.
+    """A private statistic and its sensitivity: the most that one record can move it.
 
     Parameters
     ----------
     value : ndarray
         Computed from private rows; it leaves only through `Ledger.release`.
     l1, l2, linf : float, optional
-        The most that zeroing one record moves `value`, in that norm. A missing one follows from those given.
+        The most that zeroing one record moves `value`, in that norm. A missing bound follows from those given.
     replaced : mapping, optional
         Bounds under REPLACE_ONE that are tighter than twice the above.
     monotone : bool
-        Whether a further record moves every coordinate up or not at all.
+        Whether a further record lowers no coordinate.
     n_categories : int, optional
-        For one categorical answer per record (`responses`): how many answers there are.
+        Number of possible answers, where the value holds one categorical answer per record (`responses`).
     fixed_rows : bool
-        Whether the bounds hold only between data sets with equally many rows: there is an entry per record, or a sum
-        is rounded to single precision, where taking a row out rounds all that follow anew.
+        Whether the bounds hold only between data sets with equally many rows. This is so if the value has an entry per
+        record, or if it is a sum in float32: there, leaving a row out changes how all following sums are rounded.
     """
 
     value: NDArray[Any] = field(repr=False)
@@ -62,30 +64,30 @@ class Bounded:
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
         """Return the most that one record can move the value, in `norm`, under `adjacency`.
 
-        Under REPLACE_ONE, `doubled` asks for twice the zero-out bound even where a tighter one is proved: the analysis
-        of Poisson sampling needs both neighbours' terms bounded one by one.
+        With `doubled`, the answer under REPLACE_ONE is twice the zero-out bound even where a tighter one is proved:
+        the analysis of Poisson sampling needs a bound on the term of each neighbour by itself.
         """
-        # |v|_inf <= |v|_2 <= |v|_1: a bound in a later norm of the chain bounds the earlier ones.
+        # |v|_inf <= |v|_2 <= |v|_1, so a bound in a later norm of this chain also bounds the earlier norms.
         bound = math.inf if self.l1 is None else self.l1
         if norm != "l1" and self.l2 is not None and self.l2 < bound:
             bound = self.l2
         if norm == "linf" and self.linf is not None and self.linf < bound:
             bound = self.linf
         if not bound < math.inf:
-            raise PrivacyError(f"this statistic has no {norm} bound; use a mechanism for the norm it is bounded in.")
+            raise PrivacyError(f"this statistic has no {norm} bound. Use a mechanism for a norm in which it has one.")
         if adjacency is not Adjacency.REPLACE_ONE:
             if self.fixed_rows and adjacency is Adjacency.ADD_REMOVE:
                 raise PrivacyError(
-                    "this statistic is bounded only while the number of rows is public: it has an entry per row, or "
-                    "was summed in float32. Use zero-out or replace-one adjacency, or float64 rows."
+                    "this statistic is bounded only if the number of rows is public: it has an entry per row, or was "
+                    "summed in float32. Use zero-out or replace-one adjacency, or float64 rows."
                 )
             return bound
-        # Replacing a record is zeroing it and then un-zeroing the other: at most twice as far.
+        # Replacing a record is zeroing it and then putting the other in its place: at most twice as far.
         return 2 * bound if doubled else min(2 * bound, self.replaced.get(norm, math.inf))
 
 
 def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
-    """Sum rows, each first scaled down to l2 length `clip_norm` at most.
+    """Sum rows, each first clipped to l2 length `clip_norm`.
 
     Examples
     --------
@@ -94,31 +96,33 @@ def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
     array = _finite_rows(rows)
-    # Not -1: an empty batch has a shape too.
+    # Not -1, which NumPy can't work out for an empty batch.
     flat = array.reshape(len(array), math.prod(array.shape[1:]))
-    lengths = norm_bounds(np.einsum("ij,ij->i", flat, flat), flat.shape[1])
-    total = flat.T @ _shrink(lengths, clip_norm)
-    # Every scaled row has length <= clip_norm, and zeroing one record moves the sum by its row alone.
+    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
+    with np.errstate(all="ignore"):
+        lengths = norm_bounds(np.einsum("ij,ij->i", flat, flat), flat.shape[1])
+        total = flat.T @ _clip_factors(lengths, clip_norm)
+    # |clipped row| <= clip_norm, and zeroing one record moves the sum by its clipped row alone.
     return Bounded(total.reshape(array.shape[1:]), l2=clip_norm)
 
 
 def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip_norm: float) -> Bounded:
-    """Sum row times weight over `rows`, each such outer product first scaled down to length `clip_norm` at most.
+    """Sum the outer products row times weight over `rows`, each first clipped to length `clip_norm`.
 
-    This is the sum of per-example gradients of any generalised linear model, without ever storing one of them.
-    `weights` may change the array it returns only: it is scaled in place.
+    This is the sum of per-example gradients of any generalised linear model; no single gradient is stored. The array
+    that `weights` returns is changed in place, so it must be a new one.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
 
     def clipped(block: Block) -> Array:
         weight = weights(block)
         # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
-        limit = _margin(clip_norm, weight.dtype) * block.inverse_norms
+        limit = _with_margin(clip_norm, weight.dtype) * block.inverse_norms
         if weight.ndim == 1:
-            # Two ufuncs cost a third of np.clip.
+            # Two ufuncs take a third of the time of np.clip.
             np.minimum(weight, limit, out=weight)
             np.maximum(weight, np.negative(limit, out=limit), out=weight)
-            # Limits are finite, so only what is not a number can be left, and it would show in every entry of the sum.
+            # The limits are finite, so only NaN weights are left to remove. One NaN makes every entry of the sum NaN.
             total = block.outer(weight)
             if total.size and math.isnan(total[0]):
                 weight[np.isnan(weight)] = 0
@@ -129,67 +133,70 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
         if not finite.all():
             weight[~finite] = 0
             squares[~finite] = 0
-        # An overflow here is a factor above 1.
+        # If the division overflows, the factor is 1.
         factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
-        # A factor too small to be a normal number may have been rounded up by any amount.
+        # A subnormal factor may have been rounded up by any relative amount, so it becomes 0.
         factor[factor < np.finfo(factor.dtype).tiny] = 0
         weight *= factor[:, None]
         return block.outer(weight)
 
-    # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         total = rows.map_sum(clipped)
-    # Zeroing one record moves the sum by its term alone.
+    # |clipped term| <= clip_norm, and zeroing one record moves the sum by its clipped term alone.
     return Bounded(total, l2=clip_norm, fixed_rows=rows.X.dtype == np.float32)
 
 
 def clipped_term_sum(
     parts: Iterable[tuple[Array, Callable[[Array], Array]]], n_numbers: int, clip_norm: float
 ) -> Bounded:
-    """Sum vectors of `n_numbers` numbers, one per record, each first scaled down to length `clip_norm` at most.
+    """Sum vectors of `n_numbers` numbers, one per record, each first clipped to length `clip_norm`.
 
-    For terms that are never stored, such as the gradients of a network. Each of `parts` stands for some records: upper
-    bounds on the lengths of their terms, and a function that takes a factor per record and returns the sum of factor
-    times term. A record whose factor is 0 must add nothing, whatever its term is.
+    For terms that are never stored, such as the gradients of a network. Each of `parts` stands for some records. It
+    holds upper bounds on the lengths of their terms, and a function that takes one factor per record and returns the
+    sum of factor times term. A record whose factor is 0 must add nothing, whatever its term is.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
     total: Array = np.zeros(checks.count(n_numbers, "n_numbers"))
-    # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
+    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         for lengths, combine in parts:
-            # Terms are summed in float32, so factors leave its rounding a margin.
-            factors = np.minimum(_margin(clip_norm, _SINGLE) / np.maximum(lengths, _SINGLE_TINY), 1.0)
-            # Null: lengths that are not finite, and factors that would be rounded up by any amount in float32.
-            factors[~(np.isfinite(lengths) & (factors >= _LEAST_FACTOR))] = 0
+            # Terms are summed in float32, so the factors leave a margin for its rounding.
+            factors = np.minimum(_with_margin(clip_norm, _FLOAT32) / np.maximum(lengths, _FLOAT32_TINY), 1.0)
+            # Records with a length that is not finite, or with a factor that float32 might round up, count as null.
+            factors[~(np.isfinite(lengths) & (factors >= _LEAST_TERM_FACTOR))] = 0
             total += combine(factors)
-    # factor * term <= clip_norm / length * length, so every term adds at most clip_norm, and zeroing one record moves
-    # the sum by its term alone. This needs lengths that bound the terms: tests/networks measures that they do.
+    # |factor * term| <= clip_norm / length * length = clip_norm, and zeroing one record moves the sum by its clipped
+    # term alone. This needs lengths that bound the terms: tests/networks measures that they do.
     return Bounded(total, l2=clip_norm)
 
 
 def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
-    """Sum the outer product of each row with itself, rows first scaled down to length `clip_norm` at most.
+    """Sum the outer product of each row with itself, after clipping the rows to length `clip_norm`.
 
-    The release may be made symmetric afterwards (`(G + G.T) / 2`); that also halves the variance off the diagonal.
+    The release may be made symmetric afterwards (`(G + G.T) / 2`), which also halves the variance off the diagonal.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
     if not isinstance(rows, Rows):
         array = _finite_rows(rows)
         rows = Rows(array, np.zeros(len(array)))
 
-    def scaled(block: Block) -> Array:
+    def gram(block: Block) -> Array:
         X = block.X if not block.intercept else np.column_stack([block.X, np.ones(len(block.X), block.X.dtype)])
-        X = X * _shrink(block.norms, clip_norm)[:, None]
+        X = X * _clip_factors(block.norms, clip_norm)[:, None]
         return np.asarray(X.T @ X)
 
+    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
+    with np.errstate(all="ignore"):
+        total = rows.map_sum(gram)
     # |xx'|_F = |x|² <= clip_norm². Replacing x by z: |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴.
     square = clip_norm**2
-    single = rows.X.dtype == np.float32
-    return Bounded(rows.map_sum(scaled), l2=square, replaced={"l2": math.sqrt(2) * square}, fixed_rows=single)
+    in_float32 = rows.X.dtype == np.float32
+    return Bounded(total, l2=square, replaced={"l2": math.sqrt(2) * square}, fixed_rows=in_float32)
 
 
 def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
-    """Count how many records have each code in range(n_bins). Any other code counts nowhere.
+    """Count how many records have each code in range(n_bins). A record with any other code is not counted.
 
     Examples
     --------
@@ -197,10 +204,9 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
     array([1, 0, 2])
     """
     n_bins = checks.count(n_bins, "n_bins")
-    array = _one_code_each(codes)
-    known = (array >= 0) & (array < n_bins) & (array == np.floor(array))
+    array, known = _known_codes(codes, n_bins)
     counts = np.bincount(array[known].astype(np.int64), minlength=n_bins)
-    # One record is one unit in one bin. Replacing it moves that unit: two bins change by one each.
+    # One record adds 1 to one bin. Replacing it changes two bins by 1 each.
     return Bounded(
         counts.astype(np.int64),
         l1=1.0,
@@ -212,7 +218,7 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
 
 
 def votes(ballots: ArrayLike) -> Bounded:
-    """Add up ballots: each record gives every one of k candidates between 0 and 1. Integers stay integers.
+    """Add up ballots, where each record gives every candidate between 0 and 1. Sums of integers are integers.
 
     Examples
     --------
@@ -225,90 +231,52 @@ def votes(ballots: ArrayLike) -> Bounded:
     whole = array.dtype.kind in "bui"
     array = np.clip(array.astype(np.int64) if whole else _finite_rows(array), 0, 1)
     k = float(array.shape[1])
-    # Every entry lies in [0, 1], so zeroing or replacing one record moves each candidate by at most 1.
+    # Every entry lies in [0, 1], so zeroing or replacing one record moves each of the k sums by at most 1.
     bounds: dict[Norm, float] = {"l1": k, "l2": math.sqrt(k), "linf": 1.0}
     return Bounded(array.sum(axis=0), l1=k, l2=math.sqrt(k), linf=1.0, replaced=bounds, monotone=True)
 
 
 def responses(codes: ArrayLike, n_categories: int) -> Bounded:
-    """Hold one answer in range(n_categories) per record, for `RandomizedResponse`. Any other code becomes 0."""
+    """Return one answer in range(n_categories) per record, for `RandomizedResponse`. Any other code becomes 0."""
     n_categories = checks.count(n_categories, "n_categories", least=2)
-    array = _one_code_each(codes)
-    known = (array >= 0) & (array < n_categories) & (array == np.floor(array))
-    # One record owns one entry of the vector.
+    array, known = _known_codes(codes, n_categories)
+    # One record determines one entry and no other. The value has no norm bound: only `RandomizedResponse` accepts it.
     return Bounded(np.where(known, array, 0).astype(np.int64), n_categories=n_categories)
 
 
-def _one_code_each(codes: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(codes)
-    if array.ndim != 1:
-        raise ValueError(f"codes must have one entry per record, got {array.ndim} axes. A record can't count twice.")
-    return array
-
-
-def _finite_rows(rows: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(rows, dtype=np.float64)
-    if array.ndim < 2:
-        raise ValueError(f"rows must have one row per record, got {array.ndim} axes. Reshape scalars to (n, 1).")
-    finite = np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
-    if finite.all():
-        return array
-    return np.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, 0.0)
-
-
-def _shrink(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
-    """Return the factors that bring `lengths` down to `clip_norm`; a length of inf gives 0."""
-    safe = np.maximum(lengths, np.finfo(lengths.dtype).tiny)
-    return np.asarray(np.minimum(_margin(clip_norm, lengths.dtype) / safe, 1.0), dtype=lengths.dtype)
-
-
-def _margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:
-    """Return `clip_norm` less a few rounding errors, so that no rounding carries a term over the bound."""
-    info = np.finfo(dtype)
-    # Lengths go up to sqrt(max) < 2 / sqrt(tiny); below this, clip_norm over a length may not be a normal number.
-    if clip_norm < 2 * math.sqrt(float(info.tiny)):
-        return dtype.type(0)
-    return dtype.type(clip_norm * (1 - 16 * float(info.eps)))
-
-
-# `Bounded` scores of candidates: how much weight records give to each, without a table of records by candidates.
-
-
-FloatArray = NDArray[np.float64]
-
-
 def weighted_votes(ballots: Iterable[NDArray[Any]], weights: ArrayLike) -> Bounded:
-    """Add up, for each candidate, the weights of the records that vote for it; weights are held to [0, 1].
+    """Add up, for each candidate, the weights of the records that vote for it.
 
     Parameters
     ----------
     ballots : iterable of bool arrays
         One per candidate, with an entry per record.
     weights : array of shape (n_records,)
-        What is not finite counts as 0.
+        Clipped to [0, 1]. A weight that is not finite counts as 0.
 
     Examples
     --------
     >>> weighted_votes([np.array([True, True]), np.array([False, True])], [1.0, 0.25]).value
     array([1.25, 0.25])
     """
-    held = held_weights(weights)
-    # A vote is a yes or a no: anything else would be another weight.
-    scores = np.array([float(held[np.asarray(ballot, dtype=bool)].sum()) for ballot in ballots], dtype=np.float64)
-    return _scores(scores)
+    clipped = _unit_weights(weights)
+    # A vote is yes or no: anything else would be a second weight.
+    scores = np.array([float(clipped[np.asarray(ballot, dtype=bool)].sum()) for ballot in ballots], dtype=np.float64)
+    return _unit_scores(scores)
 
 
 def threshold_votes(ranks: ArrayLike, inside: ArrayLike, weights: ArrayLike, n_thresholds: int) -> Bounded:
-    """Add up the weights of the records that each of several rules with each of several thresholds gets right.
+    """Add up, for each rule and threshold, the weights of the records that this rule classifies correctly.
 
     Parameters
     ----------
     ranks : int array of shape (n_records, n_rules)
-        The first threshold that has the record inside, from 0; `n_thresholds` if none has.
+        For each rule, the first threshold, counted from 0, at which the record is classified as inside;
+        `n_thresholds` if there is none.
     inside : bool array of shape (n_records,)
         Whether the record belongs inside.
     weights : array of shape (n_records,)
-        Held to [0, 1]; what is not finite counts as 0.
+        Clipped to [0, 1]. A weight that is not finite counts as 0.
     n_thresholds : int
 
     Returns
@@ -325,25 +293,58 @@ def threshold_votes(ranks: ArrayLike, inside: ArrayLike, weights: ArrayLike, n_t
     table = np.clip(np.asarray(ranks, dtype=np.int64), 0, n_thresholds)
     if table.ndim != 2:
         raise ValueError(f"ranks must have one row per record and one column per rule, got {table.ndim} axes.")
-    belongs, held = np.asarray(inside, dtype=bool), held_weights(weights)
+    belongs, clipped = np.asarray(inside, dtype=bool), _unit_weights(weights)
     scores = np.empty((table.shape[1], n_thresholds))
     for rule in range(table.shape[1]):
-        ins = np.bincount(table[belongs, rule], held[belongs], minlength=n_thresholds + 1)[:n_thresholds]
-        outs = np.bincount(table[~belongs, rule], held[~belongs], minlength=n_thresholds + 1)[::-1]
-        # Inside records are right from their rank on, outside ones before it.
+        ins = np.bincount(table[belongs, rule], clipped[belongs], minlength=n_thresholds + 1)[:n_thresholds]
+        outs = np.bincount(table[~belongs, rule], clipped[~belongs], minlength=n_thresholds + 1)[::-1]
+        # Records inside are classified correctly from their rank on, records outside before their rank.
         scores[rule] = np.cumsum(ins) + np.cumsum(outs)[::-1][1:]
-    return _scores(scores)
+    return _unit_scores(scores)
 
 
-def held_weights(weights: ArrayLike) -> FloatArray:
-    """Return weights held to [0, 1]; what is not finite becomes 0."""
-    held = np.array(weights, dtype=np.float64)
-    held[~np.isfinite(held)] = 0.0
-    return np.clip(held, 0.0, 1.0, out=held)
+def _unit_weights(weights: ArrayLike) -> NDArray[np.float64]:
+    clipped = np.array(weights, dtype=np.float64)
+    clipped[~np.isfinite(clipped)] = 0.0
+    return np.clip(clipped, 0.0, 1.0, out=clipped)
 
 
-def _scores(scores: FloatArray) -> Bounded:
-    # A record adds between 0 and 1 to each candidate: zeroing, adding or replacing it moves each by at most 1, and a
-    # further record lowers none.
+def _unit_scores(scores: NDArray[np.float64]) -> Bounded:
+    # A record adds between 0 and 1 to each score: zeroing, adding or replacing it moves each of the n scores by at most
+    # 1, and a further record lowers none.
     n = float(scores.size)
     return Bounded(scores, l1=n, linf=1.0, replaced={"l1": n, "linf": 1.0}, monotone=True)
+
+
+def _known_codes(codes: ArrayLike, n_codes: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the codes, one per record, and which of them are whole numbers in range(n_codes)."""
+    array = np.asarray(codes)
+    if array.ndim != 1:
+        raise ValueError(f"codes must have one entry per record, got {array.ndim} axes. A record can't count twice.")
+    return array, (array >= 0) & (array < n_codes) & (array == np.floor(array))
+
+
+def _finite_rows(rows: ArrayLike) -> NDArray[np.float64]:
+    """Return the rows in float64; a row that is not finite becomes 0."""
+    array = np.asarray(rows, dtype=np.float64)
+    if array.ndim < 2:
+        raise ValueError(f"rows must have one row per record, got {array.ndim} axes. Reshape scalars to (n, 1).")
+    finite = np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
+    if finite.all():
+        return array
+    return np.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, 0.0)
+
+
+def _clip_factors(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
+    """Return the factors that clip rows of these lengths to `clip_norm`; an infinite length gives 0."""
+    safe = np.maximum(lengths, np.finfo(lengths.dtype).tiny)
+    return np.asarray(np.minimum(_with_margin(clip_norm, lengths.dtype) / safe, 1.0), dtype=lengths.dtype)
+
+
+def _with_margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:
+    """Return `clip_norm` less a few rounding errors, so that no clipped term exceeds the bound through rounding."""
+    info = np.finfo(dtype)
+    # Lengths are at most sqrt(max) < 2 / sqrt(tiny). For a smaller clip_norm, clip_norm / length may be subnormal.
+    if clip_norm < 2 * math.sqrt(float(info.tiny)):
+        return dtype.type(0)
+    return dtype.type(clip_norm * (1 - 16 * float(info.eps)))

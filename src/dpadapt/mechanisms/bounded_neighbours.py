@@ -1,8 +1,7 @@
-"""Bounded statistics of private points around public ones: nearest neighbours and nearest-point cells.
+"""`Bounded` statistics of private rows around public points: sums over nearest neighbours and over nearest-point cells.
 
-Each says how far one private point, or one that becomes null, can move it. A point that is not finite, or outside the
-ball that public data gives, is null: it counts nowhere. Points are never moved into the ball, which would put one where
-none is.
+A row that is not finite, or that lies outside the ball given by public data, counts as null. Such a row is never moved
+into the ball: that would put a row where there is none.
 """
 
 import math
@@ -18,13 +17,18 @@ from dpadapt.rows import norm_bounds
 
 Array = NDArray[np.float64]
 
-_BLOCK_BYTES = 16 * 2**20
+# Bytes of one block of distances: trades memory for the number of blocks. Chosen by hand; neighbouring values were not
+# compared.
+_DISTANCE_BLOCK_BYTES = 16 * 2**20
+# Factor on a sensitivity computed from distances: covers the rounding errors of cdist, a few units in the last place.
+_DISTANCE_ROUNDING = 1 + 1e-9
 
 
 def neighbour_sums(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radius: float) -> Bounded:
-    """Sum, for every public target, its `n_neighbours` nearest private rows; each missing row counts as the target.
+    """Sum, for every public target, its `n_neighbours` nearest private rows.
 
-    Rows and targets are points of the ball of `radius` around 0. The value has shape (n_targets, n_features).
+    If there are fewer rows, the target itself stands in for each missing one. Targets must lie in the ball of `radius`
+    around 0; rows outside it are null. The value has shape (n_targets, n_features).
 
     Examples
     --------
@@ -34,17 +38,18 @@ def neighbour_sums(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radiu
     targets, radius = _targets(targets, radius), checks.positive(radius, "radius")
     value = _neighbour_sums(rows, targets, n_neighbours, radius)
     n, width = targets.shape
-    # In the order of distances, and of coordinates where these are equal, a further row takes the place of at most one
-    # of a target's neighbours, a real one or a missing one. Both lie in the ball, so a target's sum moves by at most
-    # 2 radius in l2 and sqrt(width) times that in l1, and all n of them may move.
+    # Neighbours are ordered by distance, equal distances by coordinates. In this order a further row takes the place of
+    # at most one of a target's neighbours, a row or the stand-in for a missing one. Both lie in the ball, so a target's
+    # sum moves by at most 2 radius in l2 and sqrt(width) times that in l1. All n sums may move.
     return Bounded(value, l1=n * math.sqrt(width) * 2 * radius, l2=math.sqrt(n) * 2 * radius)
 
 
 def each_neighbour_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radius: float) -> list[Bounded]:
-    """Return what `neighbour_sums` gives, one statistic per target, each to be released on its own."""
+    """Return the sums of `neighbour_sums` as one statistic per target, each to be released separately."""
     targets, radius = _targets(targets, radius), checks.positive(radius, "radius")
     value = _neighbour_sums(rows, targets, n_neighbours, radius)
-    # As above, for one target.
+    # As in `neighbour_sums`: a further row moves one target's sum by at most 2 radius in l2, sqrt(width) times that in
+    # l1.
     l1, l2 = math.sqrt(targets.shape[1]) * 2 * radius, 2 * radius
     return [Bounded(one, l1=l1, l2=l2) for one in value]
 
@@ -66,15 +71,15 @@ def cell_sums(rows: ArrayLike, centres: ArrayLike, radius: float) -> Bounded:
         cell[part] = cdist(inside[part], centres).argmin(axis=1)
     columns = np.column_stack([np.ones(len(inside)), inside]).T
     value = np.stack([np.bincount(cell, weights=column, minlength=len(centres)) for column in columns], axis=1)
-    # Which cell a row is in depends on that row and on public centres alone, so one row adds 1 and itself to one cell.
-    # Its length is at most radius: 1 + sqrt(width) radius in l1, sqrt(1 + radius²) in l2.
+    # The cell of a row depends only on that row and on public centres, so one row adds 1 and itself to one cell. Its
+    # length is at most radius, so it moves the value by at most 1 + sqrt(width) radius in l1, sqrt(1 + radius²) in l2.
     return Bounded(value, l1=1 + math.sqrt(centres.shape[1]) * radius, l2=math.hypot(1.0, radius))
 
 
 def neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, caps: ArrayLike) -> Bounded:
-    """Sum, over public targets, the distances to their `n_neighbours` nearest rows, none above the target's cap.
+    """Sum, over public targets, the distances to their `n_neighbours` nearest rows, each at most the target's cap.
 
-    A missing row is at the cap. The value has shape (1,).
+    A missing row counts with the cap. The value has shape (1,).
 
     Examples
     --------
@@ -90,38 +95,65 @@ def neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: in
     total = 0.0
     for part in _blocks(len(targets), len(inside)):
         near = np.minimum(cdist(targets[part], inside), limits[part, None])
-        found = min(wanted, near.shape[1])
-        if found < near.shape[1]:
-            near = np.partition(near, found - 1, axis=1)[:, :found]
-        total += float(near.sum() + (wanted - found) * limits[part].sum())
-    # A further row takes the place of a target's furthest neighbour, or of a missing one, if it is nearer: the target's
-    # sum falls by 0 to its cap. Replacing a row is one such fall against another, so no further apart.
-    most = float(limits.sum())
-    return Bounded(np.array([total]), l1=most, replaced={"l1": most, "l2": most, "linf": most})
+        n_present = min(wanted, near.shape[1])
+        if n_present < near.shape[1]:
+            near = np.partition(near, n_present - 1, axis=1)[:, :n_present]
+        total += float(near.sum() + (wanted - n_present) * limits[part].sum())
+    # A further row takes the place of a target's furthest neighbour, or of a missing one, if it is nearer. So it lowers
+    # the target's sum by at least 0 and at most its cap. Replacing a row exchanges one such decrease for another, so
+    # the value moves by at most the sum of caps as well.
+    bound = float(limits.sum())
+    return Bounded(np.array([total]), l1=bound, replaced={"l1": bound, "l2": bound, "linf": bound})
+
+
+def local_neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, caps: ArrayLike) -> Bounded:
+    """Return the value of `neighbour_distance_sum` with a tighter bound: a row can be near to some targets only.
+
+    Examples
+    --------
+    >>> local_neighbour_distance_sum([[0.1]], [[0.0], [9.0]], 1, [1.0, 1.0]).l1.__round__(6)
+    1.0
+    """
+    statistic = neighbour_distance_sum(rows, targets, n_neighbours, caps)
+    # A further row s lowers the sum of target x by at most (cap_x - |x - s|)+. Let z be the target nearest to s. Then
+    # |x - z| <= |x - s| + |s - z| <= 2 |x - s|, so the whole sum falls by at most Σ_x (cap_x - |x - z| / 2)+ for that
+    # z. Replacing a row exchanges one such decrease for another, so it moves the sum no further.
+    covered = _most_covered(np.asarray(targets, float), np.asarray(caps, float))
+    bound = min(statistic.l1 or 0.0, covered * _DISTANCE_ROUNDING)
+    return Bounded(statistic.value, l1=bound, replaced={"l1": bound, "l2": bound, "linf": bound})
+
+
+def _most_covered(targets: Array, caps: Array) -> float:
+    """Return the largest Σ_x (cap_x - |x - z| / 2)+ over targets z."""
+    size = max(1, _DISTANCE_BLOCK_BYTES // (8 * len(targets)))
+    return max(
+        float(np.maximum(caps - cdist(targets[start : start + size], targets) / 2, 0.0).sum(axis=1).max())
+        for start in range(0, len(targets), size)
+    )
 
 
 def _neighbour_sums(rows: ArrayLike, targets: Array, n_neighbours: int, radius: float) -> Array:
     wanted = checks.count(n_neighbours, "n_neighbours")
     inside = _inside(rows, targets.shape[1], radius)
-    # Where distances are equal the order of the rows decides. It must not depend on what other rows there are.
+    # Among equal distances the order of the rows decides. The order of two rows must not depend on the other rows.
     inside = inside[np.lexsort(inside.T)]
     total = np.empty_like(targets)
     for part in _blocks(len(targets), len(inside)):
-        # Rows first: a row's distances are then computed without regard to the other rows. The other way round, where a
-        # row stands could decide how its distance is rounded, and so who is nearer.
+        # Rows are the first argument, so that the distances of a row are computed independently of the other rows. The
+        # other way round, the position of a row could decide how its distance is rounded, and so which row is nearer.
         chosen = _nearest(np.ascontiguousarray(cdist(inside, targets[part]).T), wanted)
         total[part] = chosen @ inside + (wanted - chosen.sum(axis=1))[:, None] * targets[part]
     return total
 
 
 def _nearest(distance: Array, wanted: int) -> Array:
-    """Return 1 for the `wanted` least entries of each row, the leftmost of equal ones first, and 0 for the others."""
+    """Return 1 for the `wanted` smallest entries of each row, among equal ones the leftmost, and 0 for the others."""
     if wanted >= distance.shape[1]:
         return np.ones_like(distance)
     last = np.partition(distance, wanted - 1, axis=1)[:, wanted - 1, None]
-    nearer, level = distance < last, distance == last
-    room = wanted - nearer.sum(axis=1, keepdims=True)
-    return np.asarray(nearer | (level & (np.cumsum(level, axis=1) <= room)), dtype=np.float64)
+    nearer, tied = distance < last, distance == last
+    n_tied = wanted - nearer.sum(axis=1, keepdims=True)
+    return np.asarray(nearer | (tied & (np.cumsum(tied, axis=1) <= n_tied)), dtype=np.float64)
 
 
 def _inside(rows: ArrayLike, width: int, radius: float) -> Array:
@@ -129,7 +161,7 @@ def _inside(rows: ArrayLike, width: int, radius: float) -> Array:
     array = np.asarray(rows, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != width:
         raise ValueError(f"rows must have two axes and the {width} columns of the public points.")
-    # A numerical warning would tell of an extreme row.
+    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         lengths = norm_bounds(np.einsum("ij,ij->i", array, array), width)
         return np.asarray(array[np.isfinite(lengths) & (lengths <= radius)])
@@ -150,41 +182,8 @@ def _targets(targets: ArrayLike, radius: float) -> Array:
 
 
 def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    # Multiples of 4, which distances are computed by: a point's place among those 4 must not depend on how many private
-    # rows there are.
-    size = max(4, _BLOCK_BYTES // (8 * max(1, n_columns)) // 4 * 4)
+    """Return slices of range(n_rows) such that a table of one slice by `n_columns` fits into a block."""
+    # cdist computes 4 distances at a time. The sizes are multiples of 4, so that the position of a point within its
+    # group of 4 does not depend on the number of private rows.
+    size = max(4, _DISTANCE_BLOCK_BYTES // (8 * max(1, n_columns)) // 4 * 4)
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
-
-
-# Distances of public targets to their nearest private rows, bounded by how many targets one row can be near to.
-
-
-# cdist is right to a few rounding errors; this leaves them a margin.
-_MARGIN = 1 + 1e-9
-
-
-def local_neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, caps: ArrayLike) -> Bounded:
-    """Sum, over public targets, the distances to their `n_neighbours` nearest rows, none above the target's cap.
-
-    The value is that of `neighbour_distance_sum`, the bound is tighter: a row can be near to some targets only.
-
-    Examples
-    --------
-    >>> local_neighbour_distance_sum([[0.1]], [[0.0], [9.0]], 1, [1.0, 1.0]).l1.__round__(6)
-    1.0
-    """
-    statistic = neighbour_distance_sum(rows, targets, n_neighbours, caps)
-    # A further row s lowers the sum of target x by at most (cap_x - |x - s|)+. Let z be the target nearest to s. Then
-    # |x - z| <= |x - s| + |s - z| <= 2 |x - s|, so the whole sum falls by at most Σ_x (cap_x - |x - z| / 2)+ for that
-    # z. Replacing a row is one such fall against another, so no further apart.
-    most = min(statistic.l1 or 0.0, _most_covered(np.asarray(targets, float), np.asarray(caps, float)) * _MARGIN)
-    return Bounded(statistic.value, l1=most, replaced={"l1": most, "l2": most, "linf": most})
-
-
-def _most_covered(targets: NDArray[np.float64], caps: NDArray[np.float64]) -> float:
-    """Return the largest Σ_x (cap_x - |x - z| / 2)+ over targets z."""
-    size = max(1, _BLOCK_BYTES // (8 * len(targets)))
-    return max(
-        float(np.maximum(caps - cdist(targets[start : start + size], targets) / 2, 0.0).sum(axis=1).max())
-        for start in range(0, len(targets), size)
-    )

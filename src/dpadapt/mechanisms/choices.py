@@ -1,4 +1,4 @@
-"""Choosing one candidate by its score: the exponential mechanism, and permute-and-flip."""
+"""Mechanisms that return a choice: randomized response, the exponential mechanism, permute-and-flip."""
 
 import math
 from dataclasses import dataclass
@@ -13,14 +13,12 @@ from dpadapt.mechanisms.bounded import Bounded, Norm
 from dpadapt.mechanisms.mechanism import BoundedRangeEvent, Event, Mechanism, PureEvent
 from dpadapt.mechanisms.randomness import Random
 
-# Randomized response: each record answers for itself.
-
 
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
     """Each record keeps its answer with probability e^epsilon / (e^epsilon + k - 1), else gives one of the others.
 
-    Needs no trusted curator: every answer is (epsilon, 0)-private by itself, and a record has one answer.
+    This needs no trusted curator: every answer is (epsilon, 0)-private by itself, and a record has one answer.
 
     Parameters
     ----------
@@ -39,26 +37,26 @@ class RandomizedResponse(Mechanism):
         return PureEvent(float(self.epsilon))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
-        """Return the probability of giving another answer than one's own."""
+        """Return the probability that a record gives an answer other than its own."""
         if bounded.n_categories is None:
             raise TypeError("RandomizedResponse needs one answer per record; make it with `responses`.")
         if adjacency is Adjacency.ADD_REMOVE:
-            raise PrivacyError("randomized response shows how many records there are; use zero-out or replace-one.")
+            raise PrivacyError("randomized response shows how many records there are. Use zero-out or replace-one.")
         others = bounded.n_categories - 1
         return others / (math.exp(min(self.epsilon, 700.0)) + others)
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int64]:
         k = bounded.n_categories or 2
         answers = bounded.value
-        lie = random.generator.random(answers.shape) < scale
-        # Adding 1..k-1 modulo k reaches each other answer with equal probability, whatever one's own is.
+        changed = random.generator.random(answers.shape) < scale
+        # Adding 1..k-1 modulo k gives each of the other answers with equal probability, whatever the true answer is.
         shift = random.generator.integers(1, k, answers.shape)
-        return np.where(lie, (answers + shift) % k, answers).astype(np.int64)
+        return np.where(changed, (answers + shift) % k, answers).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Selection(Mechanism):
-    """Chooses an index by noisy score; the noise has scale 2 * sensitivity / epsilon, half that if monotone."""
+    """Choose the index of the largest noisy score; the noise has scale 2 * sensitivity / epsilon, half if monotone."""
 
     epsilon: float
     norm: ClassVar[Norm] = "linf"
@@ -68,17 +66,19 @@ class _Selection(Mechanism):
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return the noise scale of each score."""
-        # If one record can only raise scores (or only lower them), the normaliser moves the same way as the score and
-        # the factor 2 falls away (McSherry and Talwar 2007, section 3). A replacement does both, so it does not.
-        one_way = bounded.monotone and adjacency is not Adjacency.REPLACE_ONE
-        return bounded.sensitivity("linf", adjacency, doubled=sampled) * (1.0 if one_way else 2.0) / self.epsilon
+        # If one record can only raise scores (or only lower them), the normaliser moves in the same direction as the
+        # score and the factor 2 is not needed (McSherry and Talwar 2007, section 3). A replacement can raise some
+        # scores and lower others, so it needs the factor.
+        one_direction = bounded.monotone and adjacency is not Adjacency.REPLACE_ONE
+        return bounded.sensitivity("linf", adjacency, doubled=sampled) * (1.0 if one_direction else 2.0) / self.epsilon
 
 
 @dataclass(frozen=True)
 class ExponentialMechanism(_Selection):
     """Choose index j with probability proportional to exp(score_j / scale): (epsilon, 0)-private.
 
-    Its privacy loss has range epsilon, so it is also epsilon²/8-zCDP: many choices compose well.
+    Its privacy loss has range epsilon, so it is also epsilon²/8-zCDP: many choices together cost less than the sum of
+    their epsilons.
 
     Parameters
     ----------
@@ -91,16 +91,17 @@ class ExponentialMechanism(_Selection):
         return BoundedRangeEvent(float(self.epsilon))
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> int:
-        # The largest of score / scale + Gumbel noise has exactly this law.
+        # The index of the largest score / scale + Gumbel noise has exactly this distribution.
         return int(np.argmax(bounded.value / scale + random.generator.gumbel(size=bounded.value.shape)))
 
 
 @dataclass(frozen=True)
 class PermuteAndFlip(_Selection):
-    """Choose an index at (epsilon, 0): never worse in expected score than the exponential mechanism.
+    """Choose an index, (epsilon, 0)-private: the expected score is never below that of the exponential mechanism.
 
-    McKenna and Sheldon, NeurIPS 2020. Drawn as the largest score plus exponential noise, which has the same law (Ding,
-    Kifer et al., "The Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with Exponential Noise", 2021).
+    McKenna and Sheldon, NeurIPS 2020. Drawn as the index of the largest score plus exponential noise, which has the
+    same distribution (Ding, Kifer et al., "The Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with
+    Exponential Noise", 2021).
 
     Parameters
     ----------

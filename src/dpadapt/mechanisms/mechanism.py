@@ -1,8 +1,8 @@
-"""Mechanisms and the events that they cost.
+"""Events, mechanisms and plans: what a release costs, how noise is added, and how often.
 
-An event says how noisy a release was *relative to what one record can move it by under the stated adjacency*, so that
-the same event costs the same whatever was released. A mechanism is a frozen description of how noise is added; it
-names its event and draws only when the ledger calls it. A plan says how often, and on which samples, it will be used.
+An event holds the noise of one release *relative to the sensitivity under the stated adjacency*, so that equal events
+have equal costs, whatever was released. A mechanism describes how noise is added. It names its event, and it draws only
+when the ledger calls it. A plan says how often, and on which samples, a mechanism will be used.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ class Event:
     """Base of all events."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready description, `from_dict` reads it back."""
+        """Return a JSON-ready description; `from_dict` reads it back."""
         fields = {k: v.to_dict() if isinstance(v, Event) else v for k, v in self._fields().items()}
         return {"kind": type(self).__name__.removesuffix("Event"), **fields}
 
@@ -55,7 +55,7 @@ class LaplaceEvent(Event):
 
 @dataclass(frozen=True)
 class ConcentratedEvent(Event):
-    """Anything that is rho-zCDP, e.g. discrete Gaussian noise."""
+    """Any release that is rho-zCDP, e.g. discrete Gaussian noise."""
 
     rho: float
 
@@ -65,7 +65,7 @@ class ConcentratedEvent(Event):
 
 @dataclass(frozen=True)
 class PureEvent(Event):
-    """Anything that is (epsilon, 0)-private, e.g. randomized response."""
+    """Any release that is (epsilon, 0)-private, e.g. randomized response."""
 
     epsilon: float
 
@@ -141,21 +141,24 @@ class Mechanism(ABC):
 
     @abstractmethod
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
-        """Return how much noise `bounded` needs, in its own units."""
+        """Return the noise scale that `bounded` needs, in its own units.
+
+        `sampled` says that the release is made on a Poisson sample, which needs `Bounded.sensitivity(doubled=True)`.
+        """
 
     @abstractmethod
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> Any:
-        """Draw. Only the ledger calls this, after it has recorded the event."""
+        """Draw the release. Only the ledger calls this, after it has recorded the event."""
 
 
 @dataclass(frozen=True)
 class NoiseMechanism(Mechanism):
-    """Adds noise of `noise_multiplier` times the sensitivity.
+    """Add noise of scale `noise_multiplier` times the sensitivity.
 
     Parameters
     ----------
     noise_multiplier : float
-        Noise relative to what one record can move the statistic by, under the ledger's adjacency.
+        Noise scale divided by the sensitivity under the ledger's adjacency.
     """
 
     noise_multiplier: float
@@ -170,28 +173,25 @@ class NoiseMechanism(Mechanism):
 
 @dataclass(frozen=True)
 class NonPrivate(Mechanism):
-    """Releases the value itself: a deliberate leak, recorded with epsilon = inf."""
+    """Release the value itself: a deliberate leak, recorded with epsilon = inf."""
 
     norm: ClassVar[Norm] = "linf"
 
     def event(self) -> Event:
-        """Return what one release costs: everything."""
+        """Return what one release costs: epsilon = inf."""
         return NonPrivateEvent()
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
-        """Return 0."""
+        """Return 0: no noise is added."""
         return 0.0
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> Any:
         return bounded.value.copy()
 
 
-# Plans: a mechanism used several times, charged at once when `Ledger.start` opens the run.
-
-
 @dataclass(frozen=True)
 class Repeated:
-    """`mechanism` on all rows, `steps` times.
+    """Plan: `mechanism` on all rows, `steps` times. `Ledger.start` charges all steps at once.
 
     Examples
     --------
@@ -213,9 +213,10 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Sampled:
-    """`mechanism` on `steps` Poisson samples, each record taking part with probability `rate`.
+    """Plan: `mechanism` on `steps` Poisson samples, each record taking part with probability `rate`.
 
-    The run draws the samples itself (`Run.batches`), so what is charged is what happens.
+    `Ledger.start` charges all steps at once. The run draws the samples itself (`Run.batches`), so that the sampling is
+    the one that was charged.
 
     Examples
     --------
@@ -244,7 +245,7 @@ Plan = Repeated | Sampled
 
 
 def as_plan(plan: Plan | Mechanism) -> Plan:
-    """Return `plan`, or one use of it if it is a mechanism."""
+    """Return `plan`; a mechanism becomes the plan to use it once."""
     if isinstance(plan, Mechanism):
         return Repeated(plan)
     if isinstance(plan, Repeated | Sampled):

@@ -1,4 +1,4 @@
-"""Laplace noise: exact, for integers and for reals on a fine grid."""
+"""Mechanisms that add noise: Gaussian and Laplace for reals (on a grid), discrete forms for integers (exact)."""
 
 import math
 from dataclasses import dataclass
@@ -19,10 +19,14 @@ from dpadapt.mechanisms.mechanism import (
 )
 from dpadapt.mechanisms.randomness import Random
 
-# Gaussian noise, continuous (on a grid) and discrete (exact).
-
-
+# Bits: results are rounded to a grid of 2^-bits noise scales (within a factor 2). Fewer bits hide more of the low bits
+# of the sum, more bits round less. Chosen by hand; neighbouring values were not compared.
 _GAUSSIAN_GRID_BITS = 24
+# Bits, as above. Here fewer bits also make the noise wider (`Laplace.scale`). Chosen by hand; neighbouring values were
+# not compared.
+_LAPLACE_GRID_BITS = 36
+# Largest scale of integer noise, see `_integer_scale`.
+_LARGEST_INTEGER_SCALE = 2.0**50
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Gaussian(NoiseMechanism):
     """Add normal noise of standard deviation `noise_multiplier` times the l2 sensitivity.
 
     Composes exactly: T releases at multiplier s cost what one release at s / sqrt(T) costs. Results are rounded to a
-    grid of about 2⁻²⁴ noise scales, so that their low bits tell nothing about the sum; SECURITY.md says what that
+    grid of about 2⁻²⁴ noise scales, so that their low bits reveal nothing about the sum; SECURITY.md says what that
     covers.
     """
 
@@ -67,38 +71,18 @@ class DiscreteGaussian(NoiseMechanism):
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity; refuse reals."""
-        require_integers(bounded, "DiscreteGaussian")
-        return addable(super().scale(bounded, adjacency, sampled=sampled))
+        _require_integers(bounded, "DiscreteGaussian")
+        return _integer_scale(super().scale(bounded, adjacency, sampled=sampled))
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int64]:
         return bounded.value + random.discrete_gaussian(scale, bounded.value.size).reshape(bounded.value.shape)
-
-
-def addable(scale: float) -> float:
-    """Return the scale of discrete noise, refused where noise could leave the range of 64-bit integers.
-
-    At 2⁵⁰ it does with probability below exp(-2¹²); there the sampler stays at the end of the range, and a count added
-    to that would show.
-    """
-    if scale > 2.0**50:
-        raise ValueError("noise_multiplier is too large for integers: give more epsilon.")
-    return scale
-
-
-def require_integers(bounded: Bounded, mechanism: str) -> None:
-    """Refuse a statistic that does not hold integers; its type is public, so this may be checked."""
-    if bounded.value.dtype.kind != "i":
-        raise TypeError(f"{mechanism} needs an integer statistic such as a histogram, got {bounded.value.dtype}.")
-
-
-_LAPLACE_GRID_BITS = 36
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(NoiseMechanism):
     """Add exact discrete Laplace noise to integers: (1 / noise_multiplier, 0)-private.
 
-    A histogram whose records each count once has l1 sensitivity 1, so it costs the same in any number of bins.
+    A histogram to which each record adds 1 has l1 sensitivity 1, so the cost does not depend on the number of bins.
     """
 
     norm: ClassVar[Norm] = "l1"
@@ -106,15 +90,15 @@ class DiscreteLaplace(NoiseMechanism):
     def event(self) -> Event:
         """Return what one release costs.
 
-        At sensitivity 1 the privacy loss takes only the values +-1 / noise_multiplier, as randomized response does:
-        composing it as continuous Laplace noise would understate it.
+        At sensitivity 1 the privacy loss takes only the values +-1 / noise_multiplier, as in randomized response.
+        Composing it as continuous Laplace noise would understate the cost.
         """
         return PureEvent(1 / LaplaceEvent(float(self.noise_multiplier)).noise_multiplier)
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity; refuse reals."""
-        require_integers(bounded, "DiscreteLaplace")
-        return addable(super().scale(bounded, adjacency, sampled=sampled))
+        _require_integers(bounded, "DiscreteLaplace")
+        return _integer_scale(super().scale(bounded, adjacency, sampled=sampled))
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int64]:
         return bounded.value + random.discrete_laplace(scale, bounded.value.size).reshape(bounded.value.shape)
@@ -122,10 +106,10 @@ class DiscreteLaplace(NoiseMechanism):
 
 @dataclass(frozen=True)
 class Laplace(NoiseMechanism):
-    """Add Laplace noise to reals: (1 / noise_multiplier, 0)-private, with no floating-point gap.
+    """Add Laplace noise to reals: (1 / noise_multiplier, 0)-private, also in floating-point arithmetic.
 
-    The value is rounded to a grid of about 2⁻³⁶ noise scales and exact discrete Laplace noise is added there; the
-    noise is enlarged by what the rounding can add to the sensitivity.
+    The value is rounded to a grid of about 2⁻³⁶ noise scales, and exact discrete Laplace noise is added on that grid.
+    The noise is enlarged by the amount that rounding can add to the sensitivity.
     """
 
     norm: ClassVar[Norm] = "l1"
@@ -137,22 +121,39 @@ class Laplace(NoiseMechanism):
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity after rounding to the grid."""
         exact = super().scale(bounded, adjacency, sampled=sampled)
-        # Rounding moves each coordinate by at most half a step in either world, so the l1 distance grows by at most
-        # one step per coordinate. The discrete law on the grid is within 2^-36 of the continuous one in total
+        # Rounding moves each coordinate of each neighbour by at most half a step, so the l1 distance grows by at most
+        # one step per coordinate. The discrete distribution on the grid is within 2^-36 of the continuous one in total
         # variation; the further 2^-20 of noise more than makes up for that in the accountant's Laplace curve.
         widening = self.noise_multiplier * bounded.value.size * _grid(exact)
         if widening > exact / 2:
-            # The grid drawn on is that of the widened noise; it must not be coarser than the one widened for.
-            raise ValueError("noise_multiplier is too large for this many coordinates; use Gaussian noise.")
+            # `_apply` uses the grid of the widened noise, which must not be coarser than the grid assumed here.
+            raise ValueError("noise_multiplier is too large for this many coordinates. Use Gaussian noise.")
         return (exact + widening) * (1 + 2.0**-20)
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.float64]:
-        # The grid of the enlarged scale is never coarser than twice that of the exact one; halve it to be safe.
+        # The grid of the enlarged scale is at most twice as coarse as that of the exact one. Half of it is no coarser.
         grid = _grid(scale) / 2
         noise = random.discrete_laplace(scale / grid, bounded.value.size).reshape(bounded.value.shape)
         return np.asarray((np.rint(bounded.value / grid) + noise) * grid, dtype=np.float64)
 
 
 def _grid(scale: float) -> float:
-    """Return the power of two about 2⁻³⁶ times `scale`."""
+    """Return the step of the Laplace grid: the power of two about 2⁻³⁶ times `scale`."""
     return math.ldexp(1.0, math.frexp(scale)[1] - _LAPLACE_GRID_BITS)
+
+
+def _require_integers(bounded: Bounded, mechanism: str) -> None:
+    """Refuse a statistic that does not hold integers. Its type is public, so it may be checked."""
+    if bounded.value.dtype.kind != "i":
+        raise TypeError(f"{mechanism} needs an integer statistic such as a histogram, got {bounded.value.dtype}.")
+
+
+def _integer_scale(scale: float) -> float:
+    """Return `scale`; refuse it if discrete noise of this scale could leave the range of 64-bit integers.
+
+    At 2⁵⁰ the noise leaves the range with probability below exp(-2¹²). The sampler would then return the end of the
+    range, and adding the count to it would reveal the count.
+    """
+    if scale > _LARGEST_INTEGER_SCALE:
+        raise ValueError("noise_multiplier is too large for integers. Use a larger epsilon.")
+    return scale

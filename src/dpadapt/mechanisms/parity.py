@@ -1,8 +1,10 @@
-"""Private parity: a random solution of a random part of the equations that records are, over the field of two.
+"""Private parity learning: each record is a linear equation over the field of two, and a random solution is released.
 
 S. P. Kasiviswanathan, H. K. Lee, K. Nissim, S. Raskhodnikova, A. Smith. What Can We Learn Privately? FOCS 2008, section
-4: the records of a batch are kept with probability p each; with probability 1/2, or if they contradict each other,
-nothing is returned, else a solution of their equations, drawn evenly from all.
+4: each record of a batch is kept with probability p. With probability 1/2, or if the kept equations contradict each
+other, nothing is returned; otherwise one of their solutions, each with equal probability.
+
+`equations` makes the statistic, `RandomParity` is the mechanism, `solve` is Gaussian elimination on packed bits.
 """
 
 import math
@@ -20,25 +22,46 @@ from dpadapt.mechanisms.randomness import Random
 
 Words = NDArray[np.uint64]
 
+# Every entry of the answer of a batch that returned no solution.
 NOTHING = -1
+
+
+def equations(words: Words, labels: NDArray[np.bool_]) -> Bounded:
+    """Return one equation per record: the sum of its bits times the solution, modulo 2, must equal its label.
+
+    Parameters
+    ----------
+    words : ndarray of uint64, shape (n_records, n_words)
+        The records' bits, made by `pack`.
+    labels : ndarray of bool, shape (n_records,)
+        A record of zeros labelled False is null: every solution satisfies it.
+    """
+    if words.dtype != np.uint64 or words.ndim != 2:
+        raise TypeError("words must be rows of 64-bit words; make them with `pack`.")
+    right = np.asarray(labels, dtype=bool).astype(np.uint64)
+    if right.shape != (len(words),):
+        raise ValueError(f"labels must have one entry per record, got shape {right.shape}.")
+    # One record determines one row and no other. The value has no norm bound: `RandomParity.scale` bounds what one
+    # equation can do to the answer.
+    return Bounded(np.column_stack([words, right]))
 
 
 @dataclass(frozen=True)
 class RandomParity(Mechanism):
-    """Solve for a parity in each of several batches of records: (epsilon, 0)-private for all of them together.
+    """Solve for a parity in each of several batches of records: (epsilon, 0)-private for all batches together.
 
-    Each record is put in one batch at random, so a record moves one batch's answer only. Returned is one row of bits
-    per batch, or a row of `NOTHING`.
+    Each record is put into one batch at random, so it affects the answer of one batch only. The release has one row of
+    bits per batch, or a row of `NOTHING`.
 
     Parameters
     ----------
     epsilon : float
         Cost of all batches together. Positive.
     n_features : int
-        How many bits a record has, its label not counted.
+        Number of bits of a record, without its label.
     n_batches : int, default=1
     keep : float, optional
-        Probability with which a record is kept, if smaller than what `epsilon` allows; the paper has epsilon / 4.
+        Probability with which a record is kept, if smaller than `epsilon` allows; the paper uses epsilon / 4.
     """
 
     epsilon: float
@@ -55,48 +78,49 @@ class RandomParity(Mechanism):
             checks.unit(self.keep, "keep")
 
     def event(self) -> Event:
-        """Return what the answers cost together."""
+        """Return what the answers of all batches cost together."""
         return PureEvent(float(self.epsilon))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return the probability with which a record is kept."""
         if bounded.value.dtype != np.uint64 or bounded.value.ndim != 2:
             raise TypeError("RandomParity needs equations; make them with `equations`.")
-        # Let a be the probability of an answer without the record, b that with it kept. One more equation leaves,
-        # halves or empties the set of solutions: so 0 <= b <= 2 a for a solution, and a <= b <= 1 <= 2 a for no answer,
-        # which has probability 1/2 at least. The answer's probability (1 - p) a + p b then lies in [1 - p, 1 + p] times
-        # a. The other batches are the same in both worlds, so all answers together cost what this one costs.
+        # Let p be the probability of keeping the record, a the probability of an answer without it, b that with it
+        # kept. One more equation leaves the set of solutions as it is, halves it or empties it. So 0 <= b <= 2 a for a
+        # solution, and a <= b <= 1 <= 2 a for no answer, which has probability 1/2 at least. The answer's probability
+        # (1 - p) a + p b then lies in [1 - p, 1 + p] times a. The other batches have the same distribution for both
+        # neighbours, so all answers together cost what this one costs.
         # Adding or zeroing a record: 1 - p = e^-epsilon. Replacing it: (1 + p) / (1 - p) = e^epsilon.
         replaces = adjacency is Adjacency.REPLACE_ONE
-        most = math.tanh(self.epsilon / 2) if replaces else -math.expm1(-self.epsilon)
-        return most if self.keep is None else min(most, self.keep)
+        allowed = math.tanh(self.epsilon / 2) if replaces else -math.expm1(-self.epsilon)
+        return allowed if self.keep is None else min(allowed, self.keep)
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.int8]:
         generator = random.generator
         kept = random.poisson_sample(len(bounded.value), scale)
         batch = generator.integers(0, self.n_batches, len(kept))
-        found = np.full((self.n_batches, self.n_features), NOTHING, dtype=np.int8)
+        answers = np.full((self.n_batches, self.n_features), NOTHING, dtype=np.int8)
         for index in range(self.n_batches):
-            # The coin and the free bits are drawn whatever the records are.
-            silent = generator.random() < 0.5
+            # Both are drawn in any case, independently of the records.
+            no_answer = generator.random() < 0.5
             free = generator.integers(0, 2, self.n_features, dtype=np.int8)
-            if silent:
+            if no_answer:
                 continue
             solution = solve(bounded.value[kept[batch == index]], free)
             if solution is not None:
-                found[index] = solution
-        return found
+                answers[index] = solution
+        return answers
 
 
 def solve(rows: Words, free: NDArray[np.int8]) -> NDArray[np.int8] | None:
-    """Return the solution of the equations whose undetermined bits are those of `free`, or None if there is none.
+    """Return the solution of the equations that agrees with `free` in undetermined bits, or None if there is none.
 
     Parameters
     ----------
     rows : ndarray of uint64
-        One equation each: bit j of word j // 64 says whether variable j takes part; the last word is the right side.
+        One equation each: bit j % 64 of word j // 64 says whether variable j occurs; the last word is the right side.
     free : ndarray of int8
-        A bit for each variable.
+        One bit for each variable.
 
     Examples
     --------
@@ -108,19 +132,19 @@ def solve(rows: Words, free: NDArray[np.int8]) -> NDArray[np.int8] | None:
     for column in range(len(free)):
         rank = len(pivots)
         word, bit = column // 64, np.uint64(column % 64)
-        # 1 where the variable takes part; pivot rows above stay reduced too.
-        takes = (rows[:, word] >> bit) & np.uint64(1)
-        below = np.flatnonzero(takes[rank:])
+        # 1 where the variable occurs. Earlier pivot rows are reduced as well.
+        occurs = (rows[:, word] >> bit) & np.uint64(1)
+        below = np.flatnonzero(occurs[rank:])
         if not len(below):
             continue
         chosen = rank + int(below[0])
         if chosen != rank:
             rows[[rank, chosen]] = rows[[chosen, rank]]
-            takes[[rank, chosen]] = takes[[chosen, rank]]
-        takes[rank] = 0
-        # Adding the pivot where the variable takes part, nothing elsewhere: no copy of the rows.
+            occurs[[rank, chosen]] = occurs[[chosen, rank]]
+        occurs[rank] = 0
+        # Add the pivot row where the variable occurs, 0 elsewhere: this needs no copy of the rows.
         for w in range(word, rows.shape[1]):
-            rows[:, w] ^= takes * rows[rank, w]
+            rows[:, w] ^= occurs * rows[rank, w]
         pivots.append(column)
     rank = len(pivots)
     if rows[rank:, -1].any():
@@ -128,15 +152,15 @@ def solve(rows: Words, free: NDArray[np.int8]) -> NDArray[np.int8] | None:
     solution = free.copy()
     determined = np.array(pivots, dtype=np.int64)
     solution[determined] = 0
-    # What the free variables leave for each determined one.
+    # Each determined variable is the right side of its equation plus the free variables that occur there.
     packed = pack(solution[None, :])[0]
-    shared = np.bitwise_xor.reduce(rows[:rank, :-1] & packed, axis=1)
-    solution[determined] = (_odd(shared) ^ (rows[:rank, -1] & np.uint64(1))).astype(np.int8)
+    occurring = np.bitwise_xor.reduce(rows[:rank, :-1] & packed, axis=1)
+    solution[determined] = (_odd(occurring) ^ (rows[:rank, -1] & np.uint64(1))).astype(np.int8)
     return solution
 
 
 def pack(bits: NDArray[np.int8] | NDArray[np.bool_]) -> Words:
-    """Return rows of bits as rows of 64-bit words, bit j of a row in word j // 64."""
+    """Return rows of bits as rows of 64-bit words: bit j of a row is bit j % 64 of word j // 64."""
     n_words = -(-bits.shape[1] // 64)
     packed = np.packbits(bits.astype(bool), axis=1, bitorder="little")
     padded = np.zeros((len(bits), 8 * n_words), dtype=np.uint8)
@@ -150,24 +174,3 @@ def _odd(words: Words) -> Words:
     for shift in (32, 16, 8, 4, 2, 1):
         folded ^= folded >> np.uint64(shift)
     return folded & np.uint64(1)
-
-
-# `Bounded` equations over the field of two: one per record, for `RandomParity`.
-
-
-def equations(words: Words, labels: NDArray[np.bool_]) -> Bounded:
-    """Hold one equation per record: its bits, packed in words, must add up to its label.
-
-    Parameters
-    ----------
-    words : ndarray of uint64, shape (n_records, n_words)
-    labels : ndarray of bool, shape (n_records,)
-        A record of zeros labelled False is null: every solution satisfies it.
-    """
-    if words.dtype != np.uint64 or words.ndim != 2:
-        raise TypeError("words must be rows of 64-bit words; make them with `pack`.")
-    right = np.asarray(labels, dtype=bool).astype(np.uint64)
-    if right.shape != (len(words),):
-        raise ValueError(f"labels must have one entry per record, got shape {right.shape}.")
-    # One record owns one row; what it can do to the answer is bounded in `RandomParity.scale`.
-    return Bounded(np.column_stack([words, right]))

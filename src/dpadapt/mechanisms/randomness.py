@@ -1,7 +1,7 @@
-"""Where random bits come from: the operating system by default, a seed only for tests.
+"""Sources of randomness: the operating system by default, a seed for tests only.
 
 `SecureRandom` draws from AES in counter mode under a key of 128 bits from the operating system, and its discrete noise
-from OpenDP's exact samplers. `SeededRandom` is an ordinary generator: reproducible, so without any guarantee.
+from OpenDP's exact samplers. `SeededRandom` is an ordinary generator: it is reproducible, so there is no guarantee.
 """
 
 import math
@@ -34,7 +34,7 @@ class Random(ABC):
         """Draw integers with P(k) proportional to exp(-k² / (2 scale²))."""
 
     def normal(self, scale: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Draw normals of standard deviation `scale`."""
+        """Draw normal variates of standard deviation `scale`."""
         noise = self.generator.standard_normal(shape)
         noise *= scale
         return noise
@@ -46,7 +46,7 @@ class Random(ABC):
         # The gaps between successes of independent Bernoulli trials are geometric, so we draw about n * rate of them
         # instead of n uniforms.
         chunk = int(n * rate + 6 * math.sqrt(n * rate) + 16)
-        # A gap beyond the end is as good as any longer one, which could overflow the sum.
+        # A gap that passes the end may be shortened: a longer one could overflow the sum.
         positions = np.cumsum(np.minimum(self.generator.geometric(rate, chunk), n + 1)) - 1
         while positions[-1] < n:
             more = np.cumsum(np.minimum(self.generator.geometric(rate, chunk), n + 1))
@@ -55,7 +55,7 @@ class Random(ABC):
 
 
 class SecureRandom(Random):
-    """The default: bits that nobody can predict, different in every process."""
+    """The default: unpredictable bits, different in every process."""
 
     seeded = False
 
@@ -65,7 +65,7 @@ class SecureRandom(Random):
 
     @property
     def generator(self) -> np.random.Generator:
-        """A cryptographic stream, keyed anew after a fork so that no two processes share noise."""
+        """A cryptographic stream. It gets a new key after a fork, so that no two processes share noise."""
         if self._generator is None or self._pid != os.getpid():
             from randomgen import AESCounter
 
@@ -82,12 +82,12 @@ class SecureRandom(Random):
         return _opendp("gaussian", scale, size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the key: the copy takes one of its own."""
+        """Pickle without the key: the copy draws a new key."""
         return (SecureRandom, ())
 
 
 class SeededRandom(Random):
-    """Reproducible noise for tests: whoever knows the seed can subtract it."""
+    """Reproducible noise for tests: anybody who knows the seed can subtract the noise."""
 
     seeded = True
 
@@ -100,7 +100,7 @@ class SeededRandom(Random):
         return self._generator
 
     def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Draw the difference of two geometrics, which is discrete Laplace."""
+        """Draw the difference of two geometric variates, which is discrete Laplace."""
         success = -math.expm1(-1.0 / scale)
         draws = self._generator.geometric(success, (2, size))
         return np.asarray(draws[0] - draws[1], dtype=np.int64)
@@ -117,7 +117,7 @@ class SeededRandom(Random):
 
 
 def random_source(random_state: Any) -> Random:
-    """Return the source that an estimator's `random_state` asks for: None is secure, an integer is seeded."""
+    """Return the source for an estimator's `random_state`: None is secure, an integer is a seed."""
     if random_state is None:
         return SecureRandom()
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
@@ -129,6 +129,7 @@ def random_source(random_state: Any) -> Random:
 
 
 def _opendp(kind: str, scale: float, size: int) -> NDArray[np.int64]:
+    """Draw discrete noise, "laplace" or "gaussian", by OpenDP's exact samplers."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
