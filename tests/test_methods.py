@@ -1,21 +1,43 @@
+"""The table of methods."""
+
+import re
+
 import pytest
 
-from dpadapt.methods import DEFAULT, METHODS, find
+from dpadapt.methods import METHODS, PREDICTORS, find, for_task
 
 
-def test_name_and_task_identify_a_method():
+def test_rows_are_unique():
     assert len({(method.name, method.task) for method in METHODS}) == len(METHODS)
     assert len({method.path for method in METHODS}) == len(METHODS)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.name}-{method.task}")
-def test_every_method_is_found_and_makes_its_estimator(method):
+def test_every_row_makes_an_estimator_and_is_found_by_name(method):
+    assert f"{type(method.estimator()).__module__}.{type(method.estimator()).__qualname__}" == method.path
     assert find(method.name, method.task) is method
-    assert type(method.estimator(epsilon=2.0)).__name__ == method.path.rpartition(".")[2]
 
 
-@pytest.mark.parametrize("task", DEFAULT)
+def test_names_speak_one_language():
+    for method in METHODS:
+        assert re.fullmatch("[a-z]+(-[a-z]+)*", method.name)
+        if method.path.startswith("dpadapt.papers."):
+            # A published algorithm has the name of its class, without the task at the end.
+            cls = re.sub("(Regressor|Classifier)$", "", method.path.rpartition(".")[2])
+            assert method.name.replace("-", "") == cls.lower()
+        else:
+            assert "-" not in method.name
+
+
+@pytest.mark.parametrize("task", ["regression", "classification", "clustering"])
 def test_every_task_has_a_default(task):
-    assert find(None, task).name == DEFAULT[task]
-    with pytest.raises(ValueError, match="method must be one of"):
-        find("magic", task)
+    assert find(None, task) is for_task(task)[0]
+
+
+def test_unknown_names_are_refused_with_the_choices():
+    with pytest.raises(ValueError, match=r"one of transfer, .* for regression, got 'magic'"):
+        find("magic", "regression")
+
+
+def test_only_clustering_predicts_nothing():
+    assert {method.task for method in set(METHODS) - set(PREDICTORS)} == {"clustering"}

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dpadapt import Public, persist
-from dpadapt.methods import METHODS, Method
+from dpadapt.methods import PREDICTORS, Method
 
 OLD_MODELS = sorted((Path(__file__).parent / "models_of_0_1").iterdir())
 
@@ -27,7 +27,7 @@ def fitted(method: Method, frame: bool = False):
 
 
 @pytest.mark.parametrize("frame", [False, True], ids=["array", "frame"])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: method.name)
 def test_every_method_survives_a_round_trip(tmp_path, method, frame):
     model, X = fitted(method, frame)
     persist.save(model, tmp_path / "model", extra={"note": "kept"})
@@ -41,7 +41,7 @@ def test_every_method_survives_a_round_trip(tmp_path, method, frame):
     assert {name for name in vars(saved.model) if name.endswith("_")} == {n for n in vars(model) if n.endswith("_")}
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: method.name)
 def test_files_hold_no_pickle_and_strict_json(tmp_path, method):
     model, _ = fitted(method)
     persist.save(model, tmp_path)
@@ -64,14 +64,14 @@ def test_values_survive_json(value):
 
 
 def test_what_cannot_be_saved_is_refused_before_the_fit():
-    model = METHODS[0].estimator(epsilon=object())
+    model = PREDICTORS[0].estimator(epsilon=object())
     with pytest.raises(TypeError, match="epsilon can't be saved"):
         persist.method_of(model)
 
 
 def test_an_unfitted_model_and_a_foreign_class_are_refused(tmp_path):
     with pytest.raises(ValueError, match="fitted"):
-        persist.save(METHODS[0].estimator(), tmp_path)
+        persist.save(PREDICTORS[0].estimator(), tmp_path)
     with pytest.raises(TypeError, match="METHODS"):
         persist.save(object(), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -79,7 +79,7 @@ def test_an_unfitted_model_and_a_foreign_class_are_refused(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    persist.save(fitted(METHODS[0])[0], tmp_path)
+    persist.save(fitted(PREDICTORS[0])[0], tmp_path)
     return tmp_path
 
 
@@ -123,7 +123,7 @@ def test_missing_or_damaged_files_are_refused(folder, name):
 
 def test_files_of_two_models_do_not_mix(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
-    persist.save(fitted(METHODS[1])[0], other)
+    persist.save(fitted(PREDICTORS[1])[0], other)
     (folder / "receipt.json").write_bytes((other / "receipt.json").read_bytes())
     with pytest.raises(ValueError, match="does not belong"):
         persist.load(folder)
@@ -154,7 +154,7 @@ def test_models_of_version_0_1_load_though_their_classes_have_moved(folder):
 
 
 def test_a_saved_model_of_an_unknown_class_is_refused(tmp_path):
-    model, _ = fitted(METHODS[0])
+    model, _ = fitted(PREDICTORS[0])
     persist.save(model, tmp_path)
     description = json.loads((tmp_path / "model.json").read_text())
     description["class"] = "dpadapt.transfer.regression.Unknown"

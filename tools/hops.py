@@ -3,11 +3,13 @@
     python tools/hops.py [--list]
 
 Each function counts once, at its first call, so loops don't matter: this is the way of a reader who follows the fit
-from its first line. Lambdas, comprehensions and module bodies are left out. `--list` prints the way itself.
+from its first line. Lambdas, comprehensions and the bodies of classes and
+modules are left out. `--list` prints the way itself.
 """
 
 import argparse
 import contextlib
+import inspect
 import io
 import sys
 import tempfile
@@ -32,7 +34,9 @@ def trace(job: Callable[[], Any]) -> list[tuple[str, str]]:
 
     def profile(frame: FrameType, event: str, _argument: Any) -> None:
         code = frame.f_code
-        if event != "call" or code in seen or not code.co_filename.startswith(str(SOURCE)):
+        # Bodies of modules and classes are no functions; templates are compiled to Python, but read as HTML.
+        function = code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.endswith(".py")
+        if event != "call" or code in seen or not function or not code.co_filename.startswith(str(SOURCE)):
             return
         seen.add(code)
         if not code.co_name.startswith("<"):

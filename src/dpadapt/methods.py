@@ -1,13 +1,15 @@
-"""The table of methods: what is listed here appears in `dpadapt fit`, `dpadapt demo`, their help and the batteries.
+"""The table of methods: what is listed here appears in `dpadapt fit`, its help, saved models and the test batteries.
 
-A new method joins by one line.
+A new method joins by one line. Products have one-word names; a published algorithm has the name of its class in lower
+case, its words joined by hyphens.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-Task = Literal["regression", "classification"]
+Task = Literal["regression", "classification", "clustering"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Method:
     name : str
         What `--method` calls it.
     task : {"regression", "classification", "clustering"}
+        Clustering chooses rows of the public table: it learns no label and predicts nothing.
     path : str
         Module and class, loaded when first used.
     summary : str
@@ -32,7 +35,7 @@ class Method:
     """
 
     name: str
-    task: Task | Literal["clustering"]
+    task: Task
     path: str
     summary: str
     paper: int | None = None
@@ -50,60 +53,13 @@ METHODS: tuple[Method, ...] = (
         "transfer",
         "regression",
         "dpadapt.transfer.regression.PrivateTransferRegressor",
-        "linear regression that keeps to the public model unless the private rows show that it is wrong",
+        "linear regression that keeps the public model unless the private rows show that it is wrong",
     ),
     Method(
         "linear",
         "regression",
         "dpadapt.learning.linear.PrivateLinearRegression",
         "linear regression by private statistics or private descent, started from the public model, without a gate",
-    ),
-    Method(
-        "transfer",
-        "classification",
-        "dpadapt.transfer.classification.PrivateTransferClassifier",
-        "logistic regression that keeps to the public model unless the private rows show that it is wrong",
-    ),
-    Method(
-        "logistic",
-        "classification",
-        "dpadapt.learning.logistic.PrivateLogisticRegression",
-        "logistic regression (two or more classes) by private descent, started from the public model, without a gate",
-    ),
-    Method(
-        "cnvxadap",
-        "regression",
-        "dpadapt.papers.adaptation.cnvx.CnvxAdap",
-        "CnvxAdap of private domain adaptation: noisy descent on private and public rows together",
-        paper=1,
-    ),
-    Method(
-        "noisysgd",
-        "regression",
-        "dpadapt.papers.adaptation.noisy_sgd.NoisySGD",
-        "noisy descent on the private rows alone, the baseline of private domain adaptation",
-        paper=1,
-    ),
-    Method(
-        "privatemixture",
-        "regression",
-        "dpadapt.papers.adaptation.private_statistics.PrivateMixture",
-        "private statistics of the private rows, mixed with those of the public rows",
-        paper=1,
-    ),
-    Method(
-        "privatedm",
-        "regression",
-        "dpadapt.papers.adaptation.matching.PrivateDiscrepancyMinimization",
-        "public rows reweighed to look like the private ones, whose labels are not used",
-        paper=1,
-    ),
-    Method(
-        "mirror",
-        "regression",
-        "dpadapt.papers.mirror.estimators.PDADPMDRegressor",
-        "PDA-DPMD: private mirror descent with the public loss as the mirror map",
-        paper=2,
     ),
     Method(
         "subspace",
@@ -114,31 +70,65 @@ METHODS: tuple[Method, ...] = (
         tasks=True,
     ),
     Method(
-        "reverse",
+        "cnvx-adap",
+        "regression",
+        "dpadapt.papers.adaptation.cnvx.CnvxAdap",
+        "CnvxAdap of private domain adaptation: noisy descent on private and public rows together",
+        paper=1,
+    ),
+    Method(
+        "noisy-sgd",
+        "regression",
+        "dpadapt.papers.adaptation.noisy_sgd.NoisySGD",
+        "noisy descent on the private rows alone, the baseline of private domain adaptation",
+        paper=1,
+    ),
+    Method(
+        "private-mixture",
+        "regression",
+        "dpadapt.papers.adaptation.private_statistics.PrivateMixture",
+        "private statistics of the private rows, mixed with those of the public rows",
+        paper=1,
+    ),
+    Method(
+        "private-discrepancy-minimization",
+        "regression",
+        "dpadapt.papers.adaptation.matching.PrivateDiscrepancyMinimization",
+        "public rows reweighed to look like the private ones, whose labels are not used",
+        paper=1,
+    ),
+    Method(
+        "reverse-adaptation",
         "regression",
         "dpadapt.papers.adaptation.private_statistics.ReverseAdaptation",
         "the reverse of adaptation: private rows help to model the public population",
         paper=1,
     ),
     Method(
-        "ncnvxadap",
-        "classification",
-        "dpadapt.papers.adaptation.ncnvx.NCnvxAdap",
-        "NCnvxAdap of private domain adaptation: noisy descent on private and public rows together",
-        paper=1,
-    ),
-    Method(
-        "mirror",
-        "classification",
-        "dpadapt.papers.mirror.estimators.PDADPMDClassifier",
+        "pda-dpmd",
+        "regression",
+        "dpadapt.papers.mirror.estimators.PDADPMDRegressor",
         "PDA-DPMD: private mirror descent with the public loss as the mirror map",
         paper=2,
+    ),
+    Method(
+        "transfer",
+        "classification",
+        "dpadapt.transfer.classification.PrivateTransferClassifier",
+        "logistic regression that keeps the public model unless the private rows show that it is wrong",
+    ),
+    Method(
+        "logistic",
+        "classification",
+        "dpadapt.learning.logistic.PrivateLogisticRegression",
+        "logistic regression (two or more classes) by private descent, started from the public model, without a gate",
     ),
     Method(
         "hybrid",
         "classification",
         "dpadapt.hybrid.classifier.PrivateHybridClassifier",
-        "logistic regression (two classes) for people who answer for themselves (--agents), the private rows a sample",
+        "logistic regression (two classes) for people who answer for themselves (--agents); the private rows are the "
+        "curator's sample",
         paper=3,
         beside="agents",
     ),
@@ -149,27 +139,42 @@ METHODS: tuple[Method, ...] = (
         "logistic regression on the features of a frozen public encoder, in directions that public rows show",
         paper=4,
     ),
-)
-
-# Choices among public rows: they learn no label and predict nothing, so they have commands and batteries of their own.
-CHOICES: tuple[Method, ...] = (
+    Method(
+        "ncnvx-adap",
+        "classification",
+        "dpadapt.papers.adaptation.ncnvx.NCnvxAdap",
+        "NCnvxAdap of private domain adaptation: noisy descent on private and public rows together",
+        paper=1,
+    ),
+    Method(
+        "pda-dpmd",
+        "classification",
+        "dpadapt.papers.mirror.estimators.PDADPMDClassifier",
+        "PDA-DPMD: private mirror descent with the public loss as the mirror map",
+        paper=2,
+    ),
     Method(
         "clustering",
         "clustering",
         "dpadapt.clustering.estimator.PrivateSourceTargetClustering",
-        "centres among the public rows, given that the private ones serve as centres already (--clusters)",
+        "centres among the public rows, where the private rows already serve as centres (--clusters)",
         paper=5,
     ),
 )
 
-DEFAULT: dict[Task, str] = {"regression": "transfer", "classification": "transfer"}
+# The methods that predict a label.
+PREDICTORS: tuple[Method, ...] = tuple(method for method in METHODS if method.task != "clustering")
+
+
+def for_task(task: Task) -> Sequence[Method]:
+    """Return the methods for a task; the first is its default."""
+    return [method for method in METHODS if method.task == task]
 
 
 def find(name: str | None, task: Task) -> Method:
     """Return the method called `name`, or the task's default."""
-    wanted = DEFAULT[task] if name is None else name
-    for method in METHODS:
-        if method.name == wanted and method.task == task:
+    known = for_task(task)
+    for method in known:
+        if name in (None, method.name):
             return method
-    known = ", ".join(method.name for method in METHODS if method.task == task)
-    raise ValueError(f"method must be one of {known} for {task}, got {wanted!r}.")
+    raise ValueError(f"method must be one of {', '.join(method.name for method in known)} for {task}, got {name!r}.")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.methods import CHOICES, METHODS, Method
+from dpadapt.methods import METHODS, Method
 
 _FORMAT = "dpadapt model 1"
 
@@ -121,7 +121,7 @@ def load(folder: str | Path) -> Saved:
     description = _read_description(folder)
     # By the name of the class alone: modules may move from one version to another.
     wanted = str(description.get("class")).rpartition(".")[2]
-    method = next((method for method in (*METHODS, *CHOICES) if method.path.rpartition(".")[2] == wanted), None)
+    method = next((method for method in METHODS if method.path.rpartition(".")[2] == wanted), None)
     if method is None:
         raise ValueError(
             f"{folder.name}: the model's method {description.get('method')!r} is not known here. "
@@ -151,7 +151,7 @@ def load(folder: str | Path) -> Saved:
 def method_of(model: Any) -> Method:
     """Return the row of the table of methods that `model` belongs to, if its parameters can be saved."""
     path = f"{type(model).__module__}.{type(model).__qualname__}"
-    for method in (*METHODS, *CHOICES):
+    for method in METHODS:
         if method.path == path:
             for name, value in model.get_params(deep=False).items():
                 _pack(value, name)

@@ -2,10 +2,8 @@
 
 import json
 
-import pytest
-
-from dpadapt.demo.side_by_side import CASES, EPSILONS, compared, side_by_side
-from dpadapt.methods import DEFAULT, METHODS
+from dpadapt.demo.side_by_side import CASES, EPSILONS
+from dpadapt.methods import PREDICTORS, find
 
 
 def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
@@ -17,7 +15,7 @@ def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
         by_epsilon, by_rows = case["panels"]
         assert {level["key"] for level in by_epsilon["levels"]} == {"no model", "public only", "not private"}
         with_public = {curve["method"] for curve in by_epsilon["curves"] if curve["public"]}
-        assert with_public == {method.name for method in METHODS if method.task == case["task"] and not method.paper}
+        assert with_public == {method.name for method in PREDICTORS if method.task == case["task"] and not method.paper}
         floor = next(level["mean"] for level in by_epsilon["levels"] if level["key"] == "not private")
         for curve in by_epsilon["curves"]:
             assert [point["x"] for point in curve["points"]] == list(EPSILONS)
@@ -30,10 +28,10 @@ def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
     page = (tmp_path / "demo" / "report.html").read_text()
     for case in results["papers"]:
         shown = [curve["method"] for panel in case["panels"] for curve in panel["curves"]]
-        assert shown[0] == DEFAULT[case["task"]]
-        beside = [method for method in METHODS if method.beside == "public" and not method.tasks]
+        assert shown[0] == find(None, case["task"]).name
+        beside = [method for method in PREDICTORS if method.beside == "public" and not method.tasks]
         papers = {method.name for method in beside if method.task == case["task"] and method.paper}
-        assert set(shown[1:]) == papers - {"reverse"}  # which models the public population
+        assert set(shown[1:]) == papers - {"reverse-adaptation"}  # which models the public population
     names = [case["name"] for case in results["others"]]
     assert names == ["digits", "people", "centres"]
     for case in results["others"]:
@@ -47,33 +45,8 @@ def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
     assert all(case.title in outcome.out for case in CASES)
 
 
-def test_the_panels_meet_where_all_rows_are_used_at_the_middle_epsilon():
-    (case,) = side_by_side(CASES[2:3], epsilons=[0.3, 1.0], seeds=1, done=lambda name: None)["cases"]
-    by_epsilon, by_rows = case["panels"]
-    for first, second in zip(by_epsilon["curves"], by_rows["curves"], strict=False):
-        assert first["key"] == second["key"]
-        assert first["points"][-1]["values"] == second["points"][-1]["values"]
-
-
-@pytest.mark.parametrize("task", DEFAULT)
-def test_private_rows_alone_are_one_line(task):
-    alone = [line for line in compared(task) if not line.shared]
-    assert [line.key for line in alone] == ["private only"]
-    assert compared(task)[0].method.name == DEFAULT[task]
-
-
-def test_the_demo_is_reproducible():
-    first, second = (side_by_side(CASES[:1], epsilons=[1.0], seeds=1, done=lambda name: None) for _ in range(2))
-    assert first == second
-
-
 def test_the_demo_refuses_a_folder_it_cannot_write_before_it_starts(run, tmp_path):
     (tmp_path / "file").write_text("x")
     outcome = run("demo", "--out", tmp_path / "file")
     assert outcome.code == 2
     assert "--out" in outcome.err
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_declared_ranges_are_wider_than_nothing(case):
-    assert all(low < high for low, high in case.ranges.values())

@@ -199,12 +199,12 @@ def test_the_default_is_transfer_and_the_baselines_are_named(run, site, label, t
 def test_a_fit_says_what_each_part_of_the_data_brought(run, site, label, task):
     outcome = run(*site.fit(label=label, task=task))
     said = " ".join(outcome.out.split())
-    assert "What the public and the private rows brought" in said
+    assert "What the public and the private rows contributed" in said
     assert "The public rows gave the model to start from" in said
     assert "Forecast from public rows" in said
     assert "ε = 1 was spent" in said
     report = (site.out / "report.html").read_text()
-    assert "What the public and the private rows brought" in report
+    assert "What the public and the private rows contributed" in report
     assert "not an error bar" in report
 
 
@@ -415,7 +415,7 @@ def test_without_people_it_is_a_model_of_the_private_rows(run, site):
         ({"agents_epsilon": 1}, "Name their file with --agents"),
         ({"agents": "people"}, "--agents-epsilon must be given"),
         ({"agents": "people", "agents_epsilon": 0}, "--agents-epsilon must be a positive number"),
-        ({"agents": "people", "agents_epsilon": 1, "method": "logistic"}, "asks nobody"),
+        ({"agents": "people", "agents_epsilon": 1, "method": "logistic"}, "does not ask people"),
         ({"public": "people"}, "not by public rows"),
         ({"agents": "missing.csv", "agents_epsilon": 1}, "--agents"),
         ({"agents": "private", "agents_epsilon": 1}, "this is the private file"),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dpadapt import Public
-from dpadapt.methods import METHODS, Method
+from dpadapt.methods import PREDICTORS, Method
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Case:
 
 CASES = [
     Case(method, public)
-    for method in METHODS
+    for method in PREDICTORS
     for public in ("labelled", "unlabelled", "none")
     # People are met in tests/hybrid; here their methods are the curator's part alone.
     if method.beside == "public" or public == "none"

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from dpadapt.methods import METHODS
+from dpadapt.methods import PREDICTORS
 
 # Each exception with its reason. Checks that scikit-learn skips by tag (poor_score) are not listed.
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
@@ -19,14 +19,14 @@ def _ready(method):
 
 
 @parametrize_with_checks(
-    [_ready(method) for method in METHODS],
+    [_ready(method) for method in PREDICTORS],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(type(estimator).__name__, {}),
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: method.name)
 def test_enough_checks_ran(method):
     counts = Counter(type(e).__name__ for e, _ in estimator_checks_generator(_ready(method)))
     assert counts[type(_ready(method)).__name__] >= FLOOR

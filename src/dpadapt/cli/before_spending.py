@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dpadapt.cli.public_rows import PublicRows
+    from dpadapt.cli.inputs import PublicRows
     from dpadapt.demo.side_by_side import Compared
     from dpadapt.report.before_spending import Part
     from dpadapt.tables import Schema
@@ -78,7 +78,7 @@ def _forecast(
 ) -> None:
     """Check everything, then forecast, print and write a page."""
     from dpadapt import __version__, checks
-    from dpadapt.cli.public_rows import check_delta, chosen_method, encode_public, unfitted
+    from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
     from dpadapt.persist import write_atomically
     from dpadapt.report.before_spending import summarise_forecast
     from dpadapt.report.html import forecast_page
@@ -86,12 +86,13 @@ def _forecast(
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
-    check_delta(delta, "--delta")
+    method = chosen_method(None, task.value)
+    check_delta(delta, "--delta", method)
     checks.count(rows, "--rows")
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     wanted = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
-    estimator = unfitted(chosen_method(None, task.value), known, label=label, **wanted)
+    estimator = unfitted(method, known, label=label, **wanted)
     found = encode_public(public, known, label=label, task=task.value)
     if found.y is None and task is TaskName.regression:
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
@@ -155,7 +156,7 @@ def _rehearse(
     import numpy as np
 
     from dpadapt import checks
-    from dpadapt.cli.public_rows import check_delta, encode_public, unfitted
+    from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
     from dpadapt.demo.side_by_side import compared
     from dpadapt.persist import write_atomically
     from dpadapt.report.before_spending import summarise_rehearsal
@@ -164,7 +165,7 @@ def _rehearse(
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
-    check_delta(delta, "--delta")
+    check_delta(delta, "--delta", chosen_method(None, task.value))
     checks.count(rows, "--rows", least=10)
     checks.count(repeats, "--repeats")
     if seed is not None:

@@ -1,15 +1,36 @@
-"""`dpadapt fit`: a private model, its receipt and a report from two tables and a schema."""
+"""`dpadapt fit`: a private model, its receipt and a report from two tables and a schema.
 
+The command and its job, in order: check everything, read and encode, open the ledger, fit, save, report. Predictions
+and clustering take the same way; they differ in what is encoded, what `fit` is given and what is written.
+"""
+
+import filecmp
+import tempfile
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, SchemaOption, console, teach
-from dpadapt.methods import CHOICES, METHODS, Task
+from dpadapt.cli.options import (
+    AdjacencyName,
+    AdjacencyOption,
+    Delta,
+    Incomplete,
+    SchemaOption,
+    console,
+    teach,
+)
+from dpadapt.methods import METHODS, Method, Task
 
-_LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in (*METHODS, *CHOICES))
+if TYPE_CHECKING:
+    from dpadapt.accounting.ledger import Ledger
+    from dpadapt.cli.inputs import PublicRows
+    from dpadapt.hybrid.agents import SimulatedAgents
+    from dpadapt.tables import Schema
+
+_LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in METHODS)
 
 _HELP = teach(
     f"""
@@ -31,8 +52,8 @@ Example:
               --schema schema.toml --label cost --task regression \\
               --epsilon 1 --delta 1e-6 --ledger patients.ledger --out model/
 
-With --task clustering it chooses rows of the public table instead: --clusters centres, where the private rows serve as
-centres already. There is no label, and chosen.csv has the rows in place of a report.
+With --task clustering it chooses rows of the public table instead: --clusters centres, where the private rows already
+serve as centres. There is no label, and chosen.csv has the rows in place of a report.
 
 Methods:
 
@@ -77,9 +98,7 @@ def _fit(
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            help=f"One of {', '.join(dict.fromkeys(m.name for m in (*METHODS, *CHOICES)))}. Default: transfer."
-        ),
+        typer.Option(help=f"One of {', '.join(dict.fromkeys(m.name for m in METHODS))}. Default: transfer."),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="For --method subspace: the public column that says which task a row belongs to.")
@@ -100,42 +119,14 @@ def _fit(
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
-    from dpadapt.cli.fit_job import AgentOptions, LedgerOptions, Order, carry_out, choose
-    from dpadapt.report.terminal import fit_table
+    from dpadapt.report.terminal import facts_table, fit_table
 
-    if task is FitTask.clustering:
-        choose(
-            private=private,
-            public=public,
-            schema=schema,
-            clusters=clusters,
-            epsilon=epsilon,
-            delta=delta,
-            out=out,
-            ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta),
-            adjacency=adjacency.value,
-            seed=seed,
-            unused={
-                "--label": label,
-                "--tasks": tasks,
-                "--agents": agents,
-                "--agents-epsilon": agents_epsilon,
-                "--rows": rows,
-            },
-            method=method,
-        )
-        return
-    kind: Task = "regression" if task is FitTask.regression else "classification"
-    if clusters is not None:
-        raise ValueError("--clusters is for --task clustering. Leave it out.")
-    if label is None:
-        raise ValueError(f"--label must name the column to predict with --task {kind}.")
     order = Order(
         private=private,
         public=public,
         schema=schema,
         label=label,
-        task=kind,
+        task=task.value,
         epsilon=epsilon,
         delta=delta,
         out=out,
@@ -145,15 +136,369 @@ def _fit(
         rows=rows,
         seed=seed,
         tasks=tasks,
+        clusters=clusters,
         agents=AgentOptions(agents, agents_epsilon),
     )
     summary = carry_out(order)
     screen = console()
-    screen.print(fit_table(summary))
-    screen.print("What the public and the private rows brought", style="bold")
-    for sentence in summary["brought"]:
-        screen.print(sentence, markup=False)
+    if order.task == "clustering":
+        screen.print(facts_table("Receipt", summary["facts"]))
+    else:
+        screen.print(fit_table(summary))
+        screen.print("What the public and the private rows contributed", style="bold")
+        for sentence in summary["brought"]:
+            screen.print(sentence, markup=False)
     for warning in summary["receipt"]["warnings"]:
         screen.print(f"[bold yellow]warning:[/] {warning}")
+    report = _CHOSEN if order.task == "clustering" else _REPORT
     # A folder's name may look like markup.
-    screen.print(f"Wrote model.json, arrays.npz, receipt.json and report.html to {out}", soft_wrap=True, markup=False)
+    screen.print(f"Wrote model.json, arrays.npz, receipt.json and {report} to {out}", soft_wrap=True, markup=False)
+
+
+# Fewer private rows than this are refused: no budget could fit a model on them. Their number is public, except under
+# add-remove.
+_LEAST_PRIVATE_ROWS = 10
+
+_REPORT, _CHOSEN = "report.html", "chosen.csv"
+
+_ASSUMED_PUBLIC = (
+    "the schema: column names, ranges, categories",
+    "that every cell of the file has a value of its column's type",
+)
+
+
+@dataclass(frozen=True)
+class LedgerOptions:
+    """Which ledger to charge, and the cap of a new one."""
+
+    path: Path | None
+    epsilon: float | None
+    delta: float | None
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """The file of the people who answer for themselves, and what an answer may cost each of them."""
+
+    path: Path | None = None
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for on the command line."""
+
+    private: Path
+    public: Path | None
+    schema: Path
+    label: str | None
+    task: Task
+    epsilon: float
+    delta: float
+    out: Path
+    ledger: LedgerOptions
+    method: str | None = None
+    adjacency: str = "zero-out"
+    rows: int | None = None
+    seed: int | None = None
+    tasks: str | None = None
+    clusters: int | None = None
+    agents: AgentOptions = AgentOptions()
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What `fit` is given: private rows, and by name what stands beside them. `public` is the public table, if any."""
+
+    private: tuple[Any, ...]
+    beside: dict[str, Any]
+    public: "PublicRows | None"
+
+
+def carry_out(order: Order) -> dict[str, Any]:
+    """Fit, save and report; return the summary. Nothing is spent unless every check has passed."""
+    from dpadapt import persist
+    from dpadapt.tables import read_schema
+
+    method = _check_options(order)
+    schema = read_schema(order.schema, origin=f"--schema {order.schema}")
+    model = _unfitted(order, method, schema)
+    inputs = _read_inputs(order, method, schema)
+    persist.prepare(order.out)
+    ledger = _open_ledger(order, schema.dataset)
+
+    model.fit(*inputs.private, **inputs.beside, ledger=ledger)
+    # A fact assumed public belongs on the receipt; these facts are known here and not to the estimator.
+    facts = (*model.privacy_.assumptions, *_assumed_public(schema, order.label))
+    model.privacy_ = replace(model.privacy_, assumptions=facts)
+    # Saved before anything else is tried: the budget is spent.
+    _save(model, order, schema)
+    try:
+        if order.task == "clustering":
+            return _write_chosen(model, order, inputs)
+        return _write_report(model, order, method, schema, inputs, ledger)
+    except Exception as error:
+        written = _CHOSEN if order.task == "clustering" else _REPORT
+        raise Incomplete(
+            f"--out {order.out}: the model and its receipt are there, but {written} could not be made "
+            f"({_reason(error)}). The budget is spent."
+        ) from None
+
+
+def _check_options(order: Order) -> Method:
+    """Return the method, or refuse options that don't fit it or each other."""
+    from dpadapt import checks
+    from dpadapt.cli.inputs import check_delta, chosen_method
+
+    method = chosen_method(order.method, order.task)
+    checks.positive(order.epsilon, "--epsilon")
+    check_delta(order.delta, "--delta", method)
+    cap = order.ledger
+    if cap.path is None and (cap.epsilon is not None or cap.delta is not None):
+        raise ValueError("--ledger-epsilon and --ledger-delta are the cap of a ledger. Name its file with --ledger.")
+    if cap.epsilon is not None:
+        checks.positive(cap.epsilon, "--ledger-epsilon")
+    if cap.delta is not None:
+        check_delta(cap.delta, "--ledger-delta", method)
+    if order.task == "clustering":
+        _check_clustering(order)
+    else:
+        _check_prediction(order, method)
+    return method
+
+
+def _check_clustering(order: Order) -> None:
+    from dpadapt import checks
+
+    unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
+    unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon}
+    for option, value in unused.items():
+        if value is not None:
+            raise ValueError(f"{option}: --task clustering has no such choice. Leave it out.")
+    if order.public is None:
+        raise ValueError("--public must be the table of rows to choose from with --task clustering.")
+    if order.clusters is None:
+        raise ValueError("--clusters must be given with --task clustering.")
+    checks.count(order.clusters, "--clusters")
+
+
+def _check_prediction(order: Order, method: Method) -> None:
+    from dpadapt import checks
+
+    if order.clusters is not None:
+        raise ValueError("--clusters is for --task clustering. Leave it out.")
+    if order.label is None:
+        raise ValueError(f"--label must name the column to predict with --task {order.task}.")
+    if order.tasks is not None and not method.tasks:
+        raise ValueError(f"--tasks: the method {method.name} makes no use of tasks. Leave it out, or see --method.")
+    if order.tasks is not None and order.public is None:
+        raise ValueError("--tasks names a column of the public rows. Give them with --public.")
+    if order.rows is not None and order.adjacency != "add-remove":
+        raise ValueError("--rows is only for --adjacency add-remove. Leave it out.")
+    if order.rows is None and order.adjacency == "add-remove":
+        raise ValueError("--rows must be given with --adjacency add-remove: a public estimate of the number of rows.")
+    people = order.agents
+    if people.path is None and people.epsilon is not None:
+        raise ValueError("--agents-epsilon is what an answer costs a person. Name their file with --agents.")
+    if method.beside != "agents":
+        if people.path is not None:
+            raise ValueError(
+                f"--agents: the method {method.name} does not ask people. Leave it out, or use --method hybrid."
+            )
+    elif order.public is not None:
+        raise ValueError(f"--public: the method {method.name} is helped by people (--agents), not by public rows.")
+    elif people.path is not None and people.epsilon is None:
+        raise ValueError("--agents-epsilon must be given with --agents: what an answer may cost each person.")
+    if people.epsilon is not None:
+        checks.positive(people.epsilon, "--agents-epsilon")
+
+
+def _unfitted(order: Order, method: Method, schema: "Schema") -> Any:
+    """Return the unfitted estimator, or refuse options that it does not have."""
+    from dpadapt import persist
+    from dpadapt.cli.inputs import unfitted
+
+    wanted = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency, "n_rows": order.rows}
+    wanted |= {"random_state": order.seed, "n_clusters": order.clusters}
+    model = unfitted(method, schema, label=order.label, **wanted)
+    known = model.get_params(deep=False)
+    for name, option, asked in (
+        ("adjacency", "--adjacency", order.adjacency != "zero-out"),
+        ("n_rows", "--rows", order.rows is not None),
+        ("random_state", "--seed", order.seed is not None),
+    ):
+        if asked and name not in known:
+            raise ValueError(f"{option}: the method {method.name} has no such choice. Leave it out.")
+    persist.method_of(model)  # refuses now, not after the fit, what could not be saved
+    return model
+
+
+def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
+    """Read and encode the private rows and what helps them."""
+    from dpadapt.cli.inputs import encode_public, encode_rows
+
+    public = None
+    if order.public is not None:
+        public = encode_public(order.public, schema, label=order.label, task=order.task, tasks=order.tasks)
+        if method.tasks and order.tasks is None and public.y is not None:
+            raise ValueError(
+                f"--tasks must name the column of --public that says which task a row belongs to: {method.name} learns "
+                f"from several. With one task, use --method transfer."
+            )
+        if order.clusters is not None and order.clusters > len(public.X):
+            raise ValueError(
+                f"--clusters must be at most the number of public rows, {len(public.X)}, got {order.clusters}."
+            )
+    # Where the number of private rows may be private itself, it is not looked at.
+    least = 1 if order.task == "clustering" else _LEAST_PRIVATE_ROWS if order.rows is None else 2
+    private = encode_rows(order.private, "--private", schema, label=order.label, task=order.task, least=least)
+    if method.beside == "agents":
+        beside: dict[str, Any] = {"agents": _people(order, schema)}
+    else:
+        beside = {"public": None if public is None else public.declared}
+    if order.public is not None and filecmp.cmp(order.public, order.private, shallow=False):
+        raise ValueError(
+            f"--public {order.public}: this is the private file. Public rows are not protected at all: give other "
+            f"rows, or leave --public out."
+        )
+    people = order.agents.path
+    if people is not None and filecmp.cmp(people, order.private, shallow=False):
+        raise ValueError(
+            f"--agents {people}: this is the private file. Its people would pay twice, as rows and by their answers: "
+            f"give other people."
+        )
+    return _Inputs(private, beside, public)
+
+
+def _people(order: Order, schema: "Schema") -> "SimulatedAgents | None":
+    """Return one simulated person per row of the file of people, if there is one."""
+    from dpadapt.cli.inputs import encode_rows
+    from dpadapt.hybrid.agents import SimulatedAgents
+
+    if order.agents.path is None or order.agents.epsilon is None:
+        return None
+    X, y = encode_rows(order.agents.path, "--agents", schema, label=order.label, task=order.task)
+    return SimulatedAgents(X, y, order.agents.epsilon, random_state=order.seed)
+
+
+def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
+    """Open the ledger, or make it with the cap asked for (default: what this fit may spend)."""
+    from dpadapt.accounting.ledger import Ledger
+    from dpadapt.mechanisms.adjacency import Adjacency
+
+    path, cap = order.ledger.path, (order.ledger.epsilon, order.ledger.delta)
+    if path is None:
+        return None
+    if not path.exists():
+        cap = order.epsilon if cap[0] is None else cap[0], order.delta if cap[1] is None else cap[1]
+    elif not path.is_file():
+        raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
+    adjacency = Adjacency.of(order.adjacency)
+    try:
+        return Ledger.open(path, epsilon=cap[0], delta=cap[1], adjacency=adjacency, dataset=dataset)
+    except OSError as error:
+        raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None
+
+
+def _assumed_public(schema: "Schema", label: str | None) -> list[str]:
+    """Return what the files and the schema take to be public."""
+    from dpadapt.tables import Encoded
+
+    encoders = [
+        f"the encoder of {column.name} ({column.encoder}): it was made without the private rows"
+        for column in schema.features(label)
+        if isinstance(column, Encoded)
+    ]
+    return [*_ASSUMED_PUBLIC, *encoders]
+
+
+def _save(model: Any, order: Order, schema: "Schema") -> None:
+    """Save the model; if its folder fails, save it somewhere else: another fit would have to be paid for."""
+    from dpadapt import persist
+
+    extra = {"schema": schema.to_dict(), "label": order.label, "task": order.task}
+    try:
+        # The report of an earlier model must not stand beside this one.
+        for name in (_REPORT, _CHOSEN):
+            (order.out / name).unlink(missing_ok=True)
+        persist.save(model, order.out, extra=extra)
+    except (OSError, ValueError) as error:
+        failed = f"--out {order.out}: can't write there any more ({_reason(error)}). The budget is spent"
+        try:
+            spare = tempfile.mkdtemp(prefix="dpadapt-model-")
+            persist.save(model, spare, extra=extra)
+        except (OSError, ValueError):
+            raise Incomplete(f"{failed}, and the model could not be saved elsewhere.") from None
+        raise Incomplete(f"{failed}; the model and its receipt were saved to {spare} instead.") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _write_report(
+    model: Any, order: Order, method: Method, schema: "Schema", inputs: _Inputs, ledger: "Ledger | None"
+) -> dict[str, Any]:
+    """Write report.html and return its summary."""
+    from dpadapt import persist
+    from dpadapt.cli.inputs import predicted
+    from dpadapt.report.before_spending import forecast_of_fit
+    from dpadapt.report.compare import compare_on_public
+    from dpadapt.report.contributions import fit_in_words
+    from dpadapt.report.html import fit_page
+    from dpadapt.report.summarise import summarise_fit
+    from dpadapt.tables import feature_names
+
+    public, declared = inputs.public, inputs.beside.get("public")
+    comparison = None
+    if public is not None and public.y is not None:
+        comparison = compare_on_public(model, public.X, public.y, task=predicted(order.task))
+    # Under add-remove the number of rows is private, and the fit used the public estimate.
+    n_private = len(inputs.private[0]) if order.rows is None else order.rows
+    forecast = forecast_of_fit(model, declared, n_private)
+    summary = summarise_fit(
+        model,
+        method=method,
+        dataset=schema.dataset,
+        label=str(order.label),
+        names=feature_names(schema, order.label),
+        public=None if public is None else public.words,
+        comparison=comparison,
+        brought=fit_in_words(model, declared, comparison, forecast),
+        forecast=forecast,
+        ledger=None if ledger is None else _ledger_facts(ledger),
+    )
+    persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
+    return summary
+
+
+def _ledger_facts(ledger: "Ledger") -> dict[str, Any]:
+    spent = ledger.spent()
+    return {
+        "cap": ledger.epsilon,
+        "delta": ledger.delta,
+        "spent": spent,
+        "words": f"{ledger.dataset}: epsilon = {spent:.4g} of {ledger.epsilon:.4g} spent, delta = {ledger.delta:.3g}",
+    }
+
+
+def _write_chosen(model: Any, order: Order, inputs: _Inputs) -> dict[str, Any]:
+    """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
+    from dpadapt import persist
+    from dpadapt.report.summarise import receipt_facts
+
+    if inputs.public is None:
+        raise ValueError("--public must be the table of rows to choose from with --task clustering.")
+    rows = inputs.public.table.frame.iloc[model.centers_]
+    persist.write_atomically(order.out / _CHOSEN, rows.rename_axis("row").to_csv().encode())
+    receipt = receipt_facts(model.privacy_)
+    facts = {
+        "cost": receipt["cost"],
+        "protects": receipt["protects"],
+        "released": "\n".join(receipt["released"]),
+        "assumed public": "\n".join(receipt["assumptions"]),
+        "chosen": f"{order.clusters} of {len(inputs.public.X):,} public rows",
+        "distance to expect": f"{model.cost_estimate_:.4g} from a public row to its nearest centre, an estimate in the "
+        f"units of the encoded columns",
+    }
+    return {"facts": facts, "receipt": receipt}

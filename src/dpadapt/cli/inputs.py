@@ -1,8 +1,8 @@
-"""The public side of a job, which `fit`, `forecast` and `rehearse` share: the method, the table, the estimator."""
+"""What `fit`, `forecast` and `rehearse` are given: the method, encoded tables, and the unfitted estimator."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,29 +50,39 @@ def chosen_method(name: str | None, task: Task) -> Method:
         raise ValueError(f"--method: {error}") from None
 
 
-def check_delta(delta: float, option: str) -> None:
-    """Refuse a delta that is none, and 0."""
+def check_delta(delta: float, option: str, method: Method) -> None:
+    """Require 0 < delta < 1, or 0 <= delta < 1 for clustering, which has pure forms."""
     # Here, not in the fit: by then a new ledger would have a cap that no fit could ever be charged to.
-    if checks.delta(delta, option) == 0:
+    if checks.delta(delta, option) == 0 and method.task != "clustering":
         raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
 
 
 def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Table:
-    """Read a table of at least two rows, or of as many as are asked for."""
+    """Read a table of at least `least` rows."""
     table = read_table(path, origin=f"{option} {path}", private=private)
-    if len(table.frame) < 2:
+    if len(table.frame) < min(least, 2):
         raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
     if len(table.frame) < least:
         raise ValueError(
-            f"{table.origin}: at least {least} rows are needed; the noise that protects one of so few would drown all "
-            f"of them. Nothing was spent."
+            f"{table.origin}: at least {least} rows are needed; with fewer, the noise that protects one row would hide "
+            f"all of them. Nothing was spent."
         )
     return table
 
 
-def encode_public(path: Path, schema: Schema, *, label: str, task: Task, tasks: str | None = None) -> PublicRows:
+def encode_rows(
+    path: Path, option: str, schema: Schema, *, label: str | None, task: Task, least: int = 2
+) -> tuple[NDArray[Any], ...]:
+    """Read somebody's private rows and return them encoded: features, and labels if there is one to predict."""
+    table = read_rows(path, option, private=True, least=least)
+    check_columns(table, schema, label=label)
+    X = encode_features(table, schema, label=label)
+    return (X,) if label is None else (X, encode_labels(table, schema, label=label, task=predicted(task)))
+
+
+def encode_public(path: Path, schema: Schema, *, label: str | None, task: Task, tasks: str | None = None) -> PublicRows:
     """Read and encode the public table, with its labels if there are any, and the column that names its tasks."""
-    table = read_rows(path, "--public", private=False)
+    table = read_rows(path, "--public", private=False, least=2 if label is not None else 1)
     names = None
     if tasks is not None:
         names = _task_names(table, schema, label, tasks)
@@ -80,12 +90,17 @@ def encode_public(path: Path, schema: Schema, *, label: str, task: Task, tasks: 
             table = replace(table, frame=table.frame.drop(columns=tasks))
     check_columns(table, schema, label=label, optional=label)
     X = encode_features(table, schema, label=label)
-    if label not in table.frame.columns:
+    if label is None or label not in table.frame.columns:
         return PublicRows(table, X, None, names)
-    return PublicRows(table, X, encode_labels(table, schema, label=label, task=task), names)
+    return PublicRows(table, X, encode_labels(table, schema, label=label, task=predicted(task)), names)
 
 
-def _task_names(table: Table, schema: Schema, label: str, column: str) -> NDArray[Any]:
+def predicted(task: Task) -> Literal["regression", "classification"]:
+    """Return what a label is for a task that predicts one: a number or a class."""
+    return "regression" if task == "regression" else "classification"
+
+
+def _task_names(table: Table, schema: Schema, label: str | None, column: str) -> NDArray[Any]:
     """Return the column that says which task each public row belongs to."""
     if column not in table.frame.columns:
         raise ValueError(f"--tasks {column}: {table.origin} has no such column.")
@@ -100,7 +115,7 @@ def _task_names(table: Table, schema: Schema, label: str, column: str) -> NDArra
     return np.asarray(names.astype(str))
 
 
-def category_columns(schema: Schema, label: str) -> list[list[int]]:
+def category_columns(schema: Schema, label: str | None) -> list[list[int]]:
     """Return which columns of the encoded rows are the indicators of one category."""
     groups, start = [], 0
     for column in schema.features(label):
@@ -111,12 +126,16 @@ def category_columns(schema: Schema, label: str) -> list[list[int]]:
     return groups
 
 
-def unfitted(method: Method, schema: Schema, *, label: str, **wanted: Any) -> Any:
-    """Return the estimator, given what the schema says about the label and nothing from the rows."""
-    if method.task == "regression":
+def unfitted(method: Method, schema: Schema, *, label: str | None, **wanted: Any) -> Any:
+    """Return the estimator, given what the schema says about the label and nothing from the rows.
+
+    Of `wanted`, the parameters that the estimator has are set.
+    """
+    if label is not None and method.task == "regression":
         wanted["target_bounds"] = schema.bounds(label)
-    else:
+    elif label is not None:
         wanted["classes"] = list(schema.classes(label))
         wanted["groups"] = category_columns(schema, label)
-    known = method.estimator().get_params(deep=False)
-    return method.estimator(**{name: value for name, value in wanted.items() if name in known})
+    model = method.estimator()
+    known = model.get_params(deep=False)
+    return model.set_params(**{name: value for name, value in wanted.items() if name in known})
