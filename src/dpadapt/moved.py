@@ -67,12 +67,13 @@ _NEW_HOME = {
     "dpadapt.cli.app": "cli._app",
     "dpadapt.cli.audit": "audit.__main__",
     "dpadapt.cli.before_spending": "cli.forecast cli.rehearse",
-    "dpadapt.cli.fit_job": "cli._agents cli._choosing cli._fitting",
+    "dpadapt.cli.fit": "cli._agents cli._choosing cli._fitting",
     "dpadapt.cli.options": "cli._options",
-    "dpadapt.cli.public_rows": "cli._public",
+    "dpadapt.cli.inputs": "cli._public",
     "dpadapt.clustering.estimator": "clustering.labelling clustering.private",
     "dpadapt.clustering.inference": (
-        "clustering.evidence clustering.outlook clustering.posterior clustering.spread clustering.survival"
+        "clustering.choice clustering.evidence clustering.outlook clustering.posterior clustering.spread "
+        "clustering.survival"
     ),
     "dpadapt.clustering.public_cells": "clustering.cells clustering.shares clustering.surroundings",
     "dpadapt.clustering.releases": "clustering.sources clustering.stages",

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, with public targets made from the width of the data alone."""
+"""The private clustering estimator: privacy of every release, the gate, refusals, and scikit-learn's checks."""
 
 import math
 import pickle
@@ -13,7 +13,7 @@ from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, Public, aud
 from dpadapt.accounting.closed_forms import rho_to_epsilon
 from dpadapt.audit import lower_bound
 from dpadapt.audit.releases import ReleaseScores
-from dpadapt.clustering import PrivateSourceTargetClustering, inference
+from dpadapt.clustering import PrivateSourceTargetClustering, inference, select_for_labelling
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
 from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpadapt.mechanisms.mechanism import ConcentratedEvent, PureEvent
@@ -39,7 +39,7 @@ def cost(S, T, centres):
     return float(np.minimum(nearest(T, T[centres])[1], nearest(T, S)[1]).mean())
 
 
-def test_it_places_centres_where_sources_are_not(pair):
+def test_centres_are_placed_where_there_are_no_sources(pair):
     S, T, public = pair
     ours, alone, best = make(6).fit(S, public=public).centers_, cluster_t(T, 6), non_private(S, T, 6)
     assert (T[ours][:, 0] > 4).sum() > (T[alone][:, 0] > 4).sum()
@@ -49,7 +49,7 @@ def test_it_places_centres_where_sources_are_not(pair):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("sources", ["empty", "far", "one", "not finite"])
-def test_useless_sources_give_exactly_the_answer_without_them(pair, epsilon, sources):
+def test_useless_sources_give_exactly_the_centres_of_the_targets_alone(pair, epsilon, sources):
     S, T, public = pair
     rows = {"empty": S[:0], "far": S + 1e4, "one": S[:1], "not finite": np.full((9, 2), np.nan)}[sources]
     model = make(7, epsilon).fit(rows, public=public)
@@ -62,12 +62,12 @@ def test_several_numbers_of_centres_share_one_release(pair):
     S, _, public = pair
     ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE)
     model = make([2, 5, 9]).fit(S, public=public, ledger=ledger)
-    assert {k: len(set(found.tolist())) for k, found in model.centers_.items()} == {2: 2, 5: 5, 9: 9}
+    assert {k: len(set(rows.tolist())) for k, rows in model.centers_.items()} == {2: 2, 5: 5, 9: 9}
     assert list(model.cost_estimate_) == [2, 5, 9]
     assert len(ledger.entries) == 3
 
 
-def test_receipt_shows_every_stage(pair):
+def test_receipt_lists_every_histogram(pair):
     S, _, public = pair
     receipt = make(epsilon=2.0).fit(S, public=public).privacy_
     assert [entry.event.epsilon for entry in receipt.entries] == pytest.approx([0.16, 0.34, 1.5])
@@ -107,8 +107,8 @@ def neighbours(S, adjacency):
 
 @pytest.mark.parametrize("params", [{}, GAUSSIAN, {"epsilon": 0.2}], ids=["laplace", "gaussian", "little"])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_one_source_moves_no_stage_further_than_its_noise_assumes(pair, adjacency, params):
-    """The last stage for every value of those before: what they released is played back, not drawn anew."""
+def test_one_source_moves_no_histogram_further_than_its_sensitivity(pair, adjacency, params):
+    """The last histogram is compared given the earlier ones: their released values are replayed, not drawn again."""
     S, _, public = pair
     relation = Adjacency.of(adjacency)
     l1, l2 = (2.0, math.sqrt(2)) if adjacency == "replace-one" else (1.0, 1.0)
@@ -151,8 +151,8 @@ def test_replay_of_the_bound_finds_no_leak(pair):
         assert leaks == []
 
 
-def test_the_partition_follows_from_released_counts_alone(pair):
-    """The shape of the last release is played back from the one before: with other sources it does not change."""
+def test_partition_follows_from_released_counts_alone(pair):
+    """With replayed coarse counts, other sources do not change the shape of the last release."""
     S, _, public = pair
 
     def fit(data, ledger):
@@ -175,7 +175,7 @@ def test_sources_in_blocks_give_the_same_release(pair):
     assert np.array_equal(make().fit(iter([]), public=public).centers_, make().fit(S[:0], public=public).centers_)
 
 
-def test_adding_a_thousand_rows_of_nothing_changes_nothing(pair):
+def test_rows_out_of_range_change_no_fitted_value(pair):
     """The number of sources is used nowhere: rows out of range leave every fitted value as it is."""
     S, _, public = pair
     more = np.vstack([S, np.full((1000, 2), 1e7)])
@@ -225,7 +225,7 @@ def test_bad_input_is_refused_and_nothing_is_spent(pair, params, message):
     refused(message, pair=pair, **params)
 
 
-def test_public_data_must_be_declared_and_other_than_the_sources(pair):
+def test_public_data_must_be_declared_and_not_be_the_sources(pair):
     S, T, _ = pair
     refused("Public", public=T, error=TypeError, pair=pair)
     refused("private", S=S, public=Public(S), error=PrivacyError, pair=pair)
@@ -235,7 +235,7 @@ def test_public_data_must_be_declared_and_other_than_the_sources(pair):
 
 @pytest.mark.parametrize("cell", ["ZEBRA7731", b"ZEBRA7731", {"ZEBRA7731": 1}])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_no_cell_is_shown_when_sources_are_refused(pair, cell, blocks):
+def test_errors_show_no_cell_of_the_sources(pair, cell, blocks):
     rows = pair[0][:20].astype(object)
     rows[3, 1] = cell
     error = refused("numbers", S=iter([rows]) if blocks else rows, pair=pair)
@@ -243,7 +243,7 @@ def test_no_cell_is_shown_when_sources_are_refused(pair, cell, blocks):
     assert error.__context__ is None
 
 
-def test_a_cap_that_is_too_small_refuses_before_any_draw(pair):
+def test_cap_too_small_raises_before_any_noise_is_drawn(pair):
     S, _, public = pair
     ledger = Ledger(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE)
     ledger._draw = lambda *release: pytest.fail("drawn")
@@ -254,7 +254,7 @@ def test_a_cap_that_is_too_small_refuses_before_any_draw(pair):
         make().fit(S, public=public, ledger=Ledger(epsilon=5.0))
 
 
-def test_equal_targets_are_no_trouble(pair):
+def test_repeated_targets_give_distinct_centres(pair):
     S = pair[0]
     for T in (np.zeros((20, 2)), np.repeat(np.arange(10.0).reshape(5, 2), 4, axis=0)):
         model = make(3).fit(S, public=Public(T))
@@ -263,7 +263,7 @@ def test_equal_targets_are_no_trouble(pair):
     assert len(make(4).fit(S, public=Public(np.arange(8.0).reshape(4, 2))).centers_) == 4
 
 
-def test_seeded_repeats_and_unseeded_does_not(pair):
+def test_seeded_fits_repeat_and_unseeded_fits_do_not(pair):
     S, _, public = pair
     first, second = (make().fit(S, public=public) for _ in range(2))
     assert np.array_equal(first.centers_, second.centers_)
@@ -290,31 +290,31 @@ def test_pickled_and_saved_models_keep_their_centres(pair, tmp_path):
         assert other.privacy_ == model.privacy_
 
 
-def test_where_the_pessimist_disagrees_the_answer_is_that_without_sources(pair, monkeypatch):
+def test_centres_that_fail_the_pessimistic_check_are_those_of_the_targets_alone(pair, monkeypatch):
     S, T, public = pair
-    monkeypatch.setattr(inference, "_DOUBTED_ODDS", 1e300)
+    monkeypatch.setattr(inference, "_PESSIMISTIC_EMPTY_ODDS", 1e300)
     assert np.array_equal(make(6).fit(S, public=public).centers_, cluster_t(T, 6))
 
 
-def test_what_is_done_to_the_centres_does_not_change_the_next_answer(pair):
-    """Without sources the answer is remembered with the targets."""
+def test_changing_fitted_centres_does_not_change_the_next_fit(pair):
+    """The answer without sources is kept for the next fit with the same targets."""
     _, T, public = pair
-    nobody = np.empty((0, 2))
-    model = make(5).fit(nobody, public=public)
+    no_sources = np.empty((0, 2))
+    model = make(5).fit(no_sources, public=public)
     model.centers_[:] = 0
-    several = make([3, 5]).fit(nobody, public=public)
+    several = make([3, 5]).fit(no_sources, public=public)
     several.centers_.clear()
-    assert np.array_equal(make(5).fit(nobody, public=public).centers_, cluster_t(T, 5))
-    assert list(make([3, 5]).fit(nobody, public=public).centers_) == [3, 5]
+    assert np.array_equal(make(5).fit(no_sources, public=public).centers_, cluster_t(T, 5))
+    assert list(make([3, 5]).fit(no_sources, public=public).centers_) == [3, 5]
 
 
-def test_a_number_asked_for_twice_is_charged_once(pair):
+def test_repeated_number_of_centres_is_charged_once(pair):
     S, _, public = pair
     model = make([4, 4], certificate_share=0.5).fit(S, public=public)
     assert [entry.label for entry in model.privacy_.entries].count(model.privacy_.entries[-1].label) == 1
 
 
-def test_a_cell_too_large_for_a_float_is_not_told(pair, recwarn):
+def test_no_warning_reveals_a_cell_too_large_for_a_float(pair, recwarn):
     S, _, public = pair
     rows = S.astype(np.longdouble)
     rows[3, 0] = np.longdouble("1e400")
@@ -323,30 +323,37 @@ def test_a_cell_too_large_for_a_float_is_not_told(pair, recwarn):
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3])
-def test_little_gaussian_budget_is_enough_for_a_fit(pair, epsilon):
+def test_very_small_gaussian_budget_gives_the_centres_of_the_targets_alone(pair, epsilon):
     S, T, public = pair
     model = make(epsilon=epsilon, delta=1e-6, noise="gaussian").fit(S, public=public)
     assert model.privacy_.epsilon <= epsilon
     assert np.array_equal(model.centers_, cluster_t(T, 5))
 
 
-def test_budgets_next_to_nothing_are_refused_before_anything_is_spent(pair):
+def test_budgets_too_small_for_the_noise_are_refused_before_anything_is_spent(pair):
     refused("certificate_share must be larger", certificate_share=1e-12, pair=pair)
     refused("too large for integers", epsilon=1e-18, pair=pair)
 
 
-def test_the_estimate_is_no_more_than_the_bound(pair):
+def test_cost_estimate_is_at_most_the_bound(pair):
     S, _, public = pair
     model = make([2, 6, 20], epsilon=1e6, certificate_share=0.5).fit(S, public=public)
     assert all(model.cost_estimate_[k] <= model.cost_bound_[k] for k in (2, 6, 20))
 
 
-pytestmark = pytest.mark.slow
+def test_rows_to_label_are_distinct_and_charged_to_the_ledger():
+    random = np.random.default_rng(0)
+    S, T = random.standard_normal((300, 3)), random.standard_normal((80, 3)) + 1.0
+    ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE)
+    rows = select_for_labelling(S, T, 12, epsilon=0.5, ledger=ledger)
+    assert len(set(rows.tolist())) == 12
+    assert ledger.spent() == pytest.approx(0.5)
 
-T = np.random.default_rng(0).uniform(0, 1, (25, 2))
-PUBLIC = Public(T)
+
+AUDIT_TARGETS = np.random.default_rng(0).uniform(0, 1, (25, 2))
+PUBLIC = Public(AUDIT_TARGETS)
 # Three sources in one bin; in the neighbouring data set the last is null.
-SOURCES = (np.repeat(T[:1], 3, axis=0) + 0.001,)
+SOURCES = (np.repeat(AUDIT_TARGETS[:1], 3, axis=0) + 0.001,)
 NEIGHBOUR = (np.vstack([SOURCES[0][:-1], [[np.nan, np.nan]]]),)
 
 
@@ -358,20 +365,22 @@ def audited(factor, **params):
     return lower_bound(scores, SOURCES, NEIGHBOUR, delta=params.get("delta", 0.0), runs=900, confidence=0.99)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, {"noise": "gaussian", "delta": 1e-2}], ids=["laplace", "gaussian"])
-def test_the_releases_together_keep_the_claim(params):
-    found = audited(1.0, **params)
-    assert not found.refutes(1.0)
-    # The attacker is not blind: it finds a good part of what the claim allows.
-    assert found.epsilon_lower > (0.5 if not params else 0.05)
+def test_audit_does_not_refute_the_claimed_epsilon(params):
+    result = audited(1.0, **params)
+    assert not result.refutes(1.0)
+    # The attack has power: it reaches a good part of what the claim allows.
+    assert result.epsilon_lower > (0.5 if not params else 0.05)
 
 
-def test_halved_noise_is_caught():
+@pytest.mark.slow
+def test_audit_refutes_halved_noise():
     assert audited(0.5).refutes(1.0)
 
 
 class WithTargets(PrivateSourceTargetClustering):
-    """The checks know no public data."""
+    """The estimator with public targets made from the number of columns alone, since the checks pass no public data."""
 
     def fit(self, S, y=None, *, public=None, ledger=None):
         width = np.shape(S)[1] if np.ndim(S) == 2 else 1
@@ -382,7 +391,7 @@ class WithTargets(PrivateSourceTargetClustering):
 ESTIMATOR = WithTargets(3, epsilon=10.0, random_state=0)
 EXPECTED_FAILURES = {
     "check_estimators_empty_data_messages": "there may be no sources: the answer is then that of the targets alone",
-    "check_dtype_object": "a cell that is no number is refused, but its type is not told",
+    "check_dtype_object": "a cell that is not a number is refused without showing its type",
 }
 
 

@@ -1,4 +1,4 @@
-"""What is concluded from released counts: distances, clumping, and what a choice hangs on."""
+"""The gate keeps its error rate, and the model of the sources and the choice of centres follow the released counts."""
 
 import itertools
 import math
@@ -9,8 +9,15 @@ import pytest
 from scipy.special import logsumexp
 
 from dpadapt.clustering import inference
-from dpadapt.clustering.choice import _less_reliant, _solve
-from dpadapt.clustering.inference import Outlook, clumping, log_evidence, pool_weights, pooled_evidence
+from dpadapt.clustering.inference import (
+    SourceModel,
+    _less_reliant,
+    _solve,
+    clumping,
+    log_evidence,
+    pool_weights,
+    pooled_evidence,
+)
 from dpadapt.clustering.public_cells import surroundings
 from dpadapt.clustering.releases import Noise, Released, partition
 from dpadapt.clustering.solver import nearest
@@ -36,21 +43,21 @@ def mean_of_evidence(noise, n_bins, reach):
 
 
 @every_noise
-def test_its_mean_is_one_where_there_is_noise_alone(noise, monkeypatch):
-    """Exactly, at any noise: the ratios are those of whole numbers."""
-    monkeypatch.setattr(inference, "_HEIGHTS", (0.5, 2, 8))
+def test_e_value_has_mean_one_under_noise_alone(noise, monkeypatch):
+    """Exactly, for any noise scale, because likelihood ratios are those of discrete noise."""
+    monkeypatch.setattr(inference, "_EVIDENCE_HEIGHTS", (0.5, 2, 8))
     assert mean_of_evidence(noise, 1, int(75 * noise.scale) + 2) == pytest.approx(1.0, rel=1e-9)
 
 
-def test_two_bins_multiply(monkeypatch):
-    monkeypatch.setattr(inference, "_HEIGHTS", (1, 5, 9))
+def test_e_value_of_two_bins_has_mean_one(monkeypatch):
+    monkeypatch.setattr(inference, "_EVIDENCE_HEIGHTS", (1, 5, 9))
     assert mean_of_evidence(Noise("laplace", 0.4), 2, 18) == pytest.approx(1.0, rel=1e-9)
     assert mean_of_evidence(Noise("gaussian", 0.6), 2, 14) == pytest.approx(1.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("noise", [NOISES[0], NOISES[3]], ids=str)
-def test_a_thousand_null_draws_open_the_gate_in_no_more_than_its_share(noise):
-    """At gamma = 0.1 the mean of 1000 is 100 at most; more than 140 has probability below 1e-4."""
+def test_gate_opens_no_more_often_than_its_rate_without_sources(noise):
+    """At gamma = 0.1 at most 100 of 1000 on average; more than 140 has probability below 1e-4."""
     random, groups = SeededRandom(0), np.arange(60) % 3
     coarse = Noise(noise.law, 2 * noise.scale)
     opened = 0
@@ -61,8 +68,8 @@ def test_a_thousand_null_draws_open_the_gate_in_no_more_than_its_share(noise):
 
 
 @every_noise
-def test_too_large_a_noise_is_found_out(noise):
-    """The bound is for the stated law: thrice the noise opens the gate nearly always."""
+def test_gate_opens_if_the_noise_is_larger_than_stated(noise):
+    """The error rate holds for the stated noise: three times as much opens the gate nearly always."""
     random, groups = SeededRandom(1), np.arange(60) % 3
     wrong = Noise(noise.law, 3 * noise.scale)
     opened = sum(pooled_evidence([(draw(wrong, 60, random), groups, noise)] * 2) >= math.log(10) for _ in range(50))
@@ -70,13 +77,13 @@ def test_too_large_a_noise_is_found_out(noise):
 
 
 @every_noise
-def test_many_sources_open_it(noise):
+def test_many_sources_open_the_gate(noise):
     counts = draw(noise, 60, SeededRandom(2))
     counts[5] += int(30 * noise.scale) + 10
     assert pooled_evidence([(counts, np.zeros(60), noise)] * 2) > math.log(10)
 
 
-def test_no_bins_say_nothing():
+def test_e_value_of_no_bins_is_one():
     assert log_evidence(np.empty(0, dtype=int), NOISES[0]) == 0.0
 
 
@@ -89,7 +96,7 @@ def around():
 
 
 def counted(around, codes, noise=EXACT):
-    """Return what a release with next to no noise has."""
+    """Return a release without noise."""
     cells = around.cells
     profile = np.bincount(codes % cells.n_rings, minlength=cells.n_rings)
     above = cells.coarse()
@@ -100,7 +107,7 @@ def counted(around, codes, noise=EXACT):
     )
 
 
-def test_the_pool_is_weighted_to_lie_as_far_out_as_the_sources(around):
+def test_pool_weights_follow_the_counted_distances(around):
     sizes, n_rings = around.shares.sizes, around.cells.n_rings
     far = np.flatnonzero((np.arange(len(sizes)) % n_rings == n_rings - 2) & (sizes > 0))
     codes = np.random.default_rng(1).choice(far, 4000)
@@ -109,7 +116,7 @@ def test_the_pool_is_weighted_to_lie_as_far_out_as_the_sources(around):
     assert weighted.max() / weighted.sum() > 0.99
 
 
-def test_without_sources_the_pool_keeps_its_own_distances(around):
+def test_pool_weights_are_equal_without_sources(around):
     sizes, n_rings = around.shares.sizes, around.cells.n_rings
     released = counted(around, np.empty(0, int))
     weights = pool_weights(released, sizes).reshape(-1, n_rings)
@@ -117,8 +124,8 @@ def test_without_sources_the_pool_keeps_its_own_distances(around):
 
 
 @pytest.mark.parametrize("true", [1.0, 4.0, 15.0])
-def test_clumping_is_read_off_how_unevenly_parts_are_filled(true):
-    """Counts are drawn from Pólya's urn, then noised."""
+def test_clumping_is_estimated_from_uneven_counts(true):
+    """Counts are drawn from Pólya's urn, with noise added."""
     random = np.random.default_rng(int(true))
     sizes = random.uniform(0.5, 2.0, (60, 8))
     shares = sizes / sizes.sum(axis=1, keepdims=True)
@@ -131,40 +138,40 @@ def test_clumping_is_read_off_how_unevenly_parts_are_filled(true):
     assert clumping(released, sizes.ravel()) / 1.4 == pytest.approx(true, rel=0.35)
 
 
-def test_clumping_is_the_usual_one_where_noise_drowns_the_counts():
+def test_clumping_is_the_usual_one_where_noise_exceeds_the_counts():
     random = np.random.default_rng(2)
     noise = tuple(Noise("laplace", 200.0) for _ in range(3))
     parent = np.repeat(np.arange(20), 2)
-    found = []
+    estimates = []
     for _ in range(20):
         counts = np.rint(random.laplace(0, 200.0, 40)).astype(np.int64) + 30
         released = Released(np.zeros(1, int), np.zeros(20, int), counts, np.arange(40), parent, 1, noise)
-        found.append(clumping(released, np.ones(40)))
-    assert 4.0 < np.median(found) < 32.0
+        estimates.append(clumping(released, np.ones(40)))
+    assert 4.0 < np.median(estimates) < 32.0
 
 
-def test_reliance_is_what_a_part_saves(around):
-    """Against the cost with that part emptied, part by part."""
+def test_reliance_is_the_rise_of_cost_when_a_part_is_emptied(around):
+    """Compared with the cost when that part is emptied, for several parts."""
     random = np.random.default_rng(3)
     occupied = np.flatnonzero(around.shares.sizes > 3)[::5]
-    view = Outlook.of(counted(around, random.choice(occupied, 500)), around)
-    away = random.uniform(0.0, 2 * float(view.radii[-1]), view.cost.integral.shape[0])
+    model = SourceModel.of(counted(around, random.choice(occupied, 500)), around)
+    away = random.uniform(0.0, 2 * float(model.radii[-1]), model.cost.integral.shape[0])
     targets = np.arange(len(away))
-    doubtful = view.doubtful
+    doubtful = model.doubtful
     assert 0 < doubtful.sum() < len(doubtful)
-    assert not view.reliance(away)[~doubtful].any()
-    # All parts are in doubt from here on.
-    view = replace(view, believed=replace(view.believed, evidence=np.zeros(len(doubtful))))
-    relied = view.reliance(away)
-    base = view.cost(targets, away[:, None]).mean()
+    assert not model.reliance(away)[~doubtful].any()
+    # All parts are doubtful from here on.
+    model = replace(model, posterior=replace(model.posterior, evidence=np.zeros(len(doubtful))))
+    relied = model.reliance(away)
+    base = model.cost(targets, away[:, None]).mean()
     for part in np.argsort(relied)[[-1, -5, -20, 0]]:
-        emptied = view.empty(np.arange(len(relied)) == part)
+        emptied = model.empty(np.arange(len(relied)) == part)
         assert emptied.cost(targets, away[:, None]).mean() - base == pytest.approx(relied[part], rel=1e-6, abs=1e-9)
     assert relied.max() > 0
 
 
-def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():
-    """Two clusters; in the second noise alone may show the few sources that were counted there."""
+def test_no_doubtful_part_leaves_a_cluster_without_a_centre():
+    """Two clusters of targets; the few sources counted in the second may be noise."""
     random = np.random.default_rng(4)
     T = np.vstack([random.normal(0, 0.1, (100, 2)), random.normal(5, 0.1, (100, 2))])
     around = surroundings(T, [3], n_bands=3)
@@ -172,22 +179,22 @@ def test_no_doubtful_part_may_leave_a_cluster_without_a_centre():
     first, second = (np.repeat(around.cells.codes(rows), 40) for rows in (T[:100], T[100:]))
     for kept, relied in ((len(second), True), (16, False)):
         released = counted(around, np.concatenate([first, second[:kept]]), noise)
-        # Whatever the prior says, all parts with a count are believed in here.
-        view = Outlook.of(released, around)
-        sure = np.zeros_like(view.believed.probability)
+        # Whatever the prior, all parts with a positive count are taken to hold sources here.
+        model = SourceModel.of(released, around)
+        sure = np.zeros_like(model.posterior.probability)
         sure[np.arange(len(sure)), np.where(released.counts > 0, 5, 0)] = 1.0
-        view = replace(view, believed=replace(view.believed, probability=sure))
-        nobody = _solve(T, [1], view.cost)[1]
-        found, trusted = _less_reliant(T, nobody, view, 0.01)
-        assert (trusted is view) == relied
-        # Where every part may be relied on for nothing at all, there is no such choice.
-        assert relied or _less_reliant(T, nobody, view, -1.0) is None
-    assert T[found[0]][0] > 2.5
+        model = replace(model, posterior=replace(model.posterior, probability=sure))
+        preliminary = _solve(T, [1], model.cost)[1]
+        centres, trusted = _less_reliant(T, preliminary, model, 0.01)
+        assert (trusted is model) == relied
+        # If no reliance at all is allowed, there is no such choice.
+        assert relied or _less_reliant(T, preliminary, model, -1.0) is None
+    assert T[centres[0]][0] > 2.5
 
 
 @pytest.mark.parametrize(("shape", "within", "gain"), [("far out", 0.1, 0.1), ("in clumps", 0.3, 0.03)])
-def test_believed_distances_are_nearer_to_the_true_ones(shape, within, gain, monkeypatch):
-    """Than with a pool at its own distances and clumping that is taken for granted."""
+def test_expected_distances_are_closer_to_the_true_ones(shape, within, gain, monkeypatch):
+    """Closer than with an unweighted pool and a fixed clumping."""
     random = np.random.default_rng(7)
     T = random.standard_normal((400, 5))
     around = surroundings(T, [8], n_bands=2)
@@ -202,12 +209,12 @@ def test_believed_distances_are_nearer_to_the_true_ones(shape, within, gain, mon
     released = counted(around, codes[codes >= 0])
     true = float(np.minimum(nearest(T, S)[1], reach).mean())
 
-    def believed():
-        cost = Outlook.of(released, around).cost
+    def expected_over_true():
+        cost = SourceModel.of(released, around).cost
         return float(cost(np.arange(400), np.full((400, 1), reach)).mean()) / true
 
-    found = believed()
+    estimated = expected_over_true()
     monkeypatch.setattr(inference, "pool_weights", lambda released, sizes: np.ones(len(sizes)))
     monkeypatch.setattr(inference, "clumping", lambda released, sizes: 8.0)
-    assert abs(found - 1) < within
-    assert believed() < found - gain
+    assert abs(estimated - 1) < within
+    assert expected_over_true() < estimated - gain

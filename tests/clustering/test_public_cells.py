@@ -1,10 +1,11 @@
-"""Bins: each row's is a function of that row and the targets alone, and coarse bins are unions of finer ones."""
+"""The bin of a row depends on that row and the targets alone, and coarse bins are unions of finer ones."""
 
 import numpy as np
 import pytest
 
-from dpadapt.clustering.public_cells import make_cells, surroundings
-from dpadapt.clustering.releases import partition
+from dpadapt import Public
+from dpadapt.clustering.public_cells import make_cells, prepare, surroundings
+from dpadapt.clustering.solver import cluster_t
 
 
 @pytest.fixture(scope="module")
@@ -13,8 +14,8 @@ def cells():
     return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80], bands=np.array([0, 1, 1]))
 
 
-def test_a_rows_bin_does_not_depend_on_the_rows_beside_it(cells):
-    """Exact arithmetic: matrix products round differently at the edges of blocks, and must not here."""
+def test_bin_of_a_row_does_not_depend_on_other_rows(cells):
+    """Arithmetic is exact: rounded matrix products would differ at the edges of blocks."""
     rows = np.random.default_rng(1).standard_normal((500, 3)) * 1.3
     whole = cells.codes(rows)
     alone = np.array([cells.codes(row[None])[0] for row in rows])
@@ -35,7 +36,7 @@ def test_bins_are_nearest_centres_and_distances_to_the_targets(cells):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, 1e6])
-def test_rows_out_of_range_or_not_finite_count_nowhere(cells, value):
+def test_rows_out_of_range_or_not_finite_are_in_no_bin(cells, value):
     rows = np.zeros((3, 3))
     rows[1, 2] = value
     codes = cells.codes(rows)
@@ -43,7 +44,7 @@ def test_rows_out_of_range_or_not_finite_count_nowhere(cells, value):
     assert codes[0] == codes[2] >= 0
 
 
-def test_the_grid_holds_every_squared_distance_exactly(cells):
+def test_squared_distances_on_the_grid_are_exact_in_float64(cells):
     most = np.abs(cells.points).max() + np.ceil(cells.edges[-1] / cells.step)
     assert 4 * 3 * most**2 < 2.0**53
     assert np.array_equal(cells.points, np.rint(cells.points))
@@ -56,18 +57,7 @@ def test_coarse_cells_are_unions_of_finer_ones(cells):
     assert [len(np.unique(level)) for level in cells.ancestors] == [20, 40, 80]
 
 
-def test_a_partition_splits_coarse_bins_as_far_as_their_counts_allow(cells):
-    coarse = np.zeros(40)
-    coarse[:3] = 1e9, 0.0, -5.0
-    part, parent = partition(coarse, cells, 4.0)
-    assert np.array_equal(cells.coarse()[:-1], parent[part])  # whole parts lie in one coarse bin
-    pieces = np.bincount(parent, minlength=40)
-    assert pieces[0] == (cells.ancestors[0] == 0).sum()
-    assert (pieces[1:] == 1).all()
-    assert len(np.unique(part)) == len(parent)
-
-
-def test_the_surroundings_are_the_same_for_the_same_targets():
+def test_same_targets_give_the_same_bins_and_shares():
     T = np.random.default_rng(3).standard_normal((200, 4))
     first, second = (surroundings(T, [5], n_bands=2) for _ in range(2))
     assert first.cells.points.tobytes() == second.cells.points.tobytes()
@@ -75,7 +65,17 @@ def test_the_surroundings_are_the_same_for_the_same_targets():
     assert first.cells.edges.tobytes() == second.cells.edges.tobytes()
 
 
-def test_shares_of_a_partition_are_shares_of_its_pool():
+def test_preparation_is_made_once_for_each_public_and_remade_when_its_rows_change():
+    T = np.random.default_rng(5).standard_normal((50, 2))
+    public = Public(T)
+    first, without = prepare(public, T, [3, 4], 3)
+    assert prepare(public, T, [3, 4], 3)[0] is first
+    assert {k: rows.tolist() for k, rows in without.items()} == {k: cluster_t(T, k).tolist() for k in (3, 4)}
+    assert prepare(public, T + 1.0, [3, 4], 3)[0] is not first
+    assert prepare(public, T, [3, 4], 2)[0].cells.n_bands == 2
+
+
+def test_shares_of_a_partition_are_averages_over_its_pool_points():
     T = np.random.default_rng(4).standard_normal((60, 2))
     around = surroundings(T, [5], n_bands=3)
     n = around.cells.n_bins

@@ -1,4 +1,8 @@
-"""The releases: counts by distance, counts on coarse bins, which say where to look finely, and counts on finer bins."""
+"""Everything that reads private sources, except the bound on the cost: input checks, the plan, and three histograms.
+
+The first histogram counts sources by their distance to the targets, the second in coarse bins, the third in finer bins.
+The noisy coarse counts decide how finely each coarse bin is split for the third. All bins come from public targets.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,89 +12,60 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from dpadapt import checks
 from dpadapt.accounting.cost import epsilon as cost_of
-from dpadapt.accounting.ledger import Ledger, Run
-from dpadapt.clustering.public_cells import Cells
+from dpadapt.accounting.ledger import Run
+from dpadapt.clustering.certificate import bound_charge
+from dpadapt.clustering.public_cells import Cells, Centres, Surroundings, prepare
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import histogram
-from dpadapt.mechanisms.mechanism import ConcentratedEvent
+from dpadapt.mechanisms.mechanism import ConcentratedEvent, Mechanism
 from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 Array = NDArray[Any]
+Counts = NDArray[np.int64]
+CountNoise = DiscreteLaplace | DiscreteGaussian
+
+NOISES = ("laplace", "gaussian")
+LABELS = "sources by distance", "sources in coarse bins", "sources in bins split by the coarse counts"
+
+# The tuned constants below were chosen together, on the development draws that docs/clustering.md lists; except where a
+# comment says so, what neighbouring values cost was not recorded.
+
+# Shares of epsilon (or of rho) that the three histograms get, in the order of LABELS. More for the first two gives
+# better distances and a better partition, but noisier fine counts.
+HISTOGRAM_BUDGET_SHARES = 0.08, 0.17, 0.75
+# Number of columns from which on a cell is wide compared with the distances that matter. Only 2 and 8 columns were
+# compared; the border between them is a guess.
+_MANY_COLUMNS = 4
+# Bands of distance counted separately within a cell. More bands locate sources better, but share them among more bins.
+_BANDS_FOR_FEW_COLUMNS = 3
+# For many columns: (largest noise scale on a count, number of bands).
+_BANDS_FOR_MANY_COLUMNS = ((1.5, 4), (np.inf, 2))
+# Sources that every part of a split coarse bin should keep on average, in noise scales: fewer give finer parts with
+# relatively more noise. With few columns distances within a cell hardly matter, so parts are kept larger, unless the
+# noise scale of a count is at most _SMALL_COUNT_NOISE.
+_SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS = 1.5, 4.0
+_SMALL_COUNT_NOISE = 0.6
 
 
-@dataclass(frozen=True)
-class Noise:
-    """The law of the noise on a count: discrete Laplace or discrete Gaussian of a known scale."""
-
-    law: Literal["laplace", "gaussian"]
-    scale: float
-
-    @property
-    def variance(self) -> float:
-        """Its variance, but for what discreteness takes away."""
-        return (2.0 if self.law == "laplace" else 1.0) * self.scale**2
-
-    def log_density(self, errors: Array) -> Array:
-        """Return the log probability of each whole number, less a constant that cancels in every ratio."""
-        if self.law == "laplace":
-            return -np.abs(errors) / self.scale
-        return -0.5 * (errors / self.scale) ** 2
+# Input checks. No message shows a private value.
 
 
-def assumed_of(adjacency: str) -> list[str]:
-    """Return what a receipt says is assumed public."""
-    rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else ["the number of rows"]
-    return [*rows, "the columns and their order"]
-
-
-def checked_sources(S: Any, public: Public | None) -> tuple[Array, Array]:
-    """Return sources and targets as arrays, or refuse them without showing a private value."""
+def declared_targets(public: Public | None) -> Public:
+    """Return `public` if it is declared; clustering can't do without it."""
     if public is None:
         raise ValueError("public must hold the targets to choose from: public=Public(T).")
-    if not isinstance(public, Public):
-        raise TypeError(f"public must be wrapped: public=Public(T), got {type(public).__name__}.")
-    if public.X is S:
-        raise PrivacyError("public holds the private sources themselves, which would not be protected.")
-    check_columns(S, public)
-    T = _finite_table(public.X, "public X", "targets")
-    if not len(T) or not np.isfinite(T).all():
-        raise ValueError("public X must hold at least one target, and finite numbers alone.")
-    sources = _finite_table(S, "S", "sources")
-    if sources.shape[1] != T.shape[1]:
-        raise ValueError(f"S must have the targets' {T.shape[1]} columns, got {sources.shape[1]}.")
-    return sources, T
+    return checks.declared_public(public)
 
 
-def check_columns(S: Any, public: Public | None) -> None:
-    """Refuse a frame whose columns are not those of the targets."""
-    theirs, ours = getattr(getattr(public, "X", None), "columns", None), getattr(S, "columns", None)
-    if theirs is not None and ours is not None and list(theirs) != list(ours):
-        raise ValueError("the columns of S and of the targets must be the same, in the same order.")
-
-
-def _finite_table(values: Any, name: str, what: str) -> Array:
-    """Return `values` as a table of numbers; an error shows no value."""
-    try:
-        # A warning about one private cell would tell of it.
-        with np.errstate(all="ignore"):
-            array = None if np.iscomplexobj(values) else np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = None
-    if array is None or array.ndim != 2:
-        raise ValueError(f"{name} must be a table of numbers, one row for each of the {what}.")
-    return array
-
-
-# Private sources, all at once or block by block, reduced to the bin that each falls in.
-
-
-def checked(S: Any, public: Public | None) -> tuple[Array | Iterator[Any], NDArray[np.float64]]:
-    """Return sources, an array or an iterator of blocks, and targets; an error shows no private value."""
+def checked_inputs(S: Any, public: Public) -> tuple[Array | Iterator[Any], NDArray[np.float64]]:
+    """Return sources, as an array or as the iterator of blocks that was given, and targets."""
     if isinstance(S, Iterator):
-        _, T = checked_sources(np.empty((0, _width(public))), public)
+        shape = np.shape(public.X)
+        _, T = checked_sources(np.empty((0, shape[1] if len(shape) == 2 else 0)), public)
         return S, T
     if issparse(S):
         raise TypeError("S must be dense: sparse data is not supported. Use S.toarray(), or blocks of it.")
@@ -99,66 +74,208 @@ def checked(S: Any, public: Public | None) -> tuple[Array | Iterator[Any], NDArr
     return checked_sources(S, public)
 
 
-def source_codes(S: Array | Iterator[Any], cells: Cells, public: Public | None) -> NDArray[np.int32]:
-    """Return the finest bin of each source, in one pass; -1 for one that is out of range or not finite."""
+def checked_sources(S: Any, public: Public) -> tuple[Array, Array]:
+    """Return sources and targets as arrays of numbers with the same columns."""
+    if public.X is S:
+        raise PrivacyError("public holds the private sources themselves, which would not be protected.")
+    _check_column_names(S, public)
+    T = _number_table(public.X, "public X", "targets")
+    if not len(T) or not np.isfinite(T).all():
+        raise ValueError("public X must hold at least one target, and only finite numbers.")
+    return _source_table(S, "S", T.shape[1]), T
+
+
+def source_codes(S: Array | Iterator[Any], cells: Cells, public: Public) -> NDArray[np.int32]:
+    """Return the finest bin of each source, in one pass; -1 for a source that is out of range or not finite."""
     if not isinstance(S, Iterator):
         return cells.codes(S)
-    width = len(cells.origin)
     parts = [np.empty(0, np.int32)]
     for block in S:
-        check_columns(block, public)
-        rows = _table(block)
-        if rows is None or rows.ndim != 2 or rows.shape[1] != width:
-            raise ValueError(f"each block of S must be a table of numbers with the targets' {width} columns.")
-        parts.append(cells.codes(rows))
+        _check_column_names(block, public)
+        parts.append(cells.codes(_source_table(block, "each block of S", len(cells.origin))))
     return np.concatenate(parts)
 
 
-def _table(block: Any) -> Array | None:
-    """Return a block as an array, None if it holds anything but numbers."""
+def assumed_public(adjacency: str) -> list[str]:
+    """Return the facts that a receipt lists as assumed public."""
+    rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else ["the number of rows"]
+    return [*rows, "the columns and their order"]
+
+
+def _check_column_names(S: Any, public: Public) -> None:
+    """Refuse a data frame whose columns are not those of the targets, in their order."""
+    of_targets, of_sources = getattr(public.X, "columns", None), getattr(S, "columns", None)
+    if of_targets is not None and of_sources is not None and list(of_targets) != list(of_sources):
+        raise ValueError("the columns of S and of the targets must be the same, in the same order.")
+
+
+def _source_table(rows: Any, name: str, width: int) -> Array:
+    """Return sources as a table of numbers with `width` columns."""
+    sources = _number_table(rows, name, "sources")
+    if sources.shape[1] != width:
+        raise ValueError(f"{name} must have the targets' {width} columns, got {sources.shape[1]}.")
+    return sources
+
+
+def _number_table(values: Any, name: str, what: str) -> Array:
+    """Return `values` as a table of float64."""
     try:
-        array = np.asarray(block)
-        if array.dtype.kind == "c":
-            return None
-        return array if array.dtype.kind in "fiu" else array.astype(np.float64)
+        # A warning would reveal that some private value does not fit.
+        with np.errstate(all="ignore"):
+            array = None if np.iscomplexobj(values) else np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        return None
+        array = None
+    # Raised outside of `except`: the original error, which may quote a cell, must not be its context.
+    if array is None or array.ndim != 2:
+        raise ValueError(f"{name} must be a table of numbers, one row for each of the {what}.")
+    return array
 
 
-def _width(public: Any) -> int:
-    shape = list(np.shape(public.X)) if isinstance(public, Public) else []
-    return int(shape[1]) if len(shape) == 2 else 0
+# The plan: from public targets and parameters alone.
 
 
-Counts = NDArray[np.int64]
-CountNoise = DiscreteLaplace | DiscreteGaussian
+@dataclass(frozen=True)
+class Noise:
+    """Distribution of the noise on a count: discrete Laplace or discrete Gaussian of a known scale."""
 
-NOISES = ("laplace", "gaussian")
-LABELS = "sources by distance", "sources in coarse bins", "sources in bins split by the coarse counts"
-# Shares of the budget that go into each.
-SHARES = 0.08, 0.17, 0.75
+    law: Literal["laplace", "gaussian"]
+    scale: float
+
+    @property
+    def variance(self) -> float:
+        """Variance of the continuous distribution of this scale, an upper approximation of the discrete one."""
+        return (2.0 if self.law == "laplace" else 1.0) * self.scale**2
+
+    def log_density(self, errors: Array) -> Array:
+        """Return the log probability of each whole number, up to a constant that cancels in every ratio."""
+        if self.law == "laplace":
+            return -np.abs(errors) / self.scale
+        return -0.5 * (errors / self.scale) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What one fit releases: in which public bins and with which noise.
+
+    Parameters
+    ----------
+    around : Surroundings
+        The bins, and how near they are to each target.
+    without : dict
+        For each number of centres, the centres that ignore the sources (ClusterT).
+    noise : tuple of Noise
+        Noise on the counts of each histogram.
+    least_in_part : float
+        A coarse bin is split as finely as leaves this many sources in each part, on average.
+    bound_epsilon : float
+        Cost of each bound on the cost of centres; 0 if there are none.
+    charges : tuple
+        Mechanism and label of every release in its order: the histograms, then one bound for each number of centres.
+    """
+
+    around: Surroundings
+    without: Centres
+    noise: tuple[Noise, ...]
+    least_in_part: float
+    bound_epsilon: float
+    charges: tuple[tuple[Mechanism, str], ...]
+
+
+def make_plan(
+    public: Public,
+    T: Array,
+    numbers: Sequence[int],
+    *,
+    noise: str,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    bound_epsilon: float,
+) -> Plan:
+    """Return the plan for choosing each of `numbers` centres among the targets `T`.
+
+    Parameters
+    ----------
+    public : Public
+        What `T` was taken from; the preparation of the targets is kept for the next fit with it.
+    T : ndarray of shape (n_targets, n_features)
+    numbers : sequence of int
+    noise : {"laplace", "gaussian"}
+    epsilon, delta : float
+        What the histograms cost together.
+    adjacency : Adjacency
+    bound_epsilon : float
+        What each bound costs; 0 for no bounds.
+    """
+    mechanisms = stage_mechanisms(noise, epsilon, delta)
+    laws = tuple(_law(mechanism, adjacency) for mechanism in mechanisms)
+    n_bands, scales_per_part = _resolution(laws[-1].scale, T.shape[1])
+    around, without = prepare(public, T, numbers, n_bands)
+    bounds = [bound_charge(bound_epsilon)] * len(numbers) if bound_epsilon else []
+    charges = (*zip(mechanisms, LABELS, strict=True), *bounds)
+    return Plan(around, without, laws, scales_per_part * laws[-1].scale, bound_epsilon, charges)
+
+
+def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[CountNoise, ...]:
+    """Return the mechanisms of the three histograms, which together cost `epsilon` at `delta`."""
+    if noise == "laplace":
+        # One source is in one bin of each histogram, and pure costs add up over the histograms.
+        return tuple(DiscreteLaplace(1 / (share * epsilon)) for share in HISTOGRAM_BUDGET_SHARES)
+    rho = _largest_rho(epsilon, delta)
+    return tuple(DiscreteGaussian(1 / np.sqrt(2 * share * rho)) for share in HISTOGRAM_BUDGET_SHARES)
+
+
+def _largest_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho whose zCDP costs at most `epsilon` at `delta`."""
+    low = high = 1.0
+    while cost_of(ConcentratedEvent(high), delta) <= epsilon:
+        low, high = high, 4 * high
+    while cost_of(ConcentratedEvent(low), delta) > epsilon:
+        low, high = low / 4, low
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost_of(ConcentratedEvent(middle), delta) <= epsilon else (low, middle)
+    # A little less, so that the sum of the histograms' rounded rhos stays within the cap.
+    return low * (1 - 1e-9)
+
+
+def _law(mechanism: CountNoise, adjacency: Adjacency) -> Noise:
+    """Return the distribution of the noise that `mechanism` adds to a count of any histogram."""
+    law = "laplace" if isinstance(mechanism, DiscreteLaplace) else "gaussian"
+    # The sensitivity of a histogram does not depend on its rows, so that one without rows tells the scale.
+    return Noise(law, mechanism.scale(histogram([], 1), adjacency))  # type: ignore[arg-type]
+
+
+def _resolution(scale: float, n_features: int) -> tuple[int, float]:
+    """Return the number of bands, and the noise scales per part, for noise of `scale` on a fine count."""
+    if n_features >= _MANY_COLUMNS:
+        return next(bands for largest, bands in _BANDS_FOR_MANY_COLUMNS if scale <= largest), _SCALES_PER_PART
+    return _BANDS_FOR_FEW_COLUMNS, _SCALES_PER_PART if scale <= _SMALL_COUNT_NOISE else _SCALES_PER_PART_FEW_COLUMNS
+
+
+# The releases.
 
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What left, and the partition it is about. Nothing here is private any more.
+    """The noisy counts and the partition that they refer to: post-processing from here on.
 
     Parameters
     ----------
     profile : ndarray of shape (n_rings,)
         Noisy counts by distance to the targets.
     coarse : ndarray of shape (n_coarse_bins,)
-        Noisy counts in coarse cells, each band by itself.
+        Noisy counts in coarse cells, for each band separately.
     counts : ndarray of shape (n_parts,)
         Noisy counts in the parts of a finer partition.
     part : ndarray of shape (n_bins,)
-        Which part of the partition a finest bin belongs to.
+        The part of the partition that each finest bin belongs to.
     parent : ndarray of shape (n_parts,)
-        Which coarse bin a part lies in.
+        The coarse bin that each part lies in.
     n_bands : int
         Coarse bins are numbered cell times `n_bands` plus band.
     noise : tuple of Noise
-        Of each stage.
+        Noise on the counts of each histogram.
     """
 
     profile: Counts
@@ -176,80 +293,49 @@ class Released:
 
     @property
     def split(self) -> NDArray[np.bool_]:
-        """Whether a part is only a part of its coarse bin."""
+        """Whether each part is smaller than its coarse bin."""
         return np.bincount(self.parent)[self.parent] > 1
 
 
-def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[CountNoise, ...]:
-    """Return the mechanisms of the stages, which together cost `epsilon` at `delta`."""
-    if noise == "laplace":
-        # One source is in one bin of each stage, and pure costs add up over the stages.
-        return tuple(DiscreteLaplace(1 / (share * epsilon)) for share in SHARES)
-    rho = _concentrated(epsilon, delta)
-    return tuple(DiscreteGaussian(1 / np.sqrt(2 * share * rho)) for share in SHARES)
-
-
-def _concentrated(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose zCDP costs at most `epsilon` at `delta`."""
-    low = high = 1.0
-    while cost_of(ConcentratedEvent(high), delta) <= epsilon:
-        low, high = high, 4 * high
-    while cost_of(ConcentratedEvent(low), delta) > epsilon:
-        low, high = low / 4, low
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost_of(ConcentratedEvent(middle), delta) <= epsilon else (low, middle)
-    # A little less, so that stages whose rhos are rounded stay within the cap.
-    return low * (1 - 1e-9)
-
-
-def noise_of(mechanism: CountNoise, ledger: Ledger) -> Noise:
-    """Return the law of the noise that `mechanism` puts on a histogram; it depends on no data."""
-    law = "laplace" if isinstance(mechanism, DiscreteLaplace) else "gaussian"
-    return Noise(law, mechanism.scale(histogram([], 1), ledger.adjacency))  # type: ignore[arg-type]
-
-
-def release(
-    codes: NDArray[np.int32], cells: Cells, runs: Sequence[Run], noise: Sequence[Noise], least: float
-) -> Released:
-    """Release the counts of all stages.
+def release(codes: NDArray[np.int32], plan: Plan, runs: Sequence[Run]) -> Released:
+    """Release the three histograms.
 
     Parameters
     ----------
     codes : ndarray of shape (n_sources,)
         The finest bin of each private source, -1 for none.
-    cells : Cells
-    runs, noise : sequences
-        Of each stage; the runs were charged.
-    least : float
-        A coarse bin is split as finely as leaves this many noise scales of the last stage in each part, on average.
+    plan : Plan
+    runs : sequence of Run
+        One for each histogram, already charged.
     """
+    cells = plan.around.cells
     profile = runs[0].release(histogram(cells.rings()[codes], cells.n_rings))
-    above = cells.coarse()
-    coarse = runs[1].release(histogram(above[codes], int(above.max()) + 1))
-    # From the released counts alone: given those, the partition is the same for all neighbours, its parts are disjoint,
-    # and one source is again in one of them at most.
-    part, parent = partition(coarse, cells, least * noise[2].scale)
+    coarse_bin = cells.coarse()
+    coarse = runs[1].release(histogram(coarse_bin[codes], int(coarse_bin.max()) + 1))
+    # The partition follows from the released counts alone: given those, it is the same for all neighbours, its parts
+    # are disjoint, and one source is again in one of them at most.
+    part, parent = partition(coarse, cells, plan.least_in_part)
     counts = runs[2].release(histogram(np.append(part, -1)[codes], len(parent)))
-    return Released(profile, coarse, counts, part, parent, cells.n_bands, tuple(noise))
+    return Released(profile, coarse, counts, part, parent, cells.n_bands, plan.noise)
 
 
 def partition(coarse: NDArray[Any], cells: Cells, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each finest bin's part, and each part's coarse bin: as fine as leaves parts `least` sources on average."""
+    """Return the part of each finest bin, and the coarse bin of each part.
+
+    Each coarse bin is split at the finest level whose parts hold `least` sources on average, by its noisy count.
+    """
     top = cells.ancestors[0]
     n_top = int(top.max()) + 1
-    # How many cells of each level a coarse cell has; more and more, so that the levels that are fine enough come first.
-    pieces = np.array([np.bincount(_first(level, top), minlength=n_top) for level in cells.ancestors])
+    # Row l: how many cells of level l each coarse cell has. It grows with l, so the levels that are coarse enough come
+    # first.
+    pieces = np.array(
+        [np.bincount(top[np.unique(level, return_index=True)[1]], minlength=n_top) for level in cells.ancestors]
+    )
     enough = np.repeat(pieces, cells.n_bands, axis=1) * least <= coarse
     enough[0] = True
-    level = len(enough) - 1 - enough[::-1].argmax(axis=0)
-    bins = cells.coarse()[:-1]
-    cell = cells.ancestors[level[bins], np.repeat(np.arange(cells.n_cells), cells.n_rings)]
-    # Cells of one level have different numbers, and a coarse bin has one level.
-    _, where, part = np.unique(bins * cells.n_cells + cell, return_index=True, return_inverse=True)
-    return part, bins[where]
-
-
-def _first(level: NDArray[np.int64], top: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the coarse cell of each cell of a level."""
-    return top[np.unique(level, return_index=True)[1]]
+    finest_level = len(enough) - 1 - enough[::-1].argmax(axis=0)
+    coarse_bin = cells.coarse()[:-1]
+    cell = cells.ancestors[finest_level[coarse_bin], np.repeat(np.arange(cells.n_cells), cells.n_rings)]
+    # All bins of a coarse bin have the same level, and cells of one level have different numbers.
+    _, where, part = np.unique(coarse_bin * cells.n_cells + cell, return_index=True, return_inverse=True)
+    return part, coarse_bin[where]

@@ -1,7 +1,8 @@
-"""k centres among the targets, with distances capped by the centres that are there already: the solver.
+"""The k-medoids solver: k centres among the targets, with distances capped by the centres that already exist.
 
-Paper 5 uses Accelerated k-Medoids (`akm.py`); this one is greedy followed by FasterPAM. Public points and released
-statistics go in, so nothing here touches the privacy guarantee.
+`capped_k_medoids` is greedy followed by FasterPAM. Paper 5 uses Accelerated k-Medoids instead, which is in
+`dpadapt.papers.source_target.baselines`. Only public points and released statistics come in, so nothing here affects
+the privacy guarantee.
 """
 
 from collections.abc import Callable
@@ -13,22 +14,47 @@ from scipy.spatial.distance import cdist
 
 from dpadapt import checks
 
+Transform = Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[Any]]
+
+# Constants of speed and memory. Unless a comment says so, they were chosen by hand, and neighbouring values were not
+# compared.
+
+# Bytes of a block of distances, so that it stays in the processor's cache.
+_DISTANCE_BLOCK_BYTES = 2**20
+# Candidates whose gain greedy computes together: fewer take more passes of Python, more compute needless sums.
+_GREEDY_BATCH = 16
+# Entries of the cost matrix that FasterPAM searches together, and the least number of candidates among them. A larger
+# block finds better swaps, but every swap searches its block again.
+_SWAP_BLOCK_ENTRIES, _SWAP_BLOCK_CANDIDATES = 2**16, 12
+# FasterPAM stops after this many passes over all candidates, even if a swap still lowers the cost.
+_MOST_SWEEPS = 50
+# A swap must lower the cost by this share of it: below, rounding decides.
+_LEAST_SWAP_GAIN = 1e-7
+# Up to this many targets every target is a candidate. It trades time and memory against cost.
+_MOST_TARGETS_AS_CANDIDATES = 5000
+# Above it, the number of candidates drawn: at least the first number, and the second for each centre. In a prototype
+# 1,000 of 20,000 targets, with a refinement, gave costs 0.3% to 2.6% below those of Accelerated k-Medoids.
+_DRAWN_CANDIDATES, _DRAWN_CANDIDATES_PER_CENTRE = 1000, 12
+# Rounds of refinement. The candidates of a round are the targets nearest to each centre, and nearest to the geometric
+# median of the targets that it serves: this many each. The median takes this many steps of Weiszfeld's algorithm.
+_REFINEMENT_ROUNDS = 2
+_REFINEMENT_NEIGHBOURS = 8
+_WEISZFELD_STEPS = 3
+
+
 # Euclidean distances in blocks of bounded memory.
-
-
-_BLOCK_BYTES = 2**20
 
 
 def distances(A: NDArray[Any], B: NDArray[Any]) -> NDArray[np.float64]:
     """Return the distance of every row of `A` to every row of `B`.
 
-    By differences, in float64: exact for equal rows, and in few dimensions quicker than by a matrix product.
+    Computed from differences in float64: exactly 0 for equal rows, and in few dimensions faster than a matrix product.
     """
     return np.asarray(cdist(A, B))
 
 
 def nearest(A: NDArray[Any], B: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return, for every row of `A`, which row of `B` is nearest and its distance; infinity if `B` has no rows."""
+    """Return, for every row of `A`, the nearest row of `B` and its distance; infinity if `B` has no rows."""
     index, value = np.zeros(len(A), dtype=np.int64), np.full(len(A), np.inf)
     if len(B):
         for part in blocks(len(A), len(B)):
@@ -40,33 +66,30 @@ def nearest(A: NDArray[Any], B: NDArray[Any]) -> tuple[NDArray[np.int64], NDArra
 
 def blocks(n_rows: int, n_columns: int) -> list[slice]:
     """Return slices of rows whose distances to `n_columns` others stay in the processor's cache."""
-    size = max(1, _BLOCK_BYTES // (8 * max(1, n_columns)))
+    size = max(1, _DISTANCE_BLOCK_BYTES // (8 * max(1, n_columns)))
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-# Lazy greedy choice of centres when some centres are already there for free.
-
-
-_ROUND = 16  # candidates looked at again together: fewer cost more passes of Python, more cost needless sums
+# Lazy greedy choice of centres.
 
 
 def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any] | None = None) -> NDArray[np.int64]:
     """Return `k` candidates, in the order in which they lower Σ_i w_i min(free_i, min_j cost_ij) the most.
 
-    The reduction is submodular, so what a candidate gained before is an upper bound on what it gains now. Only the
-    candidates with the largest bounds are looked at again, and the choice is that of plain greedy. Every prefix of the
-    answer is the greedy answer for a smaller `k`.
+    The reduction is submodular, so an earlier gain of a candidate is an upper bound on its gain now. Only the gains of
+    the candidates with the largest bounds are computed again, and the choice is that of plain greedy. Every prefix of
+    the answer is the greedy answer for a smaller `k`.
 
     Parameters
     ----------
     cost : ndarray of shape (n_points, n_candidates)
-        What it costs to serve a point from a candidate. Quickest in Fortran order: a candidate's costs lie together.
+        Cost of serving a point from a candidate. Fastest in Fortran order: a candidate's costs are contiguous.
     free : ndarray of shape (n_points,)
-        What it costs to serve a point from the centres that are there already; infinity where there is none.
+        Cost of serving a point from the free centres, which already exist; infinity where there are none.
     k : int
-        How many to choose, at most `n_candidates`.
+        Number of centres to choose, at most `n_candidates`.
     weights : ndarray of shape (n_points,), optional
-        How much each point counts.
+        Weight of each point.
 
     Returns
     -------
@@ -80,17 +103,17 @@ def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any]
     array([1, 2])
     """
     candidates = cost.T
-    served = bounded_free(cost, free)
+    served = _bounded_free(cost, free)
     gains = np.empty(len(candidates))
-    for start in range(0, len(candidates), _ROUND):
-        part = slice(start, start + _ROUND)
+    for start in range(0, len(candidates), _GREEDY_BATCH):
+        part = slice(start, start + _GREEDY_BATCH)
         gains[part] = _gains(candidates[part], served, weights)
     order = np.empty(k, dtype=np.int64)
     for step in range(k):
         fresh = np.zeros(len(gains), dtype=bool) if step else np.ones(len(gains), dtype=bool)
         while not fresh[best := int(gains.argmax())]:
             stale = np.where(fresh, -np.inf, gains)
-            size = min(_ROUND, len(gains))
+            size = min(_GREEDY_BATCH, len(gains))
             top = np.sort(np.argpartition(-stale, size - 1)[:size])
             top = top[stale[top] > -np.inf]
             gains[top] = _gains(candidates[top], served, weights)
@@ -101,28 +124,23 @@ def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any]
     return order
 
 
-def bounded_free(cost: NDArray[Any], free: NDArray[Any]) -> NDArray[Any]:
-    """Return `free` in the type of `cost`, no more than the dearest candidate: with one chosen, more is never paid.
+def _bounded_free(cost: NDArray[Any], free: NDArray[Any]) -> NDArray[Any]:
+    """Return `free` in the type of `cost`, at most the largest cost of the point: with one centre no more is ever paid.
 
-    Without that limit a huge or infinite price would swallow the digits of all others in a sum.
+    Without that limit a huge or infinite cost would round away the digits of all others in a sum.
     """
     return np.asarray(np.minimum(free, cost.max(axis=1)), dtype=cost.dtype)
 
 
 def _gains(rows: NDArray[Any], served: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[Any]:
-    """Return by how much each candidate, a row of costs, lowers what the points pay now."""
+    """Return by how much each candidate, a row of costs, lowers the cost of the points now."""
     saved = np.maximum(served - rows, 0)
     return np.asarray(saved.sum(axis=1) if weights is None else saved @ weights)
 
 
-# Swaps of one centre for another that lower the cost: FasterPAM, with free centres that can't be swapped away.
+# FasterPAM: swaps of one centre for another that lower the cost. Free centres can't be swapped.
 #
 # E. Schubert, P. J. Rousseeuw. Fast and eager k-medoids clustering. 2021. arXiv:2008.05171
-
-
-# Costs looked at together: few, since each swap looks at its block again, but at least so many candidates.
-_BLOCK, _LEAST_ROWS = 2**16, 12
-_LEAST_GAIN = 1e-7  # of the cost: below it rounding decides
 
 
 def faster_pam(
@@ -130,25 +148,22 @@ def faster_pam(
     free: NDArray[Any],
     start: NDArray[np.int64],
     weights: NDArray[Any] | None = None,
-    max_sweeps: int = 50,
 ) -> NDArray[np.int64]:
-    """Return centres from which no single swap lowers Σ_i w_i min(free_i, min_j cost_ij) any more.
+    """Return centres such that no single swap lowers Σ_i w_i min(free_i, min_j cost_ij) further.
 
-    All swaps of one candidate with every centre are priced together, from each point's nearest and second nearest
-    centre; a swap is made as soon as a block of candidates offers one that pays.
+    The changes of cost of all swaps of one candidate with every centre are computed together, from each point's nearest
+    and second nearest centre; the best swap of a block of candidates is made if it lowers the cost.
 
     Parameters
     ----------
     cost : ndarray of shape (n_points, n_candidates)
-        What it costs to serve a point from a candidate. Quickest in Fortran order: a candidate's costs lie together.
+        Cost of serving a point from a candidate. Fastest in Fortran order: a candidate's costs are contiguous.
     free : ndarray of shape (n_points,)
-        What it costs to serve a point from the centres that are there already; infinity where there is none.
+        Cost of serving a point from the free centres, which already exist; infinity where there are none.
     start : ndarray of shape (k,)
         The candidates to start from, distinct.
     weights : ndarray of shape (n_points,), optional
-        How much each point counts.
-    max_sweeps : int, default=50
-        Most passes over all candidates.
+        Weight of each point.
 
     Returns
     -------
@@ -162,13 +177,13 @@ def faster_pam(
     >>> np.sort(faster_pam(cost, np.full(6, np.inf), np.array([0, 1])))
     array([1, 4])
     """
-    state = _State(cost.T, bounded_free(cost, free), np.array(start, dtype=np.int64), weights)
+    state = _State(cost.T, _bounded_free(cost, free), np.array(start, dtype=np.int64), weights)
     n_points, n_candidates = cost.shape
-    size = max(_LEAST_ROWS, _BLOCK // max(1, n_points))
-    blocks = range(0, n_candidates, size)
+    size = max(_SWAP_BLOCK_CANDIDATES, _SWAP_BLOCK_ENTRIES // max(1, n_points))
+    starts = range(0, n_candidates, size)
     quiet, position = 0, 0
-    while quiet < len(blocks) and position < max_sweeps * len(blocks):
-        first = blocks[position % len(blocks)]
+    while quiet < len(starts) and position < _MOST_SWEEPS * len(starts):
+        first = starts[position % len(starts)]
         block = np.ascontiguousarray(state.candidates[first : first + size])
         quiet += 1
         while (swap := state.best_swap(block)) is not None:
@@ -181,7 +196,7 @@ def faster_pam(
 class _State:
     """The chosen centres, and for every point the nearest and the second nearest of them.
 
-    The free centres bear the number k. They may be nearest or second nearest like any other.
+    The free centres have the number k. They may be nearest or second nearest like any other.
     """
 
     def __init__(
@@ -195,7 +210,7 @@ class _State:
         self._look_up(np.arange(n))
 
     def _look_up(self, points: NDArray[np.int64]) -> None:
-        """Find the two nearest centres of `points` among all, and what giving up each centre would cost."""
+        """Update the two nearest centres of `points`, and the cost of giving up each centre."""
         costs = np.vstack([self.candidates[np.ix_(self.chosen, points)], self.free[points]])
         column = np.arange(len(points))
         for number, value in ((self.nearest, self.first), (self.runner, self.second)):
@@ -210,21 +225,21 @@ class _State:
     def best_swap(self, block: NDArray[Any]) -> tuple[int, int] | None:
         """Return (row of `block`, centre to give up) for the swap that lowers the cost most, or None if none does."""
         k, n = len(self.chosen), block.shape[1]
-        # A candidate no nearer than a point's second nearest centre changes nothing there, whatever is given up. That
-        # leaves few (candidate, point) pairs.
+        # A candidate that is no nearer to a point than its second nearest centre changes nothing for that point,
+        # whichever centre is given up. That leaves few (candidate, point) pairs.
         closer = block < self.second
         pairs = np.flatnonzero(closer)
         row = np.repeat(np.arange(len(block)), np.count_nonzero(closer, axis=1))
         point = pairs - n * row
         value, first, weight = block.reshape(-1)[pairs], self.first[point], self.weights[point]
         gain = np.bincount(row, weights=weight * np.minimum(value - first, 0), minlength=len(block))
-        # `loss` sends the points of a centre that is given up to their second nearest. Those that the candidate serves
-        # better pay max(value, first) instead; below first, `gain` has counted the rest.
+        # `loss` moves the points of a centre that is given up to their second nearest centre. Points that the candidate
+        # serves better pay max(value, first) instead; what they pay below `first` is already in `gain`.
         better = weight * (np.maximum(value, first) - self.second[point])
         served = np.bincount(row * (k + 1) + self.nearest[point], weights=better, minlength=len(block) * (k + 1))
         change = gain[:, None] + served.reshape(-1, k + 1)[:, :k] + self.loss
         best = int(change.argmin())
-        if not change.flat[best] < -_LEAST_GAIN * self.total:
+        if not change.flat[best] < -_LEAST_SWAP_GAIN * self.total:
             return None
         return best // k, best % k
 
@@ -241,14 +256,7 @@ class _State:
         self._look_up(np.flatnonzero(touched))
 
 
-Transform = Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[Any]]
-
-_FULL_ROWS = 5000  # up to here every target is a candidate
-_CANDIDATES = 1000  # above, at least as many are drawn,
-_PER_CENTRE = 12  # and this many for each centre
-_LOCAL = 8  # then the targets around each centre, and around the middle of what it serves, are tried,
-_ROUNDS = 2  # this often
-_WEISZFELD_STEPS = 3
+# Both together; with many targets, among drawn candidates.
 
 
 def capped_k_medoids(
@@ -263,28 +271,28 @@ def capped_k_medoids(
 ) -> NDArray[np.int64]:
     """Return the rows of `T` that lower the mean of min(cap, distance to the nearest of them) the most.
 
-    Few targets: every target is a candidate; greedy, then FasterPAM. Many: greedy and FasterPAM choose among candidates
-    drawn with probability proportional to the cap, then FasterPAM among the targets around the centres found. The
-    distances held at one time never exceed `max_bytes`; beyond that the points that are summed over are a sample too.
+    With few targets every target is a candidate, and greedy is followed by FasterPAM. With many, both choose among
+    candidates drawn with probability proportional to the cap, then FasterPAM among the targets around the chosen
+    centres. The distances held at one time never exceed `max_bytes`; if they would, the cost is summed over a sample.
 
     Parameters
     ----------
     T : ndarray of shape (n, n_features)
         Targets.
     k : int
-        How many centres, at most `n`.
+        Number of centres, at most `n`.
     cap : ndarray of shape (n,), optional
-        Distance of each target to the centres that are there already. Default: there are none.
+        Distance of each target to the centres that already exist. Default: there are none.
     transform : callable, optional
-        `transform(points, distances)` returns what serving the targets numbered `points`, of shape (p,), from
-        `distances`, of shape (p, c), costs. It must not fall with the distance. Default: the distance itself. The cap
-        is transformed as well.
+        `transform(points, distances)` returns the cost of serving the targets numbered `points`, of shape (p,), from
+        `distances`, of shape (p, c). It must not decrease with the distance. Default: the distance itself. The cap is
+        transformed as well.
     weights : ndarray of shape (n,), optional
-        How much each target counts.
+        Weight of each target.
     max_bytes : int, default=2**28
         Memory for distances.
     random_state : int, default=0
-        Seeds the draw of candidates. They are drawn from public rows.
+        Seeds the draw of candidates from public rows.
 
     Returns
     -------
@@ -300,26 +308,26 @@ def capped_k_medoids(
     problem = _Problem(T, cap, transform, weights)
     if checks.count(k, "k") > problem.n:
         raise ValueError(f"k must be at most the number of targets, {problem.n}, got {k!r}.")
-    if problem.n <= _FULL_ROWS and 4 * problem.n**2 <= max_bytes:
+    if problem.n <= _MOST_TARGETS_AS_CANDIDATES and 4 * problem.n**2 <= max_bytes:
         everything = np.arange(problem.n)
         return problem.solve(everything, everything, None, k)
     return _solve_in_parts(problem, k, max_bytes, np.random.default_rng(random_state))
 
 
 def _solve_in_parts(problem: "_Problem", k: int, max_bytes: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return centres among drawn candidates, then among the neighbours of the best of those."""
-    size = max(_CANDIDATES, _PER_CENTRE * k)
+    """Return centres among drawn candidates, refined among the neighbours of these centres."""
+    size = max(_DRAWN_CANDIDATES, _DRAWN_CANDIDATES_PER_CENTRE * k)
     size = min(size, max(2 * k, max_bytes // (4 * min(problem.n, 10 * size))), problem.n)
-    n_points = min(problem.n, max(size, max_bytes // (4 * max(size, 2 * _LOCAL * k))))
+    n_points = min(problem.n, max(size, max_bytes // (4 * max(size, 2 * _REFINEMENT_NEIGHBOURS * k))))
     points = np.sort(random.choice(problem.n, n_points, replace=False))
     centres = problem.solve(points, problem.draw(size, random), None, k)
-    for _ in range(_ROUNDS):
+    for _ in range(_REFINEMENT_ROUNDS):
         centres = problem.solve(points, problem.around(centres), centres, k)
     return centres
 
 
 class _Problem:
-    """Targets, what they cost, and how much they count."""
+    """The targets with their caps, weights and cost function."""
 
     def __init__(
         self,
@@ -340,7 +348,7 @@ class _Problem:
         self.transform = transform
 
     def costs(self, points: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return what serving `points` from `candidates` costs, in Fortran order."""
+        """Return the cost of serving `points` from `candidates`, in Fortran order."""
         out = np.empty((len(candidates), len(points)), dtype=np.float32)
         columns = self.T[candidates]
         for part in blocks(len(points), len(candidates)):
@@ -351,7 +359,7 @@ class _Problem:
         return out.T
 
     def free(self, points: NDArray[np.int64]) -> NDArray[Any]:
-        """Return what serving `points` from the centres that are there already costs."""
+        """Return the cost of serving `points` from the centres that already exist."""
         cap = np.full(len(points), np.inf) if self.cap is None else self.cap[points]
         return cap if self.transform is None else self.transform(points, cap[:, None])[:, 0]
 
@@ -369,26 +377,26 @@ class _Problem:
         return candidates[faster_pam(cost, free, first, weights)]
 
     def draw(self, size: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Return distinct targets, drawn with probability proportional to what they would pay without new centres."""
+        """Return distinct targets, drawn with probability proportional to their cost without new centres."""
         share = np.where(np.isfinite(free := self.free(np.arange(self.n))), free, 1.0)
         if self.weights is not None:
             share = share * self.weights
-        # The smallest of exponential times with these rates are a draw without replacement.
+        # The smallest of exponential variables with these rates are a draw without replacement.
         with np.errstate(divide="ignore"):
             times = random.exponential(size=self.n) / share
         return np.sort(np.argpartition(times, size - 1)[:size])
 
     def around(self, centres: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the centres, then the targets nearest to them and to the middles of what they serve."""
-        places, wanted = np.vstack([self.T[centres], self.middles(centres)]), min(_LOCAL, self.n)
+        """Return the centres, then the targets nearest to them and to the medians of the targets that they serve."""
+        places, wanted = np.vstack([self.T[centres], self.medians(centres)]), min(_REFINEMENT_NEIGHBOURS, self.n)
         near = [
             np.argpartition(distances(places[part], self.T), wanted - 1, axis=1)[:, :wanted].ravel()
             for part in blocks(len(places), self.n)
         ]
         return np.concatenate([centres, np.setdiff1d(np.concatenate(near), centres)])
 
-    def middles(self, centres: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the points from which the distances to what each centre serves are least (Weiszfeld's steps)."""
+    def medians(self, centres: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the geometric median of the targets that each centre serves (Weiszfeld's algorithm)."""
         owner, distance = nearest(self.T, self.T[centres])
         mine = np.flatnonzero(distance < np.inf if self.cap is None else distance < self.cap)
         rows, owner, place = self.T[mine], owner[mine], self.T[centres]
@@ -403,7 +411,7 @@ class _Problem:
 
 
 def _per_target(values: NDArray[Any], name: str, n: int) -> NDArray[np.float64]:
-    """Return `values` as floats if there is one, not negative, for each target."""
+    """Return `values` as floats if there is one for each target and none is negative."""
     out = np.asarray(values, dtype=np.float64)
     if out.shape != (n,) or np.isnan(out).any() or (out < 0).any():
         raise ValueError(f"{name} must hold one number of at least 0 for each of the {n} targets.")
@@ -411,19 +419,19 @@ def _per_target(values: NDArray[Any], name: str, n: int) -> NDArray[np.float64]:
 
 
 def cluster_t(T: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """Return centres that ignore the sources: the paper's ClusterT."""
+    """Return centres that ignore the sources: ClusterT of paper 5."""
     return capped_k_medoids(T, k)
 
 
 def non_private(S: NDArray[Any], T: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """Return centres that use the sources as they are: no privacy."""
+    """Return centres that use the exact sources, without privacy."""
     return capped_k_medoids(T, k, nearest(T, S)[1])
 
 
 def public_prior(T: NDArray[Any], k: int, *, factor: float = 1.0) -> NDArray[np.int64]:
-    """Return centres for sources that are everywhere: the cap is `factor` times the mean distance to ClusterT's.
+    """Return centres as if sources were everywhere: the cap is `factor` times the mean distance to ClusterT's centres.
 
-    A gain over ClusterT that this reaches too is no evidence that the private sources were of use.
+    A gain over ClusterT that this reaches as well is no evidence that the private sources were useful.
     """
     cap = factor * nearest(T, np.asarray(T)[cluster_t(T, k)])[1].mean()
     return capped_k_medoids(T, k, np.full(len(T), cap))

@@ -1,11 +1,11 @@
-"""What the algorithms are compared with: with all sources, with none, and with summaries of them."""
+"""The baselines: private summaries keep their budget and find the sources; the paper's solver is close to ours."""
 
 import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.clustering.solver import cluster_t, nearest, non_private, public_prior
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, nearest, non_private, public_prior
+from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource, accelerated_k_medoids
 
 SUMMARIES = [PrivateKMeansSource, PrivateHistogramSource]
 
@@ -23,7 +23,7 @@ def cost(S, T, chosen):
     return np.minimum(nearest(T, S)[1], nearest(T, T[chosen])[1]).mean()
 
 
-def test_the_sources_are_worth_something_and_only_without_privacy_all_of_it(pair):
+def test_exact_sources_halve_the_cost_and_no_public_prior_does_better(pair):
     S, T = pair
     assert cost(S, T, non_private(S, T, 2)) < 0.5 * cost(S, T, cluster_t(T, 2))
     assert cost(S, T, public_prior(T, 2)) >= cost(S, T, non_private(S, T, 2))
@@ -32,7 +32,7 @@ def test_the_sources_are_worth_something_and_only_without_privacy_all_of_it(pair
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", SUMMARIES)
-def test_summaries_stay_within_their_budget_and_find_the_crowds(kind, delta, pair):
+def test_summaries_spend_their_budget_and_lie_where_the_sources_are(kind, delta, pair):
     S, T = pair
     model = kind(2, 8.0, delta, random_state=0).fit(S, public=Public(T))
     assert model.privacy_.epsilon == pytest.approx(8.0, rel=1e-6)
@@ -41,7 +41,7 @@ def test_summaries_stay_within_their_budget_and_find_the_crowds(kind, delta, pai
 
 
 @pytest.mark.parametrize("kind", SUMMARIES)
-def test_summaries_of_no_source_leave_what_ignores_the_sources(kind, pair):
+def test_sources_out_of_range_give_the_same_summary_as_no_sources(kind, pair):
     _, T = pair
     far = kind(3, 1.0, random_state=0).fit(np.full((50, 2), 1e9), public=Public(T))
     none = kind(3, 1.0, random_state=0).fit(np.empty((0, 2)), public=Public(T))
@@ -55,7 +55,7 @@ def test_sources_outside_the_cube_or_not_finite_have_no_box(pair):
     assert np.array_equal(first.proxies_, second.proxies_)
 
 
-def test_bad_settings_are_refused(pair):
+def test_bad_parameters_are_refused(pair):
     S, T = pair
     for model, words in (
         (PrivateKMeansSource(2, n_proxies=0), "n_proxies"),
@@ -66,3 +66,13 @@ def test_bad_settings_are_refused(pair):
     ):
         with pytest.raises(ValueError, match=words):
             model.fit(S, public=Public(T))
+
+
+def test_accelerated_k_medoids_is_close_to_the_solver_on_few_targets():
+    random = np.random.default_rng(7)
+    T, caps = random.normal(size=(300, 2)), random.uniform(0.1, 2.5, 300)
+    ours, theirs = (
+        np.minimum(caps, nearest(T, T[solve(T, 10, caps)])[1]).sum()
+        for solve in (capped_k_medoids, accelerated_k_medoids)
+    )
+    assert ours <= theirs <= 1.1 * ours

@@ -1,4 +1,4 @@
-"""The paper's guarantees hold for what is implemented, and say what they say."""
+"""The guarantees of the paper hold for the implementation, and the bounds have the values of the paper."""
 
 import math
 
@@ -34,7 +34,7 @@ def pair():
 
 
 @pytest.mark.parametrize("kind", ["pure", "approximate", "concentrated"])
-def test_proxies_are_as_close_as_the_theorems_say(kind, pair):
+def test_proxies_are_within_the_bounds_of_the_theorems(kind, pair):
     """Each fails with probability at most 0.1; more than 8 of 25 has chance below 1e-3."""
     S, T, ball = pair
     sources, targets = ball.scaled(S), ball.scaled(T)
@@ -84,7 +84,7 @@ def test_the_difference_in_cost_is_bounded_for_every_choice_of_centres():
         assert abs(costs[0] - costs[1]) <= most + 1e-12
 
 
-def test_what_no_method_can_beat():
+def test_lower_bounds_have_the_values_of_the_paper():
     assert unavoidable_error(10) == pytest.approx(1 / 24)
     assert unavoidable_error(10, spread=0.1) == pytest.approx(0.1 / 12)
     # The paper: above a third where both are at most 0.1.
@@ -92,7 +92,7 @@ def test_what_no_method_can_beat():
     assert unavoidable_chance(3.0) < unavoidable_chance(1.0) < 0.5
 
 
-def test_delta_t_is_the_mean_distance_and_pads_at_the_diameter():
+def test_delta_t_is_the_mean_distance_and_a_missing_source_is_at_the_diameter():
     random = np.random.default_rng(2)
     S, T = random.uniform(-0.3, 0.3, (20, 2)), random.uniform(-0.3, 0.3, (15, 2))
     near = np.sort(np.linalg.norm(T[:, None] - S, axis=2), axis=1)[:, :5]

@@ -1,4 +1,4 @@
-"""Nothing of the sources shows in a fitted estimator but what was released; outliers, too few sources, empty cells."""
+"""NAS, NNA and the baselines show nothing of the sources but what was released, at the noise of the theorems."""
 
 import math
 
@@ -33,7 +33,7 @@ def pair():
         ({"epsilon": 3.0, "delta": 1e-6, "adjacency": "replace-one"}, 3.0),
     ],
 )
-def test_what_is_charged_is_what_was_asked_for(pair, options, spent):
+def test_nas_spends_exactly_its_epsilon(pair, options, spent):
     S, T = pair
     model = NAS(5, **options, random_state=0).fit(S, public=Public(T))
     assert model.privacy_.epsilon == pytest.approx(spent, rel=1e-6)
@@ -41,7 +41,7 @@ def test_what_is_charged_is_what_was_asked_for(pair, options, spent):
     assert len(set(model.centers_.tolist())) == 5
 
 
-def test_the_printed_composition_spends_more_noise_than_it_must(pair):
+def test_composition_of_the_paper_adds_more_noise_than_needed(pair):
     S, T = pair
     printed = NAS(5, 1.0, 1e-6, constants="paper", coreset_distance=0.2, random_state=0).fit(S, public=Public(T))
     assert printed.privacy_.epsilon < 0.9
@@ -49,7 +49,7 @@ def test_the_printed_composition_spends_more_noise_than_it_must(pair):
 
 
 def noise_of(S, T, **options):
-    """Return the noise of the averages, over those without privacy."""
+    """Return the noise of the averages: their difference from those without privacy."""
     exact = NAS(3, math.inf, coreset_distance=None).fit(S, public=Public(T)).proxies_
     draws = [NAS(3, coreset_distance=None, **options, random_state=seed).fit(S, public=Public(T)) for seed in range(8)]
     longest = np.linalg.norm(T - T.mean(axis=0), axis=1).max()
@@ -73,7 +73,7 @@ def test_one_gaussian_release_needs_less_than_half_of_the_printed_noise(pair):
     assert tight < 0.45 * printed  # in eight dimensions, a quarter
 
 
-def test_an_outlier_moves_nothing(pair):
+def test_outliers_do_not_change_nas(pair):
     S, T = pair
     far = np.vstack([S, [[1e9, -1e9]], [[np.nan, 0.0]]])
     first, second = (NAS(5, random_state=0).fit(part, public=Public(T)) for part in (S, far))
@@ -81,7 +81,7 @@ def test_an_outlier_moves_nothing(pair):
 
 
 @pytest.mark.parametrize("m", [0, 1, 10])
-def test_few_sources_count_as_the_target_itself(m, pair):
+def test_missing_neighbours_count_as_the_target_itself(m, pair):
     S, T = pair
     model = NAS(5, math.inf, coreset_distance=None).fit(S[:m], public=Public(T))
     # Most of the 150 neighbours are missing, so the average stays near the target.
@@ -89,7 +89,7 @@ def test_few_sources_count_as_the_target_itself(m, pair):
     NAS(5, random_state=0).fit(S[:m], public=Public(T))
 
 
-def test_enough_budget_finds_what_the_sources_serve(pair):
+def test_with_a_large_budget_the_proxies_lie_at_the_sources(pair):
     _, T = pair
     S = np.repeat([[2.0, 2.0]], 2000, axis=0)
     model = NAS(3, 1e5, 1e-6, n_neighbours=100, coreset_distance=None, random_state=0).fit(S, public=Public(T))
@@ -102,7 +102,7 @@ def test_columns_in_another_order_are_refused(pair):
         NAS(3).fit(S[["north", "east"]], public=Public(T))
 
 
-def test_nothing_is_spent_when_refused(pair):
+def test_nas_spends_nothing_when_it_refuses(pair):
     S, T = pair
     ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, random_state=0)
     with pytest.raises(BudgetExceeded):
@@ -116,7 +116,7 @@ def test_nothing_is_spent_when_refused(pair):
         (NAS(5), S[:, :1], Public(T), ValueError, "S must have the targets' 2 columns, got 1"),
         (NAS(5), S[:, 0], Public(T), ValueError, "S must be a table of numbers"),
         (NAS(5), [["a", "b"]], Public(T), ValueError, "S must be a table of numbers"),
-        (NAS(5), S, Public(np.full((9, 2), np.nan)), ValueError, "finite numbers alone"),
+        (NAS(5), S, Public(np.full((9, 2), np.nan)), ValueError, "only finite numbers"),
         (NAS(5, -1.0), S, Public(T), ValueError, "epsilon must be a positive number"),
         (NAS(5, n_neighbours=0), S, Public(T), ValueError, "n_neighbours"),
         (NAS(5, constants="loose"), S, Public(T), ValueError, "constants must be one of"),
@@ -178,7 +178,7 @@ def test_the_papers_constants_give_the_papers_noise(nna_pair):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(3.0, 0.0), (0.3, 0.0), (RHO, 1e-6)])
-def test_empty_cells_pass_the_corrected_threshold_rarely(epsilon, delta):
+def test_empty_cells_rarely_pass_the_corrected_threshold(epsilon, delta):
     """Some of 300 empty cells passes with probability gamma = 0.2 at most; in over 25 of 60 draws, below 1e-4."""
     T = np.random.default_rng(3).uniform(-1, 1, (300, 8))
     none = np.empty((0, 8))
@@ -196,7 +196,7 @@ def test_empty_cells_pass_the_corrected_threshold_rarely(epsilon, delta):
         assert np.mean(passed("paper")) > 10
 
 
-def test_without_privacy_the_proxies_are_the_averages_of_the_cells(nna_pair):
+def test_without_privacy_nna_proxies_are_the_averages_of_the_cells(nna_pair):
     S, T = nna_pair
     model = NNA(5, math.inf, coreset_distance=None).fit(S, public=Public(T))
     longest = np.linalg.norm(T - T.mean(axis=0), axis=1).max()
@@ -208,13 +208,13 @@ def test_without_privacy_the_proxies_are_the_averages_of_the_cells(nna_pair):
 
 
 @pytest.mark.parametrize("far", [[1e9, 1e9], [np.inf, 0.0], [np.nan, np.nan], [1e300, -1e300]])
-def test_an_outlier_changes_nothing(far, nna_pair):
+def test_outliers_do_not_change_nna(far, nna_pair):
     S, T = nna_pair
     first, second = (NNA(5, random_state=0).fit(part, public=Public(T)) for part in (S, np.vstack([S, [far]])))
     assert np.array_equal(first.proxies_, second.proxies_)
 
 
-def test_no_source_leaves_what_ignores_the_sources(nna_pair):
+def test_sources_out_of_range_give_nna_the_centres_of_no_sources(nna_pair):
     _, T = nna_pair
     model = NNA(7, 0.5, gamma=1e-6, random_state=0).fit(np.empty((0, 2)), public=Public(T))
     assert len(model.proxies_) == 0
@@ -222,7 +222,7 @@ def test_no_source_leaves_what_ignores_the_sources(nna_pair):
     assert np.array_equal(model.centers_, other.centers_)
 
 
-def test_nna_spends_nothing_when_refused(nna_pair):
+def test_nna_spends_nothing_when_it_refuses(nna_pair):
     S, T = nna_pair
     ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, random_state=0)
     with pytest.raises(BudgetExceeded):
@@ -248,9 +248,9 @@ MAKERS = {
     "k-means": lambda **options: PrivateKMeansSource(4, n_proxies=10, random_state=0, **options),
     "histogram": lambda **options: PrivateHistogramSource(4, random_state=0, **options),
 }
-random = np.random.default_rng(0)
-T = random.normal(size=(80, 2))
-S = random.normal(size=(200, 2))
+_random = np.random.default_rng(0)
+T = _random.normal(size=(80, 2))
+S = _random.normal(size=(200, 2))
 # Pairs of data sets that differ by one source.
 NEIGHBOURS = {
     "an outlier": (np.vstack([S, [[1e9, -1e9]]]), S),
@@ -269,7 +269,7 @@ def test_replay_finds_no_leak(name, pair):
     assert leaks(MAKERS[name], (first,), (second,), public=Public(T)) == []
 
 
-def test_replay_finds_a_scale_taken_from_the_sources():
+def test_replay_detects_a_scale_taken_from_the_sources():
     class Leaky(NNA):
         def fit(self, S, y=None, *, public=None, ledger=None):
             longest = np.linalg.norm(S, axis=1).max(initial=1.0)
@@ -282,7 +282,7 @@ def test_replay_finds_a_scale_taken_from_the_sources():
 
 @pytest.mark.parametrize("name", ["NAS", "NNA", "k-means", "histogram"])
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_other_adjacencies_are_charged_as_asked(name, adjacency):
+def test_other_adjacencies_are_charged_their_epsilon(name, adjacency):
     model = MAKERS[name](adjacency=adjacency, epsilon=2.0).fit(S, public=Public(T))
     assert model.privacy_.epsilon == pytest.approx(2.0)
     assert model.privacy_.adjacency.value == adjacency

@@ -1,4 +1,8 @@
-"""`NNA`: Neighbour Noisy Averages, Algorithm 2 of paper 5, "Differentially Private Source-Target Clustering"."""
+"""`NAS` and `NNA`, the algorithms of paper 5, "Differentially Private Source-Target Clustering", and what they share.
+
+Both release points that stand in for the private sources, the proxies, and then choose centres among the public targets
+with the proxies as centres that already exist. They differ in the proxies.
+"""
 
 import math
 from abc import abstractmethod
@@ -13,7 +17,7 @@ from scipy.stats import norm
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering.releases import assumed_of, checked_sources
+from dpadapt.clustering.releases import assumed_public, checked_sources, declared_targets
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator
@@ -21,21 +25,112 @@ from dpadapt.mechanisms.bounded_neighbours import cell_sums, each_neighbour_sum,
 from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Repeated
 from dpadapt.mechanisms.noise import Gaussian, Laplace
 
-# Coresets of public targets by a k-d tree, Section 6 and Appendix B of paper 5.
+Array = NDArray[np.float64]
+
+# The paper's points have length 1/2 at most, so that any two are within distance 1.
+RADIUS = 0.5
+CONSTANTS = ("paper", "tight")
+THRESHOLDS = ("corrected", "paper")
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The ball around the targets' mean that holds them all, mapped to radius 1/2.
+
+    The paper scales by the longest of all points. If that is a source, removing it changes all scaled points, but the
+    noise covers only one changed point. Here the ball comes from public targets alone.
+    """
+
+    centre: Array
+    scale: float
+
+    @classmethod
+    def of(cls, T: Array) -> "Ball":
+        """Return the ball of public targets."""
+        centre = T.mean(axis=0)
+        longest = float(np.linalg.norm(T - centre, axis=1).max())
+        # A little less than 1/2, so that rounding leaves every target inside.
+        return cls(centre, RADIUS * (1 - 1e-9) / longest if longest > 0 else 1.0)
+
+    def scaled(self, points: Array) -> Array:
+        """Return points in the units of the ball."""
+        # Far and infinite points become null rows later; a numerical warning would reveal them.
+        with np.errstate(all="ignore"):
+            return np.asarray((points - self.centre) * self.scale)
+
+    def back(self, points: Array) -> Array:
+        """Return points in the units of the data."""
+        return points / self.scale + self.centre
+
+
+class ProxyClustering(PrivateEstimator):
+    """Base class: release proxies of the sources, then choose centres among the targets, with the proxies for free."""
+
+    n_clusters: int
+
+    def fit(
+        self, S: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "ProxyClustering":
+        """Choose centres among the public targets, given that the private sources `S` already serve as centres.
+
+        Parameters
+        ----------
+        S : array-like of shape (n_sources, n_features)
+            Private sources. There may be none. A source that is not finite counts as absent.
+        y : None
+            Ignored.
+        public : Public
+            The targets.
+        {ledger}
+        """
+        k = checks.count(self.n_clusters, "n_clusters")
+        checks.positive(self.epsilon, "epsilon", infinite=True)
+        checks.delta(self.delta)
+        self._check()
+        sources, T = checked_sources(S, declared_targets(public))
+        if k > len(T):
+            raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {k!r}.")
+        ball = Ball.of(T)
+        child = self._ledger(ledger)
+        proxies = ball.back(self._proxies(ball.scaled(sources), ball.scaled(T), child))
+        # The receipt is set first: an interrupted second fit must not leave new centres with an old receipt.
+        self.privacy_ = child.receipt(assumptions=assumed_public(self.adjacency))
+        self.n_features_in_ = T.shape[1]
+        self.proxies_ = proxies
+        self.centers_ = capped_k_medoids(T, k, nearest(T, proxies)[1] if len(proxies) else None)
+        return self
+
+    def _check(self) -> None:
+        """Check the parameters of the subclass, before anything is spent."""
+
+    @abstractmethod
+    def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
+        """Release points that stand in for the sources; all points are in the units of the ball."""
+
+
+def noise(epsilon: float, delta: float, enlarged: float = 1.0) -> Mechanism:
+    """Return Laplace noise, or Gaussian noise if `delta` is positive, that costs the budget, times `enlarged`.
+
+    Gaussian noise of parameter mu is rho-zCDP with rho = mu² / 2. For noise of a given rho, set epsilon to
+    `accounting.gaussian_epsilon(sqrt(2 rho), delta)`.
+    """
+    if np.isinf(epsilon):
+        return NonPrivate()
+    return Laplace(enlarged / epsilon) if delta == 0 else Gaussian(enlarged / gaussian_mu(epsilon, delta))
 
 
 def coreset(T: NDArray[Any], distance: float) -> NDArray[np.int64]:
     """Return rows of `T` such that every row is within `distance` of one of them.
 
-    A k-d tree [1]_ halves the rows at the median of their widest coordinate, until the row nearest to the middle of a
-    leaf is within `distance` of all its rows; that row stands for the leaf.
+    Section 6 and Appendix B of paper 5. A k-d tree [1]_ halves the rows at the median of their widest coordinate, until
+    the row nearest to the middle of a leaf is within `distance` of all rows of the leaf. That row represents the leaf.
 
     Parameters
     ----------
     T : ndarray of shape (n, n_features)
         Public rows.
     distance : float
-        How far a row may be from the one that stands for it; the paper takes 0.05 where the longest row is 1/2.
+        Largest distance of a row to its representative; the paper takes 0.05 where the longest row is 1/2.
 
     Returns
     -------
@@ -57,118 +152,20 @@ def coreset(T: NDArray[Any], distance: float) -> NDArray[np.int64]:
         rows = waiting.pop()
         points = T[rows]
         low, high = points.min(axis=0), points.max(axis=0)
-        stand_in = rows[int(np.linalg.norm(points - (low + high) / 2, axis=1).argmin())]
-        if np.linalg.norm(points - T[stand_in], axis=1).max() <= distance:
-            chosen.append(int(stand_in))
+        representative = rows[int(np.linalg.norm(points - (low + high) / 2, axis=1).argmin())]
+        if np.linalg.norm(points - T[representative], axis=1).max() <= distance:
+            chosen.append(int(representative))
             continue
         order = np.argsort(points[:, int((high - low).argmax())], kind="stable")
         waiting += [rows[order[: len(rows) // 2]], rows[order[len(rows) // 2 :]]]
     return np.sort(np.asarray(chosen, dtype=np.int64))
 
 
-# What the algorithms of paper 5 share: public proxies stand in for the private sources, and a solver does the rest.
-
-
-Array = NDArray[np.float64]
-
-RADIUS = 0.5  # the paper's points have length 1/2 at most
-CONSTANTS = ("paper", "tight")
-
-
-@dataclass(frozen=True, eq=False)
-class Ball:
-    """The ball around the targets' mean that holds them all, mapped to radius 1/2.
-
-    The paper scales by the longest of all points. Where that is a source, one source moves all others: no noise that is
-    calibrated to the scaled points covers it. So the ball comes from public targets alone.
-    """
-
-    centre: Array
-    scale: float
-
-    @classmethod
-    def of(cls, T: Array) -> "Ball":
-        """Return the ball of public targets."""
-        centre = T.mean(axis=0)
-        longest = float(np.linalg.norm(T - centre, axis=1).max())
-        # A little less than 1/2, so that rounding leaves every target inside.
-        return cls(centre, RADIUS * (1 - 1e-9) / longest if longest > 0 else 1.0)
-
-    def scaled(self, points: Array) -> Array:
-        """Return points in the ball's units."""
-        # Far and infinite points are null later; a numerical warning would tell of them.
-        with np.errstate(all="ignore"):
-            return np.asarray((points - self.centre) * self.scale)
-
-    def back(self, points: Array) -> Array:
-        """Return points in the units of the data."""
-        return points / self.scale + self.centre
-
-
-class ProxyClustering(PrivateEstimator):
-    """Base: release points that stand in for the sources, then choose centres among the targets with those for free."""
-
-    n_clusters: int
-
-    def fit(
-        self, S: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
-    ) -> "ProxyClustering":
-        """Choose centres among the public targets, given that the private sources `S` serve as centres already.
-
-        Parameters
-        ----------
-        S : array-like of shape (n_sources, n_features)
-            Private sources. There may be none. One that is not finite counts as absent.
-        y : None
-            Ignored.
-        public : Public
-            The targets.
-        {ledger}
-        """
-        k = checks.count(self.n_clusters, "n_clusters")
-        checks.positive(self.epsilon, "epsilon", infinite=True)
-        checks.delta(self.delta)
-        self._check()
-        sources, T = checked_sources(S, public)
-        if k > len(T):
-            raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {k!r}.")
-        ball = Ball.of(T)
-        child = self._ledger(ledger)
-        proxies = ball.back(self._proxies(ball.scaled(sources), ball.scaled(T), child))
-        # The receipt first: an interrupted refit must not leave new centres under an old receipt.
-        self.privacy_ = child.receipt(assumptions=assumed_of(self.adjacency))
-        self.n_features_in_ = T.shape[1]
-        self.proxies_ = proxies
-        self.centers_ = capped_k_medoids(T, k, nearest(T, proxies)[1] if len(proxies) else None)
-        return self
-
-    def _check(self) -> None:
-        """Check the parameters of the subclass, before anything is spent."""
-
-    @abstractmethod
-    def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
-        """Release points that stand in for the sources; all in the ball's units."""
-
-
-def noise(epsilon: float, delta: float, enlarged: float = 1.0) -> Mechanism:
-    """Return Laplace noise, or Gaussian noise if `delta` is positive, that spends the budget; `enlarged` spends less.
-
-    Gaussian noise is rho-zCDP with rho = mu² / 2; `accounting.gaussian_epsilon(sqrt(2 rho), delta)` is the epsilon that
-    asks for it.
-    """
-    if np.isinf(epsilon):
-        return NonPrivate()
-    return Laplace(enlarged / epsilon) if delta == 0 else Gaussian(enlarged / gaussian_mu(epsilon, delta))
-
-
-# `NAS`: Noisy Average Set, Algorithm 1 of paper 5, "Differentially Private Source-Target Clustering".
-
-
 class NAS(ProxyClustering):
-    """Centres among public targets, with noisy averages of each target's nearest sources for free.
+    """Noisy Average Set: centres among public targets, with noisy averages of each target's nearest sources for free.
 
     Algorithm 1 of [1]_. For every target of a coreset, the average of its `n_neighbours` nearest sources is released.
-    Those averages then count as centres that are there already.
+    These averages then count as centres that already exist.
 
     Privacy
     -------
@@ -179,20 +176,20 @@ class NAS(ProxyClustering):
     Parameters
     ----------
     n_clusters : int
-        How many centres to choose.
+        Number of centres to choose.
     epsilon : float, default=3.0
-        Most this fit may spend. Infinity: no privacy.
+        The most that this fit may spend. Infinity: no privacy.
     delta : float, default=0.0
         0: Laplace noise, Theorem 5.9. Positive: see `constants`.
     n_neighbours : int, default=150
-        How many sources are averaged. Choose it without looking at them, not even at how many there are.
+        Number of sources that are averaged. Choose it without looking at the sources, or at how many there are.
     constants : {"tight", "paper"}, default="tight"
-        With positive `delta`: "tight" adds Gaussian noise once, calibrated exactly, which is also Theorem 5.11;
-        "paper" adds Laplace noise for each target and composes as the proof of Theorem 5.3 does. With `delta` 0 they
-        agree: the printed noise is what is needed.
+        With positive `delta`: "tight" adds exactly calibrated Gaussian noise once, as Theorem 5.11 does; "paper" adds
+        Laplace noise for each target and composes as in the proof of Theorem 5.3. With `delta` 0 both agree: the
+        printed noise is the noise that is needed.
     coreset_distance : float, optional, default=0.05
-        Average around a coreset of the targets only, this close to all of them where the longest target is 1/2.
-        None: around all targets.
+        Average around a coreset of the targets only. Every target is this close to the coreset, where the longest
+        target is 1/2. None: around all targets.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
     {random_state}
@@ -208,8 +205,9 @@ class NAS(ProxyClustering):
 
     Notes
     -----
-    Where there are fewer sources than `n_neighbours`, the paper's average over those there are moves further than its
-    proof says. Here a missing source counts as the target itself, which keeps the bound for any number of sources.
+    With fewer sources than `n_neighbours`, the paper averages over the existing sources, and one source can move that
+    average further than the proof says. Here a missing source counts as the target itself, which keeps the bound for
+    any number of sources.
     Points are scaled by the targets alone, and sources outside their ball are left out.
 
     References
@@ -253,20 +251,20 @@ class NAS(ProxyClustering):
         if self.coreset_distance is not None:
             checks.positive(self.coreset_distance, "coreset_distance")
 
-    def _proxies(self, S: NDArray[np.float64], T: NDArray[np.float64], ledger: Ledger) -> NDArray[np.float64]:
+    def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
         around = T if self.coreset_distance is None else T[coreset(T, self.coreset_distance)]
-        what, label = (S, around, self.n_neighbours, RADIUS), "averages of the nearest sources"
+        arguments, label = (S, around, self.n_neighbours, RADIUS), "averages of the nearest sources"
         if self.constants == "paper" and self.delta > 0 and math.isfinite(self.epsilon):
             once = advanced_composition(self.epsilon, self.delta, len(around))
             run = ledger.start(Repeated(Laplace(1 / once), len(around)), label=label)
-            sums = np.stack([run.release(one) for one in each_neighbour_sum(*what)])
+            sums = np.stack([run.release(one) for one in each_neighbour_sum(*arguments)])
         else:
-            sums = ledger.release(noise(self.epsilon, self.delta), neighbour_sums(*what), label=label)
+            sums = ledger.release(noise(self.epsilon, self.delta), neighbour_sums(*arguments), label=label)
         return np.asarray(sums / self.n_neighbours)
 
 
 def advanced_composition(epsilon: float, delta: float, times: int) -> float:
-    """Return the epsilon of each of `times` releases that advanced composition adds up to `epsilon` at `delta`.
+    """Return the epsilon of each of `times` releases that together cost `epsilon` at `delta` by advanced composition.
 
     Solves e sqrt(2 L ln(1/delta)) + L e (exp(e) - 1) / (exp(e) + 1) = epsilon, as the proof of Theorem 5.3 quotes it.
 
@@ -283,14 +281,11 @@ def advanced_composition(epsilon: float, delta: float, times: int) -> float:
     return float(brentq(excess, 0.0, epsilon, xtol=1e-15)) * (1 - 1e-9)
 
 
-THRESHOLDS = ("corrected", "paper")
-
-
 class NNA(ProxyClustering):
-    """Centres among public targets, with noisy averages of the sources nearest to each target for free.
+    """Neighbour Noisy Averages: centres among public targets, with noisy averages of each target's sources for free.
 
     Algorithm 2 of [1]_. Every source belongs to its nearest target. Each target's count and sum of sources are
-    released; where the noisy count passes a threshold, their quotient counts as a centre that is there already.
+    released. Where the noisy count passes a threshold, their quotient counts as a centre that already exists.
 
     Privacy
     -------
@@ -301,22 +296,24 @@ class NNA(ProxyClustering):
     Parameters
     ----------
     n_clusters : int
-        How many centres to choose.
+        Number of centres to choose.
     epsilon : float, default=3.0
-        Most this fit may spend. Infinity: no privacy.
+        The most that this fit may spend. Infinity: no privacy.
     delta : float, default=0.0
         0: Laplace noise, Theorem 5.10. Positive: Gaussian noise, Theorem 5.12.
     constants : {"tight", "paper"}, default="tight"
-        The paper bounds a source's share of count and sum by sqrt(d) + 1 in l1 and 2 in l2. Sources are no longer than
-        1/2, so it is sqrt(d) / 2 + 1 and sqrt(1.25): "tight". With "paper" the receipt shows that less was spent.
+        The paper bounds what one source contributes to count and sum by sqrt(d) + 1 in l1 and 2 in l2. Sources are no
+        longer than 1/2, so sqrt(d) / 2 + 1 and sqrt(1.25) are enough: "tight". With "paper" the noise is larger than
+        needed, and the receipt shows the smaller cost.
     threshold : {"corrected", "paper"}, default="corrected"
-        "paper" is 1 + log((sqrt(d) + 1) / gamma) / epsilon, which lacks the noise's scale: too many empty cells pass.
-        "corrected" lets any empty cell pass with probability at most `gamma`, over all cells together.
+        "paper" is 1 + log((sqrt(d) + 1) / gamma) / epsilon, which lacks the factor sqrt(d) + 1 of the noise scale:
+        too many empty cells pass. With "corrected", some empty cell passes with probability at most `gamma`, over all
+        cells together.
     gamma : float, default=0.1
         Between 0 and 1. The paper does not say what it used.
     coreset_distance : float, optional, default=0.05
-        Cells around a coreset of the targets only, this close to all of them where the longest target is 1/2.
-        None: around all targets.
+        Cells around a coreset of the targets only. Every target is this close to the coreset, where the longest target
+        is 1/2. None: around all targets.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
         Which data sets count as neighbours.
     {random_state}
@@ -333,8 +330,8 @@ class NNA(ProxyClustering):
     Notes
     -----
     Points are scaled by the targets alone, and sources outside their ball are left out. The paper prints no threshold
-    for Gaussian noise; "paper" then takes its tail bound, sqrt(2) sigma log(2 (d + 1) / gamma), without the sigma, as
-    it does for Laplace noise.
+    for Gaussian noise; "paper" then takes the paper's tail bound, sqrt(2) sigma log(2 (d + 1) / gamma), with 1 / mu for
+    sigma: it lacks the sensitivity, as the printed threshold for Laplace noise does.
 
     References
     ----------
@@ -380,18 +377,18 @@ class NNA(ProxyClustering):
         if self.coreset_distance is not None:
             checks.positive(self.coreset_distance, "coreset_distance")
 
-    def _proxies(self, S: NDArray[np.float64], T: NDArray[np.float64], ledger: Ledger) -> NDArray[np.float64]:
+    def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
         around = T if self.coreset_distance is None else T[coreset(T, self.coreset_distance)]
         statistic = cell_sums(S, around, RADIUS)
         mechanism = noise(self.epsilon, self.delta, self._enlarged(T.shape[1]))
-        # The bounds are public: they follow from the number of columns.
+        # The sensitivity, and with it the scale, is public: it follows from the number of columns.
         scale = 0.0 if math.isinf(self.epsilon) else mechanism.scale(statistic, ledger.adjacency)
         noisy = ledger.release(mechanism, statistic, label="count and sum of each target's sources")
         passed = noisy[:, 0] >= self._least_count(scale, len(around), T.shape[1])
         return np.asarray(noisy[passed, 1:] / noisy[passed, :1])
 
     def _enlarged(self, width: int) -> float:
-        """Return by how much the paper's noise exceeds what is needed."""
+        """Return the factor by which the paper's noise exceeds the noise that is needed."""
         if self.constants == "tight":
             return 1.0
         if self.delta == 0:
@@ -399,7 +396,7 @@ class NNA(ProxyClustering):
         return 2 / math.hypot(1.0, RADIUS)
 
     def _least_count(self, scale: float, n_cells: int, width: int) -> float:
-        """Return the noisy count from which a cell is taken to have sources."""
+        """Return the noisy count from which on a cell is taken to have sources."""
         if not scale:
             return 1.0
         if self.threshold == "corrected":
