@@ -1,4 +1,4 @@
-"""A survey on Flower's own simulation, with clients that are off and clients that are one person: prints what came."""
+"""Run a survey in Flower's simulation, with clients that are offline or share a person, and print the answers."""
 
 import json
 import sys
@@ -19,14 +19,14 @@ def device(context):
     number = int(context.node_config["partition-id"])
     if number < 4:
         raise ConnectionError("off")
-    # 4 and 5, 6 and 7 are one person each, with one memory.
+    # 4 and 5 are one person with one memory, and so are 6 and 7.
     person = number // 2 * 2 if number < 8 else number
     x = np.random.default_rng(person).standard_normal(3)
     return Device(x, int(x[0] > 0), 1.0, FOLDER / str(person))
 
 
 class Twice:
-    """A grid that sends every message twice, and hands every reply over twice, when both are there."""
+    """A grid that sends every message twice, and delivers both replies twice once both have arrived."""
 
     def __init__(self, grid):
         self._grid = grid

@@ -1,4 +1,4 @@
-"""People who answer for themselves: once each, with one noisy bit, whatever they are asked."""
+"""People answer once each, with one noisy bit, whatever they are asked."""
 
 import copy
 import math
@@ -14,14 +14,13 @@ from scipy.stats import binomtest
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit import lower_bound
 from dpadapt.errors import BudgetExceeded, PrivacyError
-from dpadapt.hybrid.agents import Answers, Reception, SimulatedAgents, bit_scale
-from dpadapt.hybrid.device import noisy_bits
+from dpadapt.hybrid.agents import Answers, Reception, SimulatedAgents, bit_scale, noisy_bits
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question
 from dpadapt.mechanisms import Adjacency, RandomizedResponse
 
 
 class FirstFeature(Question):
-    """The first feature is the value; `seen` remembers whose."""
+    """The value is the first feature; `seen` collects the features."""
 
     def __init__(self):
         self.seen = []
@@ -74,12 +73,12 @@ def test_scaled_bits_are_unbiased_for_the_mean_value():
 
 
 @pytest.mark.parametrize(("value", "as_if"), [(np.nan, 0.0), (np.inf, 0.0), (-np.inf, 0.0), (7.0, 1.0), (-1e300, -1.0)])
-def test_values_out_of_range_are_clipped_and_what_is_no_number_counts_as_zero(value, as_if):
+def test_values_out_of_range_are_clipped_and_not_finite_values_count_as_zero(value, as_if):
     bits = crowd(value, 3.0, random_state=3).ask(FirstFeature(), 20_000).bits
     assert binomtest(int(np.count_nonzero(bits == 1)), len(bits), share_of_plus(as_if, 3.0)).pvalue > 1e-4
 
 
-def test_no_warning_tells_of_an_extreme_record():
+def test_no_warning_reveals_an_extreme_record():
     agents = SimulatedAgents(np.array([[1e308, -1e308]]), [1], 1.0)
     with np.errstate(all="raise"):
         assert len(agents.ask(LossQuestion(LinearHypothesis([9.0, 9.0])), 1)) == 1
@@ -109,11 +108,11 @@ def test_nobody_is_ever_asked_twice():
 def test_asking_more_than_are_left_asks_nobody():
     agents, question = crowd(0.5, n=100, random_state=0), FirstFeature()
     agents.ask(question, 70)
-    with pytest.raises(PrivacyError, match=r"n=31 people were to be asked, but 30 are left.*Nobody was asked"):
+    with pytest.raises(PrivacyError, match=r"n=31 people were to be asked, but only 30 have not.*Nobody was asked"):
         agents.ask(question, 31)
     assert (agents.asked, len(question.seen), len(agents.record)) == (70, 1, 1)
     assert len(agents.ask(question, 30)) == 30
-    with pytest.raises(PrivacyError, match="0 are left"):
+    with pytest.raises(PrivacyError, match="only 0 have not been asked"):
         agents.ask(question, 1)
 
 
@@ -134,7 +133,7 @@ def test_people_count_as_asked_before_their_answers_are_drawn(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_agents_cannot_be_copied_for_the_copy_would_ask_the_same_people(make):
+def test_agents_cannot_be_copied(make):
     with pytest.raises(PrivacyError, match="would ask the same people again"):
         make(crowd(0.5))
 
@@ -165,7 +164,7 @@ def test_people_who_do_not_answer_are_missing_and_not_asked_again():
     assert agents.available == 0
 
 
-def test_rows_are_the_population_when_a_number_of_people_is_given():
+def test_with_n_people_the_rows_are_the_population():
     agents, question = SimulatedAgents(np.arange(5.0).reshape(-1, 1), None, 1.0, n_people=50_000), FirstFeature()
     agents.ask(question, 50_000)
     counts = np.unique(np.concatenate(question.seen), return_counts=True)[1]
@@ -173,7 +172,7 @@ def test_rows_are_the_population_when_a_number_of_people_is_given():
     assert (abs(counts - 10_000) < 500).all()
 
 
-def test_secure_noise_by_default_and_seeds_only_repeat():
+def test_noise_is_secure_by_default_and_repeats_with_a_seed():
     def bits(**settings):
         agents = crowd(0.0, n=256, **settings)
         return agents.ask(FirstFeature(), 256).bits.tolist(), agents.seeded
@@ -184,7 +183,7 @@ def test_secure_noise_by_default_and_seeds_only_repeat():
     assert not bits()[1]
 
 
-def test_an_answer_is_a_release_that_fills_the_person_s_ledger():
+def test_an_answer_is_a_release_that_fills_the_persons_ledger():
     ledger, random = Ledger(0.5, adjacency=Adjacency.REPLACE_ONE, random_state=0), np.random.default_rng(0)
     assert noisy_bits([0.3], 0.5, ledger, random) in (-1, 1)
     assert ledger.spent() == pytest.approx(0.5)
@@ -206,10 +205,10 @@ class OneAnswer:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_a_persons_answer_costs_what_is_claimed_and_half_the_noise_is_caught(epsilon, monkeypatch):
+def test_an_audit_confirms_the_claimed_cost_and_rejects_half_the_noise(epsilon, monkeypatch):
     worlds = (1.0, 1), (1.0, 0)
-    found = lower_bound(OneAnswer(epsilon), *worlds, delta=0.0, runs=60_000, confidence=0.999)
-    assert 0.85 * epsilon < found.epsilon_lower <= epsilon
+    audited = lower_bound(OneAnswer(epsilon), *worlds, delta=0.0, runs=60_000, confidence=0.999)
+    assert 0.85 * epsilon < audited.epsilon_lower <= epsilon
     honest = RandomizedResponse.scale
     monkeypatch.setattr(RandomizedResponse, "scale", lambda self, *told, **more: honest(self, *told, **more) / 2)
     assert lower_bound(OneAnswer(epsilon), *worlds, delta=0.0, runs=60_000, confidence=0.999).refutes(epsilon)
@@ -244,7 +243,7 @@ def test_late_answers_are_refused():
     assert closed.bits.tolist() == made.record[-1].bits.tolist() == [1]
 
 
-def test_answers_of_people_who_were_not_asked_this_are_refused():
+def test_answers_of_people_who_were_not_asked_are_refused():
     made, ticket = reception()
     told(made, ticket, [0, 8, -1, 7], [1, 1, 1, -1])
     told(made, 99, [3], [1])
@@ -254,7 +253,7 @@ def test_answers_of_people_who_were_not_asked_this_are_refused():
 
 
 @pytest.mark.parametrize("bit", [0, 2, -7, 0.5, np.nan, np.inf])
-def test_answers_that_are_no_bit_are_refused_and_may_be_given_anew(bit):
+def test_malformed_answers_are_refused_and_may_be_given_anew(bit):
     made, ticket = reception()
     told(made, ticket, [4], [bit])
     assert made.refused == Counter(malformed=1)
@@ -262,7 +261,7 @@ def test_answers_that_are_no_bit_are_refused_and_may_be_given_anew(bit):
     assert made.close(ticket).bits.tolist() == [-1]
 
 
-def test_the_record_tells_whom_each_question_went_to_and_what_came_back():
+def test_the_record_holds_each_question_and_its_answers():
     agents, question = crowd(0.2, n=50, random_state=0), FirstFeature()
     first, second = agents.ask(question, 20), agents.ask(question, 30)
     assert [asked.ticket for asked in agents.record] == [0, 1]
@@ -288,12 +287,12 @@ def test_the_record_tells_whom_each_question_went_to_and_what_came_back():
         (lambda: Answers(np.zeros(0, np.int8), np.zeros(0, np.int64), 1.0).mean(), "nobody answered"),
     ],
 )
-def test_bad_input_is_named(make, match):
+def test_bad_arguments_are_named(make, match):
     with pytest.raises(ValueError, match=match):
         make()
 
 
-def test_a_question_must_be_one_and_give_one_coin_and_number_per_person():
+def test_a_question_must_have_one_coin_and_one_value_per_person():
     agents = crowd(0.0, n=10)
     with pytest.raises(TypeError, match="question must be a Question, got function"):
         agents.ask(lambda X: X, 5)
@@ -302,7 +301,7 @@ def test_a_question_must_be_one_and_give_one_coin_and_number_per_person():
         def coins(self, n, random):
             return np.zeros(n - 1)
 
-    with pytest.raises(ValueError, match="coins must give a coin"):
+    with pytest.raises(ValueError, match="coins must have a coin"):
         agents.ask(Short(), 5)
     assert agents.asked == 0
 
@@ -310,7 +309,7 @@ def test_a_question_must_be_one_and_give_one_coin_and_number_per_person():
         def value(self, X, y, coins):
             return np.zeros((len(X), 2))
 
-    with pytest.raises(ValueError, match="value must give one number per person"):
+    with pytest.raises(ValueError, match="value must return one number per person"):
         agents.ask(Pairs(), 5)
 
 

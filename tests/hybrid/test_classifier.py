@@ -1,4 +1,4 @@
-"""`PrivateHybridClassifier`: what it gains, what it never loses, what it spends, whom it asks."""
+"""`PrivateHybridClassifier`: its error, its receipt, how many people it asks, and what it refuses."""
 
 import pickle
 
@@ -10,7 +10,7 @@ from dpadapt.hybrid import PrivateHybridClassifier, SimulatedAgents
 
 
 def turning(n, centre, seed):
-    """Rows whose concept turns with the first feature, so that no linear model is right about two populations."""
+    """Draw rows whose concept turns with the first feature, so that no linear model fits two populations."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, 5))
     X[:, 0] += centre
@@ -32,13 +32,13 @@ def error_of_source(fitted, X, y):
 
 @pytest.fixture(scope="module")
 def turned():
-    """A curator's sample, people and test rows of another population, and a fit on the first two."""
+    """Return a curator's sample, people and test rows of another population, and a fit on the first two."""
     curator, people, test = turning(10_000, -0.75, 1), turning(20_000, 0.75, 2), turning(20_000, 0.75, 3)
     asked = agents(*people)
     return curator, people, test, model().fit(*curator, agents=asked), asked
 
 
-def test_people_correct_what_a_biased_sample_says(turned):
+def test_people_correct_the_model_of_a_biased_sample(turned):
     _, _, test, fitted, _ = turned
     assert fitted.mode_ == "hybrid"
     assert fitted.chosen_ == "tilted, corrected"
@@ -48,14 +48,14 @@ def test_people_correct_what_a_biased_sample_says(turned):
     assert fitted.estimates_["size of the shift"] > 0.5
 
 
-def test_everybody_is_asked_once_and_by_stage(turned):
+def test_people_asked_are_counted_by_stage(turned):
     *_, fitted, asked = turned
     assert asked.asked == sum(fitted.people_asked_.values()) <= 100_000
     assert list(fitted.people_asked_) == ["moments", "choice of a base", "recalibration", "correction", "test"]
     assert min(fitted.people_asked_.values()) > 0
 
 
-def test_the_receipt_says_what_the_curator_released(turned):
+def test_the_receipt_lists_the_curators_releases(turned):
     *_, fitted, _ = turned
     receipt = fitted.privacy_
     assert receipt.epsilon == pytest.approx(2.0, rel=1e-6)
@@ -74,13 +74,13 @@ def test_residuals_correct_wrong_labels():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_where_there_is_nothing_to_correct_nothing_is_lost(seed):
+def test_without_a_shift_the_result_is_no_worse_than_the_source_model(seed):
     curator, people = turning(6000, 0.75, seed), turning(20_000, 0.75, seed + 10)
     fitted = model(random_state=seed).fit(*curator, agents=agents(*people, seed=seed))
     assert 1 - fitted.score(*people) <= error_of_source(fitted, *people) + 0.005
 
 
-def test_a_category_counts_once():
+def test_the_indicators_of_a_category_are_corrected():
     random = np.random.default_rng(0)
     level, of_people = random.integers(0, 6, 5000), random.integers(0, 6, 20_000)
     X, X_people = np.eye(6)[level], np.eye(6)[of_people]
@@ -147,21 +147,21 @@ def test_agents_with_other_columns_are_refused_and_nothing_is_spent():
 
 
 @pytest.mark.parametrize("mode", ["local", "curator"])
-def test_the_receipt_tells_of_peoples_noise_if_they_were_asked(mode):
+def test_the_receipt_mentions_people_only_if_they_were_asked(mode):
     X, y = turning(500, 0.0, 0)
     receipt = model(mode=mode, random_state=None).fit(X, y, agents=agents(X, y, n_people=2000)).privacy_
     assert not receipt.seeded
     assert any("people's noise came from a seed" in text for text in receipt.warnings) == (mode == "local")
-    assert any("randomizes alone" in fact for fact in receipt.assumptions) == (mode == "local")
+    assert any("randomized on the person's device" in fact for fact in receipt.assumptions) == (mode == "local")
 
 
-def test_a_receipt_of_people_alone_does_not_speak_of_the_curators_budget():
+def test_a_receipt_of_people_alone_has_no_warning_about_the_curators_budget():
     X, y = turning(10, 0.0, 0)
     fitted = model(mode="local").fit(X, y, agents=agents(*turning(1000, 0.0, 1), n_people=2000))
     assert not any("budget is too small" in text for text in fitted.privacy_.warnings)
 
 
-def test_a_fitted_model_keeps_its_map_whatever_parameters_become(turned):
+def test_a_fitted_model_keeps_its_map_when_parameters_change(turned):
     _, people, _, fitted, _ = turned
     before = fitted.predict(people[0])
     try:
@@ -179,13 +179,13 @@ def test_nobody_is_asked_if_the_curators_ledger_refuses():
 
 
 class WithPeople:
-    """An estimator that meets the same people anew in every fit: for tests alone."""
+    """An estimator that asks the same people anew in every fit, which only a test may do."""
 
     def __init__(self, adjacency):
         self.adjacency = adjacency
 
     def fit(self, X, y, *, ledger=None):
-        # A large budget, so that rows are weighted: all kinds of releases are made.
+        # The budget is large enough for weights, so that all kinds of releases are made.
         known = {"adjacency": self.adjacency, "n_rows": 600 if self.adjacency == "add-remove" else None}
         people = agents(*turning(2000, 0.75, 2), n_people=30_000)
         return model(epsilon=60.0, delta=1e-3, mode="hybrid", **known).fit(X, y, agents=people, ledger=ledger)

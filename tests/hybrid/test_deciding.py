@@ -1,4 +1,4 @@
-"""Tests by one bit from each person: the errors are what they say, exactly, and as few people are asked as can be."""
+"""Tests by one bit from each person keep their errors exactly, with as few people as possible."""
 
 import math
 
@@ -22,7 +22,7 @@ CASES = [
 
 
 class Loss(Question):
-    """The first feature is the person's loss."""
+    """The person's loss is the first feature."""
 
     def value(self, X, y, coins):
         return 2 * X[:, 0] - 1
@@ -35,14 +35,14 @@ def people(loss, epsilon, n=10**7, **settings):
 
 
 def chance(loss, epsilon):
-    """The probability of a bit of +1, from the definition of randomized response."""
+    """Return the probability of a bit of +1, from the definition of randomized response."""
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
     return loss * truth + (1 - loss) * (1 - truth)
 
 
 def exact_errors(low, high, error, epsilon, batch, bounds):
-    """Probability of each wrong decision and expected number of people, step by step through all counts."""
-    found = []
+    """Return the probability of each wrong decision and the expected number of people, summed over all counts."""
+    errors = []
     for loss in (low, high):
         alive, first, n, accepted, rejected, expected = np.ones(1), 0, 0, 0.0, 0.0, 0.0
         while n < bounds.cut and alive.size:
@@ -59,8 +59,8 @@ def exact_errors(low, high, error, epsilon, batch, bounds):
             accepted, rejected = accepted + alive[yes].sum(), rejected + alive[no].sum()
             left = np.flatnonzero(~(yes | no))
             first, alive = (first + left[0], alive[left[0] : left[-1] + 1]) if left.size else (0, alive[:0])
-        found.append((rejected if loss == low else accepted, expected))
-    return found
+        errors.append((rejected if loss == low else accepted, expected))
+    return errors
 
 
 def test_a_test_at_one_in_a_billion_needs_at_most_23_100_people():
@@ -94,7 +94,7 @@ def test_the_sequential_test_asks_a_third_of_the_people_even_at_one_in_a_billion
     assert bounds.cut < 1.1 * size
 
 
-def test_narrower_bounds_would_break_the_promise():
+def test_narrower_bounds_would_exceed_the_error():
     low, high, error, epsilon = CASES[1]
     good = deciding._bounds(low, high, error, epsilon)
     narrow = deciding._Bounds(good.plus, good.minus, good.accept + 1, good.reject - 1, good.cut, good.most)
@@ -102,7 +102,7 @@ def test_narrower_bounds_would_break_the_promise():
 
 
 @pytest.mark.parametrize("sequential", [True, False])
-def test_decisions_by_people_go_wrong_no_more_often_than_promised(sequential):
+def test_simulated_people_decide_wrongly_no_more_often_than_claimed(sequential):
     # 600 trials: the error of 0.05 gives 30 wrong decisions, and 55 by chance with probability 1e-5.
     wrong = {0.1: 0, 0.5: 0}
     for loss in wrong:
@@ -113,7 +113,7 @@ def test_decisions_by_people_go_wrong_no_more_often_than_promised(sequential):
     assert max(wrong.values()) < 55
 
 
-def test_noisier_people_than_believed_are_noticed_by_the_error_rates():
+def test_the_error_rate_exceeds_its_claim_if_people_are_noisier():
     agents, trials = people(0.1, 1.0, random_state=2), 200
     agents.epsilon, honest = 3.0, agents._collect
 
@@ -127,7 +127,7 @@ def test_noisier_people_than_believed_are_noticed_by_the_error_rates():
     assert wrong > 0.15 * trials
 
 
-def test_the_estimate_is_the_mean_loss_and_the_count_is_of_people():
+def test_the_estimate_is_the_mean_loss_and_asked_counts_people():
     agents = people(0.2, 1.0, response_rate=0.5, random_state=3)
     verdict = decide(agents, Loss(), 0.2, 0.22, error=0.05, sequential=False)
     assert abs(verdict.estimate - 0.2) < 0.02
@@ -146,7 +146,7 @@ def test_too_few_people_are_not_asked_at_all():
     assert agents.record == ()
 
 
-def test_just_enough_people_for_the_fixed_test_are_asked_that():
+def test_with_just_enough_people_the_fixed_test_is_used():
     need = people_needed(0.1, 0.5, 1e-3, 1.0)
     agents = people(0.1, 1.0, n=need, random_state=0)
     assert decide(agents, Loss(), 0.1, 0.5, error=1e-3).asked == need

@@ -1,15 +1,16 @@
-"""One person's device: one answer, remembered; anything else refused, and never because of the record."""
+"""One person's device gives one answer and refuses by the request alone; messages hold plain numbers."""
 
 import contextlib
 import math
 import threading
 
+import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid import device as module
-from dpadapt.hybrid.device import Device, pack, request
+from dpadapt.hybrid.device import Device, pack, request, unpack
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, -1.0]))
@@ -17,7 +18,7 @@ QUESTION = LossQuestion(LinearHypothesis([1.0, -1.0]))
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Many devices in little time: without waiting for the disk."""
+    """Skip waiting for the disk, so that many devices take little time."""
     monkeypatch.setattr(module.os, "fsync", lambda file: None)
 
 
@@ -29,7 +30,7 @@ def make(folder, *, x=(2.0, 0.0), y=0, epsilon=1.0):
     return Device(x, y, epsilon, folder / "answered")
 
 
-def test_asked_the_same_again_it_gives_the_same_bit(tmp_path, quick):
+def test_a_repeated_request_gets_the_same_bit(tmp_path, quick):
     for k in range(20):
         bit = make(tmp_path / str(k)).answer(sent())
         assert bit in (-1, 1)
@@ -37,7 +38,7 @@ def test_asked_the_same_again_it_gives_the_same_bit(tmp_path, quick):
 
 
 @pytest.mark.parametrize("other", [{"name": "second"}, {"coin": 1}, {"epsilon": 0.5}])
-def test_asked_anything_else_it_refuses(tmp_path, other):
+def test_any_other_request_is_refused(tmp_path, other):
     device = make(tmp_path)
     bit = device.answer(sent())
     with pytest.raises(PrivacyError, match="asked another question before"):
@@ -45,7 +46,7 @@ def test_asked_anything_else_it_refuses(tmp_path, other):
     assert device.answer(sent()) == bit
 
 
-def test_a_crash_while_it_answers_uses_it_up(tmp_path, monkeypatch):
+def test_after_a_crash_while_answering_the_device_never_answers(tmp_path, monkeypatch):
     def crash(*told):
         assert (tmp_path / "answered").exists()
         raise KeyboardInterrupt
@@ -60,7 +61,7 @@ def test_a_crash_while_it_answers_uses_it_up(tmp_path, monkeypatch):
         make(tmp_path).answer(sent("second"))
 
 
-def test_of_many_at_once_one_question_is_answered(tmp_path, quick):
+def test_of_several_simultaneous_questions_one_is_answered(tmp_path, quick):
     said, barrier = [], threading.Barrier(8)
 
     def ask(name):
@@ -76,7 +77,7 @@ def test_of_many_at_once_one_question_is_answered(tmp_path, quick):
     assert len(said) == 1
 
 
-def test_a_question_that_costs_more_than_the_person_allows_is_refused_and_nothing_is_spent(tmp_path):
+def test_a_question_that_costs_too_much_is_refused_and_nothing_is_spent(tmp_path):
     device = make(tmp_path, epsilon=0.5)
     with pytest.raises(PrivacyError, match=r"costs epsilon=1; this person allows 0\.5"):
         device.answer(sent())
@@ -107,7 +108,7 @@ def plus(folder, n, **record):
     return sum(make(folder / f"{k}", **record).answer(sent()) == 1 for k in range(n))
 
 
-def test_devices_answer_with_the_noise_that_is_claimed(tmp_path, quick):
+def test_devices_answer_with_the_claimed_noise(tmp_path, quick):
     truth = math.e / (1 + math.e)
     count = plus(tmp_path, 500)  # predicted 1, labelled 0: the loss is 1
     assert binomtest(count, 500, truth).pvalue > 1e-5
@@ -115,6 +116,56 @@ def test_devices_answer_with_the_noise_that_is_claimed(tmp_path, quick):
 
 
 @pytest.mark.parametrize("x", [(2.0,), (math.nan, 0.0), ("not", "numbers")])
-def test_a_record_on_which_the_question_fails_is_answered_for_like_any_other(tmp_path, quick, x):
+def test_a_record_on_which_the_question_fails_gets_a_random_answer(tmp_path, quick, x):
     count = plus(tmp_path, 200, x=x)
     assert 0 < count < 200
+
+
+def test_messages_are_unpacked_as_they_were_packed():
+    message = {
+        "number": 0.1,
+        "flag": True,
+        "nothing": None,
+        "words": ["a", "ß"],
+        "deep": {"list": [1, {"two": 2}]},
+        "matrix": np.arange(6, dtype=np.int16).reshape(2, 3),
+        "empty": np.zeros((0, 3)),
+        "big-endian": np.array([1.5, -0.0], dtype=">f8"),
+    }
+    back = unpack(pack(message))
+    for name in ("matrix", "empty", "big-endian"):
+        np.testing.assert_array_equal(back.pop(name), message.pop(name))
+    assert back == message
+    assert pack(message) == pack(dict(reversed(message.items())))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"[1]",
+        b"\x80\x04.",
+        b'{"a": NaN}',
+        b'{"a": {"array": "AAAA", "dtype": "<f8", "shape": [1]}}',
+        b'{"a": {"array": "AAAA", "dtype": "|O", "shape": [1]}}',
+        b'{"a": {"array": "!!!!", "dtype": "|u1", "shape": [3]}}',
+        b'{"a": {"array": "AAAA", "dtype": "|u1", "shape": [-1, -3]}}',
+        b'{"a": {"array": "AAAA", "dtype": "|u1"}}',
+        b'{"a": {"array": "AAAA", "dtype": "no such", "shape": [3]}}',
+        b'{"a":' + b"[" * 100_000,
+    ],
+)
+def test_malformed_messages_are_refused(sent):
+    with pytest.raises(ValueError, match="not a message"):
+        unpack(sent)
+
+
+@pytest.mark.parametrize("value", [object(), np.array(["a"]), {"array": 1}, np.array([None]), {1, 2}])
+def test_only_plain_values_can_be_sent(value):
+    with pytest.raises(TypeError, match=r"can be sent|can't have"):
+        pack({"value": value})
+
+
+def test_numbers_that_are_not_finite_cannot_be_sent():
+    with pytest.raises(ValueError, match="JSON"):
+        pack({"value": np.nan})

@@ -1,4 +1,4 @@
-"""People behind Flower: ServerApps and ClientApps in one process, in Flower's simulation, as separate processes."""
+"""People asked through Flower: in one process, in Flower's simulation, and as separate processes."""
 
 import json
 import os
@@ -32,7 +32,7 @@ QUIET = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRID
 
 
 class Hall:
-    """A grid whose clients are called in this process; `manners` says which of them behave how."""
+    """A grid whose clients are called in this process; `manners` says how each node misbehaves."""
 
     def __init__(self, apps, manners=None):
         self.apps = apps
@@ -79,7 +79,7 @@ def context(node):
 
 @pytest.fixture(autouse=True)
 def run(monkeypatch):
-    """Messages can be made only in a run."""
+    """Flower makes messages only inside a run."""
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
@@ -118,7 +118,7 @@ def test_a_second_survey_is_refused_by_every_device(hall):
     assert agents.available == 0
 
 
-def test_people_who_are_off_fail_or_allow_less_are_missing(hall):
+def test_people_who_are_offline_fail_or_allow_less_are_missing(hall):
     agents, answers = ask(hall(manners={1: "silent", 2: "failing", 3: "silent"}))
     assert len(answers) == 5
     assert agents.unanswered == 1
@@ -155,13 +155,13 @@ LIES = [lie({"bit": value}) for value in (0, 2, 1.0, True, "1", [1, 1], b"1")] +
 
 
 @pytest.mark.parametrize("manner", LIES)
-def test_a_client_that_lies_about_its_format_is_refused(hall, manner):
+def test_malformed_replies_are_refused(hall, manner):
     agents, answers = ask(hall(manners={4: manner}))
     assert len(answers) == 7
     assert agents.reception.refused == Counter(malformed=1)
 
 
-def test_an_answer_for_somebody_else_is_refused(hall):
+def test_an_answer_from_an_unknown_node_is_refused(hall):
     agents, answers = ask(hall(manners={4: "somebody else"}))
     assert len(answers) == 7
     assert agents.reception.refused == Counter(stranger=1)
@@ -191,25 +191,25 @@ def test_nodes_that_join_later_can_be_asked_later(hall):
     small, large = hall(2), hall(5)
     agents = FlowerAgents(small, 1.0, timeout=0.3)
     agents.ask(QUESTION, 2)
-    with pytest.raises(PrivacyError, match="0 are left"):
+    with pytest.raises(PrivacyError, match="only 0 have not been asked"):
         agents.ask(QUESTION, 1)
     small.apps.update(large.apps)
     assert agents.available == 3
     assert len(agents.ask(QUESTION, 3)) == 3
 
 
-def test_a_question_that_cannot_travel_is_asked_of_nobody(hall):
+def test_a_question_that_cannot_be_sent_is_refused_before_anybody_is_asked(hall):
     class Constant:
         def predict(self, X):
             return np.ones(len(X))
 
     agents = FlowerAgents(hall(), 1.0, timeout=0.3)
-    with pytest.raises(TypeError, match="can't travel"):
+    with pytest.raises(TypeError, match="can't be sent"):
         agents.ask(LossQuestion(Constant()), 4)
     assert agents.asked == 0
 
 
-def test_decisions_are_made_through_flower_too(tmp_path, monkeypatch):
+def test_a_loss_is_tested_through_flower(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
     def device(context):
@@ -222,7 +222,7 @@ def test_decisions_are_made_through_flower_too(tmp_path, monkeypatch):
     assert verdict.asked == agents.asked < 60
 
 
-def test_a_classifier_is_fitted_with_people_behind_flower(tmp_path, monkeypatch):
+def test_a_classifier_is_fitted_with_people_asked_through_flower(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     rng = np.random.default_rng(0)
     X, people = rng.uniform(-1, 1, (4000, 2)), rng.uniform(-1, 1, (1500, 2))

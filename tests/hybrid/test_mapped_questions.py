@@ -1,4 +1,4 @@
-"""The public map and the questions about it: bounded, unbiased, with the noise that is stated, and able to travel."""
+"""The public map and its questions: bounded, unbiased, with the stated noise, and unchanged when sent."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy.stats import chi2
 
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.mapped_questions import (
-    NUMBERS,
+    SCORE_NUMBERS,
     LeadQuestion,
     PublicMap,
     ScoreQuestion,
@@ -35,7 +35,7 @@ COEF = np.array([1.0, -0.5, 0.8, 0.0, -0.3, 0.2, 0.1, -0.2])
 QUESTIONS = [
     VectorQuestion(WHERE),
     VectorQuestion(WHERE, COEF, 1),
-    ScoreQuestion(WHERE, COEF, tuple(NUMBERS), 1.5, 1),
+    ScoreQuestion(WHERE, COEF, tuple(SCORE_NUMBERS), 1.5, 1),
     LeadQuestion(WHERE, COEF, -COEF, 1),
     SquareQuestion(WHERE),
 ]
@@ -50,7 +50,7 @@ EXTREME = np.array(
 
 def test_mapped_rows_are_bounded_and_a_category_has_one_indicator():
     mapped = WHERE.transform(np.vstack([rows(200)[0], EXTREME]))
-    # With their constant 1; not finite are those whose square is none.
+    # With their constant 1; two rows are too long for their square to be finite.
     lengths = np.sqrt(1 + np.sum(mapped**2, axis=1))
     assert np.isnan(lengths).sum() == 2
     assert np.nanmax(lengths) <= WHERE.max_norm * (1 + 1e-12)
@@ -93,7 +93,7 @@ def test_values_lie_between_minus_one_and_one_whatever_the_row(question):
 
 
 @every_question
-def test_questions_travel(question):
+def test_questions_are_unchanged_when_sent(question):
     X, y = rows(50)
     coins = question.coins(50, np.random.default_rng(0))
     again = question_from(question.message())
@@ -101,7 +101,7 @@ def test_questions_travel(question):
     assert np.array_equal(again.value(X, y, coins), question.value(X, y, coins), equal_nan=True)
 
 
-def test_a_map_travels():
+def test_a_map_is_unchanged_when_sent():
     again = PublicMap.from_message(WHERE.message())
     X, _ = rows(20)
     assert np.array_equal(again.transform(X), WHERE.transform(X))
@@ -113,19 +113,19 @@ def test_vector_question_is_unbiased_with_the_stated_noise(coef):
     mapped = np.column_stack([WHERE.transform(X), np.ones(len(X))])
     rho = 1.0 if coef is None else (y - probability(scores(mapped[:, :-1], coef)))[:, None]
     truth = np.mean(rho * mapped, axis=0)
-    question, found = VectorQuestion(WHERE, coef, 1), []
+    question, errors = VectorQuestion(WHERE, coef, 1), []
     for seed in range(60):
         agents = SimulatedAgents(X, y, 1.0, n_people=20_000, random_state=seed)
         answers = agents.ask(question, 20_000)
-        found.append(question.estimate(answers) - truth)
+        errors.append(question.estimate(answers) - truth)
     noise = question.noise(20_000, answers.scale)
-    errors = np.array(found) / noise
-    # Wrong in one run of 1,000 if all is right; the stated noise is a bound, reached where values are small.
+    errors = np.array(errors) / noise
+    # False alarms: one in 1,000. The stated noise is a bound, which is reached where values are small.
     assert np.abs(errors.mean(axis=0)).max() * np.sqrt(60) < 4.2
     total = np.sum(errors**2)
     assert total < chi2(errors.size).isf(1e-3)
     assert total > chi2(errors.size).isf(1e-3) * 0.5
-    # The test can fail: with noise stated at two thirds it does.
+    # The test rejects noise stated at two thirds.
     assert total * 1.5**2 > chi2(errors.size).isf(1e-3)
 
 
@@ -141,11 +141,11 @@ def test_score_question_is_unbiased():
         "residual, slope": (y - p) * q,
         "error": (score > 0) != y,
     }
-    question = ScoreQuestion(WHERE, COEF, tuple(NUMBERS), 1.5, 1)
+    question = ScoreQuestion(WHERE, COEF, tuple(SCORE_NUMBERS), 1.5, 1)
     answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(question, 400_000)
     for name, value in question.estimate(answers).items():
         assert abs(value - truth[name].mean()) < 4 * question.noise(name, len(answers), answers.scale)
-        assert NUMBERS[name][2] * 0.02 > question.noise(name, len(answers), answers.scale)
+        assert SCORE_NUMBERS[name][2] * 0.02 > question.noise(name, len(answers), answers.scale)
 
 
 def test_square_question_is_unbiased():

@@ -1,4 +1,4 @@
-"""The hybrid model: a curator holds a sample, and people who trust nobody answer for themselves."""
+"""The hybrid model: a curator holds private rows, and people answer one question each, with one noisy bit."""
 
 from dpadapt.hybrid.agents import Agents, Answers, SimulatedAgents
 from dpadapt.hybrid.classifier import PrivateHybridClassifier

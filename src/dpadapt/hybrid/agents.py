@@ -1,4 +1,9 @@
-"""`Agents`: people who trust only their own device, and answer one question each with one noisy bit."""
+"""`Agents`: people who trust only their own device and answer one question each, once, with one noisy bit.
+
+`noisy_bits` turns values into bits by randomized response, and `Answers` turns bits back into unbiased means.
+`Reception` is the server's record: it accepts at most one answer per person. `Agents` is the interface through which
+people are asked; `SimulatedAgents` implements it in one process, `FlowerAgents` (`flower.py`) over a network.
+"""
 
 import math
 import os
@@ -14,17 +19,77 @@ from numpy.typing import ArrayLike, NDArray
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.errors import PrivacyError
-from dpadapt.hybrid.device import noisy_bits
 from dpadapt.hybrid.questions import Question
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import responses
+from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.randomness import random_source
 
-# `Reception`: the server's record of questions, people and answers, which refuses what it did not ask for.
+# People whose values are computed at once. Larger blocks copy more rows at a time; smaller ones loop more often. Chosen
+# by hand; neighbouring values were not compared.
+_PEOPLE_PER_BLOCK = 1 << 14
+
+
+def noisy_bits(values: ArrayLike, epsilon: float, ledger: Ledger, random: np.random.Generator) -> NDArray[np.int8]:
+    """Round each person's value to a sign at random, then release the signs by randomized response.
+
+    The mean of a bit is the value divided by `bit_scale(epsilon)`. The ledger is each person's own: one may stand for
+    many people who have not answered yet, because all are charged the same.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    numbers = np.clip(np.where(np.isfinite(numbers), numbers, 0.0), -1.0, 1.0)
+    # P(up) = (1 + value) / 2: never at -1 and always at 1, because random() lies in [0, 1).
+    up = random.random(numbers.shape) < (1.0 + numbers) / 2.0
+    # A person's record decides that person's entry alone, and an entry is one of two answers: replacing the record
+    # changes the probability of either by a factor e^epsilon at most.
+    released = ledger.release(
+        RandomizedResponse(epsilon), responses(up, 2), label="one bit about the person's own record"
+    )
+    return np.asarray(2 * released - 1, dtype=np.int8)
+
+
+def bit_scale(epsilon: float) -> float:
+    """Return (e^epsilon + 1) / (e^epsilon - 1): what a noisy bit is multiplied by to be unbiased."""
+    # coth(epsilon / 2) is the same number and does not overflow.
+    return 1.0 / math.tanh(epsilon / 2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The bits of the people who answered; they may be fewer than were asked.
+
+    Parameters
+    ----------
+    bits : ndarray of int8
+        Each -1 or +1.
+    coins : ndarray of int64
+        The public coin, or row of coins, of each person who answered.
+    epsilon : float
+        What an answer costs the person who gives it; delta is 0.
+    """
+
+    bits: NDArray[np.int8] = field(repr=False)
+    coins: NDArray[np.int64] = field(repr=False)
+    epsilon: float
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @property
+    def scale(self) -> float:
+        """`scale * bits` is an unbiased estimate of the value, with a variance of at most `scale`²."""
+        return bit_scale(self.epsilon)
+
+    def mean(self) -> float:
+        """Return an unbiased estimate of the mean value."""
+        if not len(self.bits):
+            raise ValueError("nobody answered, so there is no mean. Ask more people.")
+        return self.scale * float(np.mean(self.bits, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One question, whom it went to, and what came back.
+    """One closed question: who was asked, and which answers were accepted.
 
     Parameters
     ----------
@@ -32,7 +97,7 @@ class Asked:
         The number of the question.
     question : Question
     people : range
-        Those asked. People are numbered in the order in which they are asked.
+        The people who were asked. People are numbered in the order in which they are asked.
     answered : ndarray of int64
         Positions in `people` of those whose answer was accepted.
     bits : ndarray of int8
@@ -47,13 +112,13 @@ class Asked:
 
 
 class Reception:
-    """Who was asked what, and what was answered: at most one answer per person, while the question is open.
+    """The server's record of questions, people and answers: at most one answer per person, while a question is open.
 
     Attributes
     ----------
     refused : Counter
-        How many answers were refused, by reason: from a stranger (somebody not asked this), late (the question was
-        closed), malformed (not a bit), duplicate (a second answer).
+        How many answers were refused, by reason: "stranger" (from somebody who was not asked this question), "late"
+        (the question was closed), "malformed" (not a bit), "duplicate" (a second answer).
     """
 
     def __init__(self) -> None:
@@ -83,7 +148,7 @@ class Reception:
         return ticket
 
     def people(self, ticket: int) -> range:
-        """Return who was asked under `ticket`."""
+        """Return the people who were asked under `ticket`."""
         return self._tickets[ticket]
 
     def receive(self, ticket: int, people: NDArray[np.int64], bits: NDArray[Any]) -> None:
@@ -102,7 +167,7 @@ class Reception:
         self._refuse("malformed", known & ~well_formed)
         at = np.flatnonzero(known & well_formed)
         position = people[at] - asked.start
-        # Of several answers by one person in this batch the first counts: assigned backwards, it is written last.
+        # Of several answers by one person in this batch the first counts: in a backward assignment it is written last.
         first = np.zeros(len(asked), dtype=np.int64)
         first[position[::-1]] = np.arange(len(at))[::-1]
         fresh = (received[position] == 0) & (first[position] == np.arange(len(at)))
@@ -110,7 +175,7 @@ class Reception:
         received[position[fresh]] = bits[at[fresh]]
 
     def close(self, ticket: int) -> Asked:
-        """Close a question and return what came back."""
+        """Close a question and return its record."""
         question, people, received = self._open.pop(ticket)
         answered = np.flatnonzero(received)
         closed = Asked(ticket, question, people, answered, received[answered])
@@ -122,49 +187,10 @@ class Reception:
             self.refused[reason] += count
 
 
-def bit_scale(epsilon: float) -> float:
-    """Return (e^epsilon + 1) / (e^epsilon - 1): what a noisy bit is multiplied by to be unbiased."""
-    # The same number, without overflow.
-    return 1.0 / math.tanh(epsilon / 2.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """The bits that came back.
-
-    Parameters
-    ----------
-    bits : ndarray of int8
-        -1 or +1, of those who answered. They may be fewer than were asked.
-    coins : ndarray of int64
-        Their public coins, one number or row each.
-    epsilon : float
-        What an answer costs the person who gives it; delta is 0.
-    """
-
-    bits: NDArray[np.int8] = field(repr=False)
-    coins: NDArray[np.int64] = field(repr=False)
-    epsilon: float
-
-    def __len__(self) -> int:
-        return len(self.bits)
-
-    @property
-    def scale(self) -> float:
-        """`scale * bits` is unbiased for the value, with a variance of `scale`² at most."""
-        return bit_scale(self.epsilon)
-
-    def mean(self) -> float:
-        """Return an unbiased estimate of the mean value."""
-        if not len(self.bits):
-            raise ValueError("nobody answered, so there is no mean. Ask more people.")
-        return self.scale * float(np.mean(self.bits, dtype=np.float64))
-
-
 class Agents(ABC):
-    """People who have never been asked, until they are: each answers one question, once.
+    """The people of a population, each of whom answers one question, once.
 
-    Subclasses reach the people: `_people_known`, `_coin_source`, `_prepare` and `_collect`.
+    Subclasses say how people are reached, by `_people_known`, `_coin_source`, `_prepare` and `_collect`.
 
     Parameters
     ----------
@@ -174,7 +200,7 @@ class Agents(ABC):
     Attributes
     ----------
     reception : Reception
-        The server's record: each question, whom it went to, the answers, and how many were refused and why.
+        The server's record: each question, who was asked, the answers, and how many answers were refused and why.
     """
 
     def __init__(self, epsilon: float) -> None:
@@ -190,7 +216,7 @@ class Agents(ABC):
 
     @property
     def available(self) -> int:
-        """How many people are left who have never been asked. A public number."""
+        """How many people have not been asked yet. A public number."""
         return self._people_known() - self.asked
 
     @property
@@ -200,45 +226,45 @@ class Agents(ABC):
 
     @property
     def n_features(self) -> int | None:
-        """How many columns people's records have, where that is known before they are asked."""
+        """How many columns people's records have, if that is known before they are asked."""
         return None
 
     @property
     def assumption(self) -> str:
-        """What a receipt that rests on their answers takes for granted."""
+        """What a receipt of a fit that used these people's answers assumes."""
         return (
-            f"people's answers, which each randomizes alone (epsilon = {self.epsilon:g} for each); costs add up for "
-            f"whoever is a row too, or is asked elsewhere"
+            f"people's answers, each randomized on the person's device (epsilon = {self.epsilon:g} for each); costs "
+            f"add up for a person who is also a private row or is asked elsewhere"
         )
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader of such a receipt should know."""
+        """What a reader of such a receipt must be warned of."""
         return ["people's noise came from a seed: their answers have no privacy guarantee"] if self.seeded else []
 
     def check_columns(self, n_features: int) -> None:
-        """Refuse people whose records are known to have other columns, before anything is spent."""
+        """Raise an error if people's records are known to have another number of columns; nothing is spent."""
         if self.n_features not in (None, n_features):
             raise ValueError(f"agents must have the private rows' {n_features} columns, got {self.n_features}.")
 
     @property
     def record(self) -> tuple[Asked, ...]:
-        """What was asked so far, oldest first."""
+        """The questions that are closed, oldest first."""
         return self.reception.record
 
     def ask(self, question: Question, n: int) -> Answers:
-        """Ask `n` people who have never been asked.
+        """Ask `n` people who have not been asked before.
 
         Parameters
         ----------
         question : Question
         n : int
-            How many. If fewer are left nobody is asked.
+            How many. If fewer are left, nobody is asked and a `PrivacyError` is raised.
 
         Returns
         -------
         Answers
-            Of those who answered; people who don't are not asked again.
+            The answers of those who replied; people who don't reply are not asked again.
         """
         if not isinstance(question, Question):
             raise TypeError(f"question must be a Question, got {type(question).__name__}.")
@@ -251,14 +277,14 @@ class Agents(ABC):
             left = self.available
             if n > left:
                 raise PrivacyError(
-                    f"n={n} people were to be asked, but {left} are left who have never been. Nobody was asked. Ask "
-                    f"fewer, or bring more people: each answers once."
+                    f"n={n} people were to be asked, but only {left} have not been asked before. Nobody was asked. "
+                    f"Ask fewer, or bring more people: each answers once."
                 )
             coins = np.asarray(question.coins(n, self._coin_source()), dtype=np.int64)
             if coins.ndim not in (1, 2) or len(coins) != n:
-                raise ValueError(f"coins must give a coin, or row of coins, per person: {n}; got shape {coins.shape}.")
+                raise ValueError(f"coins must have a coin, or row of coins, per person: {n}; got shape {coins.shape}.")
             self._prepare(question)
-            # From here on they count as asked, whatever happens: a crash must not lead to a second answer.
+            # From here on these people count as asked, whatever happens: a crash must not lead to a second answer.
             ticket = self.reception.open(question, n)
             try:
                 self._collect(question, ticket, coins)
@@ -275,7 +301,7 @@ class Agents(ABC):
 
     @abstractmethod
     def _prepare(self, question: Question) -> None:
-        """Refuse a question that can't be asked, before anybody counts as asked."""
+        """Raise an error if the question can't be asked, before anybody counts as asked."""
 
     @abstractmethod
     def _coin_source(self) -> np.random.Generator:
@@ -287,38 +313,32 @@ class Agents(ABC):
 
     @abstractmethod
     def _collect(self, question: Question, ticket: int, coins: NDArray[np.int64]) -> None:
-        """Put the question to the people of `ticket` and hand what comes back to `reception.receive`."""
-
-
-# `SimulatedAgents`: millions of people in one process, each row of a table a person's own record.
-
-
-_BLOCK = 1 << 14
+        """Put the question to the people of `ticket` and pass their answers to `reception.receive`."""
 
 
 class SimulatedAgents(Agents):
-    """People simulated from rows: each computes its value, rounds it at random, and sends one noisy bit.
+    """People simulated from the rows of a table: each computes a value, rounds it at random, and sends one noisy bit.
 
     Privacy
     -------
     Protects one person's record (replace-one) with epsilon, delta = 0, against everybody: the bit is randomized before
     it leaves the person. Each person answers one question, whatever the questions are. Simulated people are only as
-    protected as the table they come from: whoever runs this holds all rows.
+    protected as the table that they come from: whoever runs the simulation holds all rows.
 
     Parameters
     ----------
     X : array of shape (n_rows, n_features)
     y : array of shape (n_rows,), optional
-        Labels. Default: zeros, for questions that don't look at them.
+        Labels. Default: zeros, for questions that don't use labels.
     epsilon : float
         What an answer costs the person who gives it.
     n_people : int, optional
-        Default: each row is a person, in random order. Another number: that many people, each drawn from the rows
-        with replacement; the rows are then the whole population.
+        Default: each row is a person, in random order. With a number: that many people, each drawn from the rows with
+        replacement; the rows are then the whole population.
     response_rate : float, default=1.0
-        Share of the people asked who answer, at random.
+        The probability that a person who is asked answers, independent of the record.
     random_state : int, optional
-        For tests only: seeds everything, so that there is no guarantee; receipts of what is fitted with them say so.
+        For tests only: seeds everything, which voids the guarantee; receipts of fits that use these people say so.
 
     Examples
     --------
@@ -345,11 +365,11 @@ class SimulatedAgents(Agents):
         super().__init__(epsilon)
         self._X = np.asarray(X)
         if self._X.ndim != 2 or not len(self._X):
-            raise ValueError(f"X must have one row per person, at least one; got {self._X.ndim} axes, {self._X.size}.")
+            raise ValueError(f"X must have one row per person, at least one; got an array of shape {self._X.shape}.")
         self._y = np.zeros(len(self._X)) if y is None else np.asarray(y)
         if self._y.shape != (len(self._X),):
             raise ValueError(f"y must have one label per row of X, {len(self._X)} in all, got shape {self._y.shape}.")
-        self._drawn = n_people is not None
+        self._with_replacement = n_people is not None
         self._n_people = len(self._X) if n_people is None else checks.count(n_people, "n_people")
         self._response_rate = checks.unit(response_rate, "response_rate")
         self._random = random_source(random_state)
@@ -372,11 +392,12 @@ class SimulatedAgents(Agents):
         return self._n_people
 
     def _prepare(self, question: Question) -> None:
-        """Any question can be asked here."""
+        """Accept every question: nothing is sent."""
 
     def _rows(self, people: range) -> NDArray[np.int64]:
+        """Return which row of the table is the record of each of `people`."""
         generator = self._random.generator
-        if self._drawn:
+        if self._with_replacement:
             return generator.integers(len(self._X), size=len(people))
         if self._order is None:
             self._order = generator.permutation(len(self._X))
@@ -387,17 +408,18 @@ class SimulatedAgents(Agents):
         rows = self._rows(people)
         values = np.empty(len(people))
         # In blocks, so that the rows of a million people are never copied at once.
-        for start in range(0, len(people), _BLOCK):
-            some = rows[start : start + _BLOCK]
-            # A warning would tell of an extreme row.
+        for start in range(0, len(people), _PEOPLE_PER_BLOCK):
+            block = slice(start, start + _PEOPLE_PER_BLOCK)
+            some = rows[block]
+            # A warning would reveal that there is an extreme row.
             with np.errstate(all="ignore"):
-                found = np.asarray(question.value(self._X[some], self._y[some], coins[start : start + _BLOCK]))
-            if found.shape != some.shape:
-                raise ValueError(f"value must give one number per person, {len(some)}, got shape {found.shape}.")
-            values[start : start + _BLOCK] = found
+                part = np.asarray(question.value(self._X[some], self._y[some], coins[block]))
+            if part.shape != some.shape:
+                raise ValueError(f"value must return one number per person, {len(some)}, got shape {part.shape}.")
+            values[block] = part
         generator = self._random.generator
         seed = int(generator.integers(2**63)) if self._random.seeded else None
-        # These people's own ledgers, which are alike: one answer fills them. The next question goes to other people.
+        # One ledger stands for each of these people's own: one answer fills it. The next question goes to others.
         ledger = Ledger(self.epsilon, adjacency=Adjacency.REPLACE_ONE, random_state=seed)
         bits = noisy_bits(values, self.epsilon, ledger, generator)
         numbers = np.arange(people.start, people.stop)

@@ -1,7 +1,8 @@
-"""Tilting: weights that make the curator's rows look like the people, by exponential tilting with a box (lasso).
+"""What the curator releases: second moments of its rows, models by noisy gradient descent, and weights of rows.
 
-Each row's weight is a function of that row and of released numbers alone, at most 1. So a weighted sum is bounded as an
-unweighted one is.
+The weights give the curator's rows the people's means, by exponential tilting with a bound on each weight and a lasso
+penalty. Each row's weight is a function of that row and of released numbers alone, and at most 1, so that a weighted
+sum has the same bound as an unweighted one.
 """
 
 import math
@@ -13,29 +14,38 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.hybrid.mapped_questions import PublicMap, probability
-from dpadapt.mechanisms.bounded import Array as Anything
+from dpadapt.mechanisms.bounded import Array as AnyArray
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum, votes
 from dpadapt.rows import Block, Rows
-
-# What the curator releases: second moments of the rows, and models fitted by noisy descent, weighted or not.
-
 
 Array = NDArray[np.float64]
 Weights = Callable[[Block], Array]
 
-STEPS = 20
-RIDGE = 1e-3
+# These constants were set on the populations of docs/hybrid.md, with other seeds than the benchmark's; neighbouring
+# values were not compared.
+#
+# Gradient steps of one model, each of them a release. More steps come closer to the optimum, with more noise in each.
+DESCENT_STEPS = 20
+# Ridge penalty of every model, per row. A larger one is steadier and more biased towards 0.
+_DESCENT_RIDGE = 1e-3
+# The least variance of a feature, and of any direction, that released moments are allowed: noise can make it negative.
 _LEAST_VARIANCE = 1e-3
+# Releases of weighted means in the search for weights. More of them come closer to the people's means, with more noise
+# in each.
+TILT_RELEASES = 4
+# The released sum of weights counts as at least this share of what it should be, n_rows / bound: noise could make it
+# absurdly small, and it is divided by.
+_LEAST_WEIGHT_SHARE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Released first and second moments of the curator's rows, cleaned of noise as far as public facts allow.
+    """Released first and second moments of the curator's rows, denoised as far as public facts allow.
 
     Parameters
     ----------
     n_rows : float
-        How many rows there are, by the release or because it is public.
+        The number of rows: released, or public.
     mean : ndarray of shape (n_columns,)
     covariance : ndarray of shape (n_columns, n_columns)
     noise : float
@@ -54,24 +64,29 @@ class Moments:
 
     @property
     def blur(self) -> float:
-        """How far noise can still move an eigenvalue, about."""
+        """About how far noise can still move an eigenvalue of the second moments."""
         return 0.5 * self.noise * math.sqrt(len(self.mean) + 1) / self.n_rows
 
 
 def release_moments(run: Run, rows: Rows, where: PublicMap, *, n_rows: float, public: bool, noise: float) -> Moments:
-    """Release the second moments. Unless `n_rows` is exact and public, their corner says how many rows there are."""
+    """Release the second moments. If `n_rows` is not exact and public, it is replaced by their corner, the row count.
+
+    `noise` is the standard deviation of an entry.
+    """
+    # Mapped rows are no longer than max_norm, their constant included; `clipped_gram` enforces it.
     total = run.release(clipped_gram(rows, where.max_norm))
     total = (total + total.T) / 2
-    # The corner is the sum of the constants, 1 a row. Noise must not make it absurd.
+    # The corner is the sum of the constants, 1 per row. Noise must not make it absurdly small.
     n = n_rows if public else max(float(total[-1, -1]), 0.1 * n_rows)
     mean = total[:-1, -1] / n
     covariance = total[:-1, :-1] / n - np.outer(mean, mean)
     variances = np.diag(covariance).copy()
-    # Off the diagonal symmetry has halved the variance; what remains within two deviations of 0 is taken to be noise.
+    # Averaging with the transpose has halved the variance off the diagonal. There, entries are shrunk towards 0 by two
+    # standard deviations of their noise.
     limit = 2.0 * noise / math.sqrt(2) / n
     covariance = np.sign(covariance) * np.maximum(np.abs(covariance) - limit, 0.0)
     for group in map(list, where.groups):
-        # Indicators of one category exclude each other, and each is its own square.
+        # At most one indicator of a category is 1, and each is its own square: means determine these covariances.
         shares = np.clip(mean[group], 0.0, 1.0)
         covariance[np.ix_(group, group)] = -np.outer(shares, shares)
         variances[group] = shares * (1 - shares)
@@ -91,47 +106,44 @@ def around(covariance: Array, mean: Array) -> Array:
 def descend(
     run: Run, rows: Rows, second: Array, total: float, *, clip_norm: float, blur: float, weights: Weights | None = None
 ) -> Array:
-    """Return a logistic model by noisy descent, preconditioned by second moments: the mean of its last iterates.
+    """Return a logistic model by noisy descent, preconditioned by second moments: the mean of the last half of steps.
 
     Parameters
     ----------
     run : Run
-        Charged for `STEPS` releases.
+        Charged for `DESCENT_STEPS` releases.
     rows : Rows
         With their constant.
     second : ndarray
-        Second moments of the rows as they are weighted, constant last; released or public.
+        Second moments of the weighted rows, constant last; released or public.
     total : float
-        What the weights add up to; released or public.
+        The sum of the weights; released or public.
     clip_norm : float
-        Gradients are scaled down to this length, before they are weighted.
+        The clipping norm of a row's gradient, before it is weighted.
     blur : float
-        How noisy the second moments are.
+        `Moments.blur` of the second moments.
     weights : callable, optional
         Each row's weight in [0, 1], from this row and released numbers alone. Default: 1.
     """
     inverse = np.linalg.inv(0.2 * second + (0.01 + 0.2 * blur) * np.eye(len(second)))
     coef = np.zeros(len(second))
     average = np.zeros_like(coef)
-    for step in range(STEPS):
+    for step in range(DESCENT_STEPS):
 
-        def residuals(block: Block, coef: Array = coef) -> Anything:
-            found = probability(block.product(coef)) - block.y
+        def residuals(block: Block, coef: Array = coef) -> AnyArray:
+            values = probability(block.product(coef)) - block.y
             if weights is not None:
-                # Clipped first, then weighted: else rows of full weight would be clipped most.
+                # Clipped first, then weighted: otherwise clipping would hit rows of full weight most.
                 limit = clip_norm * block.inverse_norms
-                found = np.clip(found, -limit, limit) * weights(block)
-            return np.asarray(found)
+                values = np.clip(values, -limit, limit) * weights(block)
+            return np.asarray(values)
 
+        # One row's term is its gradient times a weight of at most 1; `clipped_outer_sum` shortens it to clip_norm.
         gradient = run.release(clipped_outer_sum(rows, residuals, clip_norm)) / total
-        coef = coef - inverse @ (gradient + RIDGE * coef)
-        if step >= STEPS // 2:
+        coef = coef - inverse @ (gradient + _DESCENT_RIDGE * coef)
+        if step >= DESCENT_STEPS // 2:
             average += coef
-    return average / (STEPS - STEPS // 2)
-
-
-RELEASES = 4
-_LEAST_TOTAL = 0.3
+    return average / (DESCENT_STEPS - DESCENT_STEPS // 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +154,9 @@ class Tilt:
     ----------
     theta : ndarray of shape (n_columns,)
     offset : float
-        Makes the mean of the untruncated exponentials about 1.
+        Makes the mean of exp(theta'row - offset) about 1.
     bound : float
-        The largest weight, relative to the mean.
+        The largest weight, relative to the mean weight.
     size : float
         theta' covariance theta: the size of the shift.
     """
@@ -155,7 +167,7 @@ class Tilt:
     size: float = 0.0
 
     def weights(self, block: Block) -> Array:
-        """Return each row's weight, in [0, 1]."""
+        """Return the weight of each row of a block, in [0, 1]."""
         return self.of(block.X)
 
     def of(self, X: Array) -> Array:
@@ -164,26 +176,26 @@ class Tilt:
 
 
 def release_total(run: Run, rows: Rows, tilt: Tilt, n_rows: float) -> float:
-    """Release what the weights add up to; at least a third of what it should be."""
-    # One row's weight lies in [0, 1], and is a function of that row and of released numbers alone. A null row has none.
+    """Release the sum of the weights; return at least 0.3 of what it should be."""
+    # One row's weight lies in [0, 1], and is a function of that row and of released numbers alone; 0 for a null row.
     weights = np.where(np.isfinite(rows.norms), tilt.of(rows.X), 0.0)
     total = run.release(votes(weights[:, None]))
-    return max(float(total[0]), _LEAST_TOTAL * n_rows / tilt.bound)
+    return max(float(total[0]), _LEAST_WEIGHT_SHARE * n_rows / tilt.bound)
 
 
 def find_tilt(
     run: Run, rows: Rows, where: PublicMap, moments: Moments, wanted: Array, *, bound: float, noise: float, scale: float
 ) -> Tilt:
-    """Return weights under which the curator's means are the `wanted` ones, as far as noise can tell them apart.
+    """Return weights under which the curator's means are the `wanted` ones, except for differences within noise.
 
     Parameters
     ----------
     run : Run
-        Charged for `RELEASES` releases.
+        Charged for `TILT_RELEASES` releases.
     wanted : ndarray of shape (n_columns,)
         The people's means, each with standard deviation `noise`.
     bound : float
-        The most a weight may be, relative to the mean.
+        The largest weight allowed, relative to the mean weight.
     scale : float
         Standard deviation of an entry of a released sum.
     """
@@ -192,61 +204,61 @@ def find_tilt(
     base = covariance + (0.01 + moments.blur) * np.eye(size)
     theta, offset, stretch = np.zeros(size), 0.0, 1.0
     mean, total = moments.mean, n
-    # Of the second moments' noise, the column of sums has sqrt 1/2 by symmetry.
-    own = moments.noise / math.sqrt(2)
-    ends: list[tuple[Array, float]] = []
+    # The means come from a column of the second moments. Averaging with the transpose divided its noise by sqrt 2.
+    sum_noise = moments.noise / math.sqrt(2)
+    iterates: list[tuple[Array, float]] = []
     step = np.zeros(size)
-    for turn in range(RELEASES + 1):
+    for turn in range(TILT_RELEASES + 1):
         if turn > 0:
             tilt = _tilt(where, theta, offset, bound)
-            # weight * row is no longer than the row, whose length is max_norm at most with its constant.
+            # weight * row is no longer than the row, whose length is at most max_norm, its constant included.
             sums = run.release(clipped_outer_sum(rows, tilt.weights, where.max_norm))
-            total = max(float(sums[-1]), _LEAST_TOTAL * n / tilt.bound)
-            before, mean, own = mean, sums[:-1] / total, scale
+            total = max(float(sums[-1]), _LEAST_WEIGHT_SHARE * n / tilt.bound)
+            before, mean, sum_noise = mean, sums[:-1] / total, scale
             offset += float(np.clip(math.log(total * tilt.bound / n), -1.0, 1.0))
             moved = float(step @ (mean - before))
             expected = float(step @ covariance @ step)
-            # Barzilai and Borwein: how much further the means must be pushed than the covariance says.
+            # Barzilai and Borwein's ratio: the change of the means that the covariance predicts, over the actual one.
             if expected > 0:
                 stretch = float(np.clip(expected / moved, 0.5, 4.0)) if moved > 0 else 4.0
-        blur = math.hypot(noise, own / total)
+        penalty = math.hypot(noise, sum_noise / total)
         metric = base / stretch
-        step = _lasso(metric, wanted - mean, theta, blur)
+        step = _lasso(metric, wanted - mean, theta, penalty)
         new = theta + step
         length = float(new @ covariance @ new)
-        # A Gaussian tilt costs a factor exp(length) of effective rows.
+        # Tilting a Gaussian divides the effective number of rows by exp(length).
         if length > 1.5 * math.log(bound):
             new *= math.sqrt(1.5 * math.log(bound) / length)
         step = new - theta
         offset += float(step @ mean + 0.5 * step @ metric @ step)
         theta = new
-        ends.append((theta, offset))
-    theta = (ends[-1][0] + ends[-2][0]) / 2
-    offset = (ends[-1][1] + ends[-2][1]) / 2
+        iterates.append((theta, offset))
+    theta = (iterates[-1][0] + iterates[-2][0]) / 2
+    offset = (iterates[-1][1] + iterates[-2][1]) / 2
     return _tilt(where, theta, offset, bound, float(theta @ covariance @ theta))
 
 
 def _tilt(where: PublicMap, theta: Array, offset: float, bound: float, size: float = 0.0) -> Tilt:
-    """Return the tilt with no larger a bound than the declared ranges can reach: small shifts cost little noise."""
-    most = where.highest(theta) - offset
-    return Tilt(theta, offset, min(bound, math.exp(min(max(most, 0.0), 50.0))), size)
+    """Return the tilt, its bound lowered to what the declared ranges can reach: small shifts then add little noise."""
+    highest = where.highest(theta) - offset
+    return Tilt(theta, offset, min(bound, math.exp(min(max(highest, 0.0), 50.0))), size)
 
 
 def _lasso(metric: Array, gap: Array, theta: Array, penalty: float, sweeps: int = 100) -> Array:
-    """Return the step d of least d'metric d / 2 - d'gap + penalty |theta + d|_1, by coordinate descent."""
-    goal = theta.copy()
+    """Return the step d that minimises d'metric d / 2 - d'gap + penalty |theta + d|_1, by coordinate descent."""
+    solution = theta.copy()
     slope = gap.copy()
     for _ in range(sweeps):
         largest = 0.0
-        for k in range(len(goal)):
-            curved = metric[k, k]
-            pull = goal[k] * curved + slope[k]
-            new = math.copysign(max(abs(pull) - penalty, 0.0), pull) / curved
-            change = new - goal[k]
+        for k in range(len(solution)):
+            curvature = metric[k, k]
+            unpenalised = solution[k] * curvature + slope[k]
+            new = math.copysign(max(abs(unpenalised) - penalty, 0.0), unpenalised) / curvature
+            change = new - solution[k]
             if change != 0.0:
                 slope -= metric[k] * change
-                goal[k] = new
+                solution[k] = new
                 largest = max(largest, abs(change))
         if largest < 1e-6:
             break
-    return goal - theta
+    return solution - theta

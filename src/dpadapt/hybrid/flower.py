@@ -1,7 +1,7 @@
-"""`FlowerAgents`: people behind real devices, reached through Flower. Needs the extra `federated`.
+"""`FlowerAgents`: people on real devices, asked through Flower. Needs the extra `federated`.
 
-The server's side is a Flower ServerApp that is given a `FlowerAgents`; the person's side is a Flower ClientApp around a
-`Device`, which draws its own noise, answers once and remembers it.
+The server's side is a Flower ServerApp that is given a `FlowerAgents` (`server_app`). The person's side is a Flower
+ClientApp around a `Device`, which draws its own noise and answers once (`client_app`).
 """
 
 import secrets
@@ -29,36 +29,37 @@ except ModuleNotFoundError as error:
         "dpadapt.hybrid.flower needs Flower: pip install 'dpadapt[federated]'.", name="flwr"
     ) from None
 
-# The names of the one record in a message, and of what it holds.
+# The name of the one record in a message, and the names of its entries.
 _RECORD, _SENT, _BIT, _REFUSED = "dpadapt", "sent", "bit", "refused"
-# Seconds between two looks for nodes or replies: each pause is longer than the last, up to the longest.
-_PAUSE, _LONGEST = 0.05, 1.0
+# Seconds between two polls for nodes or replies: the first pause, which then doubles, and the longest. Short pauses
+# notice replies sooner and poll more often. Chosen by hand; neighbouring values were not compared.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class FlowerAgents(Agents):
-    """The people behind the nodes of a Flower federation; a node is a person.
+    """The people of a Flower federation; each node is one person.
 
     Privacy
     -------
-    Each device randomizes its own bit, so nobody else is trusted: epsilon per person, delta = 0 (see `Device`). The
-    server learns who was asked what and when each device answered, so a device must not be slower for some records.
-    Devices refuse a second question, whatever the server believes.
+    Each device randomizes its own bit, so that nobody else is trusted: epsilon per person, delta = 0 (see `Device`).
+    The server learns who was asked what and when each device answered, so that a device must not be slower for some
+    records. Devices refuse a second question, whatever the server's record says.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        As a ServerApp gets it.
+        The grid that Flower passes to a ServerApp.
     epsilon : float
-        What an answer costs. Devices that allow less refuse.
+        What an answer costs the person who gives it. Devices that allow less refuse.
     timeout : float, default=60.0
-        Seconds to wait for answers. What comes later is refused.
+        Seconds to wait for answers. Later answers are refused.
     n_people : int, default=1
         Wait until this many nodes are connected, `timeout` seconds at most.
 
     Attributes
     ----------
     unanswered : int
-        How many replies said that the device refuses, or failed.
+        How many replies said that the device refused or failed.
     """
 
     def __init__(self, grid: Any, epsilon: float, *, timeout: float = 60.0, n_people: int = 1) -> None:
@@ -73,13 +74,13 @@ class FlowerAgents(Agents):
         self.unanswered = 0
         n_people, deadline = checks.count(n_people, "n_people"), time.monotonic() + self._timeout
         while self._people_known() < n_people and time.monotonic() < deadline:
-            time.sleep(_PAUSE)
+            time.sleep(_FIRST_PAUSE)
 
     def _coin_source(self) -> np.random.Generator:
         return self._random.generator
 
     def _people_known(self) -> int:
-        """Look for new nodes and put them at the end, in random order."""
+        """Return the number of nodes; new ones are appended in random order."""
         fresh = np.array(sorted(set(self._grid.get_node_ids()) - self._number.keys()), dtype=object)
         for node in self._random.generator.permutation(fresh):
             self._number[int(node)] = len(self._nodes)
@@ -87,30 +88,30 @@ class FlowerAgents(Agents):
         return len(self._nodes)
 
     def _prepare(self, question: Question) -> None:
-        pack(question.message())  # refuses a question that can't travel
+        pack(question.message())  # raises a TypeError if the question can't be sent
 
     def _collect(self, question: Question, ticket: int, coins: NDArray[np.int64]) -> None:
         messages = []
         for person, coin in zip(self.reception.people(ticket), coins, strict=True):
             node = self._nodes[person]
-            # The node is part of the name: two nodes of one person are two requests, and a device answers one.
+            # The node is part of the name: two nodes of one person get two requests, and a device answers one.
             sent = request(question, coin, self.epsilon, f"{self._survey}/{ticket}/{node}")
             content = RecordDict({_RECORD: ConfigRecord({_SENT: sent})})
             messages.append(Message(content, node, MessageType.QUERY, ttl=self._timeout, group_id=str(ticket)))
-        mine = set(self._grid.push_messages(messages))
-        self._waiting |= dict.fromkeys(mine, ticket)
-        deadline, pause = time.monotonic() + self._timeout, _PAUSE
-        # Earlier questions' replies are looked for too: they are late, and counted.
+        sent_ids = set(self._grid.push_messages(messages))
+        self._waiting |= dict.fromkeys(sent_ids, ticket)
+        deadline, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
+        # Replies to earlier questions are pulled, too: they are counted as late.
         while True:
             self._receive(self._grid.pull_messages(list(self._waiting)))
-            if mine.isdisjoint(self._waiting) or time.monotonic() > deadline:
+            if sent_ids.isdisjoint(self._waiting) or time.monotonic() > deadline:
                 return
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _receive(self, replies: Iterable[Any]) -> None:
-        """Hand replies to the reception, each under the ticket of the message that it replies to."""
-        said: dict[int, list[tuple[int, int]]] = {}
+        """Pass replies to the reception, each under the ticket of the message that it replies to."""
+        answers: dict[int, list[tuple[int, int]]] = {}
         for reply in replies:
             ticket = self._waiting.pop(reply.metadata.reply_to_message_id, -1)
             if ticket < 0 and reply.metadata.group_id.isdigit():
@@ -119,14 +120,14 @@ class FlowerAgents(Agents):
             if bit is None:
                 self.unanswered += 1
             else:
-                said.setdefault(ticket, []).append((self._number.get(reply.metadata.src_node_id, -1), bit))
-        for ticket, pairs in said.items():
+                answers.setdefault(ticket, []).append((self._number.get(reply.metadata.src_node_id, -1), bit))
+        for ticket, pairs in answers.items():
             people, bits = np.array(pairs).T
             self.reception.receive(ticket, people, bits)
 
 
 def _bit(reply: Any) -> int | None:
-    """Return what a reply says: a bit, 0 if it is malformed, None if the device refused or failed."""
+    """Return the bit of a reply: 0 if the reply is malformed, None if the device refused or failed."""
     if reply.has_error():
         return None
     record = reply.content.get(_RECORD)
@@ -144,18 +145,18 @@ def client_app(device: Callable[[Any], Device]) -> Any:
     Parameters
     ----------
     device : callable
-        Takes Flower's Context of the node (`node_config` holds what the node was started with) and returns the
-        person's `Device`.
+        Takes Flower's Context of the node, whose `node_config` holds the settings that the node was started with, and
+        returns the person's `Device`.
     """
 
     def answer(message: Any, context: Any) -> Any:
-        said: dict[str, Any]
+        content: dict[str, Any]
         try:
-            said = {_BIT: device(context).answer(bytes(message.content[_RECORD][_SENT]))}
+            content = {_BIT: device(context).answer(bytes(message.content[_RECORD][_SENT]))}
         except Exception as refusal:
-            # The kind of refusal only: Flower would send the whole text of an exception to the server.
-            said = {_REFUSED: type(refusal).__name__}
-        return Message(RecordDict({_RECORD: ConfigRecord(said)}), reply_to=message)
+            # Only the type of the exception: Flower would send its whole text to the server.
+            content = {_REFUSED: type(refusal).__name__}
+        return Message(RecordDict({_RECORD: ConfigRecord(content)}), reply_to=message)
 
     app = ClientApp()
     app.query()(answer)
@@ -163,12 +164,12 @@ def client_app(device: Callable[[Any], Device]) -> Any:
 
 
 def server_app(survey: Callable[[FlowerAgents], Any], epsilon: float, **settings: Any) -> Any:
-    """Return a ServerApp that hands the people of its federation to `survey`.
+    """Return a ServerApp that passes the people of its federation to `survey`.
 
     Parameters
     ----------
     survey : callable
-        Takes the `FlowerAgents` and does what is to be done with them; saving the result is its own affair.
+        Takes the `FlowerAgents` and asks them; it must save its own results.
     epsilon, settings
         As in `FlowerAgents`.
     """

@@ -1,0 +1,51 @@
+"""The plan of a hybrid fit follows from public numbers, spends the budget and asks no more people than there are."""
+
+import numpy as np
+import pytest
+
+from dpadapt.hybrid.agents import SimulatedAgents
+from dpadapt.hybrid.classifier_plan import make_plan
+from dpadapt.hybrid.mapped_questions import public_map
+from dpadapt.learning.estimator import Budget
+
+FACTS = {"tolerance": 0.01, "positive": 1, "exact_rows": True}
+
+
+def plan_for(mode="auto", n_people=200_000, epsilon=1.0, n_rows=20_000, columns=10, mu=0.268, factor=1.0):
+    where = public_map(columns, None, None)
+    agents = SimulatedAgents(np.zeros((1, columns)), None, epsilon, n_people=n_people)
+    return make_plan(mode, where, Budget(mu, n_rows, factor), agents, **FACTS)
+
+
+def test_the_mode_follows_from_public_numbers():
+    assert plan_for().mode == "hybrid"
+    assert plan_for(n_people=10_000).mode == "curator"
+    assert plan_for(n_people=60_000, epsilon=0.5).mode == "curator"
+    assert plan_for(n_people=2_000_000).mode == "local"
+    assert plan_for(n_people=2_000_000, columns=30).mode == "hybrid"
+    assert plan_for(n_rows=20).mode == "local"  # the curator's budget is too small for anything
+    where = public_map(3, None, None)
+    assert make_plan("auto", where, Budget(0.268, 1000, 1.0), None, **FACTS).mode == "curator"
+
+
+def test_rows_are_weighted_only_if_the_noise_is_small():
+    assert "tilted model" in plan_for().releases
+    assert "tilted model" not in plan_for(n_rows=1000).releases
+    assert "tilted model" not in plan_for(n_rows=4000, columns=100).releases
+    assert [plan_for(n_rows=n).bound for n in (1000, 10**6)] == [1.0, 10.0]
+
+
+def test_replace_one_neighbours_double_the_noise_of_sums_and_not_of_second_moments():
+    zero_out, replace_one = plan_for(), plan_for(factor=2.0)
+    assert replace_one.means_noise == pytest.approx(2 * zero_out.means_noise)
+    assert replace_one.moments_noise == pytest.approx(2**0.5 * zero_out.moments_noise)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "local", "curator"])
+@pytest.mark.parametrize("n_rows", [1000, 20_000])
+def test_a_plan_spends_the_budget_and_asks_no_more_than_there_are(mode, n_rows):
+    plan = plan_for(mode, n_rows=n_rows)
+    spent = sum(repeated.steps / repeated.mechanism.noise_multiplier**2 for repeated in plan.releases.values())
+    assert spent == pytest.approx(0.0 if mode == "local" else 0.268**2)
+    assert sum(plan.people.values()) == (0 if mode == "curator" else 200_000)
+    assert min(plan.people.values(), default=1) > 0

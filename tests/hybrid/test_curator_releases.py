@@ -1,0 +1,111 @@
+"""What the curator releases: moments, models by descent, and weights that give the rows the people's means."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Ledger
+from dpadapt.hybrid.curator_releases import (
+    DESCENT_STEPS,
+    TILT_RELEASES,
+    Tilt,
+    descend,
+    find_tilt,
+    release_moments,
+    release_total,
+)
+from dpadapt.hybrid.mapped_questions import public_map
+from dpadapt.mechanisms.mechanism import Repeated
+from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.rows import Rows
+
+WHERE = public_map(3, (-2, 2), None)
+
+
+def curators_rows(n=4000, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, 3))
+    return Rows(WHERE.transform(X), (X[:, 0] > 0).astype(float), intercept=True)
+
+
+def quiet(steps, noise=1e-3):
+    """Return a run whose noise hardly matters."""
+    return Ledger(math.inf, random_state=0).start(Repeated(Gaussian(noise), steps), label="test")
+
+
+def released_moments(rows, n):
+    return release_moments(quiet(1), rows, WHERE, n_rows=n, public=True, noise=1e-3 * WHERE.max_norm**2)
+
+
+def test_released_moments_are_those_of_the_rows():
+    rows = curators_rows()
+    moments = released_moments(rows, rows.n_rows)
+    assert np.allclose(moments.mean, rows.X.mean(axis=0), atol=1e-5)
+    assert np.allclose(moments.covariance, np.cov(rows.X.T, bias=True), atol=1e-4)
+
+
+def test_without_a_public_number_of_rows_the_release_estimates_it():
+    rows = curators_rows()
+    moments = release_moments(quiet(1), rows, WHERE, n_rows=9000, public=False, noise=1e-3)
+    assert moments.n_rows == pytest.approx(4000, rel=1e-3)
+    assert np.allclose(moments.mean, rows.X.mean(axis=0), atol=1e-4)
+
+
+def test_indicators_of_one_category_exclude_each_other_however_noisy_the_release():
+    where = public_map(3, None, [[0, 1, 2]])
+    X = np.eye(3)[np.random.default_rng(0).integers(0, 3, 3000)]
+    rows = Rows(where.transform(X), np.zeros(3000), intercept=True)
+    noisy = Ledger(math.inf, random_state=0).start(Gaussian(20.0), label="test")
+    moments = release_moments(noisy, rows, where, n_rows=3000, public=True, noise=20 * where.max_norm**2)
+    assert np.allclose(moments.covariance, np.diag([1 / 3] * 3) - 1 / 9, atol=0.05)
+
+
+def test_tilted_rows_have_the_peoples_means():
+    rows = curators_rows()
+    wanted = np.array([0.6, 0.0, -0.4])
+    moments = released_moments(rows, rows.n_rows)
+    tilt = find_tilt(quiet(TILT_RELEASES), rows, WHERE, moments, wanted, bound=10.0, noise=0.005, scale=0.01)
+    weights = tilt.of(rows.X)
+    assert weights.min() >= 0
+    assert weights.max() <= 1
+    assert np.abs(weights @ rows.X / weights.sum() - wanted).max() < 0.06
+    total = release_total(quiet(1), rows, tilt, rows.n_rows)
+    assert total == pytest.approx(weights.sum(), abs=0.1)
+    assert total * tilt.bound == pytest.approx(rows.n_rows, rel=0.1)
+
+
+def test_a_null_row_has_no_weight():
+    X = np.vstack([np.zeros(3), np.full(3, np.nan)])
+    tilt = Tilt(np.ones(3), 0.0, 2.0)
+    assert release_total(quiet(1, 1e-9), Rows(X, np.zeros(2), intercept=True), tilt, 1.0) == pytest.approx(0.5)
+
+
+def test_a_shift_within_noise_is_not_tilted_away():
+    rows = curators_rows()
+    moments = released_moments(rows, rows.n_rows)
+    wanted = moments.mean + np.array([0.05, -0.05, 0.5])
+    tilt = find_tilt(quiet(TILT_RELEASES), rows, WHERE, moments, wanted, bound=10.0, noise=0.1, scale=0.01)
+    assert np.array_equal(tilt.theta[:2], [0.0, 0.0])
+    assert tilt.theta[2] > 0.2
+
+
+def test_weighted_descent_fits_the_weighted_rows():
+    rows = curators_rows()
+    # The label is 1[x0 > 0], and the opposite in rows with x1 > 0.
+    rows.y[rows.X[:, 1] > 0] = 1 - rows.y[rows.X[:, 1] > 0]
+    tilt = Tilt(np.array([0.0, -50.0, 0.0]), 0.0, 1.0)
+    second = np.eye(4)
+    weights = tilt.of(rows.X)
+    coef = descend(
+        quiet(DESCENT_STEPS),
+        rows,
+        second,
+        float(weights.sum()),
+        clip_norm=WHERE.max_norm,
+        blur=0.0,
+        weights=tilt.weights,
+    )
+    assert coef[0] > 1
+    unweighted = descend(quiet(DESCENT_STEPS), rows, second, rows.n_rows, clip_norm=WHERE.max_norm, blur=0.0)
+    assert abs(unweighted[0]) < 0.2
