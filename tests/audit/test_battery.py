@@ -1,26 +1,26 @@
 """Every mechanism and every method: the bound is below the claim, and above it when the noise is halved.
 
-Mechanisms and fits are seeded in the default run, so it can't flake. The full size runs on secure noise; its
+Mechanisms and fits are seeded in the default run, so it is deterministic. The full size runs on secure noise; its
 false-alarm rate is 1e-4 for each bound whose claim is exact.
 """
 
 import pytest
 
 from dpadapt import mechanisms
-from dpadapt.audit import MechanismOutputs, ReleaseScores, audit_all, lower_bound
+from dpadapt.audit import ReleaseScores, audit_all, lower_bound
 from dpadapt.audit.battery import Case, estimator_cases, mechanism_cases, table
 from dpadapt.cli import main
-from dpadapt.mechanisms import Gaussian, Mechanism, NonPrivate, clipped_sum
-from dpadapt.methods import METHODS
+from dpadapt.mechanisms import Mechanism, NonPrivate
+from dpadapt.methods import PREDICTORS
 
 MECHANISMS = mechanism_cases()
 
 
 def check(row, share=0.0):
-    assert row.holds, f"{row.name}: claimed {row.claimed:.3f}, but {row.found}"
-    assert row.caught, f"{row.name}: half the noise went unseen: claimed {row.claimed:.3f}, {row.halved}"
+    assert row.holds, f"{row.name}: claimed {row.claimed:.3f}, but {row.measured}"
+    assert row.caught, f"{row.name}: half the noise was not detected: claimed {row.claimed:.3f}, {row.halved}"
     if row.tight:
-        assert row.found.epsilon_lower >= share * row.claimed
+        assert row.measured.epsilon_lower >= share * row.claimed
 
 
 @pytest.mark.parametrize("case", MECHANISMS, ids=[case.name for case in MECHANISMS])
@@ -36,25 +36,25 @@ def test_plain_releases_reach_four_fifths_of_the_claim(name):
     check(row, share=0.8)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=[method.name for method in METHODS])
+@pytest.mark.parametrize("method", PREDICTORS, ids=[method.name for method in PREDICTORS])
 def test_methods_keep_their_claim_and_half_the_noise_is_caught(method):
     for case in estimator_cases((40,)):
         if case.name.startswith(method.name):
             (row,) = audit_all(fits=48, confidence=0.95, seed=3, cases=[case])
             check(row)
-            assert row.found.epsilon_lower > 0
+            assert row.measured.epsilon_lower > 0
 
 
-def test_fitted_coefficients_tell_no_more_than_the_releases():
+def test_fitted_coefficients_reveal_no_more_than_the_releases():
     (case,) = [case for case in estimator_cases((40,)) if case.name.startswith("linear")]
     seeds = iter(range(10**6))
 
     def fit(data):
         X, y = data
-        return METHODS[0].estimator(epsilon=case.claimed, delta=case.delta, random_state=next(seeds)).fit(X, y)
+        return PREDICTORS[0].estimator(epsilon=case.claimed, delta=case.delta, random_state=next(seeds)).fit(X, y)
 
-    found = lower_bound(fit, case.D, case.D_neighbour, delta=case.delta, runs=90, method="gaussian")
-    assert not found.refutes(case.claimed)
+    bound = lower_bound(fit, case.D, case.D_neighbour, delta=case.delta, runs=90, method="gaussian")
+    assert not bound.refutes(case.claimed)
 
 
 def test_every_mechanism_is_audited():
@@ -67,16 +67,10 @@ def test_every_mechanism_is_audited():
 
 def test_every_method_is_audited():
     names = [case.name for case in estimator_cases((40,))]
-    assert all(any(name.startswith(method.name) for name in names) for method in METHODS)
+    assert all(any(name.startswith(method.name) for name in names) for method in PREDICTORS)
 
 
-def test_one_output_is_one_of_many():
-    outputs = MechanismOutputs(Gaussian(1.0), lambda rows: clipped_sum(rows, 1.0), seed=0)
-    assert outputs([[1.0, 0.0]]).shape == (2,)
-    assert outputs.many([[1.0, 0.0]], 5).shape == (5, 2)
-
-
-def test_the_command_prints_a_table_and_fails_when_a_bug_goes_unseen(monkeypatch, capsys):
+def test_the_command_prints_a_table_and_fails_when_a_bug_is_not_detected(monkeypatch, capsys):
     case = MECHANISMS[0]
     monkeypatch.setattr("dpadapt.audit.battery.mechanism_cases", lambda: [case])
     monkeypatch.setattr("dpadapt.audit.battery.estimator_cases", lambda: [])

@@ -1,4 +1,4 @@
-"""The lower bound holds at its stated rate, comes close where the claim is exact, and sees half the noise."""
+"""The lower bound holds at its stated rate, comes close where the claim is exact, and detects half the noise."""
 
 import math
 
@@ -88,10 +88,10 @@ def laplace_release(scale, seed=0):
 def test_the_direction_does_not_matter():
     up = lower_bound(laplace_release(1.0), 0.0, 1.0, delta=0.0, runs=3000)
     down = lower_bound(laplace_release(1.0), 1.0, 0.0, delta=0.0, runs=3000)
-    for found in (up, down):
-        assert 0.7 < found.epsilon_lower <= 1.0
-        assert found.refutes(0.5)
-        assert not found.refutes(1.0)
+    for bound in (up, down):
+        assert 0.7 < bound.epsilon_lower <= 1.0
+        assert bound.refutes(0.5)
+        assert not bound.refutes(1.0)
 
 
 def test_half_the_noise_refutes_the_claim():
@@ -105,9 +105,9 @@ def test_arrays_are_scored_by_their_discriminant():
     def release(mean):
         return mean + rng.standard_normal(2) @ mix
 
-    found = lower_bound(release, np.zeros(2), np.array([0.0, 0.8]), delta=1e-3, runs=4000, method="gaussian")
+    bound = lower_bound(release, np.zeros(2), np.array([0.0, 0.8]), delta=1e-3, runs=4000, method="gaussian")
     truth = float(np.linalg.norm(np.array([0.0, 0.8]) @ np.linalg.inv(mix)))
-    assert 0.85 * gaussian_epsilon(truth, 1e-3) < found.epsilon_lower <= gaussian_epsilon(truth, 1e-3)
+    assert 0.85 * gaussian_epsilon(truth, 1e-3) < bound.epsilon_lower <= gaussian_epsilon(truth, 1e-3)
 
 
 def test_wide_outputs_and_constant_coordinates_are_fine():
@@ -122,17 +122,17 @@ def test_wide_outputs_and_constant_coordinates_are_fine():
 
 
 def test_a_plain_leak_is_as_large_as_the_runs_can_show():
-    found = lower_bound(lambda total: total, 0.0, 1.0, delta=0.0, runs=3000)
-    assert found.epsilon_lower > math.log(2000 / 8)
-    assert (found.fpr, found.fnr) == (0.0, 0.0)
+    bound = lower_bound(lambda total: total, 0.0, 1.0, delta=0.0, runs=3000)
+    assert bound.epsilon_lower > math.log(2000 / 8)
+    assert (bound.fpr, bound.fnr) == (0.0, 0.0)
 
 
-def test_equal_worlds_show_nothing():
+def test_equal_data_sets_give_a_bound_near_zero():
     assert lower_bound(laplace_release(1.0), 0.0, 0.0, delta=0.0, runs=2000).epsilon_lower < 0.2
     assert lower_bound(lambda total: 1.0, 0.0, 0.0, delta=0.0, runs=30).epsilon_lower == 0.0
 
 
-def test_estimators_are_seen_through_their_coefficients():
+def test_estimators_are_scored_by_their_coefficients():
     class Model:
         def __init__(self, mean, rng):
             self.coef_ = np.array([[mean + rng.standard_normal()]])
@@ -144,7 +144,7 @@ def test_estimators_are_seen_through_their_coefficients():
 
 def test_a_score_may_be_given_and_progress_shown(capsys):
     rng = np.random.default_rng(0)
-    found = lower_bound(
+    bound = lower_bound(
         lambda total: {"sum": total + rng.laplace()},
         0.0,
         9.0,
@@ -153,7 +153,7 @@ def test_a_score_may_be_given_and_progress_shown(capsys):
         score=lambda output: output["sum"],
         progress=True,
     )
-    assert found.epsilon_lower > 1.0
+    assert bound.epsilon_lower > 1.0
     assert "audit" in capsys.readouterr().out
 
 
@@ -175,9 +175,9 @@ def test_arguments_are_checked():
 
 
 def test_bounds_are_frozen_and_readable():
-    found = lower_bound(laplace_release(1.0), 0.0, 1.0, delta=0.0, runs=300)
-    assert isinstance(found, LowerBound)
-    assert str(found).startswith("epsilon >= ")
-    assert "0.95 confidence, any mechanism; 300 runs in each world" in str(found)
+    bound = lower_bound(laplace_release(1.0), 0.0, 1.0, delta=0.0, runs=300)
+    assert isinstance(bound, LowerBound)
+    assert str(bound).startswith("epsilon >= ")
+    assert "0.95 confidence, any mechanism; 300 runs on each data set" in str(bound)
     with pytest.raises(AttributeError):
-        found.epsilon_lower = 0.0
+        bound.epsilon_lower = 0.0

@@ -1,6 +1,6 @@
-"""Audit: lower bounds on epsilon measured from outside, and replays that find what leaves past the ledger.
+"""Audit: measured lower bounds on epsilon, and replays that find what a fit shows without a release.
 
-Everything here looks at private values and is for testing with made-up data only.
+Everything here reads private values and is for tests with made-up data only.
 """
 
 from dpadapt.audit.battery import AuditRow, audit_all

@@ -1,4 +1,7 @@
-"""`audit_all`: every mechanism and every method, as it is and with its noise halved."""
+"""`audit_all`: lower bounds on epsilon for every mechanism and every method, with their own noise and with half of it.
+
+A `Case` is one mechanism or method with a pair of neighbouring data sets that separates its outputs as far as possible.
+"""
 
 import math
 import secrets
@@ -31,18 +34,18 @@ from dpadapt.mechanisms import (
     votes,
 )
 from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.methods import METHODS, Method
+from dpadapt.methods import PREDICTORS, Method
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-
-# What `audit_all` audits: every mechanism, and every method in the table, each with its worst pair of data sets.
+# Added to the seed for the runs with half the noise, so that they do not repeat the noise of the others.
+_SEED_SHIFT_OF_HALVED_RUNS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One thing to audit.
+    """One mechanism or method to audit.
 
     Parameters
     ----------
@@ -51,14 +54,15 @@ class Case:
         Epsilon at `delta`, by the accountant.
     delta : float
     method : str
-        Of `lower_bound`.
+        The `method` of `lower_bound`.
     fit : callable
-        Takes the factor on the noise (1, or less for a planted bug) and a seed, returns the `fit` of `lower_bound`.
+        Takes a factor on the noise (1, or less for a planted bug) and a seed; returns the `fit` of `lower_bound`.
     D, D_neighbour : object
+        Two neighbouring data sets.
     heavy : bool
         Whether one run is a whole fit.
     tight : bool
-        Whether the claim is exact for this pair, so that the bound should come close.
+        Whether the claim is exact for this pair, so that the measured bound should come close to it.
     """
 
     name: str
@@ -73,11 +77,11 @@ class Case:
 
 
 def mechanism_cases() -> list[Case]:
-    """Return a case for every mechanism, with the data sets that its own noise separates best."""
+    """Return a case for every mechanism, with data sets whose outputs differ as much as the claim allows."""
     swap = Adjacency.REPLACE_ONE
     rows = [[0.0, 0.0], [0.6, 0.8]]
     null, opposite = [[0.0, 0.0], [math.nan, math.nan]], [[0.0, 0.0], [-0.6, -0.8]]
-    # The favourite of two candidates leads by one vote or by two.
+    # The leading one of two candidates leads by two votes or by one.
     race = [[1, 0], [1, 0]], [[1, 0], [0, 0]]
 
     def sums(data: Any) -> Bounded:
@@ -137,7 +141,7 @@ def mechanism_cases() -> list[Case]:
 
 
 def _second_answer(output: Any) -> float:
-    """The answer that the two worlds differ in: 1 in the first, 2 in the second, and 0 tells nothing."""
+    """Return a score of the answer that differs: 1 is more likely for `D`, 2 for the neighbour, 0 equally likely."""
     return float((0, -1, 1)[int(output[1])])
 
 
@@ -164,7 +168,7 @@ def _case(
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """Outputs turned into scores."""
+    """Outputs of a mechanism, converted to scores."""
 
     outputs: MechanismOutputs
     score: Callable[[Any], float]
@@ -187,13 +191,13 @@ def _sampled_case() -> Case:
 
 
 def estimator_cases(sizes: Sequence[int] = (40, 240), *, mu: float = 2.0, delta: float = 1e-5) -> list[Case]:
-    """Return cases for every method in the table, on few rows and on many (which may choose another solver).
+    """Return cases for every method in the table, on few rows and on many (which may use another solver).
 
-    All rows but one agree; the last contradicts them as strongly as it can, so that it fills its bound in every
-    release. In the neighbouring data set it is too long for its square to be a number: a null row.
+    All rows but the last are equal. The last one contradicts them as strongly as possible, so that it reaches the
+    sensitivity in every release. In the neighbouring data set its square overflows, which makes it a null row.
     """
     budget = gaussian_epsilon(mu, delta)
-    return [_estimator_case(method, n_rows, budget, delta) for method in METHODS for n_rows in sizes]
+    return [_estimator_case(method, n_rows, budget, delta) for method in PREDICTORS for n_rows in sizes]
 
 
 def _estimator_case(method: Method, n_rows: int, budget: float, delta: float) -> Case:
@@ -202,8 +206,8 @@ def _estimator_case(method: Method, n_rows: int, budget: float, delta: float) ->
     y[-1] = 1e6 if method.task == "regression" else 1
     X_null, y_null = X.copy(), y.copy()
     X_null[-1] = 1e200
-    # Where it is not clipped, one row fills the bound on its gradient in a small ball of coefficients (squared loss),
-    # or once the others have been learned (log-loss).
+    # Without clipping, one row reaches the bound on its gradient in a small ball of coefficients (squared loss), or
+    # after the other rows have been fitted (log-loss).
     radius, steps = (0.1, 30) if method.task == "regression" else (50.0, 100)
     wanted: dict[str, Any] = {"classes": [0, 1], "adjacency": "zero-out", "radius": radius, "n_steps": steps}
     known = method.estimator().get_params(deep=False)
@@ -222,41 +226,37 @@ def _estimator_case(method: Method, n_rows: int, budget: float, delta: float) ->
     return Case(f"{method.name}, {n_rows} rows", claimed, delta, "gaussian", fit, D, D_neighbour, heavy=True)
 
 
-# Added to the seed for the halved runs, so that they do not repeat the noise of the others.
-_OTHER_SEEDS = 10**6
-
-
 @dataclass(frozen=True)
 class AuditRow:
-    """What the audit of one mechanism or method found.
+    """The result of the audit of one mechanism or method.
 
     Parameters
     ----------
     name : str
     claimed : float
         Epsilon at the bounds' delta, by the accountant.
-    found : LowerBound
-        As it is.
+    measured : LowerBound
+        With its own noise.
     halved : LowerBound
-        With half the noise and the same claim: a planted bug.
+        With half the noise: a planted bug, which the same claim does not cover.
     tight : bool
         Whether the claim is exact for the data sets used.
     """
 
     name: str
     claimed: float
-    found: LowerBound
+    measured: LowerBound
     halved: LowerBound
     tight: bool
 
     @property
     def holds(self) -> bool:
-        """Whether the claim survived."""
-        return not self.found.refutes(self.claimed)
+        """Whether the measured bound is compatible with the claim."""
+        return not self.measured.refutes(self.claimed)
 
     @property
     def caught(self) -> bool:
-        """Whether the planted bug was found."""
+        """Whether the planted bug was detected."""
         return self.halved.refutes(self.claimed)
 
 
@@ -274,11 +274,11 @@ def audit_all(
     Parameters
     ----------
     runs : int, default=20_000
-        Draws of each mechanism in each world.
+        Draws of each mechanism on each data set.
     fits : int, default=300
-        Fits of each method in each world.
+        Fits of each method on each data set.
     confidence : float, default=0.999
-        Of each bound: a sound mechanism whose claim is exact fails one audit in 1 / (1 - confidence).
+        Of each bound: a correct mechanism whose claim is exact fails one audit in 1 / (1 - confidence).
     seed : int, optional
         For tests. Default: mechanisms draw secure noise.
     cases : sequence of Case, optional
@@ -294,7 +294,7 @@ def audit_all(
     for case in [*mechanism_cases(), *estimator_cases()] if cases is None else cases:
         if tick is not None:
             tick(case.name)
-        found, halved = (
+        measured, halved = (
             lower_bound(
                 case.fit(noise, None if seed is None else seed + shift),
                 case.D,
@@ -304,9 +304,9 @@ def audit_all(
                 confidence=confidence,
                 method=case.method,
             )
-            for noise, shift in ((1.0, 0), (0.5, _OTHER_SEEDS))
+            for noise, shift in ((1.0, 0), (0.5, _SEED_SHIFT_OF_HALVED_RUNS))
         )
-        rows.append(AuditRow(case.name, case.claimed, found, halved, case.tight))
+        rows.append(AuditRow(case.name, case.claimed, measured, halved, case.tight))
     return rows
 
 
@@ -314,18 +314,19 @@ def table(rows: Sequence[AuditRow]) -> "Table":
     """Return `rows` as a table for the terminal."""
     from rich.table import Table
 
-    drawn = Table(title="Lower bounds on epsilon, measured", caption="halved: the same claim with half the noise")
+    caption = "halved: the bound with half the noise; if that is not caught (NO), try more runs first"
+    shown = Table(title="Measured lower bounds on epsilon", caption=caption)
     for head in ("name", "delta", "claimed", "measured", "share", "holds", "halved", "caught"):
-        drawn.add_column(head, justify="left" if head == "name" else "right")
+        shown.add_column(head, justify="left" if head == "name" else "right")
     for row in rows:
-        drawn.add_row(
+        shown.add_row(
             row.name,
-            f"{row.found.delta:.3g}",
+            f"{row.measured.delta:.3g}",
             f"{row.claimed:.3f}",
-            f"{row.found.epsilon_lower:.3f}",
-            f"{row.found.epsilon_lower / row.claimed:.0%}",
+            f"{row.measured.epsilon_lower:.3f}",
+            f"{row.measured.epsilon_lower / row.claimed:.0%}",
             "yes" if row.holds else "NO",
             f"{row.halved.epsilon_lower:.3f}",
             "yes" if row.caught else "NO",
         )
-    return drawn
+    return shown

@@ -1,7 +1,10 @@
-"""`lower_bound`: the least epsilon that many runs in two neighbouring worlds are compatible with.
+"""`lower_bound`: the smallest epsilon that is compatible with many runs on two neighbouring data sets.
 
-An attacker sees one output and guesses which of two neighbouring data sets it came from. Epsilon bounds how well any
-attacker can do, so an attacker who does better refutes it.
+An attacker sees one output and guesses which of two neighbouring data sets it came from. Epsilon bounds the success of
+every attacker, so a more successful attacker refutes the claimed epsilon.
+
+`lower_limit` to `mu_shift` bound epsilon, or the mu of Gaussian privacy, from counts or scores. Each bound is wrong
+with probability at most `risk`. Counts may be arrays.
 """
 
 import math
@@ -15,10 +18,9 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 
-# What two samples of scores say about epsilon: the bounds behind `lower_bound`, at a given threshold.
-#
-# Each function takes counts (arrays are fine); the truth is on the other side of what it returns with probability at
-# most `risk`.
+METHODS = ("any", "gaussian", "shift")
+
+Scores = NDArray[np.float64]
 
 
 def lower_limit(hits: Any, trials: int, risk: float) -> NDArray[np.float64]:
@@ -36,10 +38,10 @@ def upper_limit(hits: Any, trials: int, risk: float) -> NDArray[np.float64]:
 
 
 def epsilon_any(hits: Any, false_hits: Any, trials: int, *, delta: float, risk: float) -> NDArray[np.float64]:
-    """Return a lower bound on epsilon from an event that happened `hits` times in one world, `false_hits` in the other.
+    """Return a lower bound on epsilon from an event seen `hits` times on one data set, `false_hits` times on the other.
 
-    (epsilon, delta)-privacy says p <= e^epsilon q + delta for every event and both orders of the worlds, whatever the
-    mechanism. Half of `risk` goes to the limit on p, half to that on q.
+    (epsilon, delta)-privacy says p <= e^epsilon q + delta for every event and both orders of the data sets, whatever
+    the mechanism. Half of `risk` goes to the limit on p, half to that on q.
     """
     p = lower_limit(hits, trials, risk / 2) - delta
     q = upper_limit(false_hits, trials, risk / 2)
@@ -59,7 +61,7 @@ def mu_gaussian(false_positives: Any, false_negatives: Any, trials: int, *, risk
 
 
 def mu_shift(first: NDArray[np.float64], second: NDArray[np.float64], *, risk: float) -> float:
-    """Return a lower bound on shift over standard deviation of two samples from normals of one variance.
+    """Return a lower bound on shift / standard deviation, from samples of two normal distributions of equal variance.
 
     Half of `risk` goes to the upper limit on the deviation (chi-squared), half to the lower limit on the shift.
     """
@@ -76,14 +78,9 @@ def mu_shift(first: NDArray[np.float64], second: NDArray[np.float64], *, risk: f
     return max(0.0, shift / deviation + float(ndtri(risk / 2)) * math.sqrt(2 / n))
 
 
-METHODS = ("any", "gaussian", "shift")
-
-Scores = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class LowerBound:
-    """What an audit found: epsilon is at least this, unless the runs were bad luck.
+    """A measured lower bound on epsilon, at a given confidence.
 
     Parameters
     ----------
@@ -93,11 +90,11 @@ class LowerBound:
     method : {"any", "gaussian", "shift"}
         What was assumed about the mechanism; see `lower_bound`.
     runs : int
-        How often each world was run, the runs that chose score and threshold included.
+        How often `fit` was run on each data set, including the runs that chose score and threshold.
     threshold : float
-        The attacker guesses the neighbour above it.
+        The attacker guesses the neighbour if the score is above it.
     fpr, fnr : float
-        How often it was wrong about the first and about the second world, in the runs that count.
+        False positive and false negative rate of this guess, in the runs that did not choose score and threshold.
     confidence : float
     """
 
@@ -111,15 +108,15 @@ class LowerBound:
     confidence: float
 
     def refutes(self, epsilon: float) -> bool:
-        """Tell whether a claim of `epsilon` (at the same delta) is refuted."""
+        """Return whether a claim of `epsilon` (at the same delta) is refuted."""
         return self.epsilon_lower > epsilon
 
     def __str__(self) -> str:
-        """Return one line for people."""
+        """Return one line of text."""
         given = {"any": "any mechanism", "gaussian": "if it is Gaussian-private", "shift": "if its noise is normal"}
         return (
             f"epsilon >= {self.epsilon_lower:.3f} at delta = {self.delta:.3g} ({self.confidence:.6g} confidence, "
-            f"{given[self.method]}; {self.runs} runs in each world, fpr {self.fpr:.3g}, fnr {self.fnr:.3g})"
+            f"{given[self.method]}; {self.runs} runs on each data set, fpr {self.fpr:.3g}, fnr {self.fnr:.3g})"
         )
 
 
@@ -142,26 +139,27 @@ def lower_bound(
     fit : callable
         Takes one of the data sets, returns what an attacker sees: a number, an array, or an estimator with `coef_`. Its
         noise must be fresh in every call. If it has a method `many(data, runs)`, that is called instead, once for each
-        world, and returns the outputs stacked.
+        data set, and returns the outputs stacked.
     D, D_neighbour : object
-        Two data sets that the claimed guarantee says are hard to tell apart. The further apart they push the output,
-        the closer the bound comes.
+        Two neighbouring data sets under the claimed guarantee. The more their outputs differ, the closer the bound
+        comes to the true epsilon.
     delta : float
-        In [0, 1). Where on the privacy curve to measure; "gaussian" and "shift" need it positive.
+        In [0, 1). Epsilon is measured at this delta; "gaussian" and "shift" need it positive.
     runs : int
-        How often to run each world; at least 30. The first third chooses score and threshold, the rest counts.
+        How often to run `fit` on each data set; at least 30. The first third chooses score and threshold, the bound is
+        computed from the rest.
     confidence : float, default=0.95
         Probability with which the bound holds; 1 - confidence is the false-alarm rate of `LowerBound.refutes`.
     method : {"any", "gaussian", "shift"}, default="any"
-        "any" is valid for every mechanism: p <= e^epsilon q + delta at the threshold, Clopper–Pearson limits. It never
-        sees below about 1 / runs, so it can't reach a large epsilon or a claim that lives in a tiny delta.
+        "any" is valid for every mechanism: p <= e^epsilon q + delta at the threshold, Clopper–Pearson limits. It can't
+        resolve probabilities below about 1 / runs, so it can't reach a large epsilon or check a tiny delta.
         "gaussian" is valid for mechanisms that are claimed to be mu-Gaussian private (Gaussian noise, composed): it
         bounds mu at the threshold and converts. It refutes only such a claim.
         "shift" needs more: outputs (or scores) that are exactly normal with one variance, such as a linear statistic
         of Gaussian releases. It compares all scores instead of counting at a threshold, and refutes only such a claim.
     score : callable, optional
-        Turns an output into a number that is larger (or smaller) for the neighbour. Default: numbers are their own
-        score; for arrays the linear discriminant of the first third of the runs.
+        Returns a number for an output, larger (or smaller) for the neighbour. Default: the output itself if it is a
+        number; for arrays the linear discriminant of the first third of the runs.
     progress : bool, default=False
         Show a progress bar.
 
@@ -170,10 +168,10 @@ def lower_bound(
     >>> rng = np.random.default_rng(0)
     >>> def release(total):
     ...     return total + rng.laplace(scale=1.0)  # epsilon = 1 if one person moves the total by 1
-    >>> found = lower_bound(release, 0.0, 1.0, delta=0.0, runs=3000)
-    >>> 0.8 < found.epsilon_lower <= 1.0
+    >>> bound = lower_bound(release, 0.0, 1.0, delta=0.0, runs=3000)
+    >>> 0.8 < bound.epsilon_lower <= 1.0
     True
-    >>> found.refutes(0.5)
+    >>> bound.refutes(0.5)
     True
     """
     delta, method = checks.delta(delta), checks.one_of(method, METHODS, "method")
@@ -182,9 +180,9 @@ def lower_bound(
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
     if delta == 0 and method != "any":
         raise ValueError(f"delta must be positive for method={method!r}: Gaussian noise is never purely private.")
-    first, second = (_outputs(fit, world, runs, score, progress) for world in (D, D_neighbour))
+    first, second = (_outputs(fit, data, runs, score, progress) for data in (D, D_neighbour))
     if first.shape[1:] != second.shape[1:]:
-        raise ValueError("both worlds must give outputs of one shape; the shape itself would tell them apart.")
+        raise ValueError("outputs on both data sets must have one shape; another shape reveals the data set.")
     train = runs // 3
     a, b = _scalar_scores(first, second, train)
     return bound_from_scores(a, b, train=train, delta=delta, confidence=confidence, method=method)
@@ -193,22 +191,22 @@ def lower_bound(
 def bound_from_scores(
     first: Scores, second: Scores, *, train: int, delta: float, confidence: float, method: str
 ) -> LowerBound:
-    """Return the bound from one score per run; the first `train` of each world only choose sign and threshold."""
+    """Return the bound from one score per run; the first `train` of each data set only choose sign and threshold."""
     risk = 1.0 - confidence
     a, b, trials = first[train:], second[train:], len(first) - train
     if method == "shift":
         sign = 1.0 if second[:train].mean() >= first[:train].mean() else -1.0
         mu = mu_shift(sign * a, sign * b, risk=risk)
-        found = gaussian_epsilon(mu, delta)
+        epsilon = gaussian_epsilon(mu, delta)
         threshold = sign * float(np.mean([first[:train].mean(), second[:train].mean()]))
         false_positives, false_negatives = _errors(sign * a, sign * b, np.array([threshold]))
     else:
         sign, threshold, event = _choose(first[:train], second[:train], delta=delta, risk=risk, method=method)
         false_positives, false_negatives = _errors(sign * a, sign * b, np.array([threshold]))
         values = _values(false_positives, false_negatives, trials, delta=delta, risk=risk, method=method)[event]
-        found = float(values[0]) if method == "any" else gaussian_epsilon(float(values[0]), delta)
+        epsilon = float(values[0]) if method == "any" else gaussian_epsilon(float(values[0]), delta)
     return LowerBound(
-        epsilon_lower=found,
+        epsilon_lower=epsilon,
         delta=delta,
         method=method,
         runs=len(first),
@@ -220,11 +218,11 @@ def bound_from_scores(
 
 
 def _choose(a: Scores, b: Scores, *, delta: float, risk: float, method: str) -> tuple[float, float, int]:
-    """Return sign, threshold and event that do best in the runs set aside for choosing."""
+    """Return the sign, threshold and event that give the largest bound in the runs reserved for this choice."""
     best, chosen = -math.inf, (1.0, 0.0, 0)
     for sign in (1.0, -1.0):
         pooled = np.unique(np.concatenate([sign * a, sign * b]))
-        # Between two neighbouring scores, so that ties fall on one side in every run.
+        # Midway between two adjacent scores, so that equal scores are on the same side in every run.
         cuts = (pooled[1:] + pooled[:-1]) / 2 if len(pooled) > 1 else pooled
         cuts = cuts[np.unique(np.linspace(0, len(cuts) - 1, 400).astype(int))]
         errors = _errors(sign * a, sign * b, cuts)
@@ -236,7 +234,7 @@ def _choose(a: Scores, b: Scores, *, delta: float, risk: float, method: str) -> 
 
 
 def _errors(a: Scores, b: Scores, cuts: Scores) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count scores of the first world above each cut, and of the second at or below it."""
+    """Return how many scores of the first data set lie above each cut, and of the second at or below it."""
     above = len(a) - np.searchsorted(np.sort(a), cuts, side="right")
     below = np.searchsorted(np.sort(b), cuts, side="right")
     return above, below
@@ -251,7 +249,7 @@ def _values(
     risk: float,
     method: str,
 ) -> list[Scores]:
-    """Return the bounds that the errors give: for guessing either world if any mechanism is allowed, else of mu."""
+    """Return bounds from these errors: on mu for "gaussian", else on epsilon for both orders of the data sets."""
     if method == "gaussian":
         return [mu_gaussian(false_positives, false_negatives, trials, risk=risk)]
     return [
@@ -261,24 +259,24 @@ def _values(
 
 
 def _outputs(
-    fit: Callable[[Any], Any], world: Any, runs: int, score: Callable[[Any], float] | None, progress: bool
+    fit: Callable[[Any], Any], data: Any, runs: int, score: Callable[[Any], float] | None, progress: bool
 ) -> Scores:
-    """Return the outputs of `runs` runs in one world, one row each (or one score each)."""
+    """Return the outputs of `runs` runs on one data set, one row each (or one score each)."""
     many = getattr(fit, "many", None)
-    drawn: Iterable[Any] = many(world, runs) if many is not None else (fit(world) for _ in range(runs))
+    drawn: Iterable[Any] = many(data, runs) if many is not None else (fit(data) for _ in range(runs))
     if progress:
         from rich.progress import track
 
         drawn = track(drawn, total=runs, description="audit")
-    see = _vector if score is None else score
-    outputs = np.stack([np.asarray(see(output), dtype=np.float64) for output in drawn])
+    convert = _vector if score is None else score
+    outputs = np.stack([np.asarray(convert(output), dtype=np.float64) for output in drawn])
     if not np.isfinite(outputs).all():
-        raise ValueError("outputs must be finite numbers; give a score that makes them so.")
+        raise ValueError("outputs must be finite numbers; give a score that returns finite numbers.")
     return outputs
 
 
 def _vector(output: Any) -> Scores:
-    """Return what an attacker sees as one array."""
+    """Return the output that an attacker sees as one array."""
     if hasattr(output, "coef_"):
         parts = [output.coef_, getattr(output, "intercept_", ())]
         return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
@@ -295,7 +293,7 @@ def _scalar_scores(first: Scores, second: Scores, train: int) -> tuple[Scores, S
     scale = np.sqrt((spread**2).mean(axis=0))
     scale = np.where(scale > 0, scale, np.where(gap != 0, np.abs(gap) * 1e-6, 1.0))
     if first.shape[1] * 5 > train:
-        # Too few runs for correlations.
+        # Too few runs to estimate correlations.
         direction = gap / scale**2
     else:
         correlation = (spread / scale).T @ (spread / scale) / len(spread)

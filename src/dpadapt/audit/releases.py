@@ -1,4 +1,4 @@
-"""What an attacker may look at, in a form for `lower_bound`: a mechanism's outputs, or all releases of a fit."""
+"""What an attacker sees, as the `fit` of `lower_bound`: the outputs of a mechanism, or all releases of a fit."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from dpadapt.mechanisms.randomness import Random
 
 
 class MechanismOutputs:
-    """The outputs of one mechanism on a statistic of the data, drawn many at once where that is possible.
+    """The outputs of one mechanism on a statistic of the data, many in one draw where possible.
 
     Parameters
     ----------
     mechanism : Mechanism or Sampled
-        A sampled plan releases on a new Poisson sample in each step; its output is all of the steps'.
+        A sampled plan releases on a new Poisson sample in each step; its output is that of all steps.
     statistic : callable
         Takes a data set (for a sampled plan: an array of its rows), returns a `Bounded`.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
     noise : float, default=1.0
-        Multiplies the noise without anyone being told: a planted bug.
+        Multiplies the noise without changing the claim: anything but 1 is a planted bug.
     seed : int, optional
         Default: secure noise.
     """
@@ -45,7 +45,7 @@ class MechanismOutputs:
         self._statistic = statistic
         self._noise = noise
         self._ledger = Ledger(float("inf"), adjacency=adjacency, random_state=seed)
-        self._really = self._ledger._draw
+        self._original_draw = self._ledger._draw
 
     def many(self, data: Any, runs: int) -> NDArray[Any]:
         """Return `runs` outputs, stacked."""
@@ -54,7 +54,7 @@ class MechanismOutputs:
             return self._sampled(self._mechanism, data, runs)
         bounded = self._statistic(data)
         if isinstance(self._mechanism, NoiseMechanism | RandomizedResponse):
-            # These treat every coordinate alike, so many outputs are one output of many coordinates.
+            # These add independent noise to every coordinate, so many outputs are one output with many coordinates.
             self._ledger._draw = self._draw_tiled(runs)
             drawn = self._ledger.start(Repeated(self._mechanism, runs), label="audit").release(bounded)
             return np.asarray(drawn)
@@ -71,7 +71,7 @@ class MechanismOutputs:
         return drawn.reshape(runs, -1)
 
     def _draw(self, mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
-        return self._really(mechanism, bounded, scale * self._noise, random)
+        return self._original_draw(mechanism, bounded, scale * self._noise, random)
 
     def _draw_tiled(self, runs: int) -> Callable[[Mechanism, Bounded, float, Random], Any]:
         def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
@@ -82,12 +82,12 @@ class MechanismOutputs:
 
 
 class ReleaseScores:
-    """How much likelier one world's releases are than the other's: the strongest score there is, for whole fits.
+    """The log-likelihood ratio of all releases of a fit: the most powerful score for whole fits.
 
     The attacker knows both data sets and sees every release of the fit, not only its result. Each call fits once,
-    taping the releases, and replays them on the other data set: the difference of log-likelihoods under the claimed
-    noise is what the Neyman–Pearson lemma says to look at. Only for fits without sampling: with it, the claim is about
-    an attacker who does not know the samples.
+    records the releases, and replays them on the other data set. The difference of log-likelihoods under the claimed
+    noise is the most powerful score by the Neyman–Pearson lemma. Only for fits without sampling: with sampling, the
+    claim is about an attacker who does not know the samples.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class ReleaseScores:
     fit_kwargs : dict, optional
         Further arguments of `fit`, e.g. ``{"public": Public(...)}``.
     noise : float, default=1.0
-        Multiplies the noise without anyone being told: a planted bug.
+        Multiplies the noise without changing the claim: anything but 1 is a planted bug.
     seed : int, default=0
         Seed of the first run; each further run takes the next.
     """
@@ -113,32 +113,34 @@ class ReleaseScores:
         noise: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self._worlds = (D, D_neighbour)
+        self._data_sets = (D, D_neighbour)
         self._fit = fit_of(make_estimator, fit_kwargs or {})
         self._adjacency = Adjacency.of(getattr(make_estimator(), "adjacency", Adjacency.ZERO_OUT))
         self._noise = noise
         self._seed = seed
 
     def __call__(self, data: Any) -> float:
-        """Return the log-likelihood of one run's releases under the neighbour less that under `D`."""
-        here = 0 if data is self._worlds[0] else 1
-        if data is not self._worlds[here]:
-            raise ValueError("data must be one of the two data sets that these scores were made for.")
+        """Return the log-likelihood of one run's releases under the neighbour minus that under `D`."""
+        here = 0 if data is self._data_sets[0] else 1
+        if data is not self._data_sets[here]:
+            raise ValueError("data must be one of the two data sets given to ReleaseScores, the same object.")
         seed, self._seed = self._seed, self._seed + 1
         options: dict[str, Any] = {"adjacency": self._adjacency, "seed": seed}
         tape = record(self._fit, data, noise=self._noise, **options)
         if any(isinstance(entry.event, SampledEvent) for entry in tape.entries):
             raise TypeError("a fit on Poisson samples can't be scored by its releases; audit its result instead.")
-        other = replay(self._fit, self._worlds[1 - here], tape, **options)
-        ratio = sum(_log_ratio(mine, theirs) for mine, theirs in zip(tape.releases, other.releases, strict=True))
+        other = replay(self._fit, self._data_sets[1 - here], tape, **options)
+        ratio = sum(
+            _log_ratio(own, alternative) for own, alternative in zip(tape.releases, other.releases, strict=True)
+        )
         return ratio if here == 1 else -ratio
 
 
-def _log_ratio(mine: Release, theirs: Release) -> float:
-    """Return the log-likelihood of a release under its own value less that under the other value."""
-    near, far = np.asarray(mine.noisy) - mine.value, np.asarray(mine.noisy) - theirs.value
-    if mine.kind in ("Gaussian", "DiscreteGaussian"):
-        return float(((far - near) * (far + near)).sum()) / (2 * mine.scale**2)
-    if mine.kind in ("Laplace", "DiscreteLaplace"):
-        return float((np.abs(far) - np.abs(near)).sum()) / mine.scale
-    raise TypeError(f"releases by {mine.kind} have no likelihood here; audit the result of the fit instead.")
+def _log_ratio(own: Release, alternative: Release) -> float:
+    """Return the log-likelihood of a release under its own value minus that under the value of the other data set."""
+    near, far = np.asarray(own.noisy) - own.value, np.asarray(own.noisy) - alternative.value
+    if own.kind in ("Gaussian", "DiscreteGaussian"):
+        return float(((far - near) * (far + near)).sum()) / (2 * own.scale**2)
+    if own.kind in ("Laplace", "DiscreteLaplace"):
+        return float((np.abs(far) - np.abs(near)).sum()) / own.scale
+    raise TypeError(f"releases by {own.kind} have no likelihood here; audit the result of the fit instead.")

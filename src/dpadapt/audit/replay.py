@@ -1,7 +1,7 @@
-"""Replay: fit on one data set taping what leaves the ledger, refit on a neighbour playing it back.
+"""Replay: fit on one data set and record all releases, then refit on a neighbour with the recorded releases.
 
-Whatever differs afterwards did not come through the ledger: it is a leak. All of this sees private values; use it with
-made-up data.
+A difference between the two fits did not come through the ledger: it is a leak. Everything here reads private values;
+use it with made-up data only.
 """
 
 import math
@@ -26,7 +26,7 @@ Fit = Callable[[Any, Ledger], Any]
 
 
 class PathDiffers(PrivacyError):
-    """A fit on neighbouring data made other releases (number, kind, shape or noise) although it saw the same values."""
+    """A fit on neighbouring data made other releases (number, kind, shape or noise), given the same released values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +40,9 @@ class Release:
     scale : float
         Noise in the units of the value.
     value : ndarray
-        What was released before noise. Private.
+        The statistic before noise. Private.
     noisy : object
-        What left.
+        The released value.
     """
 
     kind: str
@@ -51,14 +51,13 @@ class Release:
     noisy: Any = field(repr=False)
 
     def same_path(self, other: "Release") -> bool:
-        """Tell whether `other` could be this release, as far as anyone outside can see."""
-        mine, theirs = (self.kind, self.scale, self.value.shape), (other.kind, other.scale, other.value.shape)
-        return mine == theirs
+        """Return whether kind, noise and shape are the same: all that is visible apart from the noisy value."""
+        return (self.kind, self.scale, self.value.shape) == (other.kind, other.scale, other.value.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Tape:
-    """Everything that left during one fit, and what the fit returned."""
+    """All releases and charges of one fit, and what the fit returned."""
 
     releases: tuple[Release, ...]
     entries: tuple[Entry, ...]
@@ -68,42 +67,42 @@ class Tape:
 def record(
     fit: Fit, data: Any, *, adjacency: Adjacency = Adjacency.ZERO_OUT, seed: int = 0, noise: float = 1.0
 ) -> Tape:
-    """Run `fit(data, ledger)` and tape every release.
+    """Run `fit(data, ledger)` and record every release.
 
     Parameters
     ----------
     fit : callable
-        Takes the data and a ledger that allows everything; must make its releases through that ledger.
+        Takes the data and a ledger without a cap; must make its releases through that ledger.
     data : object
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
     seed : int, default=0
         Seeds noise and samples, so that `replay` can draw the same samples.
     noise : float, default=1.0
-        Multiplies the noise without anyone being told. Anything but 1 is a planted bug, to see that an audit finds it.
+        Multiplies the noise without changing the claim. Anything but 1 is a planted bug, which an audit must detect.
     """
     return _run(fit, data, Adjacency.of(adjacency), seed, noise, None)
 
 
 def replay(fit: Fit, data: Any, tape: Tape, *, adjacency: Adjacency = Adjacency.ZERO_OUT, seed: int = 0) -> Tape:
-    """Run `fit(data, ledger)` with every release answered from `tape`; return the tape of this run.
+    """Run `fit(data, ledger)` with the noisy values of `tape` in place of new ones; return the tape of this run.
 
     Raises
     ------
     PathDiffers
-        If the fit asks for another release than the tape holds.
+        If the fit makes other releases or charges than those on the tape.
     """
-    played = _run(fit, data, Adjacency.of(adjacency), seed, 1.0, tape)
-    if len(played.releases) != len(tape.releases):
+    replayed = _run(fit, data, Adjacency.of(adjacency), seed, 1.0, tape)
+    if len(replayed.releases) != len(tape.releases):
         raise PathDiffers("the fit made fewer releases on the neighbouring data.")
-    if played.entries != tape.entries:
+    if replayed.entries != tape.entries:
         raise PathDiffers("the fit made other charges on the neighbouring data.")
-    return played
+    return replayed
 
 
 def leaks(
     make_estimator: Callable[[], Any], D: tuple[Any, ...], D_neighbour: tuple[Any, ...], **fit_kwargs: Any
 ) -> list[str]:
-    """Return the names of what an estimator shows of its private data without a release.
+    """Return the names of attributes that depend on the private data other than through releases.
 
     Parameters
     ----------
@@ -131,10 +130,10 @@ def leaks(
     fit = fit_of(make_estimator, fit_kwargs)
     tape = record(fit, D, adjacency=adjacency)
     try:
-        played = replay(fit, D_neighbour, tape, adjacency=adjacency)
+        replayed = replay(fit, D_neighbour, tape, adjacency=adjacency)
     except PathDiffers:
         return ["path"]
-    return differing(tape.result, played.result)
+    return differing(tape.result, replayed.result)
 
 
 def fit_of(make_estimator: Callable[[], Any], fit_kwargs: dict[str, Any]) -> Fit:
@@ -151,22 +150,22 @@ def differing(first: Any, second: Any) -> list[str]:
 
 
 def _run(fit: Fit, data: Any, adjacency: Adjacency, seed: int, noise: float, tape: Tape | None) -> Tape:
-    # Everything is allowed, and at delta = 0 nothing has to be computed for that.
+    # No cap; at delta = 0 the ledger then computes no cost.
     ledger = Ledger(math.inf, adjacency=adjacency, random_state=seed)
-    really = ledger._draw
+    original_draw = ledger._draw
     made: list[Release] = []
 
     def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
-        # Drawn in a replay too: it keeps the samples of later batches in step.
-        noisy = really(mechanism, bounded, scale * noise, random)
+        # Also drawn in a replay, so that the generator gives the same samples to later batches.
+        noisy = original_draw(mechanism, bounded, scale * noise, random)
         release = Release(type(mechanism).__name__, scale, np.array(bounded.value), noisy)
         if tape is not None:
-            at = len(made)
-            if at >= len(tape.releases):
+            index = len(made)
+            if index >= len(tape.releases):
                 raise PathDiffers("the fit made more releases on the neighbouring data.")
-            if not release.same_path(tape.releases[at]):
-                raise PathDiffers(f"release {at + 1} differs in kind, shape or noise on the neighbouring data.")
-            release = Release(release.kind, scale, release.value, tape.releases[at].noisy)
+            if not release.same_path(tape.releases[index]):
+                raise PathDiffers(f"release {index + 1} differs in kind, shape or noise on the neighbouring data.")
+            release = Release(release.kind, scale, release.value, tape.releases[index].noisy)
         made.append(release)
         return release.noisy.copy() if isinstance(release.noisy, np.ndarray) else release.noisy
 
@@ -176,7 +175,7 @@ def _run(fit: Fit, data: Any, adjacency: Adjacency, seed: int, noise: float, tap
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Tell whether two values are equal bit by bit."""
+    """Return whether two values are equal bit by bit."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -194,7 +193,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     if callable(getattr(a, "state_dict", None)):
-        # A network: its parameters are what it shows.
+        # A network is compared by its parameters and buffers.
         return _same(*({key: np.asarray(value) for key, value in x.state_dict().items()} for x in (a, b)))
     if hasattr(a, "__dict__") and not callable(a):
         return _same(vars(a), vars(b))

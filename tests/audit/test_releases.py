@@ -1,0 +1,115 @@
+"""What an attacker sees: outputs of a mechanism, and the log-likelihood ratio of all releases of a fit."""
+
+import numpy as np
+import pytest
+
+from dpadapt.audit import MechanismOutputs, lower_bound
+from dpadapt.audit.releases import ReleaseScores
+from dpadapt.mechanisms import Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
+from dpadapt.mechanisms.mechanism import Sampled
+
+X = np.linspace(-1, 1, 24).reshape(12, 2)
+y = np.tile([0, 1], 6)
+D = (X, y)
+X_other, y_other = X.copy(), y.copy()
+X_other[-1], y_other[-1] = [5.0, -9.0], 2
+D_NEIGHBOUR = (X_other, y_other)
+
+
+def test_a_call_returns_one_output_and_many_returns_them_stacked():
+    outputs = MechanismOutputs(Gaussian(1.0), lambda rows: clipped_sum(rows, 1.0), seed=0)
+    assert outputs([[1.0, 0.0]]).shape == (2,)
+    assert outputs.many([[1.0, 0.0]], 5).shape == (5, 2)
+
+
+def sums(rows):
+    return clipped_sum(rows, 1.0)
+
+
+def test_the_factor_scales_the_noise_and_not_the_value():
+    for factor in (1.0, 0.5):
+        outputs = MechanismOutputs(Gaussian(2.0), sums, noise=factor, seed=0).many([[0.6, 0.8]], 4000)
+        # Four standard errors of a mean, and of a standard deviation, over 4,000 draws.
+        assert outputs.mean(axis=0) == pytest.approx([0.6, 0.8], abs=4 * 2.0 * factor / 4000**0.5)
+        assert outputs.std(axis=0) == pytest.approx([2.0 * factor] * 2, rel=4 / 8000**0.5)
+
+
+def test_choices_are_drawn_one_by_one():
+    outputs = MechanismOutputs(PermuteAndFlip(1.0), votes, seed=0).many([[1, 0]], 50)
+    assert outputs.shape == (50,)
+    assert set(outputs) == {0, 1}
+
+
+def test_a_sampled_plan_returns_all_of_its_steps():
+    outputs = MechanismOutputs(Sampled(Gaussian(1.0), rate=0.5, steps=3), sums, seed=0)
+    assert outputs.many(np.ones((4, 2)) / 2, 7).shape == (7, 6)
+
+
+class Fake:
+    """An estimator that releases a noisy mean of clipped rows."""
+
+    adjacency = "zero-out"
+
+    def __init__(self, clip_norm=1.0):
+        self.clip_norm = clip_norm
+
+    def fit(self, X, y, *, ledger):
+        self.n_features_in_ = X.shape[1]
+        child = ledger.child(np.inf, 0.0, label="Fake")
+        self.mean_ = self.released(child, X) / len(X)
+        self.privacy_ = child.receipt()
+        return self
+
+    def released(self, ledger, X):
+        return ledger.release(Gaussian(2.0), clipped_sum(X, self.clip_norm), label="sum")
+
+
+class Sampling(Fake):
+    """Releases sums over Poisson batches."""
+
+    def released(self, ledger, X):
+        run = ledger.start(Sampled(Gaussian(2.0), rate=0.4, steps=6), label="sums")
+        total = 0.0
+        for batch in run.batches(len(X)):
+            total = total + run.release(clipped_sum(X[batch], 1.0))
+        return total
+
+
+class OneRow(Fake):
+    def released(self, ledger, X):
+        return ledger.release(Gaussian(1.0), clipped_sum(X, 1.0), label="sum")
+
+
+def test_release_scores_are_log_likelihood_ratios():
+    far = np.array([[1.0, 0.0], [0.0, 0.0]]), y[:2]
+    null = np.array([[0.0, 0.0], [0.0, 0.0]]), y[:2]
+    scores = ReleaseScores(OneRow, far, null)
+    drawn = np.array([[scores(data) for _ in range(600)] for data in (far, null)])
+    # For mu = 1 they are normal with means -+1/2 and deviation 1; four deviations of a mean of 600 are 0.16.
+    assert drawn.mean(axis=1) == pytest.approx([-0.5, 0.5], abs=0.16)
+    assert drawn.std(axis=1) == pytest.approx([1.0, 1.0], abs=0.12)
+    bound = lower_bound(ReleaseScores(OneRow, far, null), far, null, delta=1e-3, runs=300, method="gaussian")
+    assert 0 < bound.epsilon_lower < 3.4
+
+
+def test_release_scores_support_laplace_noise():
+    class Counts(Fake):
+        def released(self, ledger, X):
+            return ledger.release(Laplace(0.2), votes(X), label="sum")
+
+    far, null = (np.array([[1.0]]), y[:1]), (np.array([[0.0]]), y[:1])
+    scores = ReleaseScores(Counts, far, null)
+    assert all(abs(scores(data)) <= 5.0 for data in (far, null) for _ in range(50))
+
+
+def test_release_scores_refuse_fits_without_a_known_likelihood():
+    class Choice(Fake):
+        def released(self, ledger, X):
+            return ledger.release(PermuteAndFlip(1.0), votes(X), label="best")
+
+    with pytest.raises(TypeError, match="no likelihood here"):
+        ReleaseScores(Choice, D, D_NEIGHBOUR)(D)
+    with pytest.raises(TypeError, match="Poisson samples"):
+        ReleaseScores(Sampling, D, D_NEIGHBOUR)(D)
+    with pytest.raises(ValueError, match="one of the two data sets"):
+        ReleaseScores(Fake, D, D_NEIGHBOUR)((X, y))
