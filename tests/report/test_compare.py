@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt.methods import METHODS
+from dpadapt.methods import PREDICTORS
 from dpadapt.report.compare import compare_on_public, public_only
 
 rng = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def test_the_public_model_predicts_rows_it_was_not_fitted_on():
 
 
 def test_comparison_needs_enough_public_rows_and_accepts_one_class(fit):
-    model, X, y = fit(METHODS[1])
+    model, X, y = fit(PREDICTORS[1])
     assert compare_on_public(model, X[:10], y[:10], task="classification") is None
     one = compare_on_public(model, X, np.zeros_like(y), task="classification")
     assert one["rows"][1]["error"] == 0.0

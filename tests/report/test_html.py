@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dpadapt.methods import METHODS
+from dpadapt.methods import PREDICTORS
 from dpadapt.report.html import demo_page, fit_page
 
 
@@ -48,7 +48,7 @@ def check_page(page: str) -> Checked:
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: method.name)
 def test_every_method_has_a_page_that_stands_alone(summary_of, method, n_classes):
     if method.name == "hybrid" and n_classes > 2:
         pytest.skip("two classes only")
@@ -61,13 +61,13 @@ def test_every_method_has_a_page_that_stands_alone(summary_of, method, n_classes
 
 
 def test_names_are_escaped(summary_of, nasty):
-    page = fit_page(summary_of(METHODS[0], name=nasty))
+    page = fit_page(summary_of(PREDICTORS[0], name=nasty))
     assert "<script>" not in page
     check_page(page)
 
 
 def test_warnings_are_on_the_page(summary_of):
-    page = fit_page(summary_of(METHODS[0], delta=0.5))
+    page = fit_page(summary_of(PREDICTORS[0], delta=0.5))
     assert "1/n" in page
     assert "no privacy guarantee" in page
 
@@ -82,7 +82,7 @@ def test_the_demo_page_stands_alone(demo, case):
 
 def test_no_model_on_public_rows_is_emphasised(summary_of):
     # The errors there say nothing about the private population: none of them is the result.
-    page = fit_page(summary_of(METHODS[0]))
+    page = fit_page(summary_of(PREDICTORS[0]))
     section = page.partition("<h2>On public rows</h2>")[2].partition("</section>")[0]
     assert "strong" not in section
     assert "does not show whether the private rows helped" in section

@@ -7,7 +7,7 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Adjacency, Gaussian, NonPrivate, clipped_sum
-from dpadapt.methods import METHODS
+from dpadapt.methods import PREDICTORS
 from dpadapt.report.summarise import best_guess, guarantee_in_words, percent, receipt_facts, with_spread
 
 
@@ -61,7 +61,7 @@ def test_the_facts_of_a_receipt_are_its_data_and_what_is_shown_beside_it():
 
 
 def test_coefficients_are_sorted_by_size_and_left_out_ones_counted(summary_of):
-    (linear,) = [method for method in METHODS if method.name == "linear"]
+    (linear,) = [method for method in PREDICTORS if method.name == "linear"]
     parts = summary_of(linear)["coefficients"]
     (part,) = parts["parts"]
     sizes = [abs(row["value"]) for row in part["rows"]]
@@ -70,7 +70,7 @@ def test_coefficients_are_sorted_by_size_and_left_out_ones_counted(summary_of):
 
 
 def test_parameters_are_texts(summary_of):
-    parameters = summary_of(METHODS[0])["parameters"]
+    parameters = summary_of(PREDICTORS[0])["parameters"]
     assert all(isinstance(value, str) for value in parameters.values())
     assert parameters["random_state"] == "0"
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
-from dpadapt.methods import METHODS
+from dpadapt.methods import PREDICTORS
 from dpadapt.report.summarise import receipt_facts
 from dpadapt.report.terminal import (
     facts_table,
@@ -49,9 +49,9 @@ def test_a_receipt_without_releases_says_nothing_was_released():
 
 
 def test_a_fit_shows_its_method_and_its_ledger(summary_of):
-    summary = summary_of(METHODS[0])
+    summary = summary_of(PREDICTORS[0])
     text = render(fit_table(summary | {"ledger": {"words": "half of it is spent"}}))
-    assert f"{METHODS[0].name} ({METHODS[0].task})" in text
+    assert f"{PREDICTORS[0].name} ({PREDICTORS[0].task})" in text
     assert "half of it is spent" in text
     assert "ledger" not in render(fit_table(summary | {"ledger": None}))
 

@@ -1,1 +1,1 @@
-"""What `dpadapt demo` shows: transfer side by side with its alternatives, and one panel for each other capability."""
+"""What `dpadapt demo` shows: transfer beside its alternatives, and one panel for each other kind of help."""

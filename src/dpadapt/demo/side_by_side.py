@@ -1,7 +1,7 @@
-"""What `dpadapt demo` measures: every method in the table, with and without public rows, over epsilons and rows.
+"""The measurements of `dpadapt demo`: every method with and without public rows, over epsilons and numbers of rows.
 
-The rows are real but long published, so errors may be measured on held-out rows of the private population, and seeds
-may be used: neither is allowed for data that is to be protected.
+The rows were published long ago, so errors may be measured on held-out private rows, and seeds may be used. Neither is
+allowed for data that is to be protected.
 """
 
 import math
@@ -15,21 +15,22 @@ from threadpoolctl import threadpool_limits
 
 from dpadapt.data import Public
 from dpadapt.demo.panels import centres_panel, digits_panel, people_panel
-from dpadapt.methods import METHODS, Method, Task, find
+from dpadapt.methods import PREDICTORS, Method, Task, find
 from dpadapt.report.compare import public_only
 
 if TYPE_CHECKING:
     from dpadapt.datasets.domains import Domains
 
-
+# Grid of the demo. Finer grids and more splits give smoother curves and take longer. Chosen by hand; neighbouring
+# values were not compared.
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_SIZES = (100, 300, 1000, 3000)
-_DELTA = 1e-6
-_TEST_SHARE = 1 / 3
-# The papers' algorithms are there to be seen beside ours: fewer splits will do.
+_PRIVATE_ROWS = (100, 300, 1000, 3000)
+_DEMO_DELTA = 1e-6
+_DEMO_TEST_SHARE = 1 / 3
+# Splits for the papers' algorithms; they are shown for comparison only.
 _PAPER_SEEDS = 3
-# Models of the public population, not of the private one.
-_ELSEWHERE = ("reverse",)
+# Methods that model the public population instead of the private one.
+_MODELS_OF_THE_PUBLIC_POPULATION = ("reverse-adaptation",)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Case:
 
 
 def _split(name: str) -> Callable[[], "Domains"]:
-    """Return the bundled split called `name`, loaded when first called."""
+    """Return a function that loads the bundled split called `name`."""
 
     def load() -> "Domains":
         from dpadapt.datasets import bundled
@@ -121,19 +122,19 @@ def side_by_side(
     cases: Sequence[Case], *, epsilons: Sequence[float], seeds: int, done: Callable[[str], None]
 ) -> dict[str, Any]:
     """Return the errors of every model on held-out rows, one value per seed; `done` is called after each seed."""
-    for method in METHODS:
+    for method in PREDICTORS:
         method.estimator()  # loads the libraries whose threads are limited below
-    # Tables of ten columns: threads would wait for each other three times as long as they compute.
+    # The tables have ten columns: with several threads, waiting takes three times as long as computing.
     with threadpool_limits(1):
         measured = [_case(case, epsilons, seeds, done) for case in cases]
-        papers = [_papers(case, found, epsilons, done) for case, found in zip(cases, measured, strict=True)]
+        papers = [_papers(case, ours, epsilons, done) for case, ours in zip(cases, measured, strict=True)]
         others = [digits_panel(epsilons), people_panel(epsilons, _AFFAIRS), centres_panel(epsilons)]
         done("other help")
     return {
         "epsilons": list(epsilons),
-        "delta": _DELTA,
+        "delta": _DEMO_DELTA,
         "seeds": seeds,
-        "methods": [{"name": m.name, "task": m.task, "summary": m.summary} for m in METHODS],
+        "methods": [{"name": m.name, "task": m.task, "summary": m.summary} for m in PREDICTORS],
         "cases": measured,
         "papers": papers,
         "others": others,
@@ -142,7 +143,7 @@ def side_by_side(
 
 @dataclass(frozen=True)
 class Compared:
-    """A private line of the comparison: a method, with or without public rows."""
+    """One private curve of the comparison: a method, with (`shared`) or without public rows."""
 
     key: str
     name: str
@@ -151,26 +152,27 @@ class Compared:
 
 
 def compared(task: Task) -> list[Compared]:
-    """Return every method of ours with public rows, the default first, and the default without them."""
+    """Return every product method with public rows, the default first, and the default without them."""
     default = find(None, task)
-    others = [method for method in METHODS if method.task == task and method is not default and method.paper is None]
+    others = [method for method in PREDICTORS if method.task == task and method is not default and method.paper is None]
     return [
         Compared("together", f"with public ({default.name})", default, shared=True),
         *(
             Compared(f"together, {method.name}", f"with public ({method.name})", method, shared=True)
             for method in others
         ),
-        # Without public rows the methods of one task are one and the same.
+        # Without public rows all methods of one task are the same.
         Compared("private only", "private only", default, shared=False),
     ]
 
 
 def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str], None]) -> dict[str, Any]:
+    """Return one panel over epsilons with all private rows, and one over rows at the epsilon nearest to 1."""
     domains, X, y, public = _loaded(case)
     public_model = public_only(public.X, public.y, case.task)
-    n_test = round(len(y) * _TEST_SHARE)
+    n_test = round(len(y) * _DEMO_TEST_SHARE)
     n_train = len(y) - n_test
-    sizes = [*(n for n in _SIZES if n < 0.8 * n_train), n_train]
+    sizes = [*(n for n in _PRIVATE_ROWS if n < 0.8 * n_train), n_train]
     middle = min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
     lines = {line.key: line for line in compared(case.task)}
     cells = list(dict.fromkeys([*((epsilon, n_train) for epsilon in epsilons), *((middle, n) for n in sizes)]))
@@ -202,8 +204,9 @@ def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str
             for line in lines.values()
         ]
 
-    bare = {"key": "not private", "name": "not private", "method": None, "public": False}
-    fixed = [{"key": key, "name": _NAMES[case.task].get(key, key), "values": v} for key, v in levels.items()]
+    non_private = {"key": "not private", "name": "not private", "method": None, "public": False}
+    names = {"no model": f"no model: the {'mean' if case.task == 'regression' else 'rate'}"}
+    fixed = [{"key": key, "name": names.get(key, key), "values": v} for key, v in levels.items()]
     return _description(case, domains, n_train, n_test) | {
         "middle": middle,
         "panels": [
@@ -225,7 +228,7 @@ def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str
                 "levels": fixed,
                 "curves": [
                     *curves(sizes, lambda n: (middle, n)),
-                    bare | {"points": [{"x": n, "values": values} for n, values in floors.items()]},
+                    non_private | {"points": [{"x": n, "values": values} for n, values in floors.items()]},
                 ],
             },
         ],
@@ -233,14 +236,14 @@ def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str
 
 
 def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: Callable[[str], None]) -> dict[str, Any]:
-    """Return the algorithms of the papers over epsilons, beside the default and the levels of `ours`."""
+    """Return the errors of the papers' algorithms over epsilons, beside the default method and the levels of `ours`."""
     _, X, y, public = _loaded(case)
-    found = [
+    methods = [
         method
-        for method in METHODS
+        for method in PREDICTORS
         if (method.task, method.beside) == (case.task, "public")
         and method.paper
-        and method.name not in _ELSEWHERE
+        and method.name not in _MODELS_OF_THE_PUBLIC_POPULATION
         and not method.tasks
     ]
     panel = ours["panels"][0]
@@ -248,7 +251,7 @@ def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: C
     together = next(curve for curve in panel["curves"] if curve["key"] == "together")
     curves = [{**together, "points": [{**p, "values": p["values"][:_PAPER_SEEDS]} for p in together["points"]]}]
     seeds = range(len(curves[0]["points"][0]["values"]))
-    for method in found:
+    for method in methods:
         points = []
         for epsilon in epsilons:
             values = []
@@ -257,15 +260,15 @@ def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: C
                 model = _estimator(method, case, epsilon, seed).fit(X[train], y[train], public=public)
                 values.append(_error(model, X[test], y[test], case.task))
             points.append({"x": epsilon, "values": values})
-        said = {"key": method.name, "name": method.name, "method": method.name, "public": True}
-        curves.append(said | {"points": points})
+        names = {"key": method.name, "name": method.name, "method": method.name, "public": True}
+        curves.append(names | {"points": points})
     done(f"{case.name}, papers")
-    kept = ("name", "title", "measure", "axis", "rows", "task")
-    return {key: ours[key] for key in kept} | {"panels": [{**panel, "levels": levels, "curves": curves}]}
+    description = ("name", "title", "measure", "axis", "rows", "task")
+    return {key: ours[key] for key in description} | {"panels": [{**panel, "levels": levels, "curves": curves}]}
 
 
 def _loaded(case: Case) -> tuple["Domains", NDArray[np.float64], NDArray[Any], Public]:
-    """Return the populations of a case: private features and labels, and the public rows."""
+    """Return both populations of a case, then private features and labels, then the public rows."""
     domains = case.domains()
     X_public, X = (_scaled(part.X, case) for part in (domains.source, domains.target))
     y_public, y = (np.asarray(part.y) for part in (domains.source, domains.target))
@@ -273,12 +276,9 @@ def _loaded(case: Case) -> tuple["Domains", NDArray[np.float64], NDArray[Any], P
 
 
 def _rows(n_rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return held-out rows and the others."""
-    test, train = np.split(np.random.default_rng(seed).permutation(n_rows), [round(n_rows * _TEST_SHARE)])
+    """Return the indices of held-out rows and of the others."""
+    test, train = np.split(np.random.default_rng(seed).permutation(n_rows), [round(n_rows * _DEMO_TEST_SHARE)])
     return test, train
-
-
-_NAMES = {"regression": {"no model": "no model: the mean"}, "classification": {"no model": "no model: the rate"}}
 
 
 def _description(case: Case, domains: "Domains", n_train: int, n_test: int) -> dict[str, Any]:
@@ -302,14 +302,14 @@ def _scaled(frame: Any, case: Case) -> NDArray[np.float64]:
 
 
 def _estimator(method: Method, case: Case, epsilon: float, seed: int) -> Any:
-    wanted: dict[str, Any] = {"epsilon": epsilon, "delta": _DELTA, "random_state": seed}
+    wanted: dict[str, Any] = {"epsilon": epsilon, "delta": _DEMO_DELTA, "random_state": seed}
     wanted |= {"target_bounds": case.bounds} if case.task == "regression" else {"classes": [0, 1]}
     known = method.estimator().get_params(deep=False)
     return method.estimator(**{name: value for name, value in wanted.items() if name in known})
 
 
 def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> float:
-    """Return the error relative to always predicting the mean (or the rate) of these very rows."""
+    """Return the error divided by that of predicting the mean (or the rate) of these same rows."""
     if task == "regression":
         return float(np.mean((y - model.predict(X)) ** 2) / np.var(y))
     rate = float(np.mean(y))
