@@ -1,8 +1,7 @@
-"""Table 5 of paper 1: stars of reviews, 12 pairs of products, in the paper's sizes.
+"""Figures 1, 2 and 3 and Table 5 of paper 1: error or accuracy against the number of private rows, and sentiment.
 
-The public source is 500 reviews of one product and 200 of the other, the private target 300 of the other. Words become
-50 directions fitted on the public reviews. The paper does not say how it makes numbers of words, nor the scale of its
-errors; here they are mean squared errors over the variance of the test labels.
+Errors of regression are mean squared errors over the variance of the test labels. As in Appendix E, rows are cell with
+replacement where a cell needs more than there are; each counts as another person's.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,52 +22,49 @@ from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
 from dpadapt.transfer.classification import PrivateTransferClassifier
 from dpadapt.transfer.regression import PrivateTransferRegressor
 
-# Figures 1, 2 and 3 of paper 1 for regression: error against the number of private rows, one cell at a time.
-#
-# Error is the mean squared error over the variance of the test labels. As in Appendix E, rows are drawn with
-# replacement where there are fewer than a cell asks for; each counts as another person's.
+# Figures 1, 2 and 3 for regression, one cell at a time.
 
 
 ROWS, EPSILONS = (300, 1_000, 10_000), (0.5, 1.0, 4.0, 10.0)
-# The four sets of the targets, by the name of their loader among the transfer tasks; without real data, the others.
+# The four real sets, and the two sets that are used without real data, by the names of their transfer tasks.
 SETS = {
     "Wind": "wind",
     "California": "california, logarithms",
     "Superconductivity": "superconductivity",
     "Gas": "gas",
 }
-BUNDLED = {"Made up, d=20": "coefficients, d=20", "RAND health": "randhie by plan"}
+BUNDLED = {"Synthetic, d=20": "coefficients, d=20", "RAND health": "randhie by plan"}
 NOTES = {
     "Wind": "complete; January and Malin Head",
     "California": "complete; logarithms, south to north: a split of ours",
     "Superconductivity": "partial: 76 of 81 features; few elements to many: a split of ours",
     "Gas": "partial: target batch 6, since batch 7 (the paper's) is missing",
 }
-# Appendix E tunes alpha over 0.1 to 0.9; the radius is not named there.
+# Appendix E tunes alpha over 0.1 to 0.9 and does not name the radius; its grid is ours.
 _ALPHAS, _RADII = (0.1, 0.5, 0.9), (1.0, 5.0, 20.0, 100.0)
-_TESTED = 3000
+_MOST_TEST_ROWS = 3000
 FIGURE_3_EPSILON = 15.0
 
 Cell = dict[str, Any]
 
 
-class _Drawn:
+class _Cell:
     """Private and test rows of each seed of one cell, and the errors of models on them."""
 
     def __init__(self, name: str, n: int) -> None:
         wanted = {**SETS, **BUNDLED}[name]
         task = next(task for task in regression.TASKS if task.name == wanted)
-        self._found, self.public = regression.loaded(task)
+        self._domains, self.public = regression.loaded(task)
         self._n = n
 
     def rows(self, seed: int) -> tuple[Array, Array, Array, Array]:
         """Return private features and labels, test features and labels."""
-        y = self._found.y
+        y = self._domains.y
         order = np.random.default_rng(1000 + seed).permutation(len(y))
-        cut = min(len(order) // 3, _TESTED)
+        cut = min(len(order) // 3, _MOST_TEST_ROWS)
         test, pool = order[:cut], order[cut:]
         chosen = np.random.default_rng([2000 + seed, self._n]).choice(pool, self._n, replace=self._n > len(pool))
-        return self._found.X[chosen], y[chosen], self._found.X[test], y[test]
+        return self._domains.X[chosen], y[chosen], self._domains.X[test], y[test]
 
     def error(self, model: Any, seed: int) -> float:
         """Fit a model on the seed's private rows and return its error on the test rows."""
@@ -79,46 +75,46 @@ class _Drawn:
 
 def figure_1(name: str, n: int, epsilon: float, *, seeds: int, n_steps: int) -> Cell:
     """Return one cell: ours, public only, and Algorithm 1 tuned on test (as printed, and with exact noise) and not."""
-    drawn = _Drawn(name, n)
-    values, settings = _ours(drawn, epsilon, seeds), {}
+    cell = _Cell(name, n)
+    values, settings = _ours(cell, epsilon, seeds), {}
     grid = combinations(alpha=_ALPHAS, radius=_RADII)
     for label, noise in (("paper", "paper"), ("exact", "exact")):
-        settings[label], values[label] = _tuned(drawn, grid, _algorithm(epsilon, noise, n_steps), seeds)
+        settings[label], values[label] = _tuned(cell, grid, _algorithm(epsilon, noise, n_steps), seeds)
     values["default"] = [
-        drawn.error(CnvxAdap(epsilon, DELTA, n_steps=n_steps, random_state=seed), seed) for seed in range(seeds)
+        cell.error(CnvxAdap(epsilon, DELTA, n_steps=n_steps, random_state=seed), seed) for seed in range(seeds)
     ]
     if name == "Gas":
-        settings["noisy SGD"], values["noisy SGD"] = _tuned(drawn, combinations(radius=_RADII), _sgd(epsilon), seeds)
+        settings["noisy SGD"], values["noisy SGD"] = _tuned(cell, combinations(radius=_RADII), _sgd(epsilon), seeds)
     return {"set": name, "n": n, "epsilon": epsilon, "values": values, "settings": settings}
 
 
 def figure_3(name: str, n: int, *, seeds: int, n_steps: int) -> Cell:
     """Return one cell of Figure 3: Algorithm 1 at alpha = 1 and private discrepancy minimisation, at epsilon 15."""
-    drawn, epsilon = _Drawn(name, n), FIGURE_3_EPSILON
-    values = _ours(drawn, epsilon, seeds)
+    cell, epsilon = _Cell(name, n), FIGURE_3_EPSILON
+    values = _ours(cell, epsilon, seeds)
     matched = baseline("private DM")
 
     def algorithm(setting: Setting, seed: int) -> Any:
         params: dict[str, Any] = {"random_state": seed, "n_steps": n_steps, "noise": "paper"}
         return CnvxAdap(epsilon, DELTA, alpha=1.0, **setting, **params)
 
-    setting, values["paper"] = _tuned(drawn, combinations(radius=_RADII), algorithm, seeds)
+    setting, values["paper"] = _tuned(cell, combinations(radius=_RADII), algorithm, seeds)
     values["private DM"] = [
-        drawn.error(matched.estimator(epsilon=epsilon, delta=DELTA, adjacency=ADJACENCY, random_state=seed), seed)
+        cell.error(matched.estimator(epsilon=epsilon, delta=DELTA, adjacency=ADJACENCY, random_state=seed), seed)
         for seed in range(seeds)
     ]
     return {"set": name, "n": n, "epsilon": epsilon, "values": values, "settings": {"paper": setting}}
 
 
-def _ours(drawn: _Drawn, epsilon: float, seeds: int) -> dict[str, list[float]]:
+def _ours(cell: _Cell, epsilon: float, seeds: int) -> dict[str, list[float]]:
     """Return the errors of the public model, of ours, and of a model of the target alone that is not private."""
     shared: dict[str, Any] = {"adjacency": ADJACENCY}
     return {
-        "not private": [drawn.error(baseline("train target").estimator(), seed) for seed in range(seeds)],
-        # So little budget that nothing is spent: the public model comes back.
-        "public": [drawn.error(PrivateTransferRegressor(1e-6, 1e-12, **shared), seed) for seed in range(seeds)],
+        "not private": [cell.error(baseline("train target").estimator(), seed) for seed in range(seeds)],
+        # With so small a budget nothing is spent, and the result is the public model.
+        "public": [cell.error(PrivateTransferRegressor(1e-6, 1e-12, **shared), seed) for seed in range(seeds)],
         "ours": [
-            drawn.error(PrivateTransferRegressor(epsilon, DELTA, random_state=seed, **shared), seed)
+            cell.error(PrivateTransferRegressor(epsilon, DELTA, random_state=seed, **shared), seed)
             for seed in range(seeds)
         ],
     }
@@ -141,22 +137,20 @@ def _sgd(epsilon: float) -> Callable[[Setting, int], Any]:
 
 
 def _tuned(
-    drawn: _Drawn, grid: list[dict[str, Any]], make: Callable[[Setting, int], Any], seeds: int
+    cell: _Cell, grid: list[dict[str, Any]], make: Callable[[Setting, int], Any], seeds: int
 ) -> tuple[str, list[float]]:
-    chosen, errors = tuned(grid, lambda setting, seed: drawn.error(make(setting, seed), seed), seeds)
+    chosen, errors = tuned(grid, lambda setting, seed: cell.error(make(setting, seed), seed), seeds)
     return spoken(chosen), errors
 
 
-# Figure 1 of paper 1 for classification: accuracy against the number of private rows, one cell at a time.
-#
-# Adult as in Table 7; rows are drawn with replacement where there are fewer than a cell asks for. Algorithm 2 as
-# printed takes a random iterate and half a minute a fit, so it has two seeds.
+# Figure 1 for classification, one cell at a time. Adult as in Table 7. Algorithm 2 as printed returns a random iterate
+# and takes half a minute per fit, so it has two seeds.
 
 
 ACCURACY_ROWS, ACCURACY_EPSILONS = {"Adult": (1_000, 6_847, 10_000), "CIFAR-10": (125, 1_000)}, (1.0, 4.0, 10.0)
-# The paper's grid starts at 0.1; Adult does better with less of the source.
+# The paper's grid starts at 0.1; on Adult, less weight on the source does better.
 _ACCURACY_ALPHAS = (0.02, 0.1)
-_PRINTED = 2
+_PRINTED_SEEDS = 2
 
 
 def accuracy_cell(name: str, n: int, epsilon: float, *, seeds: int, n_steps: int, printed: bool = True) -> Cell:
@@ -184,15 +178,20 @@ def accuracy_cell(name: str, n: int, epsilon: float, *, seeds: int, n_steps: int
         "exact": [-loss for loss in losses],
     }
     if printed:
-        seeds = min(seeds, _PRINTED)
+        seeds = min(seeds, _PRINTED_SEEDS)
         values["paper"] = [algorithm(chosen, seed, noise="paper", average="paper") for seed in range(seeds)]
     return {"set": name, "n": n, "epsilon": epsilon, "values": values, "settings": {"exact": spoken(chosen)}}
+
+
+# Table 5: stars of reviews, 12 pairs of products, in the paper's sizes. The public source is 500 reviews of one product
+# and 200 of the other, the private target 300 of the other. Words become 50 directions fitted on the public reviews.
+# The paper does not say how it encodes words, nor the scale of its errors.
 
 
 PRODUCTS = ("kitchen", "books", "dvd", "electronics")
 SENTIMENT_EPSILONS = (4.0, 10.0)
 DIRECTIONS = 50
-# Of the paper: Algorithm 1 at epsilon 4 and 10, discrepancy minimisation; mean and standard deviation.
+# Figures of the paper: Algorithm 1 at epsilon 4 and 10, discrepancy minimisation; mean and standard deviation.
 TABLE_5: dict[tuple[str, str], tuple[tuple[float, float], tuple[float, float], tuple[float, float]]] = {
     ("kitchen", "books"): ((1.649, 1.909), (0.713, 0.625), (0.778, 0.459)),
     ("kitchen", "dvd"): ((0.832, 0.640), (0.521, 0.354), (1.396, 1.145)),
@@ -246,7 +245,7 @@ def _split(source: str, target: str, seed: int) -> Rows:
     random = np.random.default_rng(4000 + seed)
     (text_a, stars_a), (text_b, stars_b) = _reviews(source), _reviews(target)
     a, b = random.permutation(len(stars_a))[:500], random.permutation(len(stars_b))[:1550]
-    # 50 validation rows of the paper are left out: nothing here is chosen by them.
+    # The paper's 50 validation rows are left out: nothing is chosen by them here.
     shared, private, test = b[:200], b[200:500], b[550:]
     words = TfidfVectorizer(sublinear_tf=True, min_df=2, ngram_range=(1, 2))
     directions = make_pipeline(words, TruncatedSVD(DIRECTIONS, random_state=0))

@@ -1,6 +1,6 @@
-"""Tables 1, 2, 3 and 6 of paper 1: everything without privacy, on one split at a time.
+"""Tables 1, 2, 3 and 6 of paper 1, without privacy, on one split at a time; and the paper's baselines.
 
-Relative errors are over that of a model of the target alone, as in the paper. What a method chooses, it chooses by the
+Errors are relative to that of a model of the target alone, as in the paper. Methods choose their parameters by the
 target's validation rows, as in Appendix E.
 """
 
@@ -19,10 +19,8 @@ from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
 from dpadapt.papers.adaptation.sbest import SBestClassifier, sbest_grid
 
-# The table of baselines that private domain adaptation is compared with: name, task, private or not.
-#
-# All are estimators with `fit(X, y, *, public=Public(X_source, y_source), ledger=None)`, `X`, `y` being the target;
-# only `reverse` protects the source instead. Those that are not private say so on their receipts.
+# Baselines. All are estimators with `fit(X, y, *, public=Public(X_source, y_source), ledger=None)`, where `X`, `y` is
+# the target; only `reverse` protects the source instead. The receipts of those that are not private say so.
 
 
 Task = Literal["regression", "classification"]
@@ -35,14 +33,14 @@ class Baseline:
     Parameters
     ----------
     name : str
-        What tables call it.
+        Its name in tables.
     task : {"regression", "classification"}
     private : bool
         Whether it takes epsilon and delta and protects the private rows.
     path : str
         Module and class, loaded when first used.
     params : tuple of (str, value) pairs
-        What makes this baseline of that class.
+        Parameters of the class that make this baseline.
     """
 
     name: str
@@ -102,14 +100,11 @@ def baseline(name: str, task: Task = "regression") -> Baseline:
     >>> baseline("noisy SGD").estimator(epsilon=4.0)
     NoisySGD(epsilon=4.0)
     """
-    for found in BASELINES:
-        if found.name == name and found.task == task:
-            return found
-    known = ", ".join(repr(found.name) for found in BASELINES if found.task == task)
+    for candidate in BASELINES:
+        if candidate.name == name and candidate.task == task:
+            return candidate
+    known = ", ".join(repr(candidate.name) for candidate in BASELINES if candidate.task == task)
     raise ValueError(f"name must be one of {known} for {task}, got {name!r}.")
-
-
-# `best_of`: the candidate that predicts validation rows best. Not private.
 
 
 def best_of(
@@ -123,8 +118,8 @@ def best_of(
 ) -> Any:
     """Fit every candidate and return the one with the best score on validation rows; the first of equals.
 
-    Not private: which candidate wins is a function of the validation rows, so those must be public or the whole
-    comparison without privacy, as in the tables of Bassily, Cortes, Mao and Mohri (ICML 2024). For private estimators
+    Not private: the choice depends on the validation rows. They must be public, or the whole comparison must be without
+    privacy, as in the tables of Bassily, Cortes, Mao and Mohri (ICML 2024). For private estimators
     use `rehearse`.
 
     Parameters
@@ -134,7 +129,7 @@ def best_of(
     X, y : array-like
         Target rows to fit on.
     X_validation, y_validation : array-like
-        Target rows to choose by.
+        Target rows that the candidates are compared on.
     public : Public, optional
         The source.
 
@@ -189,9 +184,9 @@ CLASSIFICATION_METHODS = ("majority", "source", "target", "SBest", "KMM", "Algor
 _ALPHAS = (0.1, 0.5, 0.9)
 
 
-def regression_row(found: PaperSet, seed: int, *, n_steps: int) -> dict[str, float]:
+def regression_row(paper_set: PaperSet, seed: int, *, n_steps: int) -> dict[str, float]:
     """Return each method's squared error over that of the target alone, on one split."""
-    part = split(found, seed)
+    part = split(paper_set, seed)
 
     def error(model: Any) -> float:
         return float(np.mean((model.predict(part.X_test) - part.y_test) ** 2))
@@ -213,20 +208,20 @@ def regression_row(found: PaperSet, seed: int, *, n_steps: int) -> dict[str, flo
     return {name: error(makers[name]()) / alone for name in REGRESSION_METHODS}
 
 
-def classification_row(found: PaperSet, seed: int, *, n_steps: int) -> dict[str, float]:
-    """Return each method's accuracy in percent on one split, and that of always saying the more frequent class."""
-    part = split(found, seed)
+def classification_row(paper_set: PaperSet, seed: int, *, n_steps: int) -> dict[str, float]:
+    """Return each method's accuracy in percent on one split, and that of always predicting the more frequent class."""
+    part = split(paper_set, seed)
 
     def accuracy(model: Any) -> float:
         return 100 * float(np.mean(model.predict(part.X_test) == part.y_test))
 
-    frequent = [SBestClassifier(alpha, lambda1=one) for alpha in (0.0, *_ALPHAS) for one in (0.5, 1.0, 10.0)]
+    sbest = [SBestClassifier(alpha, lambda1=one) for alpha in (0.0, *_ALPHAS) for one in (0.5, 1.0, 10.0)]
     algorithm = [NCnvxAdap(math.inf, 0.01, alpha=alpha, radius=50.0, n_steps=n_steps) for alpha in _ALPHAS[:2]]
     matched = baseline("KMM", "classification").estimator()
     makers: dict[str, Callable[[], Any]] = {
         "source": lambda: _fitted("train source", "classification", part),
         "target": lambda: _fitted("train target", "classification", part),
-        "SBest": lambda: _best(frequent, part),
+        "SBest": lambda: _best(sbest, part),
         "KMM": lambda: matched.fit(part.X, part.y, public=part.thinned),
         "Algorithm 2": lambda: _best(algorithm, part),
     }

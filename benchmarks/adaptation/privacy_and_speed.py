@@ -1,4 +1,4 @@
-"""Speed of paper 1's algorithm: the form with d² operations a step against a loop that follows the paper's page."""
+"""Privacy costs of paper 1's noise by two accountants, and speed of our Algorithm 1 against a verbatim loop."""
 
 import math
 import time
@@ -19,11 +19,9 @@ from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.noise import PAPER_SHARE, largest_valid_claim, paper_mu
 from dpadapt.papers.adaptation.problem import solve
 
-# What the printed noise of paper 1 costs, by two accountants that share no code.
-#
-# The closed form: all Gaussian releases are one, with known epsilon and delta; with the discrepancy's Laplace
-# release, an integral of the Gaussian's delta over the Laplace release's privacy loss. And privacy-loss
-# distributions.
+# Privacy cost of the printed noise, by two accountants that share no code: privacy-loss distributions, a closed form.
+# In the closed form all Gaussian releases are one release with known epsilon and delta; together with the discrepancy's
+# Laplace release, delta is an integral of the Gaussian's delta over the privacy loss of the Laplace release.
 
 
 CLAIMED = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 15.0, 20.0, 30.0)
@@ -72,7 +70,8 @@ def mixed_delta(mu: float, laplace: float, epsilon: float) -> float:
     def rest(loss: float) -> float:
         return _gaussian_delta(mu, epsilon - loss)
 
-    # The Laplace release's loss is laplace with chance 1/2, -laplace with exp(-laplace) / 2, else it has a density.
+    # The Laplace release's loss is `laplace` with probability 1/2 and `-laplace` with probability exp(-laplace) / 2;
+    # between these it has a density.
     inside, _ = quad(lambda loss: rest(loss) * math.exp((loss - laplace) / 2) / 4, -laplace, laplace, epsabs=1e-14)
     return 0.5 * rest(laplace) + 0.5 * math.exp(-laplace) * rest(-laplace) + inside
 
@@ -86,7 +85,7 @@ def mixed_epsilon(mu: float, laplace: float, delta: float) -> float:
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return the formula for delta; with a negative epsilon too, as a loss elsewhere may leave it."""
+    """Return delta of a Gaussian release. Epsilon may be negative: the rest after the loss of another release."""
     from scipy.special import ndtr
 
     return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
@@ -96,18 +95,21 @@ def _pld(events: dict[Event, int], grid: float) -> Any:
     return oracles.pld(events, Adjacency.REPLACE_ONE, grid=grid)
 
 
+# Speed: CnvxAdap takes d² operations per step, a verbatim loop goes over all rows.
+
+
 Array = NDArray[np.float64]
 # Source rows, target rows and columns of Gas in Table 4.
 SIZE = (7297, 613, 133)
 STEPS = 15_000
-# kappa1, kappa2 and kappa_inf: the least of each in Appendix E.
+# kappa1, kappa2 and kappa_inf: the smallest value of each in Appendix E.
 KAPPAS = (1.0, 5.0, 0.1)
 
 
 def verbatim(
     X_source: Array, y_source: Array, X: Array, y: Array, *, alpha: float, radius: float, epsilon: float, n_steps: int
 ) -> tuple[Array, Array]:
-    """Return what Algorithm 1 gives, line by line as printed: every step goes over all rows and all weights.
+    """Return the result of Algorithm 1, line by line as printed: every step goes over all rows and all weights.
 
     For rows of length at most 1 and labels in [-1, 1]; delta = 0.01, a discrepancy of 0, the penalties of `KAPPAS`.
     """
@@ -144,7 +146,7 @@ def verbatim(
 
 
 def speed_claims(*, quick: bool) -> Iterator[dict[str, str]]:
-    """Yield the claims on CPU time, measured in turns in one process; ours is the median of three."""
+    """Yield the claims on CPU time: medians of three runs, interleaved in one process."""
     m, n, d = SIZE
     random = np.random.default_rng(0)
     X_source, X = (_unit(random.standard_normal((rows, d))) for rows in (m, n))
@@ -158,13 +160,13 @@ def speed_claims(*, quick: bool) -> Iterator[dict[str, str]]:
         loop.append(
             _seconds(lambda: verbatim(X_source, y_source, X, y, alpha=0.5, radius=3.0, epsilon=4.0, n_steps=part))
         )
-        for noise, found in ours.items():
+        for noise, seconds in ours.items():
             params: dict[str, Any] = dict(zip(("kappa1", "kappa2", "kappa_inf"), KAPPAS, strict=True))
             model = CnvxAdap(4.0, 0.01, n_steps=STEPS, noise=noise, target_bounds=(-1, 1), random_state=0, **params)
-            found.append(_seconds(lambda model=model: model.fit(X, y, public=public)))  # type: ignore[misc]
+            seconds.append(_seconds(lambda model=model: model.fit(X, y, public=public)))  # type: ignore[misc]
     whole = float(np.median(loop)) * STEPS / part
-    for noise, found in ours.items():
-        taken = float(np.median(found))
+    for noise, seconds in ours.items():
+        taken = float(np.median(seconds))
         what = f"CnvxAdap(noise={noise!r}), {STEPS:,} steps at {SIZE}: 50 x faster than a verbatim loop"
         text = f"{whole / taken:.0f} x: {taken:.2f} s, loop {whole:.1f} s (from {part:,} steps)"
         yield claim(what, text, whole / taken >= 50)

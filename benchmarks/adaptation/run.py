@@ -1,9 +1,9 @@
-"""Paper 1, measured: `python -m benchmarks adaptation [--quick] [--out F] [--report F] [--markdown F]`.
+"""Paper 1, private domain adaptation: `python -m benchmarks adaptation`.
 
 R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-2024: its Tables 1, 2, 3, 5, 6, its Figures 1, 2, 3, what its noise costs, and speed, on the real sets below
-`DPADAPT_DATA`; without them Figure 1 on bundled and made-up sets, costs and speed. The paper's algorithms are tuned on
-the test rows, ours not at all. Figures are measured by as many processes as there are cores; speed afterwards, alone.
+2024: its Tables 1, 2, 3, 5, 6, its Figures 1, 2, 3, the privacy cost of its noise, and speed, on the real sets in
+`DPADAPT_DATA`. Without them: Figure 1 on bundled and synthetic sets, privacy costs and speed. The paper's algorithms
+are tuned on the test rows, ours are not tuned. Every core runs one process; speed is measured afterwards, by one.
 """
 
 import time
@@ -48,7 +48,7 @@ FULL = Size(
     accuracy_sets=tuple(figures.ACCURACY_ROWS),
     accuracy_rows=tuple(n for rows in figures.ACCURACY_ROWS.values() for n in rows),
     accuracy_epsilons=figures.ACCURACY_EPSILONS,
-    tables=tuple(found.name for found in (*REGRESSION, *CLASSIFICATION)),
+    tables=tuple(paper_set.name for paper_set in (*REGRESSION, *CLASSIFICATION)),
     pairs=12,
 )
 QUICK = Size(
@@ -67,7 +67,7 @@ QUICK = Size(
 
 @dataclass(frozen=True)
 class Piece:
-    """What one process measures at a time: a cell of a figure, a pair of products, or one split of a table's set."""
+    """The work of one process at a time: a cell of a figure, a pair of products, or one split of a table's set."""
 
     part: str
     key: tuple[Any, ...]
@@ -75,28 +75,28 @@ class Piece:
 
 
 def pieces(*, quick: bool) -> list[Piece]:
-    """Return the whole work, the longest first."""
+    """Return all pieces of work, the longest first."""
     size = QUICK if quick else FULL
     if not real_data():
         keys = [(name, n, e) for name in figures.BUNDLED for n in size.rows for e in size.epsilons]
         return [Piece("figure 1", key, size) for key in keys]
     rows = {name: [n for n in figures.ACCURACY_ROWS[name] if n in size.accuracy_rows] for name in size.accuracy_sets}
-    found: list[tuple[str, tuple[Any, ...]]] = [
+    work: list[tuple[str, tuple[Any, ...]]] = [
         ("accuracy", (name, n, e)) for name in rows for n in reversed(rows[name]) for e in size.accuracy_epsilons
     ]
     seeds = range(size.seeds)
-    found += [("classification", (s.name, i)) for s in CLASSIFICATION if s.name in size.tables for i in seeds]
-    found += [("regression", (s.name, i)) for s in REGRESSION if s.name in size.tables for i in seeds]
-    found += [
+    work += [("classification", (s.name, i)) for s in CLASSIFICATION if s.name in size.tables for i in seeds]
+    work += [("regression", (s.name, i)) for s in REGRESSION if s.name in size.tables for i in seeds]
+    work += [
         ("figure 1", (name, n, e)) for name in size.figure_sets for n in reversed(size.rows) for e in size.epsilons
     ]
-    found += [("sentiment", pair) for pair in list(figures.pairs())[: size.pairs]]
-    found += [("figure 3", ("Gas", n)) for n in size.rows]
-    return [Piece(part, key, size) for part, key in found]
+    work += [("sentiment", pair) for pair in list(figures.pairs())[: size.pairs]]
+    work += [("figure 3", ("Gas", n)) for n in size.rows]
+    return [Piece(part, key, size) for part, key in work]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
-    """Return the row of one piece, or why there is none."""
+    """Return the row of one piece, or the reason why it was skipped."""
     size = piece.size
     options: dict[str, Any] = {"seeds": size.seeds, "n_steps": size.n_steps}
     try:
@@ -105,7 +105,7 @@ def measure(piece: Piece) -> dict[str, Any]:
         elif piece.part == "figure 3":
             row = figures.figure_3(*piece.key, **options)
         elif piece.part == "accuracy":
-            # As printed, with more rows than there are, would take longest and show least.
+            # Algorithm 2 as printed is skipped at 10,000 rows, which takes longest; Adult has fewer rows than that.
             row = figures.accuracy_cell(*piece.key, **options, printed=piece.key[1] < 10_000)
         elif piece.part == "sentiment":
             row = figures.pair(*piece.key, **options)
@@ -122,15 +122,15 @@ def run(*, quick: bool) -> dict[str, Any]:
     """Return all results as plain data."""
     start = time.perf_counter()
     todo = pieces(quick=quick)
-    found: dict[str, list[Any]] = {part: [] for part in PARTS}
+    rows_by_part: dict[str, list[Any]] = {part: [] for part in PARTS}
     skipped: set[str] = set()
     for piece, result in watched(measure, todo, cores(), name=_spoken):
         if "row" in result:
-            found[piece.part].append((todo.index(piece), result["row"]))
+            rows_by_part[piece.part].append((todo.index(piece), result["row"]))
         else:
             skipped.add(result["skipped"])
-    # Processes end in any order; tables don't depend on it.
-    parts: dict[str, Any] = {part: [row for _, row in sorted(rows, key=_first)] for part, rows in found.items()}
+    # Processes finish in any order; sorted, the tables don't depend on it.
+    parts: dict[str, Any] = {part: [row for _, row in sorted(rows, key=_first)] for part, rows in rows_by_part.items()}
     for part in ("figure 1", "figure 3", "accuracy"):
         order = list(dict.fromkeys(row["set"] for row in parts[part]))
         parts[part].sort(key=lambda row, order=order: (order.index(row["set"]), row["n"], row["epsilon"]))
@@ -139,7 +139,7 @@ def run(*, quick: bool) -> dict[str, Any]:
     size = QUICK if quick else FULL
     return {
         "quick": quick,
-        "data": "real sets" if real_data() else "bundled and made-up sets; DPADAPT_DATA not set",
+        "data": "real sets" if real_data() else "bundled and synthetic sets; DPADAPT_DATA not set",
         "seeds": size.seeds,
         "n_steps": size.n_steps,
         "skipped": sorted(skipped),
@@ -153,7 +153,7 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:
-    """Write the page with the figures."""
+    """Write the HTML page with the figures."""
     from benchmarks.pages import adaptation_page
 
     path.write_text(adaptation_page(summarise(results)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The data of paper 1's tables: which rows, in the sizes of its Tables 4 and 7, and how each differs from the paper's.
+"""The data of paper 1's tables, in the sizes of its Tables 4 and 7, and how each set differs from the paper's.
 
 R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
 2024, Appendix E.
@@ -29,7 +29,7 @@ class Split:
     y_validation: Array
     X_test: Array
     y_test: Array
-    # The same source, thinned where a method can't take all of it.
+    # The same source, or 4,000 rows of it where kernel mean matching can't take all rows.
     thinned: Public
 
 
@@ -47,7 +47,7 @@ class PaperSet:
     complete : bool
         Whether the data is the paper's, so that figures can be compared.
     note : str
-        What a reader must know about it.
+        How the data differs from the paper's.
     repeated : int
         How often every target row is repeated *before* the split; above 1, test rows are in the training set.
     """
@@ -60,20 +60,20 @@ class PaperSet:
     repeated: int = 1
 
 
-# Kernel mean matching needs a kernel between all source rows: more than this take minutes and gigabytes.
-MOST_MATCHED = 6100
+# Source rows. Kernel mean matching needs a kernel between all of them; more take minutes and gigabytes.
+MOST_MATCHED_ROWS = 6100
 
 
-def split(found: PaperSet, seed: int) -> Split:
+def split(paper_set: PaperSet, seed: int) -> Split:
     """Return one random split in the set's sizes."""
-    X_source, y_source, X, y = _loaded(found)
+    X_source, y_source, X, y = _loaded(paper_set)
     random = np.random.default_rng(500 + seed)
-    rows = random.permutation(np.tile(np.arange(len(y)), found.repeated))
-    train, validation, test, m = found.sizes
+    rows = random.permutation(np.tile(np.arange(len(y)), paper_set.repeated))
+    train, validation, test, m = paper_set.sizes
     parts = np.split(rows[: train + validation + test], [train, train + validation])
     source = random.permutation(len(y_source))[:m]
-    few = source[:4000] if len(source) > MOST_MATCHED else source
-    (a, b, c) = parts
+    few = source[:4000] if len(source) > MOST_MATCHED_ROWS else source
+    a, b, c = parts
     return Split(
         Public(X_source[source], y_source[source]),
         *(X[a], y[a], X[b], y[b], X[c], y[c]),
@@ -82,14 +82,14 @@ def split(found: PaperSet, seed: int) -> Split:
 
 
 @cache
-def _loaded(found: PaperSet) -> tuple[Array, Array, Array, Array]:
-    return found.load()
+def _loaded(paper_set: PaperSet) -> tuple[Array, Array, Array, Array]:
+    return paper_set.load()
 
 
 def _of(load: Callable[..., Any], *options: Any) -> Callable[[], tuple[Array, Array, Array, Array]]:
     def loaded() -> tuple[Array, Array, Array, Array]:
-        found = load(*options)
-        source, target = found.source, found.target
+        domains = load(*options)
+        source, target = domains.source, domains.target
         features = (np.asarray(part.X, dtype=np.float64) for part in (source, target))
         X_source, X = features
         return X_source, np.asarray(source.y), X, np.asarray(target.y)
@@ -210,4 +210,4 @@ UNAVAILABLE = ("CIFAR-100", "SVHN", "ImageNet")
 
 def named(name: str) -> PaperSet:
     """Return the set of that name."""
-    return next(found for found in (*REGRESSION, *CLASSIFICATION) if found.name == name)
+    return next(paper_set for paper_set in (*REGRESSION, *CLASSIFICATION) if paper_set.name == name)

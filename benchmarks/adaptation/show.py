@@ -1,4 +1,4 @@
-"""What `python -m benchmarks adaptation` prints: its results as tables for a terminal, a page and the documentation."""
+"""Results of `python -m benchmarks adaptation` as tables for the terminal, the HTML page and the documentation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,9 +37,9 @@ _WORDS_1 = (
 
 
 def verdicts(results: Results) -> list[dict[str, str]]:
-    """Return all claims; those that can't be judged come last."""
+    """Return all claims; those without a verdict come last."""
     figures, third = results["figure 1"], results["figure 3"]
-    found = [
+    all_claims = [
         *claims.figure_claims(figures),
         *claims.rival_claims(figures, third),
         *claims.adult_claim(results["accuracy"]),
@@ -49,25 +49,25 @@ def verdicts(results: Results) -> list[dict[str, str]]:
         *claims.privacy_claims(results["privacy"]["rows"], results["privacy"]["valid"]),
         *results["speed"],
     ]
-    return sorted(found, key=lambda row: row["verdict"] == "other data")
+    return sorted(all_claims, key=lambda row: row["verdict"] == "other data")
 
 
 def facts(results: Results) -> list[str]:
-    """Return what the figures rest on, in sentences."""
+    """Return sentences on how the results were measured."""
     size = "Quick run" if results["quick"] else "Full run"
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    found = [
+    sentences = [
         f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s): {results['data']}.",
         f"{results['seeds']} splits unless said, the paper's algorithms with {results['n_steps']:,} steps. {versions}.",
     ]
     if results["figure 1"]:
-        found.append(claims.below_public(results["figure 1"]))
-    found += [f"Left out, {reason}" for reason in results["skipped"]]
-    return [*found, *data_notes(results)]
+        sentences.append(claims.below_public(results["figure 1"]))
+    sentences += [f"Left out, {reason}" for reason in results["skipped"]]
+    return [*sentences, *data_notes(results)]
 
 
 def data_notes(results: Results) -> list[str]:
-    """Return which data is partial or a stand-in, which targets are trivial, which splits repeat rows."""
+    """Return sentences on data that is partial or a stand-in, trivial targets, and splits that repeat rows."""
     sets = dict.fromkeys(cell["set"] for cell in results["figure 1"])
     notes = [f"Figures, {name}: {NOTES[name]}." for name in sets if name in NOTES]
     notes += [
@@ -78,8 +78,8 @@ def data_notes(results: Results) -> list[str]:
         trivial = [row["set"] for row in results["classification"] if _trivial(row, model)]
         if trivial:
             notes.append(
-                f"Trivial: a model of the {model} alone is no more than a point better than always saying the more "
-                f"frequent class on {'; '.join(trivial)}."
+                f"Trivial: a model of the {model} alone is at most one point better than always predicting the "
+                f"more frequent class on {'; '.join(trivial)}."
             )
     if results["classification"]:
         notes.append(f"Not available: {', '.join(UNAVAILABLE)}.")
@@ -115,7 +115,7 @@ def _figure_3(results: Results) -> Table:
 def _accuracy(results: Results) -> Table:
     words = (
         "Accuracy in percent, ± one deviation; replace-one, delta 0.01. * tuned on test. CIFAR-10 has 125 private "
-        "rows: 1,000 of them are eightfold repetitions, which no method here knows."
+        "rows: 1,000 are each row eight times, which no method takes into account."
     )
     return _cells("Figure 1, classification: accuracy", words, results["accuracy"], _ACCURACY, 2)
 
@@ -145,8 +145,8 @@ def _sentiment(results: Results) -> Table:
         texts = [_beside(row["values"][name], printed.get(name), 3) for name in columns]
         rows.append([f"{row['source']} → {row['target']}", *texts])
     words = (
-        "Mean squared error over the variance of the test labels; the paper's figure in brackets, whose scale it does "
-        "not say. 500 + 200 public reviews, 300 private ones, 1,000 to test. * tuned on test."
+        "Mean squared error over the variance of the test labels; the paper's figure, whose scale it does not say, "
+        "in brackets. 500 + 200 public reviews, 300 private ones, 1,000 to test. * tuned on test."
     )
     return {"title": "Table 5: sentiment", "words": words, "header": ["pair", *columns.values()], "rows": rows}
 
@@ -166,10 +166,10 @@ def _classification(results: Results) -> Table:
     return _by_set(title, words, results["classification"], CLASSIFICATION_METHODS, TABLE_2_AND_6, 2)
 
 
-def _by_set(title: str, words: str, found: Any, methods: Sequence[str], printed: Any, digits: int) -> Table:
+def _by_set(title: str, words: str, results: Any, methods: Sequence[str], printed: Any, digits: int) -> Table:
     rows = [
         [row["set"], *(_beside(row["values"][method], printed[row["set"]].get(method), digits) for method in methods)]
-        for row in found
+        for row in results
     ]
     return {"title": title, "words": words, "header": ["set", *methods], "rows": rows}
 
@@ -268,7 +268,7 @@ def show(results: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        # Nothing wraps there: room for the widest table.
+        # A file or pipe does not wrap, so there is room for the widest table.
         console = Console(highlight=False, width=180)
     for table in tables(results):
         printed = Printed(Column(table["header"][0], no_wrap=True), *table["header"][1:], title=table["title"])
@@ -287,16 +287,16 @@ def show(results: dict[str, Any]) -> None:
 
 def markdown(results: Results) -> str:
     """Return the tables for the documentation."""
-    found = facts(results)
-    parts = [f"Printed by `python -m benchmarks adaptation`. {' '.join(found[:3])}"]
+    sentences = facts(results)
+    parts = [f"Printed by `python -m benchmarks adaptation`. {' '.join(sentences[:3])}"]
     rows = [[row["claim"], row.get("paper", ""), row["measured"], row["verdict"]] for row in verdicts(results)]
     parts.append(pipes(["claim", "paper", "measured", "verdict"], rows))
     for table in tables(results):
         parts += [f"**{table['title']}.** {table['words']}", pipes(table["header"], table["rows"])]
-    parts.append("\n".join(f"- {sentence}" for sentence in found[3:]))
+    parts.append("\n".join(f"- {sentence}" for sentence in sentences[3:]))
     return "\n\n".join(parts) + "\n"
 
 
 def write_markdown(results: Results, path: Path) -> None:
-    """Write the tables between the markers of a page."""
+    """Write the tables between the markers of a documentation page."""
     write_between(path, markdown(results), START, END)

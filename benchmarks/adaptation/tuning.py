@@ -1,4 +1,4 @@
-"""How the paper's algorithms are tuned here: on the test rows, which favours them and is said wherever it is shown."""
+"""Tuning of the paper's algorithms, on the test rows: this favours them, and every table that uses it says so."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
@@ -10,7 +10,7 @@ Setting = Mapping[str, Any]
 
 
 def combinations(**values: Sequence[float]) -> list[dict[str, Any]]:
-    """Return every setting that takes one of its values for each name.
+    """Return every combination of the values, one value per name.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def tuned(
 ) -> tuple[Setting, list[float]]:
     """Return the setting with the least error on test rows, and its errors on all seeds.
 
-    All settings are tried on the first seed, the best third of them on three, and the winner of those on all.
+    All settings are tried on the first seed, the best third on three seeds, and the best of these on all seeds.
 
     Examples
     --------
@@ -33,21 +33,21 @@ def tuned(
     >>> tuned(settings, lambda setting, seed: abs(setting["a"] - 2.0) + seed, 2)
     ({'a': 2.0}, [0.0, 1.0])
     """
-    found: dict[int, list[float]] = {place: [error(settings[place], 0)] for place in range(len(settings))}
+    errors: dict[int, list[float]] = {place: [error(settings[place], 0)] for place in range(len(settings))}
 
     def ranked(places: Sequence[int]) -> list[int]:
-        # An error that is not a number is the worst.
-        return sorted(places, key=lambda place: float(np.mean(np.nan_to_num(found[place], nan=np.inf))))
+        # NaN is the worst error.
+        return sorted(places, key=lambda place: float(np.mean(np.nan_to_num(errors[place], nan=np.inf))))
 
     def extend(places: Sequence[int], most: int) -> None:
         for place in places:
-            found[place] += [error(settings[place], seed) for seed in range(len(found[place]), most)]
+            errors[place] += [error(settings[place], seed) for seed in range(len(errors[place]), most)]
 
     finalists = ranked(range(len(settings)))[: -(-len(settings) // 3)]
     extend(finalists, min(3, seeds))
     winner = ranked(finalists)[0]
     extend([winner], seeds)
-    return settings[winner], found[winner]
+    return settings[winner], errors[winner]
 
 
 def spoken(setting: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts on paper 5 and on ours: each is a claim, what was measured, and whether it holds."""
+"""Verdicts on paper 5 and on ours: for each claim what was measured, and whether the claim holds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +12,10 @@ Claim = dict[str, str]
 Row = Mapping[str, Any]
 Array = NDArray[np.float64]
 
-# Where the sources are worth less than this part of the cost, the gap is the solver's own noise.
+# Share of ClusterT's cost. Where sources save less than this, the gap only shows the variation of the solver.
 LEAST_WORTH = 1e-3
+# Targets: largest mean gap by budget; largest cost over ClusterT's, in general and with useless sources; the solver's
+# cost over that of Accelerated k-Medoids, and its CPU seconds; median of the bound over the true cost.
 MEAN_GAPS = {"epsilon 3": 0.12, "rho 3": 0.08, "epsilon 1": 0.19, "epsilon 0.3": 0.30, "epsilon 0.1": 0.45}
 MOST_HARM, MOST_USELESS = 1.02, 1.01
 SOLVER_RATIO, SOLVER_SECONDS = 0.99, 1.5
@@ -23,7 +25,7 @@ MOST_BOUND = 1.5
 def gaps(row: Row, budget: str, method: str) -> Array:
     """Return, run by run, the mean over k of (cost - non-private) / (ClusterT - non-private).
 
-    0 is as good as without privacy, 1 as if there were no sources.
+    0 is as good as without privacy; 1 is as good as without sources.
 
     Examples
     --------
@@ -35,7 +37,7 @@ def gaps(row: Row, budget: str, method: str) -> Array:
 
 
 def prior_gap(row: Row) -> float:
-    """Return the gap of a guess that needs no private row."""
+    """Return the gap of the public prior, which needs no private row."""
     return float(_gaps(row, np.asarray([row["public prior"]]))[0])
 
 
@@ -68,8 +70,8 @@ def main_rows(results: Row) -> list[Row]:
 
 def mean_gap(rows: Sequence[Row], budget: str, method: str) -> float:
     """Return the mean gap over sets; not a number if none was measured."""
-    found = [gaps(row, budget, method).mean() for row in rows if method in row["values"].get(budget, {})]
-    return float(np.mean(found)) if found else float("nan")
+    gaps_by_set = [gaps(row, budget, method).mean() for row in rows if method in row["values"].get(budget, {})]
+    return float(np.mean(gaps_by_set)) if gaps_by_set else float("nan")
 
 
 def our_claims(results: Row) -> Iterator[Claim]:
@@ -105,12 +107,14 @@ def our_claims(results: Row) -> Iterator[Claim]:
     yield from _useless(results)
     yield from _prior(rows)
     yield from _certificates(results["certificates"])
-    found = results["solver"]
+    solver = results["solver"]
     what = (
-        f"solver, {found['n']:,} targets, k {found['k']}: cost at most {SOLVER_RATIO} of AkM's, in {SOLVER_SECONDS} s"
+        f"solver, {solver['n']:,} targets, k {solver['k']}: cost at most {SOLVER_RATIO} of AkM's, in {SOLVER_SECONDS} s"
     )
-    text = f"{found['ratio']:.4f} (worst {found['worst']:.4f}) in {found['ours']:.2f} s CPU; AkM {found['AkM']:.2f} s"
-    yield claim(what, text, found["ratio"] <= SOLVER_RATIO and found["ours"] <= SOLVER_SECONDS)
+    text = (
+        f"{solver['ratio']:.4f} (worst {solver['worst']:.4f}) in {solver['ours']:.2f} s CPU; AkM {solver['AkM']:.2f} s"
+    )
+    yield claim(what, text, solver["ratio"] <= SOLVER_RATIO and solver["ours"] <= SOLVER_SECONDS)
 
 
 def _useless(results: Row) -> Iterator[Claim]:
@@ -123,14 +127,14 @@ def _useless(results: Row) -> Iterator[Claim]:
 
 
 def _prior(rows: Sequence[Row]) -> Iterator[Claim]:
-    """Yield where the gain is more than a guess without any private row reaches."""
+    """Yield on how many sets ours costs less than the public prior."""
     won = [row["set"] for row in rows if gaps(row, "epsilon 3", "ours").mean() < min(1.0, prior_gap(row))]
     what = "ours, epsilon 3: less cost than a public-only prior on every set"
     yield claim(what, f"{len(won)} of {len(rows)}", len(won) == len(rows))
 
 
 def _certificates(rows: Sequence[Row]) -> Iterator[Claim]:
-    """Yield how near the bounds on the cost are, and whether they hold as often as they say."""
+    """Yield how tight the bounds on the cost are, and whether they hold as often as they promise."""
     real = [(row["set"], float(np.median(row["ratios"]))) for row in rows if row["real"]]
     if real:
         over = [f"{name} {median:.2f}" for name, median in real if median > MOST_BOUND]
@@ -145,7 +149,7 @@ def _certificates(rows: Sequence[Row]) -> Iterator[Claim]:
 
 
 def paper_claims(results: Row) -> Iterator[Claim]:
-    """Yield what the paper says of its own algorithms and baselines."""
+    """Yield the paper's claims on its own algorithms and baselines."""
     rows = results["cells"]
     synthetic = [row for row in main_rows(results) if row["family"] == "synthetic"]
     value = mean_gap(synthetic, "epsilon 3", "NNA")
@@ -200,5 +204,5 @@ def _bound_claims(rows: Sequence[Row]) -> Iterator[Claim]:
         yield claim(what, f"{len(kept)} of {len(rows)} sets", len(kept) == len(rows)) | {"paper": "yes"}
         useful = [row for row in rows if row["bounds"][budget] < 1]
         least = min(row["bounds"][budget] for row in rows)
-        what = f"Theorem {theorem}, {budget}: the bound says something (below 1, the diameter) on every set"
+        what = f"Theorem {theorem}, {budget}: the bound is informative (below 1, the diameter) on every set"
         yield claim(what, f"{len(useful)} of {len(rows)}; least {least:.2f}", len(useful) == len(rows))

@@ -1,9 +1,8 @@
-"""Paper 5's use: which targets to label when the labelled source is private, measured by the error of a model.
+"""Application of paper 5: which targets to label when the labelled source is private, judged by the error of a model.
 
-A private model is fitted on the source; the labelled targets correct it by kernel ridge regression on what it leaves.
-Targets are chosen at random, by clustering the targets alone, by ours, and with the sources as they are. The choice and
-the model each spend epsilon 1; for the choice the columns, scaled by the targets, are projected at random to eight
-dimensions.
+A private model is fitted on the source; kernel ridge regression on its residuals at the labelled targets corrects it.
+Targets are chosen at random, by clustering the targets alone, by ours, and without privacy. The choice and the model
+each spend epsilon 1. For the choice, columns are scaled by the targets and projected at random to eight dimensions.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,9 +24,9 @@ Array = NDArray[Any]
 
 EPSILON, DELTA = 1.0, 1e-6
 METHODS = ("random", "ClusterT", "ours", "non-private")
-_DIMENSIONS, _MOST = 8, 1500
-_FEATURES = 100
-# Ridge of the correction, in units of the variance of what the source model leaves; fixed, no target label tunes it.
+_DIMENSIONS, _MOST_LABELLING_TARGETS = 8, 1500
+_FEATURES = 100  # random features of the source model
+# Ridge of the correction, in units of the variance of the source model's residuals; fixed, not tuned on target labels.
 _RIDGE = 0.3
 
 
@@ -41,7 +40,7 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """What is shown while it is measured."""
+        """Name shown while the piece is measured."""
         return f"{self.task}, {self.k} labels"
 
 
@@ -65,15 +64,15 @@ def pieces(*, quick: bool) -> list[Piece]:
 
 
 def measure(piece: Piece) -> dict[str, Any]:
-    """Return the error of each way to choose, run by run, or why there is none."""
+    """Return the error of each way to choose, run by run, or the reason why the task was skipped."""
     kind, load = TASKS[piece.task]
     try:
-        found = load()
+        domains = load()
     except DataUnavailable as missing:
         return {"skipped": f"{piece.task}: {missing}"}
     errors: dict[str, list[float]] = {name: [] for name in METHODS}
     for run in range(piece.runs):
-        split = _split(found, kind, np.random.default_rng([31, run]))
+        split = _split(domains, kind, np.random.default_rng([31, run]))
         model = _source_model(split, kind, run)
         for name in METHODS:
             errors[name].append(_error(split, model, _chosen(name, split, piece.k, run), kind))
@@ -81,7 +80,7 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 
 def claims(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    """Yield what was aimed at, what was measured, and whether it was met."""
+    """Yield each target, what was measured, and whether it was met."""
     for rival in ("random", "ClusterT"):
         for task in dict.fromkeys(row["task"] for row in rows):
             mine = [row for row in rows if row["task"] == task]
@@ -95,7 +94,7 @@ def claims(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """Sources and targets as a model takes them, and as the choice does."""
+    """Sources and targets as the model uses them, and in few dimensions as the choice does."""
 
     S: Array
     y_source: Array
@@ -105,9 +104,9 @@ class _Split:
     near_T: Array
 
 
-def _split(found: Any, kind: str, random: np.random.Generator) -> _Split:
+def _split(domains: Any, kind: str, random: np.random.Generator) -> _Split:
     parts = []
-    for domain, most in ((found.source, 8000), (found.target, _MOST)):
+    for domain, most in ((domains.source, 8000), (domains.target, _MOST_LABELLING_TARGETS)):
         X, y = np.asarray(domain.X, dtype=np.float64), np.asarray(domain.y)
         kept = random.permutation(len(X))[:most]
         parts.append((X[kept], y[kept]))
@@ -126,7 +125,7 @@ def _split(found: Any, kind: str, random: np.random.Generator) -> _Split:
 
 
 def _source_model(split: _Split, kind: str, run: int) -> Callable[[Array], Array]:
-    """Return the score of a private model on random features of the source."""
+    """Return the prediction function of a private model on random features of the source."""
     random = np.random.default_rng([32, run])
     width = np.sqrt(split.T.shape[1])
     direction = random.standard_normal((split.T.shape[1], _FEATURES)) / width
@@ -156,7 +155,7 @@ def _chosen(name: str, split: _Split, k: int, run: int) -> NDArray[np.int64]:
 
 
 def _error(split: _Split, model: Callable[[Array], Array], rows: NDArray[np.int64], kind: str) -> float:
-    """Return the error on the targets that were not labelled: mean absolute, or the share of wrong classes."""
+    """Return the error on the unlabelled targets: mean absolute error, or the share of wrong classes."""
     guess = model(split.T)
     rest = np.setdiff1d(np.arange(len(split.T)), rows)
     left = split.y[rows] - guess[rows]

@@ -1,7 +1,4 @@
-"""Paper 5 at scale: a million targets, ten million sources that are read in blocks, eight dimensions, fifty centres.
-
-Time and memory are those of one fit in a process of its own; making the data and judging the centres don't count.
-"""
+"""Measurements of the clustering benchmark: cost of each method's centres, bounds, the solver, and a run at scale."""
 
 import math
 import resource
@@ -26,14 +23,11 @@ from dpadapt.papers.source_target.baselines import PrivateHistogramSource, Priva
 from dpadapt.papers.source_target.bounds import concentrated_bound, delta_t, diff_bound, pure_bound
 from dpadapt.papers.source_target.proxies import NAS, NNA, Ball, ProxyClustering, coreset
 
-# What `python -m benchmarks clustering` measures on one set: the cost of each method's centres, run by run.
-
-
 Array = NDArray[Any]
 Solutions = Sequence[NDArray[np.int64]]
 
 DELTA, RHO = 1e-6, 3.0
-GAMMA = 0.05  # with which a bound on the cost may fail
+GAMMA = 0.05  # probability that a bound on the cost may fail
 BUDGETS = ("epsilon 3", "rho 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1")
 
 
@@ -42,37 +36,39 @@ class Problem:
 
     def __init__(self, S: Array, T: Array, ks: Sequence[int], public: Public | None = None) -> None:
         self.S, self.T, self.ks = S, T, tuple(ks)
-        # Preparation is remembered for each public data set.
+        # The same `Public` for all fits: its preparation is cached.
         self.public = Public(T) if public is None else public
         self.matrix = np.asfortranarray(distances(T, T), dtype=np.float32)
         self.cap = nearest(T, S)[1]
 
     def solve(self, free: Array) -> Solutions:
-        """Return the centres for every k where the distance to what is there for free is `free`."""
+        """Return the centres for every k; `free` has each target's distance to the nearest point that is free."""
         order = greedy(self.matrix, free, max(self.ks))
         return [faster_pam(self.matrix, free, order[:k]) for k in self.ks]
 
     def solve_for(self, proxies: Array) -> Solutions:
-        """Return the centres for every k where `proxies` are there for free."""
+        """Return the centres for every k where `proxies` already serve as centres."""
         return self.solve(nearest(self.T, proxies)[1])
 
-    def costs(self, found: Solutions) -> list[float]:
+    def costs(self, centres: Solutions) -> list[float]:
         """Return the true cost for every k: the mean distance to the nearest centre or source."""
-        return [float(np.minimum(self.cap, self.matrix[:, rows].min(axis=1)).mean(dtype=np.float64)) for rows in found]
+        return [
+            float(np.minimum(self.cap, self.matrix[:, rows].min(axis=1)).mean(dtype=np.float64)) for rows in centres
+        ]
 
     def prior(self) -> Solutions:
-        """Return the centres for every k of sources that are everywhere, as `baselines.public_prior`."""
+        """Return the centres for every k if sources were everywhere, as `baselines.public_prior`."""
         alone = self.solve(np.full(len(self.T), np.inf))
         caps = [float(self.matrix[:, rows].min(axis=1).mean(dtype=np.float64)) for rows in alone]
-        found = []
+        centres = []
         for k, cap in zip(self.ks, caps, strict=True):
             free = np.full(len(self.T), cap)
-            found.append(faster_pam(self.matrix, free, greedy(self.matrix, free, k)))
-        return found
+            centres.append(faster_pam(self.matrix, free, greedy(self.matrix, free, k)))
+        return centres
 
 
 def budget_of(name: str) -> dict[str, Any]:
-    """Return epsilon and delta of a budget; zCDP as the epsilon at which Gaussian noise is exactly that."""
+    """Return epsilon and delta of a budget; for zCDP, the epsilon at which Gaussian noise has exactly that rho."""
     if name.startswith("rho"):
         return {"epsilon": gaussian_epsilon(math.sqrt(2 * RHO), DELTA), "delta": DELTA}
     return {"epsilon": float(name.split()[1])}
@@ -99,18 +95,18 @@ def ours(problem: Problem, budget: str, seed: int) -> Solutions:
     """Return our centres for every k, from one release."""
     options = budget_of(budget)
     if budget.startswith("rho"):
-        # Discrete noise is charged by its zCDP alone.
+        # Discrete Gaussian noise is charged by its zCDP.
         options = {"epsilon": rho_to_epsilon(RHO, DELTA) * (1 + 1e-9), "delta": DELTA, "noise": "gaussian"}
     model = PrivateSourceTargetClustering(problem.ks, random_state=seed, **options)
-    found = model.fit(problem.S, public=problem.public).centers_
-    return [found[k] for k in problem.ks]
+    centres = model.fit(problem.S, public=problem.public).centers_
+    return [centres[k] for k in problem.ks]
 
 
 def cells(
-    found: PaperSet, seed: int, ks: Sequence[int], runs: dict[str, int], rival_runs: dict[str, int]
+    paper_set: PaperSet, seed: int, ks: Sequence[int], runs: dict[str, int], rival_runs: dict[str, int]
 ) -> dict[str, Any]:
     """Return the costs of every method on one set: for each budget and run a list over `ks`."""
-    problem = Problem(*found.draw(seed), ks)
+    problem = Problem(*paper_set.draw(seed), ks)
     T = problem.T
     values: dict[str, dict[str, list[list[float]]]] = {}
     for budget in runs:
@@ -119,9 +115,9 @@ def cells(
             row[name] = _runs(problem, make, budget, rival_runs[budget])
         values[budget] = row
     return {
-        "set": found.name,
-        "family": found.family,
-        "main": found.main,
+        "set": paper_set.name,
+        "family": paper_set.family,
+        "main": paper_set.main,
         "seed": seed,
         "size": [len(T), len(problem.S), T.shape[1]],
         "non-private": problem.costs(problem.solve(problem.cap)),
@@ -131,12 +127,12 @@ def cells(
     }
 
 
-def variants(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+def variants(paper_set: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
     """Return the costs of `NAS` and `NNA` with other settings: Figures 4, 5, 7, 8 and 15 to 56."""
-    problem = Problem(*found.draw(seed), ks)
+    problem = Problem(*paper_set.draw(seed), ks)
     return {
-        "set": found.name,
-        "main": found.main,
+        "set": paper_set.name,
+        "main": paper_set.main,
         "non-private": problem.costs(problem.solve(problem.cap)),
         "ClusterT": problem.costs(problem.solve(np.full(len(problem.T), np.inf))),
         "values": {
@@ -154,9 +150,9 @@ def _runs(problem: Problem, make: Callable[..., ProxyClustering], budget: str, r
     return costs
 
 
-def no_harm(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
-    """Return our cost over ClusterT's, the worst of all k and runs, where the sources are of no use."""
-    S, T = found.draw(seed)
+def no_harm(paper_set: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return our cost over ClusterT's, the worst of all k and runs, where the sources are useless."""
+    S, T = paper_set.draw(seed)
     useless = {"empty": S[:0], "far away": S + 1e3 * np.ptp(T), "one source": S[:1]}
     worst, public = {}, Public(T)
     for name, sources in useless.items():
@@ -168,12 +164,12 @@ def no_harm(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[st
             for run in range(runs)
         ]
         worst[name] = float(np.max(ratios))
-    return {"set": found.name, "worst": worst, "runs": 3 * runs}
+    return {"set": paper_set.name, "worst": worst, "runs": 3 * runs}
 
 
-def certificates(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
-    """Return the bound on the cost over the true cost, run by run; epsilon 1 is spent on the choice and 1 on it."""
-    S, T = found.draw(seed)
+def certificates(paper_set: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return the bound on the cost over the true cost, run by run; the choice and the bound spend epsilon 1 each."""
+    S, T = paper_set.draw(seed)
     public, cap = Public(T), nearest(T, S)[1]
     ratios = []
     for k in ks:
@@ -184,12 +180,12 @@ def certificates(found: PaperSet, seed: int, ks: Sequence[int], runs: int) -> di
             model.fit(S, public=public)
             true = float(np.minimum(cap, nearest(T, T[model.centers_])[1]).mean())
             ratios.append(float(model.cost_bound_) / true)
-    return {"set": found.name, "real": found.real, "ks": list(ks), "ratios": ratios}
+    return {"set": paper_set.name, "real": paper_set.real, "ks": list(ks), "ratios": ratios}
 
 
-def theorems(found: PaperSet, seed: int) -> dict[str, Any]:
-    """Return what Theorems 5.9 and 5.11 promise on one set, and how far the proxies really are."""
-    S, T = found.draw(seed)
+def theorems(paper_set: PaperSet, seed: int) -> dict[str, Any]:
+    """Return the bounds of Theorems 5.9 and 5.11 on one set, and the measured distance of the proxies."""
+    S, T = paper_set.draw(seed)
     ball = Ball.of(T)
     targets = ball.scaled(T)
     sources = ball.scaled(S)
@@ -201,7 +197,7 @@ def theorems(found: PaperSet, seed: int) -> dict[str, Any]:
         model = NAS(1, random_state=0, **budget_of(budget)).fit(S, public=Public(T))
         real[budget] = diff_bound(sources, ball.scaled(model.proxies_), around)
     return {
-        "set": found.name,
+        "set": paper_set.name,
         "n": len(around),
         "delta_t": measure,
         "bounds": {
@@ -234,9 +230,9 @@ def solver_speed(n: int, k: int, repeats: int) -> dict[str, float]:
     return {"n": n, "k": k, "ratio": float(np.mean(ratios)), "worst": max(ratios), "ours": mine, "AkM": theirs}
 
 
-def picture(found: PaperSet, seed: int, k: int, budget: str) -> dict[str, Any]:
-    """Return one run in the plane: targets, sources, NNA's proxies and the centres of three methods."""
-    problem = Problem(*found.draw(seed), [k])
+def picture(paper_set: PaperSet, seed: int, k: int, budget: str) -> dict[str, Any]:
+    """Return one run in two dimensions: targets, sources, NNA's proxies and the centres of three methods."""
+    problem = Problem(*paper_set.draw(seed), [k])
     proxies = PROXIES["NNA, tight"](random_state=0, **budget_of(budget)).fit(problem.S, public=problem.public).proxies_
     random = np.random.default_rng(0)
     shown = {"targets": problem.T, "sources": problem.S, "proxies": proxies}
@@ -247,7 +243,7 @@ def picture(found: PaperSet, seed: int, k: int, budget: str) -> dict[str, Any]:
         "ours": ours(problem, budget, 0)[0],
     }
     return {
-        "set": found.name,
+        "set": paper_set.name,
         "budget": budget,
         "k": k,
         **points,
@@ -256,15 +252,20 @@ def picture(found: PaperSet, seed: int, k: int, budget: str) -> dict[str, Any]:
     }
 
 
+# The run at scale: a million targets, ten million sources that are read in blocks, eight dimensions, fifty centres.
+# Time and memory are those of one fit in a process of its own, without making the data and computing the costs.
+
+
+# Synthetic data: dimensions, clusters of targets, how many of these have sources, standard deviation in a cluster.
 DIMENSIONS, CLUSTERS, COVERED, SPREAD = 8, 60, 20, 0.3
-_BLOCK = 250_000
-# Targets by which centres are judged, and others on which the non-private choice is made.
-_JUDGES, _KNOWN = 5000, 20_000
+_BLOCK = 250_000  # sources
+# Targets on which costs are computed, and others on which the non-private choice is made.
+_EVALUATED, _NON_PRIVATE = 5000, 20_000
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One size."""
+class ScalePiece:
+    """The size of one run at scale: targets, sources, centres, epsilon, seed."""
 
     n: int
     m: int
@@ -273,46 +274,46 @@ class Piece:
     seed: int
 
 
-def pieces(*, quick: bool) -> list[Piece]:
+def scale_pieces(*, quick: bool) -> list[ScalePiece]:
     """Return the sizes to measure."""
     if quick:
-        return [Piece(30_000, 300_000, 50, 1.0, 22)]
-    return [Piece(1_000_000, 10_000_000, 50, 1.0, 22)]
+        return [ScalePiece(30_000, 300_000, 50, 1.0, 22)]
+    return [ScalePiece(1_000_000, 10_000_000, 50, 1.0, 22)]
 
 
-def measure(piece: Piece) -> dict[str, Any]:
+def measure_scale(piece: ScalePiece) -> dict[str, Any]:
     """Return time, memory and gap of one size."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        found, facts = pool.submit(_fit, piece).result()
+        centres, facts = pool.submit(_fit, piece).result()
     T = _targets(piece)
     order = np.random.default_rng([piece.seed, 3]).permutation(piece.n)
-    judges, known = order[:_JUDGES], order[_JUDGES : _JUDGES + _KNOWN]
-    # Every source is looked at, in a tree: distances to the nearest one are exact.
+    evaluated, known = order[:_EVALUATED], order[_EVALUATED : _EVALUATED + _NON_PRIVATE]
+    # A tree over all sources: distances to the nearest one are exact.
     tree = cKDTree(np.concatenate(list(_sources(piece))), leafsize=64, balanced_tree=False)
-    cap, cap_known = (np.asarray(tree.query(T[rows])[0]) for rows in (judges, known))
+    cap, cap_known = (np.asarray(tree.query(T[rows])[0]) for rows in (evaluated, known))
     chosen = known[capped_k_medoids(T[known], piece.k, cap_known)]
     costs = {
-        name: float(np.minimum(cap, nearest(T[judges], T[rows])[1]).mean())
-        for name, rows in (("ours", found), ("ClusterT", cluster_t(T, piece.k)), ("non-private", chosen))
+        name: float(np.minimum(cap, nearest(T[evaluated], T[rows])[1]).mean())
+        for name, rows in (("ours", centres), ("ClusterT", cluster_t(T, piece.k)), ("non-private", chosen))
     }
     gap = (costs["ours"] - costs["non-private"]) / (costs["ClusterT"] - costs["non-private"])
     return {"n": piece.n, "m": piece.m, "k": piece.k, "epsilon": piece.epsilon, "gap": gap, "costs": costs, **facts}
 
 
-def claims(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    """Yield what was aimed at, what was measured, and whether it was met."""
+def scale_claims(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    """Yield each target of the run at scale, what was measured, and whether it was met."""
     for row in rows:
         size = f"n = {row['n']:,}, m = {row['m']:,}, d = {DIMENSIONS}, k = {row['k']}, ε = {row['epsilon']:g}"
-        for aim, measured, met in (
+        for target, measured, met in (
             ("at most 5 minutes", f"{row['seconds']:.0f} s, CPU {row['cpu']:.0f} s", row["seconds"] <= 300),
             ("at most 4 GB", f"{row['gigabytes']:.1f} GB", row["gigabytes"] <= 4),
             ("gap at most .25", f"{row['gap']:.2f}", row["gap"] <= 0.25),
         ):
-            yield claim(f"{size}: {aim}", measured, met)
+            yield claim(f"{size}: {target}", measured, met)
 
 
-def _fit(piece: Piece) -> tuple[NDArray[np.int64], dict[str, float]]:
-    """Return the centres, and what one fit costs beyond making its data."""
+def _fit(piece: ScalePiece) -> tuple[NDArray[np.int64], dict[str, float]]:
+    """Return the centres, and the time and memory of one fit without making its data."""
     public = Public(_targets(piece))
     made = 0.0, 0.0
 
@@ -334,18 +335,18 @@ def _fit(piece: Piece) -> tuple[NDArray[np.int64], dict[str, float]]:
     }
 
 
-def _middles(piece: Piece) -> Array:
+def _middles(piece: ScalePiece) -> Array:
     return np.random.default_rng([piece.seed, 0]).standard_normal((CLUSTERS, DIMENSIONS))
 
 
-def _targets(piece: Piece) -> Array:
+def _targets(piece: ScalePiece) -> Array:
     random = np.random.default_rng([piece.seed, 1])
     return _middles(piece)[random.integers(CLUSTERS, size=piece.n)] + SPREAD * random.standard_normal(
         (piece.n, DIMENSIONS)
     )
 
 
-def _sources(piece: Piece) -> Iterator[NDArray[np.float32]]:
+def _sources(piece: ScalePiece) -> Iterator[NDArray[np.float32]]:
     """Yield the sources in blocks; they lie around some of the targets' clusters."""
     random, middles = np.random.default_rng([piece.seed, 2]), _middles(piece)[:COVERED].astype(np.float32)
     for start in range(0, piece.m, _BLOCK):

@@ -1,10 +1,10 @@
-"""Paper 5, measured: `python -m benchmarks clustering [--quick] [--out F] [--report F] [--markdown F]`.
+"""Paper 5, source-target clustering: `python -m benchmarks clustering`.
 
 Differentially Private Source-Target Clustering: the content of its Figures 3 to 10 and 15 to 106, on three synthetic
-sets, MNIST, Office-Caltech10 and Superconductivity, and on Adult and Reviews besides; without real data below
-`DPADAPT_DATA`, on the synthetic sets. Every method's centres are found by the same solver. Then the bound on the cost,
-the choice of rows to label, and a run at scale. Figures are measured by as many processes as there are cores; the
-solver's speed and the run at scale afterwards, alone.
+sets, MNIST, Office-Caltech10, Superconductivity, Adult and Reviews; without real data in `DPADAPT_DATA`, on the
+synthetic sets. The same solver computes every method's centres. Then the bound on the cost, the choice of rows to
+label, and a run at scale. Every core runs one process; the solver's speed and the run at scale are measured afterwards,
+one at a time.
 """
 
 import time
@@ -14,7 +14,6 @@ from typing import Any
 
 from benchmarks.clustering import labelling
 from benchmarks.clustering import measure as measures
-from benchmarks.clustering import measure as scale
 from benchmarks.clustering.sets import SETS, named
 from benchmarks.clustering.show import show, summarise, write_markdown
 from benchmarks.running import command, cores, watched
@@ -22,13 +21,13 @@ from benchmarks.transfer.common import real_data, versions
 from dpadapt.errors import DataUnavailable
 
 PARTS = ("cells", "variants", "no harm", "theorems", "certificates")
-# No constant was chosen on these draws; other draws of the same real sets were looked at.
+# Seeds of the data. No constant was chosen on these draws; constants were chosen on other draws of the same real sets.
 SEED, FRESH = 11, (12, 13)
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured: sets, numbers of centres, and runs by budget, on the main sets and on the others."""
+    """The size of a run: sets, numbers of centres, and runs by budget, on the main sets and on the others."""
 
     sets: tuple[str, ...]
     ks: tuple[int, ...]
@@ -44,7 +43,7 @@ class Size:
 
 
 FULL = Size(
-    sets=tuple(found.name for found in SETS),
+    sets=tuple(paper_set.name for paper_set in SETS),
     ks=(10, 20, 30, 40, 50, 60, 70),
     runs=dict.fromkeys(measures.BUDGETS, 30),
     other_runs={"epsilon 3": 30, "rho 3": 30, "epsilon 1": 10, "epsilon 0.3": 10, "epsilon 0.1": 10},
@@ -56,7 +55,7 @@ FULL = Size(
     solver={"n": 20_000, "k": 70, "repeats": 3},
     fresh=FRESH,
 )
-_MAIN = tuple(found.name for found in SETS if found.main)
+_MAIN = tuple(paper_set.name for paper_set in SETS if paper_set.main)
 QUICK = Size(
     sets=_MAIN,
     ks=(10, 40, 70),
@@ -73,7 +72,7 @@ QUICK = Size(
 
 @dataclass(frozen=True)
 class Piece:
-    """What one process measures at a time."""
+    """The work of one process at a time."""
 
     part: str
     name: str
@@ -82,36 +81,41 @@ class Piece:
 
 
 def pieces(*, quick: bool) -> list[Piece | labelling.Piece]:
-    """Return the whole work, the longest first."""
+    """Return all pieces of work, the longest first."""
     size = QUICK if quick else FULL
-    sets = [found for found in SETS if found.name in size.sets and (real_data() or not found.real)]
-    main = [found for found in sets if found.main]
+    sets = [paper_set for paper_set in SETS if paper_set.name in size.sets and (real_data() or not paper_set.real)]
+    main = [paper_set for paper_set in sets if paper_set.main]
     todo: list[Piece | labelling.Piece] = []
-    todo += [Piece("cells", found.name, SEED, quick) for found in sorted(sets, key=lambda found: not found.main)]
-    todo += [Piece("cells", found.name, seed, quick) for found in main if not found.real for seed in size.fresh]
-    todo += [Piece(part, found.name, SEED, quick) for part in PARTS[1:] for found in main]
+    todo += [
+        Piece("cells", paper_set.name, SEED, quick)
+        for paper_set in sorted(sets, key=lambda paper_set: not paper_set.main)
+    ]
+    todo += [
+        Piece("cells", paper_set.name, seed, quick) for paper_set in main if not paper_set.real for seed in size.fresh
+    ]
+    todo += [Piece(part, paper_set.name, SEED, quick) for part in PARTS[1:] for paper_set in main]
     return [*todo, *(labelling.pieces(quick=quick) if real_data() else [])]
 
 
 def measure(piece: Piece | labelling.Piece) -> dict[str, Any]:
-    """Return the row of one piece, or why there is none."""
+    """Return the row of one piece, or the reason why it was skipped."""
     start = time.process_time()
     if isinstance(piece, labelling.Piece):
         return labelling.measure(piece) | {"seconds": time.process_time() - start}
-    size, found = QUICK if piece.quick else FULL, named(piece.name)
+    size, paper_set = QUICK if piece.quick else FULL, named(piece.name)
     try:
         if piece.part == "variants":
-            row = measures.variants(found, piece.seed, size.ks, size.variant_runs)
+            row = measures.variants(paper_set, piece.seed, size.ks, size.variant_runs)
         elif piece.part == "no harm":
-            row = measures.no_harm(found, piece.seed, size.ks, size.harm_runs)
+            row = measures.no_harm(paper_set, piece.seed, size.ks, size.harm_runs)
         elif piece.part == "theorems":
-            row = measures.theorems(found, piece.seed)
+            row = measures.theorems(paper_set, piece.seed)
         elif piece.part == "certificates":
-            row = measures.certificates(found, piece.seed, (20, 50), size.bound_runs)
+            row = measures.certificates(paper_set, piece.seed, (20, 50), size.bound_runs)
         else:
-            main = found.main and piece.seed == SEED
+            main = paper_set.main and piece.seed == SEED
             runs = (size.runs, size.rival_runs) if main else (size.other_runs, size.other_rival_runs)
-            row = measures.cells(found, piece.seed, size.ks, *runs)
+            row = measures.cells(paper_set, piece.seed, size.ks, *runs)
     except DataUnavailable as missing:
         return {"skipped": f"{piece.name}: {missing}"}
     return {"row": row, "seconds": time.process_time() - start}
@@ -121,17 +125,17 @@ def run(*, quick: bool) -> dict[str, Any]:
     """Return all results as plain data."""
     start = time.perf_counter()
     size, todo = QUICK if quick else FULL, pieces(quick=quick)
-    found: dict[str, list[tuple[int, Any]]] = {part: [] for part in (*PARTS, "labelling")}
+    rows_by_part: dict[str, list[tuple[int, Any]]] = {part: [] for part in (*PARTS, "labelling")}
     skipped: set[str] = set()
     seconds = 0.0
     for piece, result in watched(measure, todo, cores(), name=lambda piece: f"{_part(piece)}: {piece.name}"):
         if "row" in result:
-            found[_part(piece)].append((todo.index(piece), result["row"]))
+            rows_by_part[_part(piece)].append((todo.index(piece), result["row"]))
             seconds += result["seconds"]
         else:
             skipped.add(result["skipped"])
-    # Processes end in any order; tables don't depend on it.
-    parts = {part: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for part, rows in found.items()}
+    # Processes finish in any order; sorted, the tables don't depend on it.
+    parts = {part: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for part, rows in rows_by_part.items()}
     return {
         "quick": quick,
         "data": "synthetic and real sets" if real_data() else "synthetic sets; DPADAPT_DATA not set",
@@ -145,7 +149,7 @@ def run(*, quick: bool) -> dict[str, Any]:
         **parts,
         "picture": measures.picture(named("synthetic 2"), SEED, 10, "epsilon 3"),
         "solver": measures.solver_speed(**size.solver),
-        "scale": [scale.measure(piece) for piece in scale.pieces(quick=quick)],
+        "scale": [measures.measure_scale(piece) for piece in measures.scale_pieces(quick=quick)],
         "minutes": (time.perf_counter() - start) / 60,
     }
 
@@ -155,7 +159,7 @@ def _part(piece: Piece | labelling.Piece) -> str:
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:
-    """Write the page with the figures."""
+    """Write the HTML page with the figures."""
     from benchmarks.pages import clustering_page
 
     path.write_text(clustering_page(summarise(results)), encoding="utf-8")

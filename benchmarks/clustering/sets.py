@@ -1,4 +1,4 @@
-"""The data of paper 5's figures: private sources and public targets, made up and real, in few dimensions.
+"""The data of paper 5's figures: private sources and public targets, synthetic and real, in few dimensions.
 
 Differentially Private Source-Target Clustering, Section 6. The paper does not say how many points its synthetic sets
 have, nor where the clusters of the second one lie; both are our choice. Real sets are projected at random to eight
@@ -89,7 +89,7 @@ def _projected(load: Callable[..., Any], *options: Any, scaled: str = "", **more
     def draw(seed: int) -> tuple[Array, Array]:
         S, T = _tables(load, options, tuple(more.items()), scaled)
         random = np.random.default_rng([4, seed])
-        # A random projection looks at no data.
+        # A random projection does not depend on the data.
         direction = random.standard_normal((T.shape[1], DIMENSIONS)) / np.sqrt(DIMENSIONS)
         parts = [
             part[random.permutation(len(part))[:most]] @ direction
@@ -102,11 +102,11 @@ def _projected(load: Callable[..., Any], *options: Any, scaled: str = "", **more
 
 @cache
 def _tables(load: Callable[..., Any], options: tuple[Any, ...], more: tuple[Any, ...], scaled: str) -> Any:
-    found = load(*options, **dict(more))
-    S, T = (np.asarray(_dense(part.X), dtype=np.float64) for part in (found.source, found.target))
+    domains = load(*options, **dict(more))
+    S, T = (np.asarray(_dense(part.X), dtype=np.float64) for part in (domains.source, domains.target))
     if scaled == "columns":
         spread = T.std(axis=0)
-        # Dummy columns that no target varies in tell nothing of targets.
+        # Columns that are constant among the targets are dropped.
         S, T = ((part - T.mean(axis=0))[:, spread > 0] / spread[spread > 0] for part in (S, T))
     if scaled == "rows":
         S, T = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in (S, T))
@@ -118,26 +118,26 @@ def _dense(X: Any) -> Any:
 
 
 def _pairs() -> list[PaperSet]:
-    found = [
+    sets = [
         PaperSet("synthetic 1", "synthetic", synthetic_1, real=False, main=True),
         PaperSet("synthetic 2", "synthetic", synthetic_2, real=False, main=True),
         PaperSet("synthetic 3", "synthetic", synthetic_3, real=False, main=True),
     ]
     for one, other in (pair for first, second in _DIGITS for pair in ((first, second), (second, first))):
         draw = _projected(measurements.mnist_by_digit, one, other)
-        found.append(PaperSet(f"MNIST {one} → {other}", "MNIST", draw, main=(one, other) == (6, 9)))
+        sets.append(PaperSet(f"MNIST {one} → {other}", "MNIST", draw, main=(one, other) == (6, 9)))
     for a, b in permutations(("amazon", "webcam", "dslr", "caltech10"), 2):
         draw = _projected(measurements.office_by_domain, a, b)
-        found.append(PaperSet(f"Office {a} → {b}", "Office", draw, main=(a, b) == ("amazon", "webcam")))
+        sets.append(PaperSet(f"Office {a} → {b}", "Office", draw, main=(a, b) == ("amazon", "webcam")))
     for a, b in permutations(_QUARTERS, 2):
         names = _QUARTERS[a], _QUARTERS[b]
         draw = _projected(measurements.superconductivity_by_quarter, *names, by="wtd_std_Valence", scaled="columns")
-        found.append(PaperSet(f"Superconductivity {a} → {b}", "Superconductivity", draw, main=(a, b) == ("h", "mh")))
+        sets.append(PaperSet(f"Superconductivity {a} → {b}", "Superconductivity", draw, main=(a, b) == ("h", "mh")))
     draw = _projected(people.adult_by_sex, "one-hot", scaled="columns")
-    found.append(PaperSet("Adult men → women", "Adult", draw, main=True))
+    sets.append(PaperSet("Adult men → women", "Adult", draw, main=True))
     draw = _projected(people.amazon_by_domain, "books", "kitchen", rows="test", scaled="rows")
-    found.append(PaperSet("Reviews books → kitchen", "Reviews", draw, main=True))
-    return found
+    sets.append(PaperSet("Reviews books → kitchen", "Reviews", draw, main=True))
+    return sets
 
 
 SETS = tuple(_pairs())
@@ -145,4 +145,4 @@ SETS = tuple(_pairs())
 
 def named(name: str) -> PaperSet:
     """Return the set of that name."""
-    return next(found for found in SETS if found.name == name)
+    return next(paper_set for paper_set in SETS if paper_set.name == name)

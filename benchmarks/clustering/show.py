@@ -1,4 +1,4 @@
-"""What `python -m benchmarks clustering` prints: its results as tables for a terminal, a page and the documentation."""
+"""Results of `python -m benchmarks clustering` as tables for the terminal, the HTML page and the documentation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clustering import claims, labelling
-from benchmarks.clustering import measure as scale
 from benchmarks.clustering.claims import gaps, main_rows, mean_gap, named, prior_gap, worst_ratio
+from benchmarks.clustering.measure import scale_claims
 from benchmarks.pages import pipes, write_between
 
 START, END = "<!-- bench clustering -->", "<!-- end of bench clustering -->"
@@ -16,8 +16,8 @@ Results = Mapping[str, Any]
 Table = dict[str, Any]
 _METHODS = ("ours", "NNA", "NNA, tight", "NAS", "private k-means", "private generator")
 _GAP = (
-    "Gap: (cost - non-private) / (ClusterT - non-private), mean over k; 0 is as good as without privacy, 1 as if there "
-    "were no sources. The same solver for all."
+    "Gap: (cost - non-private) / (ClusterT - non-private), mean over k; 0 is as good as without privacy, 1 as good as "
+    "without sources. The same solver for all methods."
 )
 
 
@@ -25,14 +25,14 @@ def verdicts(results: Results) -> list[dict[str, str]]:
     """Return all claims, ours first."""
     return [
         *claims.our_claims(results),
-        *scale.claims(results["scale"]),
+        *scale_claims(results["scale"]),
         *labelling.claims(results["labelling"]),
         *claims.paper_claims(results),
     ]
 
 
 def facts(results: Results) -> list[str]:
-    """Return what the figures rest on, in sentences."""
+    """Return sentences on how the results were measured."""
     size = "Quick run" if results["quick"] else "Full run"
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     ks = results["ks"]
@@ -49,7 +49,7 @@ def facts(results: Results) -> list[str]:
         "At most 1,200 targets and 8,000 sources of each set. Office is Office-Caltech10 by SURF counts, not the "
         "paper's Office-31; Superconductivity is cut by quarters of wtd_std_Valence. All real sets are projected at "
         "random to eight dimensions. rho 3 stands for 3-zCDP, at delta 1e-6.",
-        "The private generator, a histogram, stands for the paper's DP-GAN; private k-means is Lloyd's with noise.",
+        "The private generator, a histogram, replaces the paper's DP-GAN; private k-means is Lloyd's with noise.",
         *(f"Left out, {reason}" for reason in results["skipped"]),
     ]
 
@@ -73,17 +73,17 @@ def tables(results: Results) -> Iterator[Table]:
 
 def _means(results: Results) -> Table:
     rows = main_rows(results)
-    found = []
+    lines = []
     for budget in claims.MEAN_GAPS:
         values = [mean_gap(rows, budget, method) for method in _METHODS]
         if np.isfinite(values[0]):
-            found.append([budget, *(_number(value) for value in values)])
+            lines.append([budget, *(_number(value) for value in values)])
     title = f"Mean gap of {len(rows)} sets"
-    return {"title": title, "words": _GAP, "header": ["budget", *_METHODS], "rows": found}
+    return {"title": title, "words": _GAP, "header": ["budget", *_METHODS], "rows": lines}
 
 
 def _main(results: Results) -> Table:
-    found = []
+    lines = []
     for row in main_rows(results):
         worth = 1 - np.asarray(row["non-private"]) / np.asarray(row["ClusterT"])
         for budget in row["values"]:
@@ -92,18 +92,18 @@ def _main(results: Results) -> Table:
             tail = f"{np.quantile(mine, 0.95):.2f}"
             ratio = f"{worst_ratio(row, budget, 'ours')[0]:.3f}"
             first = [row["set"], budget, f"{mine.mean():.3f}", tail, ratio]
-            found.append([*first, *rest, f"{prior_gap(row):.2f}", f"{worth.min():.1%} to {worth.max():.1%}"])
+            lines.append([*first, *rest, f"{prior_gap(row):.2f}", f"{worth.min():.1%} to {worth.max():.1%}"])
     header = ["set", "budget", "ours", "95%", "worst ratio", *_METHODS[1:], "public prior", "worth of sources"]
     words = (
         f"{_GAP} 95%: that percentile of our runs. Worst ratio: our largest cost over ClusterT's at a single k. Worth: "
         "what sources save of ClusterT's cost."
     )
-    return {"title": "The main sets", "words": words, "header": header, "rows": found}
+    return {"title": "The main sets", "words": words, "header": header, "rows": lines}
 
 
 def _others(results: Results) -> Table:
     main = main_rows(results)
-    found = []
+    lines = []
     for row in results["cells"]:
         if row in main or not row["values"]:
             continue
@@ -118,26 +118,26 @@ def _others(results: Results) -> Table:
             for budget in ("epsilon 3", "rho 3")
             for method in ("NNA", "NAS")
         ]
-        found.append([named(row, results), *cells, *rivals])
+        lines.append([named(row, results), *cells, *rivals])
     header = ["set", *(f"ours, {budget}" for budget in claims.MEAN_GAPS)]
     header += ["NNA, epsilon 3", "NAS, epsilon 3", "NNA, rho 3", "NAS, rho 3"]
     words = f"{_GAP} In brackets: our largest cost over ClusterT's at a single k and run."
-    return {"title": "The other pairs, and other seeds", "words": words, "header": header, "rows": found}
+    return {"title": "The other pairs, and other seeds", "words": words, "header": header, "rows": lines}
 
 
 def _harm(results: Results) -> Table:
-    found = [[row["set"], *(f"{value:.4f}" for value in row["worst"].values())] for row in results["no harm"]]
+    lines = [[row["set"], *(f"{value:.4f}" for value in row["worst"].values())] for row in results["no harm"]]
     header = ["set", "no source", "all far away", "one source"]
     words = "Our cost over ClusterT's, the worst of all k and runs, at epsilon 3, 1 and 0.1."
-    return {"title": "Sources that are of no use", "words": words, "header": header, "rows": found}
+    return {"title": "Useless sources", "words": words, "header": header, "rows": lines}
 
 
 def _certificates(results: Results) -> Table:
-    found = []
+    lines = []
     for row in results["certificates"]:
         low, middle, high = np.quantile(row["ratios"], [0.05, 0.5, 0.95])
         held = sum(ratio >= 1 for ratio in row["ratios"])
-        found.append(
+        lines.append(
             [
                 row["set"],
                 f"{middle:.2f}",
@@ -146,29 +146,28 @@ def _certificates(results: Results) -> Table:
             ]
         )
     words = (
-        "The bound over the true cost, epsilon 1 on the choice and 1 on the bound; how often it held, where 95% are "
-        "promised."
+        "The bound over the true cost, epsilon 1 on the choice and 1 on the bound; how often it held; 95% are promised."
     )
     header = ["set", "median", "90% of runs", "held"]
-    return {"title": "The bound on the cost", "words": words, "header": header, "rows": found}
+    return {"title": "The bound on the cost", "words": words, "header": header, "rows": lines}
 
 
 def _labels(results: Results) -> Table:
-    found = []
+    lines = []
     for row in results["labelling"]:
         errors = [np.asarray(row["errors"][name]) for name in labelling.METHODS]
         half = 1.96 / np.sqrt(row["runs"])
         cells = [f"{one.mean():.3f} ± {half * one.std(ddof=1):.3f}" for one in errors]
-        found.append([row["task"], str(row["k"]), *cells])
+        lines.append([row["task"], str(row["k"]), *cells])
     words = (
         "The error on the other targets of a private model on the source (epsilon 1) that k labelled targets correct, "
         "chosen in each way (ours: epsilon 1): mean absolute in deviations of the label, or the share of wrong classes."
     )
-    return {"title": "Rows to label", "words": words, "header": ["task", "k", *labelling.METHODS], "rows": found}
+    return {"title": "Rows to label", "words": words, "header": ["task", "k", *labelling.METHODS], "rows": lines}
 
 
 def _bounds(results: Results) -> Table:
-    found = [
+    lines = [
         [
             row["set"],
             f"{row['n']:,}",
@@ -177,12 +176,12 @@ def _bounds(results: Results) -> Table:
         ]
         for row in results["theorems"]
     ]
-    header = ["set", "coreset", "Δ^t", "Theorem 5.9", "really", "Theorem 5.11", "really"]
+    header = ["set", "coreset", "Δ^t", "Theorem 5.9", "measured", "Theorem 5.11", "measured"]
     words = (
         "How far NAS's proxies are from the sources, at most, with probability 0.9 (t 150, epsilon 3 and rho 3), and "
-        "how far they were in one draw. Points are within 1 of each other."
+        "how far they were in one draw. No two points are further apart than 1."
     )
-    return {"title": "Theorems 5.9 and 5.11", "words": words, "header": header, "rows": found}
+    return {"title": "Theorems 5.9 and 5.11", "words": words, "header": header, "rows": lines}
 
 
 def _number(value: float, digits: int = 3) -> str:
@@ -234,7 +233,7 @@ def show(results: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        # Nothing wraps there: room for the widest table.
+        # A file or pipe does not wrap, so there is room for the widest table.
         console = Console(highlight=False, width=180)
     for table in tables(results):
         printed = Printed(Column(table["header"][0], no_wrap=True), *table["header"][1:], title=table["title"])
@@ -253,16 +252,16 @@ def show(results: dict[str, Any]) -> None:
 
 def markdown(results: Results) -> str:
     """Return the tables for the documentation."""
-    found = facts(results)
-    parts = [f"Printed by `python -m benchmarks clustering`. {' '.join(found[:2])}"]
+    sentences = facts(results)
+    parts = [f"Printed by `python -m benchmarks clustering`. {' '.join(sentences[:2])}"]
     rows = [[row["claim"], row.get("paper", ""), row["measured"], row["verdict"]] for row in verdicts(results)]
     parts.append(pipes(["claim", "paper", "measured", "verdict"], rows))
     for table in tables(results):
         parts += [f"**{table['title']}.** {table['words']}", pipes(table["header"], table["rows"])]
-    parts.append("\n".join(f"- {sentence}" for sentence in found[2:]))
+    parts.append("\n".join(f"- {sentence}" for sentence in sentences[2:]))
     return "\n\n".join(parts) + "\n"
 
 
 def write_markdown(results: Results, path: Path) -> None:
-    """Write the tables between the markers of a page."""
+    """Write the tables between the markers of a documentation page."""
     write_between(path, markdown(results), START, END)

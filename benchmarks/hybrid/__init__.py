@@ -1,1 +1,1 @@
-"""Paper 3, the hybrid model: its experiments, and populations where a sample misleads."""
+"""Paper 3, the hybrid model: its experiments, and populations that differ from the curator's sample."""

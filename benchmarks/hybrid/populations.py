@@ -1,8 +1,8 @@
-"""Populations that differ: where a curator's sample misleads about the people, and where it does not.
+"""Populations of the hybrid benchmark: a curator's sample that is biased, or not, and the people's population.
 
-A curator holds a biased sample; people are drawn from the target population of another part of the same table. Real
-tables are Adult (UCI) and flights out of New York in 2013; rot10 and rot50 are made, with a concept that turns with the
-first feature, so that no linear model is right about both populations.
+The curator holds a biased sample; people are drawn from the target population, in another part of the same table. Real
+tables are Adult (UCI) and flights out of New York in 2013. In the synthetic rot10 and rot50 the true coefficients
+rotate with the first feature, so that no linear model fits both populations.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Population:
     ----------
     name : str
     about : str
-        Who the curator's sample consists of, and who the people are.
+        Who is in the curator's sample, and who the people are.
     n_rows : int
         The curator's rows.
     draw : callable
@@ -84,8 +84,8 @@ def biased(
 ) -> Callable[[int], Problem]:
     """Return the draw of a biased sample from a table: half the rows for the curator, a quarter people, a quarter test.
 
-    `kept` says with which probability the curator has a row, `people` which rows belong to the people's population,
-    `flip` how the curator's labels are wrong.
+    `kept` returns the probability that the curator has a row, `people` which rows belong to the people's population,
+    `flip` the curator's labels, some of them wrong.
     """
 
     def draw(seed: int) -> Problem:
@@ -102,7 +102,7 @@ def biased(
 
 
 def _matrix(numbers: dict[str, Array], categories: dict[str, Array]) -> tuple[Array, tuple[tuple[int, ...], ...]]:
-    """Return columns of numbers, then of indicators, and which of them belong together."""
+    """Return columns of numbers, then of indicators, and which indicators belong to one variable."""
     blocks = [np.clip(np.column_stack(list(numbers.values())), -2.0, 2.0)]
     groups, start = [], len(numbers)
     for codes in categories.values():
@@ -114,14 +114,14 @@ def _matrix(numbers: dict[str, Array], categories: dict[str, Array]) -> tuple[Ar
 
 
 def _common(column: "pd.Series[Any]", most: int) -> Array:
-    """Return the most frequent values of a column, others as one."""
+    """Return a column with its most frequent values; all others become 'other'."""
     words = column.astype(str)
     return np.asarray(words.where(words.isin(words.value_counts().index[:most]), "other"))
 
 
 @cache
 def adult(large: bool) -> tuple[Array, Array, tuple[tuple[int, ...], ...], pd.DataFrame]:
-    """Return Adult: income above 50,000 dollars; features as numbers and indicators, groups, facts to bias by."""
+    """Return Adult: income above 50,000 dollars; features as numbers and indicators, groups, columns to bias by."""
     frame = loading.load("adult").frame
     numbers = {
         "age": (frame["age"] - 40) / 13,
@@ -148,7 +148,7 @@ def adult(large: bool) -> tuple[Array, Array, tuple[tuple[int, ...], ...], pd.Da
 
 @cache
 def flights(large: bool) -> tuple[Array, Array, tuple[tuple[int, ...], ...], pd.DataFrame]:
-    """Return flights: arrival later than planned; features as numbers and indicators, groups, facts to bias by."""
+    """Return flights: late arrival; features as numbers and indicators, groups, columns to bias by."""
     frame = loading.load("airline", "nyc13").frame
     frame = frame[frame[["arr_delay", "temp", "visib", "wind_speed"]].notna().all(axis=1)]
     numbers = {
@@ -199,7 +199,7 @@ def _married(facts: pd.DataFrame) -> Array:
 
 
 def _modest(facts: pd.DataFrame, labels: Array, generator: np.random.Generator) -> Array:
-    """High incomes are hidden: by most of the educated, by few others."""
+    """Return labels with high incomes hidden: by most of the educated, by few others."""
     hidden = generator.random(len(labels)) < np.where(facts["education"] > 0.5, 0.6, 0.1)
     return np.where(hidden, 0, labels)
 
@@ -213,7 +213,7 @@ def _evening(facts: pd.DataFrame) -> Array:
 
 
 POPULATIONS: tuple[Population, ...] = (
-    Population("rot10", "the concept turns with the first of 10 features", 20_000, rotating(10), real=False),
+    Population("rot10", "the coefficients rotate with the first of 10 features", 20_000, rotating(10), real=False),
     Population("rot50", "the same among 50 features", 20_000, rotating(50), real=False),
     Population("Adult, old", "young sample, people over 46", 8_000, biased(lambda: adult(True), _young, _old, 8_000)),
     Population(
@@ -254,4 +254,4 @@ POPULATIONS: tuple[Population, ...] = (
 
 def population(name: str) -> Population:
     """Return the population called `name`."""
-    return next(found for found in POPULATIONS if found.name == name)
+    return next(one for one in POPULATIONS if one.name == name)

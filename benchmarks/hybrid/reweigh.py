@@ -1,8 +1,8 @@
-"""Paper 3's own experiments: Subsample-Test-Reweigh on Appendices B, C and D, ours beside the paper's figures.
+"""Paper 3's own experiments: Subsample-Test-Reweigh on Appendices B, C and D, beside the paper's figures.
 
-R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022. A part of `dpadapt bench
-hybrid`. All populations are made, so no files are needed. Epsilon 0.5 and delta 1e-4 throughout, for the curator's
-records and for each person, as in the paper; seconds are CPU seconds of the fit alone, its tests by people included.
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022. Part of `python -m benchmarks
+hybrid`. All populations are synthetic, so no files are needed. Epsilon is 0.5 and delta 1e-4 throughout, for the
+curator's records and for each person, as in the paper. Seconds are CPU seconds of the fit, tests by people included.
 """
 
 import math
@@ -25,27 +25,27 @@ from dpadapt.papers.reweigh.learners_discrete import ParityLearner, SparseLearne
 from dpadapt.papers.reweigh.planning import parity_rows
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
-# Appendix B of paper 3: private parity at the sizes of Corollary B.3, and at what is enough.
+# Appendix B: private parity at the sizes of Corollary B.3, and at smaller sizes that suffice.
 
 
 PARITY_EPSILON, PARITY_BETA = 0.5, 1e-3
-# Ours: batches and records in each, so that each batch keeps about four times as many records as there are bits.
-BATCHES, KEPT = 12, 4.0
-_CHUNK = 100_000
+# Our number of batches, and the records that a batch keeps per bit. Chosen by hand; neighbouring values not compared.
+PARITY_BATCHES, KEPT_PER_BIT = 12, 4.0
+_DRAWN_AT_ONCE = 100_000  # records
 
 
 def parity_row(n_features: int, share: float, paper: bool, *, seeds: int) -> dict[str, Any]:
     """Learn a random parity of bits that are set with probability `share`, with the paper's constants or ours."""
-    # The divergence of even bits from these; the corollary is for polynomial ones.
+    # The divergence of unbiased bits from these bits; the corollary is for polynomial divergences.
     divergence = (1 / (4 * share * (1 - share))) ** n_features - 1
-    learner, n = ParityLearner(BATCHES), 0
+    learner, n = ParityLearner(PARITY_BATCHES), 0
     if paper:
         batches, each = parity_rows(n_features, PARITY_BETA, PARITY_EPSILON, max(1.0, divergence))
         learner, n = ParityLearner(batches, keep=PARITY_EPSILON / 4), batches * each
     mechanism = learner.mechanism(PARITY_EPSILON, n_features)
     if not paper:
         keep = mechanism.scale(equations(np.zeros((1, 1), dtype=np.uint64), np.zeros(1, bool)), Adjacency.REPLACE_ONE)
-        n = int(BATCHES * KEPT * n_features / keep)
+        n = int(PARITY_BATCHES * KEPT_PER_BIT * n_features / keep)
     runs = []
     for seed in range(seeds):
         random = np.random.default_rng([seed, n_features])
@@ -54,12 +54,12 @@ def parity_row(n_features: int, share: float, paper: bool, *, seeds: int) -> dic
         ledger = Ledger(PARITY_EPSILON, adjacency=Adjacency.REPLACE_ONE, random_state=seed)
         start = time.process_time()
         answers = ledger.release(mechanism, equations(words, labels), label="parity")
-        found = most_frequent(answers)
+        answer = most_frequent(answers)
         given = (answers != NOTHING).all(axis=1)
         runs.append(
             {
                 "seconds": time.process_time() - start,
-                "right": float(found is not None and bool((found == secret).all())),
+                "right": float(answer is not None and bool((answer == secret).all())),
                 "answers": float(given.sum()),
                 "wrong": float(((answers[given] == 1) != secret).any(axis=1).sum()),
             }
@@ -71,20 +71,23 @@ def parity_row(n_features: int, share: float, paper: bool, *, seeds: int) -> dic
 def draw(
     n: int, secret: NDArray[np.bool_], share: float, random: np.random.Generator
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Draw packed records of bits and their labels, the parity of the secret ones."""
+    """Draw packed records of bits and their labels, the parity of the secret bits."""
     words, labels = [], []
-    for start in range(0, n, _CHUNK):
-        size = min(_CHUNK, n - start)
-        # Bytes are enough: shares are multiples of 1/256 up to rounding.
+    for start in range(0, n, _DRAWN_AT_ONCE):
+        size = min(_DRAWN_AT_ONCE, n - start)
+        # One byte per bit: `share` is rounded to a multiple of 1/256.
         bits = random.integers(0, 256, (size, len(secret)), dtype=np.uint8) < round(256 * share)
         labels.append(np.count_nonzero(bits[:, secret], axis=1) % 2 == 1)
         words.append(pack(bits))
     return np.concatenate(words), np.concatenate(labels)
 
 
-# Six weights that differ fourfold: the ball of Appendix D, squeezed.
+# Appendices C and D.
+
+
+# The ball of Appendix D as an ellipsoid: six weights that differ up to fourfold.
 SQUEEZED = GaussianPair(200, 6, 1.0, 0.4, 0.3, "ball", spread=4.0)
-# The six columns that matter in Appendix D, hard, alone.
+# Only the six relevant columns of Appendix D, hard.
 APPENDIX_D_SIX = GaussianPair(6, 6, 1.0, 0.4, 0.3, "ball")
 TEST_ROWS = 20_000
 _GENERIC = DescentLearner(Squares(1.0))
@@ -98,7 +101,7 @@ class Setting:
     ----------
     part : str
     name : str
-        What the table calls it.
+        Its name in the table.
     pair : GaussianPair
     learner : Learner
     n : int
@@ -110,7 +113,7 @@ class Setting:
     epsilon : float
         inf: not private.
     people : int
-        How many people there are.
+        Number of people.
     rounds : int
     test_error : float
     learning_rate : float or None
@@ -133,7 +136,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one process measures at a time: a setting, or a parity, on some seeds."""
+    """The work of one process at a time: a setting, or a parity, on some seeds."""
 
     part: str
     key: str
@@ -187,7 +190,7 @@ def _settings() -> list[Setting]:
     ]
 
 
-SETTINGS = {f"{found.part}: {found.name}, n = {found.n:,}, {found.adjacency}": found for found in _settings()}
+SETTINGS = {f"{one.part}: {one.name}, n = {one.n:,}, {one.adjacency}": one for one in _settings()}
 PARITIES = {
     "d = 128, even bits, the paper's sizes": (128, 0.5, True),
     "d = 128, a bit is set with probability 0.45, the paper's sizes": (128, 0.45, True),
@@ -198,15 +201,15 @@ PARITIES = {
 
 
 def pieces(*, quick: bool) -> list[Piece]:
-    """Return the whole work, the longest first."""
-    found = []
+    """Return all pieces of work, the longest first."""
+    todo = []
     for key, setting in SETTINGS.items():
-        # A claim that speaks of twenty seeds has them; where there are millions of numbers to draw, five will do.
+        # Twenty seeds; five where millions of numbers must be drawn or without privacy; two for the generic learner.
         heavy = setting.n * setting.pair.n_features > 4e7 or not math.isfinite(setting.epsilon)
         full = 2 if setting.learner is _GENERIC else 5 if heavy else 20
-        found.append(Piece("settings", key, (1 if setting.n >= 50_000 else 5) if quick else full))
-    found.sort(key=lambda piece: -piece.seeds * SETTINGS[piece.key].n * SETTINGS[piece.key].pair.n_features)
-    return found + [Piece("parity", key, 1 if quick else 3) for key in PARITIES]
+        todo.append(Piece("settings", key, (1 if setting.n >= 50_000 else 5) if quick else full))
+    todo.sort(key=lambda piece: -piece.seeds * SETTINGS[piece.key].n * SETTINGS[piece.key].pair.n_features)
+    return todo + [Piece("parity", key, 1 if quick else 3) for key in PARITIES]
 
 
 def measure(piece: Piece) -> Row:
@@ -233,7 +236,7 @@ def _fit(setting: Setting, seed: int) -> dict[str, float]:
     X, y = pair.curator(setting.n, seed=seed, single=single)
     X_people, y_people = pair.target(setting.people + TEST_ROWS, seed=seed, single=single)
     X_test, y_test = X_people[-TEST_ROWS:], y_people[-TEST_ROWS:]
-    # Without privacy a person's answer is the truth but once in e^20.
+    # Without privacy a person's answer is true except with probability about e^-20.
     answers = setting.epsilon if math.isfinite(setting.epsilon) else 20.0
     agents = SimulatedAgents(X_people[:-TEST_ROWS], y_people[:-TEST_ROWS], answers, random_state=seed)
     model = SubsampleTestReweigh(
@@ -241,7 +244,7 @@ def _fit(setting: Setting, seed: int) -> dict[str, float]:
         alpha=setting.alpha,
         epsilon=setting.epsilon,
         delta=DELTA,
-        # Beyond some divergence weights would rest on less than a record.
+        # With a larger divergence the weights would concentrate on less than one record.
         divergence=min(pair.divergence, 100.0),
         n_rounds=setting.rounds,
         learning_rate=setting.learning_rate,
@@ -254,10 +257,10 @@ def _fit(setting: Setting, seed: int) -> dict[str, float]:
     start = time.process_time()
     model.fit(X, y, agents=agents)
     seconds = time.process_time() - start
-    found = model.predict(X_test)
+    predicted = model.predict(X_test)
     return {
-        "error": _error(found, y_test),
-        "balanced": _balanced(found, y_test),
+        "error": _error(predicted, y_test),
+        "balanced": _balanced(predicted, y_test),
         "constant": float(min(np.mean(y_test == 0), np.mean(y_test == 1))),
         "S-only, tested": model.baselines_["S-only"].estimate,
         "constant, tested": model.baselines_["constant"].estimate,
@@ -269,9 +272,9 @@ def _fit(setting: Setting, seed: int) -> dict[str, float]:
     }
 
 
-def _error(found: NDArray[Any], y: NDArray[Any]) -> float:
-    return float(np.mean(found != y))
+def _error(predicted: NDArray[Any], y: NDArray[Any]) -> float:
+    return float(np.mean(predicted != y))
 
 
-def _balanced(found: NDArray[Any], y: NDArray[Any]) -> float:
-    return float(np.mean([np.mean(found[y == label] != label) for label in (0, 1)]))
+def _balanced(predicted: NDArray[Any], y: NDArray[Any]) -> float:
+    return float(np.mean([np.mean(predicted[y == label] != label) for label in (0, 1)]))

@@ -1,4 +1,4 @@
-"""Verdicts and tables on paper 3's own experiments: the paper's figures beside what was measured."""
+"""Verdicts and tables on paper 3's own experiments: the paper's figures and the measured ones."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,13 +16,13 @@ SIX = "Appendix D, hard, the six columns known"
 Row = dict[str, Any]
 Claim = dict[str, str]
 Table = dict[str, Any]
-# Appendix D: what the paper's private run took.
+# Appendix D: records, rounds, steps per round and alpha of the paper's private run.
 PAPER_ROWS, PAPER_ROUNDS, PAPER_STEPS, PAPER_ALPHA = 324_700_000, 997, 50_000_000, 0.08
 _WORK = f"{PAPER_ROUNDS * PAPER_STEPS / 1e9:.0f} billion steps of one record"
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return each claim with its figure and whether it holds; `rows` are what `paper3_str.measure` gave."""
+    """Return each claim with its figure and whether it holds; `rows` are from `benchmarks.hybrid.reweigh.measure`."""
     return [*_easy(rows), *_hard(rows), *_rounds_matter(rows), *_appendix_c(rows), *_parity(rows), *_planning()]
 
 
@@ -59,7 +59,7 @@ def _hard(rows: Sequence[Row]) -> Iterator[Claim]:
         ("the same, weights differ", 0.025, 0.9, "-"),
     )
     for name, target, share, paper in wanted:
-        # The smallest table row of a learner may be there to show where it ends; the claim is about the largest.
+        # A learner's smallest size may show where it fails; the claim is about the largest.
         for row in sorted(_part(rows, part, name), key=lambda row: int(row["n"]))[-1:]:
             met = sum(error <= target for error in row["error"]) / len(row["error"])
             what = f"{part} (d = 200, k = 6), {name}, {row['n']:,} records, replace-one: error <= {target}"
@@ -73,7 +73,7 @@ def _hard(rows: Sequence[Row]) -> Iterator[Claim]:
 
 def _rounds_matter(rows: Sequence[Row]) -> Iterator[Claim]:
     for row in _part(rows, SIX):
-        what = f"{SIX}, {row['n']:,} records: rounds take the error from S-only's to a third of it, at most"
+        what = f"{SIX}, {row['n']:,} records: rounds reduce the error to at most a third of S-only's"
         text = f"mean {mean(row, 'error'):.3f}; S-only {mean(row, 'S-only, tested'):.3f}, as people tested it"
         yield claim(what, text, mean(row, "error") <= mean(row, "S-only, tested") / 3)
 
@@ -102,7 +102,7 @@ def _parity(rows: Sequence[Row]) -> Iterator[Claim]:
 
 
 def _planning() -> Iterator[Claim]:
-    """Yield what needs no data: sizes, people and the cost of Algorithm 4."""
+    """Yield the claims that need no data: sizes, people and the cost of Algorithm 4."""
     people = people_needed(2 * PAPER_ALPHA, 4 * PAPER_ALPHA, 1e-9, EPSILON)
     what = "people in a test of 2 alpha against 4 alpha, both errors 1e-9, one bit each, delta = 0: at most 23,100"
     yield claim(what, f"{people:,}", people <= 23_100) | {"paper": f"{_paper_plan().people:,} (delta = 1e-4)"}
@@ -136,14 +136,14 @@ def _paper_plan() -> StrPlan:
 
 def tables(rows: Sequence[Row]) -> list[Table]:
     """Return the tables, each with a title, columns and rows of text."""
-    found = []
+    all_tables = []
     columns = ["learner", "records", "neighbours", "error", "worst", "at target", "balanced", "constant", "rounds"]
     columns += ["people asked", "CPU s"]
     for part in ("Appendix D, easy", "Appendix D, hard", SIX, "Appendix C"):
         mine = _part(rows, part)
         if mine:
             title = f"{part}: target {mine[0]['target']:g}"
-            found.append({"title": title, "columns": columns, "rows": [_cells(row) for row in mine]})
+            all_tables.append({"title": title, "columns": columns, "rows": [_cells(row) for row in mine]})
     parity = _part(rows, "Appendix B")
     if parity:
         columns = ["bits", "records", "batches", "answers", "wrong", "found", "CPU s"]
@@ -159,9 +159,9 @@ def tables(rows: Sequence[Row]) -> list[Table]:
             ]
             for row in parity
         ]
-        found.append({"title": "Appendix B, parity: epsilon 0.5, replace-one", "columns": columns, "rows": cells})
-    found.append(_sizes(rows))
-    return found
+        all_tables.append({"title": "Appendix B, parity: epsilon 0.5, replace-one", "columns": columns, "rows": cells})
+    all_tables.append(_sizes(rows))
+    return all_tables
 
 
 def _cells(row: Row) -> list[str]:
@@ -194,7 +194,7 @@ def _sizes(rows: Sequence[Row]) -> Table:
         ],
         ["rounds", f"{formula.rounds:,} by formula, about 1,000 run", "1"],
         ["steps in a round", f"{PAPER_STEPS:,}, of one record each", "40, of all records"],
-        ["people in a test", f"{ran.people:,}", f"{people:,} at errors of 1e-9, fewer where it can stop early"],
+        ["people in a test", f"{ran.people:,}", f"{people:,} at errors of 1e-9, fewer when a test stops early"],
         ["tests", "one a round", "1, 2, 4, … and the last round"],
         ["work", _WORK, f"{mean(least, 'seconds'):.3f} CPU seconds" if least else "-"],
     ]

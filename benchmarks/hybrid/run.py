@@ -1,9 +1,8 @@
-"""Paper 3, the hybrid model: `python -m benchmarks hybrid [--quick] [--out F] [--report F] [--markdown F]`.
+"""Paper 3, the hybrid model: `python -m benchmarks hybrid`.
 
-R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: its own experiments, ours
-beside its figures; and populations where a curator's sample misleads about the people, with every way to a model in
-each row. Real tables need `DPADAPT_DATA`; without it they are left out. Measured by as many processes as there are
-cores.
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: its own experiments, beside
+the paper's figures; and every way to a model on populations that differ from the curator's sample. Real tables need
+`DPADAPT_DATA`; without it they are left out. Every core runs one process.
 """
 
 import time
@@ -31,15 +30,17 @@ def run(*, quick: bool) -> dict[str, Any]:
     """Return all results as plain data."""
     start = time.perf_counter()
     todo: list[Piece] = [*reweigh.pieces(quick=quick), *transfer.pieces(quick=quick)]
-    found: dict[str, list[tuple[int, dict[str, Any]]]] = {"paper": [], "transfer": []}
+    rows_by_part: dict[str, list[tuple[int, dict[str, Any]]]] = {"paper": [], "transfer": []}
     for piece, row in watched(measure, todo, cores(), name=_spoken):
         part = "transfer" if isinstance(piece, transfer.Piece) else "paper"
-        found[part].append((todo.index(piece), row))
-    # Processes end in any order; tables don't depend on it.
-    parts = {part: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for part, rows in found.items()}
+        rows_by_part[part].append((todo.index(piece), row))
+    # Processes finish in any order; sorted, the tables don't depend on it.
+    parts = {part: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for part, rows in rows_by_part.items()}
     return {
         "quick": quick,
-        "data": "made and real populations" if real_data() else "made populations alone: DPADAPT_DATA is not set",
+        "data": "synthetic and real populations"
+        if real_data()
+        else "synthetic populations only: DPADAPT_DATA is not set",
         "versions": versions(),
         "processes": cores(),
         **parts,
@@ -50,7 +51,7 @@ def run(*, quick: bool) -> dict[str, Any]:
 def claims(results: dict[str, Any]) -> list[dict[str, str]]:
     """Return all claims, with the paper's figure where there is one."""
     mine = [*transfer.claims(results["transfer"]), *reweigh_claims.claims(results["paper"])]
-    return [{"paper": "-", **found} for found in mine]
+    return [{"paper": "-", **one} for one in mine]
 
 
 def tables(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -59,12 +60,12 @@ def tables(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def facts(results: dict[str, Any]) -> list[str]:
-    """Return sentences on how it was measured."""
+    """Return sentences on how the results were measured."""
     size = "A quick run, on fewer sets and seeds." if results["quick"] else "The full run."
     numbers = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     return [
         f"{size} It took {results['minutes']:.1f} minutes with {results['processes']} processes; {results['data']}.",
-        "Data and noise are seeded. People are drawn with replacement from rows that no other part of a row uses.",
+        "Data and noise are seeded. People are drawn with replacement from rows of their own.",
         numbers,
     ]
 
@@ -75,9 +76,9 @@ def show(results: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    for found in tables(results):
-        table = Table(*found["columns"], title=found["title"], caption=found.get("words"))
-        for row in found["rows"]:
+    for content in tables(results):
+        table = Table(*content["columns"], title=content["title"], caption=content.get("words"))
+        for row in content["rows"]:
             table.add_row(*row)
         console.print(table)
     drawn = Table("claim", "paper", "measured", "verdict", title="paper 3: the hybrid model")
@@ -92,20 +93,20 @@ def markdown(results: dict[str, Any]) -> str:
     """Return the claims and the tables in Markdown."""
     columns = ["claim", "paper", "measured", "verdict"]
     texts = [pipes(columns, [[row[name] for name in columns] for row in claims(results)])]
-    for found in tables(results):
-        words = f"\n\n{found['words']}" if found.get("words") else ""
-        texts.append(f"**{found['title']}**{words}\n\n{pipes(found['columns'], found['rows'])}")
+    for content in tables(results):
+        words = f"\n\n{content['words']}" if content.get("words") else ""
+        texts.append(f"**{content['title']}**{words}\n\n{pipes(content['columns'], content['rows'])}")
     return "\n\n".join([*texts, " ".join(facts(results))]) + "\n"
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:
-    """Write the page with the figures."""
+    """Write the HTML page with the figures."""
     from benchmarks.pages import paper_page
 
     summary = {
         "command": "python -m benchmarks hybrid",
-        "title": "A curator's sample, and people who answer for themselves",
-        "words": "Error is measured on rows of the people's population that nobody was asked about.",
+        "title": "A curator's sample, and people in the local model",
+        "words": "Error is measured on test rows of the people's population, which no method uses.",
         "figures": list(transfer.figures(results["transfer"])),
         "claims": claims(results),
         "tables": tables(results),
@@ -115,7 +116,7 @@ def write_report(results: dict[str, Any], path: Path) -> None:
 
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the tables between the page's markers."""
+    """Write the tables between the markers of a documentation page."""
     write_between(path, markdown(results), START, END)
 
 

@@ -1,7 +1,7 @@
-"""Where a curator's sample misleads about the people, and where it does not: every way to a model, side by side.
+"""Every way to a model in the hybrid setting, on populations that differ from the curator's sample or do not.
 
 Part of `python -m benchmarks hybrid`. The curator's budget is (1, 1e-5) under add-remove, each person's epsilon is 1.
-Seeds are others than those that the constants of the method were chosen on. No method looks at the test rows.
+The seeds differ from those that the method's constants were chosen on. No method uses the test rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,13 @@ Row = dict[str, Any]
 EPSILON, DELTA, PERSON = 1.0, 1e-5, 1.0
 PEOPLE = 200_000
 WAYS = ("T-oracle", "constant", "S-only", "STR", "local-only", "ours")
-# The figure's numbers of people; 200,000 is measured on more seeds, for the table.
+# Further numbers of people in the figure; 200,000, for the table, is measured on more seeds.
 CROWDS = (50_000, 1_000_000)
 DRAWN = ("rot10", "rot50", "Adult, old", "Adult, label bias", "flights, evening")
+# Largest error of ours, by population.
 TARGETS = {"rot10": 0.29, "rot50": 0.33, "Adult, old": 0.232, "Adult, label bias": 0.181}
-# What no run may lose against its own S-only model, nor a set without bias on average against the full budget's.
+# Largest increase of the error: of any run over its own S-only model; of a set without bias, on average, over the
+# S-only model with the whole budget.
 HARM, LOSS = 0.002, 0.005
 _FIRST_SEED = 300
 _QUICK = ("rot10", "rot50", "Adult, old", "Adult, label bias", "Adult, no bias")
@@ -36,7 +38,7 @@ _QUICK = ("rot10", "rot50", "Adult, old", "Adult, label bias", "Adult, no bias")
 
 @dataclass(frozen=True)
 class Piece:
-    """What one process measures at a time: a population, a number of people, a seed."""
+    """The work of one process at a time: a population, a number of people, a seed."""
 
     name: str
     people: int
@@ -45,16 +47,16 @@ class Piece:
 
 
 def pieces(*, quick: bool) -> list[Piece]:
-    """Return the whole work, the longest first."""
-    wanted = [found for found in POPULATIONS if not found.real or real_data()]
+    """Return all pieces of work, the longest first."""
+    wanted = [one for one in POPULATIONS if not one.real or real_data()]
     if quick:
-        wanted = [found for found in wanted if found.name in _QUICK]
-    names = [found.name for found in reversed(wanted)]
-    found = [] if quick else [Piece(name, max(CROWDS), s, ("local-only", "ours")) for name in names for s in range(3)]
-    found += [Piece(name, PEOPLE, s, WAYS) for name in names for s in range(2 if quick else 10)]
+        wanted = [one for one in wanted if one.name in _QUICK]
+    names = [one.name for one in reversed(wanted)]
+    todo = [] if quick else [Piece(name, max(CROWDS), s, ("local-only", "ours")) for name in names for s in range(3)]
+    todo += [Piece(name, PEOPLE, s, WAYS) for name in names for s in range(2 if quick else 10)]
     if not quick:
-        found += [Piece(name, min(CROWDS), s, ("local-only", "ours")) for name in names for s in range(3)]
-    return [piece for piece in found if piece.people == PEOPLE or piece.name in DRAWN]
+        todo += [Piece(name, min(CROWDS), s, ("local-only", "ours")) for name in names for s in range(3)]
+    return [piece for piece in todo if piece.people == PEOPLE or piece.name in DRAWN]
 
 
 def measure(piece: Piece) -> Row:
@@ -81,7 +83,7 @@ def measure(piece: Piece) -> Row:
         "seed": piece.seed,
         "values": values,
         "chosen": ours.chosen_,
-        # In mode "local" there is no model of the curator's rows to lose against.
+        # In mode "local" there is no model of the curator's rows to compare with.
         "harm": values["ours"] - own if ours.mode_ != "local" else None,
         "asked": ours.people_asked_,
         "columns": drawn.X.shape[1],
@@ -107,7 +109,7 @@ def _classifier(drawn: Problem, n_rows: int, seed: int, mode: str) -> PrivateHyb
 
 
 def _reweighed(drawn: Problem, n_rows: int, people: int, seed: int) -> SubsampleTestReweigh:
-    """Return Subsample-Test-Reweigh, which is told nothing but the ranges."""
+    """Return Subsample-Test-Reweigh, fitted with no public knowledge except the ranges."""
     where = public_map(drawn.X.shape[1], drawn.bounds, drawn.groups)
     model = SubsampleTestReweigh(
         DescentLearner(where.transform),
@@ -148,11 +150,11 @@ def figures_of(rows: Sequence[Row], name: str, way: str, people: int = PEOPLE) -
 def sets_of(rows: Sequence[Row]) -> list[str]:
     """Return the populations that were measured, in the order of the table."""
     measured = {row["set"] for row in rows}
-    return [found.name for found in POPULATIONS if found.name in measured]
+    return [one.name for one in POPULATIONS if one.name in measured]
 
 
 def claims(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
-    """Yield what was aimed at, and whether it was reached."""
+    """Yield each target, what was measured, and whether it was met."""
     for name, target in TARGETS.items():
         values = figures_of(rows, name, "ours")
         if len(values):
@@ -198,7 +200,7 @@ def tables(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def figures(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield error against the number of people, and the levels of those who ask nobody."""
+    """Yield error against the number of people, with the methods that don't depend on it as levels."""
     crowds = sorted({row["people"] for row in rows})
     panels = []
     for name in sets_of(rows):
@@ -206,14 +208,14 @@ def figures(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             continue
         lines = []
         for way in ("ours", "local-only"):
-            found = [(n, figures_of(rows, name, way, n)) for n in crowds]
-            points = [{"x": n, "mean": v.mean(), "spread": v.std()} for n, v in found if len(v)]
+            errors = [(n, figures_of(rows, name, way, n)) for n in crowds]
+            points = [{"x": n, "mean": v.mean(), "spread": v.std()} for n, v in errors if len(v)]
             lines.append({"name": way, "points": points})
         levels = [{"name": way, "value": figures_of(rows, name, way).mean()} for way in ("T-oracle", "S-only", "STR")]
         panels.append({"title": name, "x_label": "people", "lines": lines, "levels": levels})
     if panels:
-        words = "Ours asks people about a curator's sample of another population; local-only has no curator."
-        yield {"title": "How many people it takes", "words": words, "y_label": "error", "panels": panels}
+        words = "Ours combines the curator's sample with people of another population; local-only has no curator."
+        yield {"title": "Error by number of people", "words": words, "y_label": "error", "panels": panels}
 
 
 def _picks(rows: Sequence[Row]) -> list[str]:

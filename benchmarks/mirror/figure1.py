@@ -1,7 +1,7 @@
 """Figure 1 of the mirror-descent paper: linear regression, 500 to 6,000 features, 1.5 public rows per feature.
 
 Section 3 of arXiv:2112.00193: epsilon 1, delta 1e-5, 10,000 private rows, noise variance 0.01. A star marks rows whose
-settings were chosen by looking at the empirical loss, as in the paper; the others see public data alone.
+settings were chosen by the empirical loss, as in the paper; the others are chosen by public data alone.
 """
 
 import math
@@ -23,10 +23,9 @@ from dpadapt.papers.mirror.estimators import PDADPMDRegressor
 from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
 from dpadapt.transfer.regression import PrivateTransferRegressor
 
-# Test-tuned descents for a linear regression: every setting of a grid at once, one column each.
-#
-# The same steps as the estimators of `dpadapt.papers.mirror` (a test holds them together), without a ledger: the best
-# of a grid is chosen by looking at the loss, as the paper does, so nothing here is private.
+# Descent for linear regression with all settings of a grid at once, one column each. The steps are those of the
+# estimators of `dpadapt.papers.mirror` (a test compares them), without a ledger: the best setting is chosen by the
+# loss, as in the paper, so nothing here is private.
 
 
 FloatArray = NDArray[np.float64]
@@ -55,7 +54,7 @@ class Geometry:
 
 
 def plain(X: Any, hessian: FloatArray, ridge: float = 0.0) -> Geometry:
-    """Return gradient descent; it has no use for a ridge."""
+    """Return gradient descent; `ridge` is ignored."""
     vector = np.ones(len(hessian))
     for _ in range(50):
         vector = hessian @ vector
@@ -65,7 +64,7 @@ def plain(X: Any, hessian: FloatArray, ridge: float = 0.0) -> Geometry:
 
 
 def mirror(X: Any, hessian: FloatArray, ridge: float) -> Geometry:
-    """Return exact mirror descent with `ridge` mean eigenvalues; normalised to a step of 1 in the mean direction."""
+    """Return exact mirror descent; the ridge is in mean eigenvalues, and a step has length 1 in a mean direction."""
     unit, factor = _ridged(hessian, ridge)
 
     def inverse(g: FloatArray) -> FloatArray:
@@ -75,7 +74,7 @@ def mirror(X: Any, hessian: FloatArray, ridge: float) -> Geometry:
 
 
 def whitened(X: Any, hessian: FloatArray, ridge: float) -> Geometry:
-    """Return gradient descent on rows whitened by the Hessian with `ridge` mean eigenvalues."""
+    """Return gradient descent on rows whitened by the Hessian with a ridge of `ridge` mean eigenvalues."""
     _, factor = _ridged(hessian, ridge)
     lower = np.tril(factor[0])
     # |L^-1 x|² = x' H^-1 x, a few rows at a time.
@@ -120,7 +119,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A setting and where it ended: the last iterate, or the average of all."""
+    """A setting with its solution: the last iterate, or the average of all."""
 
     setting: Setting
     average: str
@@ -137,7 +136,7 @@ def descend(
     noise: float,
     random: np.random.Generator,
 ) -> list[Tried]:
-    """Return where settings with one ridge and one number of steps end.
+    """Return the solutions of settings that share one ridge and one number of steps.
 
     Parameters
     ----------
@@ -177,13 +176,18 @@ def ranked(tried: Sequence[Tried], loss: Callable[[FloatArray], FloatArray]) -> 
     return [tried[i] for i in np.argsort(np.where(np.isfinite(losses), losses, math.inf), kind="stable")]
 
 
+# The figure.
+
+
 Array = NDArray[Any]
+# Of Section 3: budget, private rows, noise variance, value of a nonzero feature, nonzero features in the two blocks.
 EPSILON, DELTA, N_PRIVATE, NOISE, LEVEL = 1.0, 1e-5, 10_000, 0.01, 0.05
 ONES = (40, 80)
-# Sizes and seeds: all tuned rows, and the slower dense estimators.
+# Number of features -> seeds of the tuned rows, and of the slower dense estimators.
 FULL = {500: (20, 20), 1000: (20, 20), 2000: (20, 20), 4000: (2, 1), 6000: (3, 2)}
 QUICK = {500: (3, 3), 1000: (3, 3)}
 OURS = "ours, same-population"
+# Largest excess loss of ours, by number of features.
 TARGETS = {2000: 0.0065, 6000: 0.0130}
 
 
@@ -249,7 +253,7 @@ class Rival:
     printed: bool = False
 
     def grid(self, p: int) -> list[Setting]:
-        """Return all settings; long runs only where they are affordable."""
+        """Return all settings; more than 100 steps only up to 2,000 features."""
         steps = [t for t in self.steps if t <= 100 or p <= 2000]
         return [Setting(*one) for one in product(self.ridges, steps, self.rates, self.clips)]
 
@@ -267,9 +271,9 @@ Shortlist = dict[str, list[Setting]]
 
 
 def tuned(problem: Problem, seed: int, shortlist: Shortlist | None) -> tuple[dict[str, list[float]], Shortlist]:
-    """Return losses of each rival at its best setting, of the models without noise, and which settings did best.
+    """Return the losses of each rival at its best setting and of the models without noise, and the best settings.
 
-    With a shortlist only its settings are tried: it is made on one draw, so that others cost less.
+    With a shortlist, which the first draw makes, only its settings are tried; this saves time on the other draws.
     """
     random = np.random.default_rng([seed, 1])
     n_public = len(problem.y_public)
@@ -277,7 +281,7 @@ def tuned(problem: Problem, seed: int, shortlist: Shortlist | None) -> tuple[dic
     start = _least_squares(hessian, problem.X_public.T @ problem.y_public / n_public)
     joint = hessian * n_public + (problem.X.T @ problem.X).toarray()
     both = _least_squares(joint, problem.X_public.T @ problem.y_public + problem.X.T @ problem.y)
-    found = {name: _losses(problem, x[:, None]) for name, x in (("public only", start), ("not private", both))}
+    losses_of = {name: _losses(problem, x[:, None]) for name, x in (("public only", start), ("not private", both))}
     good: Shortlist = {}
     shapes: dict[tuple[Any, float], Geometry] = {}
     for rival in RIVALS:
@@ -291,16 +295,14 @@ def tuned(problem: Problem, seed: int, shortlist: Shortlist | None) -> tuple[dic
             first = np.zeros_like(start) if rival.cold else start
             tried += descend(problem.X, problem.y, first, shapes[rival.shape, ridge], group, noise=noise, random=random)
         by_empirical, by_population = ranked(tried, problem.empirical), ranked(tried, problem.excess)
-        # The best on the empirical loss, as the paper has it; last, had it been tuned on what counts.
+        # Both losses of the best by empirical loss, as in the paper; last, population loss of the best by that loss.
         losses = _losses(problem, by_empirical[0].solution[:, None])
-        found[rival.name] = [*losses, _losses(problem, by_population[0].solution[:, None])[1]]
+        losses_of[rival.name] = [*losses, _losses(problem, by_population[0].solution[:, None])[1]]
         good[rival.name] = list(dict.fromkeys(one.setting for one in (*by_empirical[:5], *by_population[:5])))[:6]
-    return found, good
+    return losses_of, good
 
 
 def _least_squares(gram: Array, cross: Array) -> Array:
-    from scipy.linalg import cho_factor, cho_solve
-
     ridged = gram.copy()
     # Sums over each block of features are constant, so one direction is exactly collinear.
     ridged[np.diag_indices_from(ridged)] += 1e-6 * float(np.trace(gram)) / len(gram)
@@ -323,21 +325,21 @@ def untuned(problem: Problem, seed: int) -> tuple[dict[str, list[float]], dict[s
         "whiten-then-clip": lambda: PrivateGradientDescentRegressor(EPSILON, DELTA, whiten=True, **raw),
         OURS: lambda: PrivateTransferRegressor(EPSILON, DELTA, prior="same-population", random_state=seed),
     }
-    found: dict[str, list[float]] = {}
+    losses_of: dict[str, list[float]] = {}
     seconds: dict[str, float] = {}
     for name, make in makers.items():
         begin = time.process_time()
         model = make().fit(X, problem.y, public=public)
         seconds[name] = time.process_time() - begin
         if name == OURS:
-            # Long rows are shortened in its predictions, so its loss is measured on rows, not by a formula.
+            # Its predictions clip long rows, so its loss is measured on rows, not by the formula.
             other = make_problem(len(problem.coef), seed + 10_000).X.toarray()
             excess = float(np.mean((model.predict(other) - other @ problem.coef) ** 2))
             losses = [float(np.mean((model.predict(X) - problem.y) ** 2)), NOISE + excess]
         else:
             losses = _losses(problem, model.coef_[:, None])
-        found[name] = losses
-    return found, seconds
+        losses_of[name] = losses
+    return losses_of, seconds
 
 
 def one_draw(p: int, seed: int, dense: bool, shortlist: Shortlist | None) -> dict[str, Any]:
@@ -392,20 +394,20 @@ def figure1(*, quick: bool) -> dict[str, Any]:
 
 
 def _figure(summary: dict[tuple[str, int], dict[str, float]], sizes: list[int]) -> dict[str, Any]:
-    """Return Figure 1 to be drawn: what the paper has, without cold DP-SGD, which would flatten it, and ours."""
+    """Return Figure 1 with ours, and without cold DP-SGD, whose large loss would flatten the other lines."""
     lines = []
     for name in ("PDA-DPMD*", OURS, "warm DP-GD*", "whiten-then-clip*", "public only", "not private"):
-        found = [(p, summary[name, p]) for p in sizes if (name, p) in summary]
+        cells = [(p, summary[name, p]) for p in sizes if (name, p) in summary]
         points = [
             {"x": p, "mean": cell["population"], "spread": 0.0 if math.isnan(cell["half"]) else cell["half"]}
-            for p, cell in found
+            for p, cell in cells
         ]
         lines.append({"name": name, "points": points})
     panel = {"title": "", "x_label": "features", "lines": lines, "levels": [{"name": "optimum", "value": NOISE}]}
     words = (
         "Population loss by the number of features. A star: tuned on the private rows' loss, as in the paper; bands "
+        "are 95% intervals over draws. Cold DP-SGD is only in the table."
     )
-    words += "are 95% intervals over draws. Cold DP-SGD is in the table alone."
     return {"title": "Figure 1: linear regression", "words": words, "y_label": "population loss", "panels": [panel]}
 
 
@@ -432,7 +434,7 @@ def _claims(
     gaps = [(w - q) / w for w, q in zip(warm, pda, strict=True)]
     shown = ", ".join(f"{q:.4f} to {w:.4f}" for q, w in zip(pda, warm, strict=True))
     grown = f"{cold[0]:.3f} to {cold[-1]:.3f}; warm {warm[0]:.4f} to {warm[-1]:.4f}"
-    found = [
+    paper_claims = [
         claim(
             f"Figure 1a: from p={low:,} to {high:,} cold DP-SGD's loss grows with p, warm hardly",
             grown,
@@ -449,7 +451,7 @@ def _claims(
             gaps[0] > gaps[-1],
         ),
     ]
-    return [*found, *_our_claims(draws, sizes)]
+    return [*paper_claims, *_our_claims(draws, sizes)]
 
 
 def _our_claims(draws: list[dict[str, Any]], sizes: list[int]) -> Iterator[dict[str, str]]:

@@ -1,9 +1,10 @@
 """Table 1 and Figures 2 to 4 of the mirror-descent paper: networks, cold, warm and mirror.
 
-At a scale that two cores manage in minutes: MNIST at 14 x 14 stands for EMNIST, a part of CIFAR-10 at 16 x 16 for the
-whole, the validation split of WikiText-2 for its training split, and 60 to 150 steps for thousands. The epsilons are
-the paper's; 4% of the training rows are public. Every method has its learning rate from the same grid by the
-temperature-scaled loss on test rows, hence the stars: such rows are not private. Needs the extra torch.
+At a scale that two cores compute in minutes: MNIST at 14 x 14 in place of EMNIST, a part of CIFAR-10 at 16 x 16 in
+place of the whole, the validation split of WikiText-2 in place of its training split, and 60 to 150 steps in place of
+thousands. The epsilons are the paper's; 4% of the training rows are public. Every method's learning rate is the best of
+the same grid by the temperature-scaled loss on test rows. A star marks this: such rows are not private. Needs the extra
+torch.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from dpadapt.data import Public
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
 PUBLIC_SHARE, N_TEST_SEQUENCES, N_HELD_SEQUENCES, LENGTH, N_WORDS = 0.04, 400, 40, 35, 1000
-# Test rows that the curves over steps are drawn from.
+# Number of test rows on which the curves over steps are measured.
 N_CURVE = 1000
 
 
@@ -38,7 +39,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Task:
-    """A data set with its network, its training, and what Table 1 has for it at two noise levels.
+    """A data set with its network, its training, and the figures of Table 1 at two noise levels.
 
     `printed_shares` are the paper's K over its number of steps; `paper` has, for cold, warm and PDA-DPMD, the accuracy
     in percent, if any, and the loss.
@@ -59,7 +60,7 @@ class Task:
 
     @property
     def heading(self) -> str:
-        """What its tables and claims are headed by."""
+        """Heading of its tables and claims."""
         return f"{'Table 1' if self.paper else 'networks'}, {self.name}"
 
 
@@ -87,16 +88,16 @@ def _share_public(train: Pair, test: Pair) -> Split:
 
 
 def _mnist() -> Split:
-    found = load("mnist").arrays
-    # Numbers that everyone uses for this set; nothing is read off private rows.
-    X, X_test = ((_halved(found[name])[:, None] - 0.1307) / 0.3081 for name in ("X_train", "X_test"))
-    return _share_public((X, found["y_train"].astype(np.int64)), (X_test, found["y_test"].astype(np.int64)))
+    arrays = load("mnist").arrays
+    # The usual mean and standard deviation for this set; nothing is computed from private rows.
+    X, X_test = ((_halved(arrays[name])[:, None] - 0.1307) / 0.3081 for name in ("X_train", "X_test"))
+    return _share_public((X, arrays["y_train"].astype(np.int64)), (X_test, arrays["y_test"].astype(np.int64)))
 
 
 def _cifar() -> Split:
-    found = load("cifar10", "images").arrays
-    X, X_test = ((_halved(found[name]).transpose(0, 3, 1, 2) - 0.5) / 0.25 for name in ("X_train", "X_test"))
-    return _share_public((X, found["y_train"].astype(np.int64)), (X_test, found["y_test"].astype(np.int64)))
+    arrays = load("cifar10", "images").arrays
+    X, X_test = ((_halved(arrays[name]).transpose(0, 3, 1, 2) - 0.5) / 0.25 for name in ("X_train", "X_test"))
+    return _share_public((X, arrays["y_train"].astype(np.int64)), (X_test, arrays["y_test"].astype(np.int64)))
 
 
 def _wikitext() -> Split:
@@ -200,22 +201,22 @@ def measure(task: Task) -> list[dict[str, Any]]:
     from dpadapt.networks.models import sequence_loss
 
     torch.set_num_threads(1)
-    found = task.split()
-    public, loss = Public(*found.public), sequence_loss if task.sequences else None
+    split = task.split()
+    public, loss = Public(*split.public), sequence_loss if task.sequences else None
 
     def fit(module: Any, epsilon: float, **settings: Any) -> Any:
         delta = min(task.delta, epsilon)
         model = PrivateNetwork(
             module, epsilon, delta, loss=loss, batch_size=task.batch_size, random_state=0, **settings
         )
-        return model.fit(*found.private, public=public)
+        return model.fit(*split.private, public=public)
 
-    # A hopeless budget leaves the public network. All warm starts are this one.
+    # With so small a budget nothing is spent, and the result is the public network: the start of all warm methods.
     start = fit(task.module, 1e-9, n_steps=task.n_steps, public_steps=task.public_steps)
     rows = []
     for level, epsilon in enumerate(task.epsilons):
         rows.append(
-            {"task": task.name, "epsilon": epsilon, "method": "public only", "rate": 0.0, **_scores(start, found)}
+            {"task": task.name, "epsilon": epsilon, "method": "public only", "rate": 0.0, **_scores(start, split)}
         )
         printed = max(1, round(task.printed_shares[level] * task.n_steps))
         methods: dict[str, dict[str, Any]] = {
@@ -227,11 +228,11 @@ def measure(task: Task) -> list[dict[str, Any]]:
         for name, settings in methods.items():
             module = task.module if name == "cold" else start.module_
             for rate in task.rates:
-                curve = Curve(task.n_steps, found.test)
+                curve = Curve(task.n_steps, split.test)
                 settings |= {"n_steps": task.n_steps, "public_steps": 0, "learning_rate": rate, "watch": curve}
                 model = fit(module, epsilon, **settings)
                 row = {"task": task.name, "epsilon": epsilon, "method": name, "rate": rate, "curve": curve.points}
-                rows.append({**row, **_scores(model, found)})
+                rows.append({**row, **_scores(model, split)})
     return rows
 
 
@@ -244,7 +245,7 @@ class Curve:
         self._test = test[0][:N_CURVE], test[1][:N_CURVE]
 
     def __call__(self, step: int, module: Any) -> None:
-        """Note the loss of the network so far."""
+        """Record the loss of the network after this step."""
         from dpadapt.networks.public_training import as_inputs, log_loss, outputs_of
         from dpadapt.networks.trial import n_words
 
@@ -255,19 +256,19 @@ class Curve:
             self.points.append({"x": step, "mean": float(min(loss, 1e9)), "spread": 0.0})
 
 
-def _scores(model: Any, found: Split) -> dict[str, float]:
-    """Return accuracy, loss, and the loss of scores over a temperature that public rows chose."""
+def _scores(model: Any, split: Split) -> dict[str, float]:
+    """Return accuracy, loss, and the loss of scores divided by a temperature that was fitted on public rows."""
     from dpadapt.networks.public_training import fit_temperature, log_loss
 
-    codes = found.test[1].ravel()
-    if found.held_out is None:
-        scores, temperature = model.decision_function(found.test[0]), model.temperature_
+    codes = split.test[1].ravel()
+    if split.held_out is None:
+        scores, temperature = model.decision_function(split.test[0]), model.temperature_
     else:
-        scores, held = (model.predict(X) for X in (found.test[0], found.held_out[0]))
+        scores, held = (model.predict(X) for X in (split.test[0], split.held_out[0]))
         scores, held = (part.reshape(-1, part.shape[-1]) for part in (scores, held))
         temperature = 1.0
         if np.all(np.isfinite(held)):
-            temperature = fit_temperature(held, found.held_out[1].ravel())
+            temperature = fit_temperature(held, split.held_out[1].ravel())
     if not np.all(np.isfinite(scores)):
         return {"accuracy": 0.0, "loss": np.inf, "scaled loss": np.inf}
     return {
@@ -294,7 +295,7 @@ def _printed(method: str, paper: dict[str, tuple[float, ...]]) -> str:
 
 
 def table(task: Task, level: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one half of Table 1's lines for a data set, the paper's figures beside."""
+    """Return Table 1 for a data set at one noise level, with the paper's figures."""
     epsilon = task.epsilons[level]
     paper = task.paper[level] if task.paper else {}
     shown = []
@@ -307,35 +308,35 @@ def table(task: Task, level: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def figure(task: Task, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one of Figures 2 to 4 to be drawn: test loss by steps, each method at its learning rate of Table 1."""
+    """Return one of Figures 2 to 4: test loss by steps, each method at its learning rate of Table 1."""
     panels = []
     for epsilon in task.epsilons:
         chosen = best(rows, task.name, epsilon)
         lines = [{"name": name, "points": row["curve"]} for name, row in chosen.items() if "curve" in row]
         levels = [{"name": "public only", "value": chosen["public only"]["loss"]}]
         panels.append({"title": f"epsilon {epsilon:g}", "x_label": "steps", "lines": lines, "levels": levels})
-    words = f"Test loss (first {N_CURVE:,} test rows) after some of the private steps; settings are those of the table."
+    words = f"Test loss (first {N_CURVE:,} test rows) during private training; settings are those of the table."
     return {"title": f"Figures 2 to 4, {task.name}", "words": words, "y_label": "test loss", "panels": panels}
 
 
 def task_claims(task: Task, level: int, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return whether the order of Table 1 is that of this run; of the two readings of K the better one counts."""
+    """Return whether methods rank as in Table 1; of the two readings of K the better one counts."""
     epsilon = task.epsilons[level]
     chosen = best(rows, task.name, epsilon)
     cold, warm = chosen["cold"], chosen["warm"]
     mirror = min((row for name, row in chosen.items() if name.startswith("mirror")), key=lambda row: row["scaled loss"])
     where = f"{task.heading.split(' (')[0]}, epsilon {epsilon:g}"
     pairs = [("loss", "test loss", mirror, warm), ("scaled loss", "temperature-scaled loss", mirror, warm)]
-    found = [
+    claims = [
         claim(f"{where}: PDA-DPMD* below warm* in {text}", f"{a[key]:.4f} against {b[key]:.4f}", a[key] < b[key])
         for key, text, a, b in pairs
     ]
     if not task.sequences:
         text = f"{mirror['accuracy']:.2%} against {warm['accuracy']:.2%}"
-        found.append(claim(f"{where}: PDA-DPMD* above warm* in accuracy", text, mirror["accuracy"] > warm["accuracy"]))
+        claims.append(claim(f"{where}: PDA-DPMD* above warm* in accuracy", text, mirror["accuracy"] > warm["accuracy"]))
     text = f"{warm['scaled loss']:.4f} against {cold['scaled loss']:.4f}"
     holds = warm["scaled loss"] < cold["scaled loss"]
-    return [*found, claim(f"{where}: warm* below cold* in temperature-scaled loss", text, holds)]
+    return [*claims, claim(f"{where}: warm* below cold* in temperature-scaled loss", text, holds)]
 
 
 def table1(*, quick: bool) -> dict[str, Any]:

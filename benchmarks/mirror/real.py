@@ -1,7 +1,8 @@
 """Real tables with 4% public rows: the estimators of the mirror-descent paper and ours, log-loss or squared error.
 
-A star marks methods whose learning rate, clipping norm, ridge and number of steps were the best of a grid on the test
-rows; the others see public data alone. Rows are split at random, so public and private rows are of one population.
+A star marks methods whose learning rate, clipping norm, ridge and number of steps are the best of a grid on the test
+rows; the others use only public data for these. Rows are split at random, so that public and private rows are of one
+population.
 """
 
 import math
@@ -24,9 +25,9 @@ from dpadapt.transfer.regression import PrivateTransferRegressor
 
 Array = NDArray[Any]
 DELTA, EPSILONS, PUBLIC_SHARE, TEST_SHARE = 1e-5, (0.3, 1.0), 0.04, 0.3
-# Around what public data suggests: the grid of an oracle that sees the test rows.
+# The grid of the starred methods: factors of the defaults that public data gives, numbers of steps, and ridges.
 RATES, CLIPS, STEPS, RIDGES = (0.25, 1.0, 4.0, 16.0), (0.5, 1.0, 2.0), (20, 100), (None, 0.3)
-# Adult, epsilon 0.3: the share of the way from the public to the non-private log-loss that is to be covered.
+# Adult: share of the gap between the public and the non-private log-loss that ours should close.
 SHARE_TARGET = 0.75
 
 
@@ -41,25 +42,25 @@ class Table:
 
 @cache
 def _adult() -> tuple[Array, Array]:
-    found = people.adult_by_sex("one-hot", rows="all")
-    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (found.source, found.target)])
-    sex = np.repeat([1.0, 0.0], [len(found.source.y), len(found.target.y)])
-    return np.column_stack([X, sex]), np.concatenate([found.source.y, found.target.y])
+    domains = people.adult_by_sex("one-hot", rows="all")
+    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (domains.source, domains.target)])
+    sex = np.repeat([1.0, 0.0], [len(domains.source.y), len(domains.target.y)])
+    return np.column_stack([X, sex]), np.concatenate([domains.source.y, domains.target.y])
 
 
 @cache
 def _superconductivity() -> tuple[Array, Array]:
-    found = measurements.superconductivity_by_elements()
-    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (found.source, found.target)])
-    y = np.concatenate([np.asarray(part.y, dtype=np.float64) for part in (found.source, found.target)])
+    domains = measurements.superconductivity_by_elements()
+    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (domains.source, domains.target)])
+    y = np.concatenate([np.asarray(part.y, dtype=np.float64) for part in (domains.source, domains.target)])
     return X, y
 
 
 @cache
 def _california() -> tuple[Array, Array]:
-    found = measurements.california_by_latitude()
-    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (found.source, found.target)])
-    y = np.concatenate([np.asarray(part.y, dtype=np.float64) for part in (found.source, found.target)])
+    domains = measurements.california_by_latitude()
+    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (domains.source, domains.target)])
+    y = np.concatenate([np.asarray(part.y, dtype=np.float64) for part in (domains.source, domains.target)])
     return X, y
 
 
@@ -82,7 +83,7 @@ def split(table: Table, seed: int) -> tuple[Public, Array, Array, Array, Array]:
 
 
 def loss(table: Table, model: Any, X: Array, y: Array) -> float:
-    """Return the log-loss or the mean squared error; infinite for a model that ran away."""
+    """Return the log-loss or the mean squared error; infinity for a model that diverged."""
     if not np.all(np.isfinite(model.coef_)):
         return math.inf
     if not table.classify:
@@ -92,7 +93,7 @@ def loss(table: Table, model: Any, X: Array, y: Array) -> float:
 
 
 def makers(table: Table) -> dict[str, Callable[..., Any]]:
-    """Return the methods of the paper, by name; each takes the parameters of its estimator."""
+    """Return the methods of the paper by name; each is called with the parameters of its estimator."""
     descent = PrivateGradientDescentClassifier if table.classify else PrivateGradientDescentRegressor
     mirror = PDADPMDClassifier if table.classify else PDADPMDRegressor
     return {
@@ -114,7 +115,7 @@ def one_split(table: Table, seed: int, epsilons: tuple[float, ...]) -> list[dict
 
     ours = PrivateTransferClassifier if table.classify else PrivateTransferRegressor
     for epsilon in epsilons:
-        # A hopeless budget leaves the public model.
+        # With so small a budget nothing is spent, and the result is the public model.
         alone = ours(1e-6, 1e-12, prior="same-population").fit(X, y, public=public)
         note("public only", epsilon, loss(table, alone, X_test, y_test))
         start = makers(table)["PDA-DPMD"](1e-6, 1e-12).fit(X, y, public=public)
@@ -127,7 +128,7 @@ def one_split(table: Table, seed: int, epsilons: tuple[float, ...]) -> list[dict
             note(name, epsilon, loss(table, model, X_test, y_test))
             best = math.inf
             ridges = RIDGES if name in ("PDA-DPMD", "whiten-then-clip") else RIDGES[:1]
-            # A step of a classifier takes longer: a smaller grid.
+            # A smaller grid for classifiers, whose steps take longer.
             rates = RATES[:-1] if table.classify else RATES
             for steps, rate, clip, ridge in product(STEPS, rates, CLIPS, ridges):
                 tried = make(
@@ -159,7 +160,7 @@ def _not_private(table: Table, public: Public, X: Array, y: Array, X_test: Array
 
 
 def real_tables(*, quick: bool) -> dict[str, Any]:
-    """Measure the real tables; nothing if they are not there."""
+    """Measure the real tables; no rows if there is no real data."""
     from sklearn.utils.parallel import Parallel, delayed
 
     from benchmarks.transfer.common import real_data
@@ -187,7 +188,7 @@ def real_tables(*, quick: bool) -> dict[str, Any]:
 
 
 def _claims(means: dict[tuple[str, str, float], float], epsilons: tuple[float, ...]) -> list[dict[str, str]]:
-    found = []
+    claims = []
     for table in TABLES:
         for epsilon in epsilons:
             value = {method: v for (name, method, e), v in means.items() if (name, e) == (table.name, epsilon)}
@@ -197,12 +198,12 @@ def _claims(means: dict[tuple[str, str, float], float], epsilons: tuple[float, .
                 text = f"{share['ours, same-population']:.0%}; warm* {share['warm DP-GD*']:.0%}, "
                 text += f"PDA-DPMD* {share['PDA-DPMD*']:.0%}, whiten-then-clip* {share['whiten-then-clip*']:.0%}"
                 what = f"{table.name}, epsilon {epsilon:g}: ours, untuned, closes {SHARE_TARGET:.0%} of the gap"
-                found.append(claim(what, text, share["ours, same-population"] >= SHARE_TARGET))
+                claims.append(claim(what, text, share["ours, same-population"] >= SHARE_TARGET))
             rivals = {name: value[name] for name in ("PDA-DPMD*", "whiten-then-clip*")}
             for name, rival in rivals.items():
                 what = f"{table.name}, epsilon {epsilon:g}: ours, untuned, at or below {name} (tuned on test rows)"
-                found.append(claim(what, f"{ours:.4f} against {rival:.4f}", ours <= rival))
+                claims.append(claim(what, f"{ours:.4f} against {rival:.4f}", ours <= rival))
             pda = f"{value['PDA-DPMD*']:.4f} against {value['warm DP-GD*']:.4f}"
             what = f"{table.name}, epsilon {epsilon:g}: PDA-DPMD* at or below warm DP-GD*"
-            found.append(claim(what, pda, value["PDA-DPMD*"] <= value["warm DP-GD*"]))
-    return found
+            claims.append(claim(what, pda, value["PDA-DPMD*"] <= value["warm DP-GD*"]))
+    return claims

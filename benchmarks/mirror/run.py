@@ -1,9 +1,9 @@
-"""Paper 2, mirror descent: claims against measurements; `python -m benchmarks mirror [--quick] [--out F] [--report F]`.
+"""Paper 2, mirror descent: `python -m benchmarks mirror`.
 
 "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. Figure 1, the theorems of Section 3,
 Appendix D, real tables with 4% public rows if `DPADAPT_DATA` is set, and the networks of Table 1 if torch is installed.
-Data and noise are seeded. A star marks settings chosen by looking at the loss that is reported, as the paper's are:
-such rows are not private.
+Data and noise are seeded. A star marks settings that were chosen by the reported loss, as in the paper: such rows are
+not private.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from benchmarks.transfer.common import versions
 
 START, END = "<!-- bench mirror -->", "<!-- end of bench mirror -->"
 
-# Each part gives tables (title, columns, rows), claims, perhaps what was skipped, and whatever else is worth keeping.
+# Each part returns tables (title, columns, rows), claims, the reason if something was skipped, and its raw results.
 PARTS: tuple[tuple[str, Callable[..., dict[str, Any]]], ...] = (
     ("theory", theory),
     ("figure 1", figure1),
@@ -74,12 +74,12 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:
-    """Write the page with the figures."""
+    """Write the HTML page with the figures."""
     from benchmarks.pages import paper_page
 
     parts = [results["parts"][name] for name, _ in PARTS if name in results["parts"]]
     title = "Public data as the mirror map: the paper's figures, and ours"
-    words = "A star marks settings that were chosen by looking at the loss that is reported, as the paper's are."
+    words = "A star marks settings that were chosen by the reported loss, as in the paper."
     sizes = "a quick run, fewer draws and sets than the paper" if results["quick"] else "the full run"
     facts = [
         f"This is {sizes}; data and noise are seeded.",
@@ -97,7 +97,7 @@ def write_report(results: dict[str, Any], path: Path) -> None:
 
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the tables between the page's markers."""
+    """Write the tables between the markers of a documentation page."""
     write_between(path, markdown(results), START, END)
 
 

@@ -21,30 +21,30 @@ Array = NDArray[np.float64]
 
 def noise_claims() -> dict[str, Any]:
     """Compare the printed noise with what the same budget needs."""
-    rows, found = [], []
+    rows, claims = [], []
     for epsilon, delta in ((0.3, 1e-5), (1.0, 1e-5), (5.0, 1e-5), (50.0, 1e-5)):
         printed, exact = paper_noise_multiplier(epsilon, delta), 1 / gaussian_mu(epsilon, delta)
         true = gaussian_epsilon(1 / printed, delta)
         rows.append([f"{epsilon:g}", f"{printed:.3f}", f"{exact:.3f}", f"{printed / exact:.2f}", f"{true:.3f}"])
         what = f"Algorithm 1's noise is ({epsilon:g}, {delta:g})-private"
-        found.append(claim(what, f"costs {true:.3f}", true <= epsilon))
-    # Beyond 8 ln(1/δ) the printed constant is too small; the estimators refuse it there.
+        claims.append(claim(what, f"costs {true:.3f}", true <= epsilon))
+    # Above epsilon = 8 ln(1/δ) the printed constant is too small; the estimators refuse it there.
     far = 200.0
     true = gaussian_epsilon(far / math.sqrt(8 * math.log(1e5)), 1e-5)
-    found.append(claim(f"Algorithm 1's noise is ({far:g}, 1e-05)-private", f"costs {true:.1f}; refused", true <= far))
+    claims.append(claim(f"Algorithm 1's noise is ({far:g}, 1e-05)-private", f"costs {true:.1f}; refused", true <= far))
     table = {
         "title": "noise of one step over the clipping norm, T = 1",
         "columns": ["epsilon", "printed", "needed", "ratio", "true epsilon of the printed noise"],
         "rows": rows,
     }
-    return {"tables": [table], "claims": found}
+    return {"tables": [table], "claims": claims}
 
 
 def stability(*, quick: bool) -> dict[str, Any]:
-    """Measure Theorem 3.6: how far noise moves a mirror step along eigenvectors of the public Hessian."""
+    """Measure Theorem 3.6: how far noise shifts a mirror step along eigenvectors of the public Hessian."""
     draws = 500 if quick else 4000
     random = np.random.default_rng(0)
-    tables, found = [], []
+    tables, claims = [], []
     for name, measured, bound in (
         ("quadratic, Section 3, p=500", *_quadratic(draws, random)),
         ("logistic, separable, p=40", *_separable(draws, random)),
@@ -63,11 +63,11 @@ def stability(*, quick: bool) -> dict[str, Any]:
         slack = 1 + 4 * math.sqrt(math.pi / 2 - 1) / math.sqrt(draws)
         worst = float(np.max(measured / bound))
         what = f"Theorem 3.6, {name}: no shift beyond the bound (up to sampling, {slack:.3f})"
-        found.append(claim(what, f"{worst:.3f} of the bound at most", worst <= slack))
+        claims.append(claim(what, f"{worst:.3f} of the bound at most", worst <= slack))
         ratio = float((measured[0] / measured[-1]) / (bound[0] / bound[-1]))
         what = f"Theorem 3.6, {name}: shifts go as 1 / curvature (flattest over steepest, over its bound)"
-        found.append(claim(what, f"{ratio:.3f}", abs(ratio - 1) < 0.25))
-    return {"tables": tables, "claims": found}
+        claims.append(claim(what, f"{ratio:.3f}", abs(ratio - 1) < 0.25))
+    return {"tables": tables, "claims": claims}
 
 
 def _quadratic(draws: int, random: np.random.Generator) -> tuple[Array, Array]:
@@ -78,7 +78,7 @@ def _quadratic(draws: int, random: np.random.Generator) -> tuple[Array, Array]:
     map_ = QuadraticMap(hessian)
     values, vectors = np.linalg.eigh(hessian)
     noise = random.standard_normal((len(hessian), draws))
-    # One step from zero, without a gradient: all there is to see is noise.
+    # One step from zero without a gradient, so that the step is noise alone.
     moved = map_.step(np.zeros((len(hessian), draws)), noise, 1.0)
     measured = np.mean(np.abs(vectors.T @ moved), axis=1)
     # The map is normalised: curvature in units of its smallest.
@@ -101,7 +101,7 @@ def _separable(draws: int, random: np.random.Generator) -> tuple[Array, Array]:
         return np.asarray(sizes**2 * q * (1 - q) / p + ridge)
 
     radius = map_.unit * (1 + margin) * math.sqrt(p) * scale
-    # The least curvature within radius / itself of the start: down from the start's until it holds.
+    # The least curvature within radius / (least curvature) of the start, by fixed-point iteration from the start's.
     least = curvature(start)
     for _ in range(200):
         least = np.minimum(least, curvature(np.abs(start) + radius / least))
@@ -117,13 +117,13 @@ def _separable(draws: int, random: np.random.Generator) -> tuple[Array, Array]:
 
 def widths(*, quick: bool) -> dict[str, Any]:
     """Measure G_Q of the Section 3 public losses, and Appendix D's claims about it."""
-    rows, found, shares = [], [], []
+    rows, claims, shares = [], [], []
     sizes = (500, 1000) if quick else (500, 1000, 2000)
     for p in sizes:
         problem = make_problem(p, 0)
         n = len(problem.y_public)
         values = np.linalg.eigvalsh((problem.X_public.T @ problem.X_public).toarray() / n)
-        # One direction is exactly collinear; the rest is what the paper's ratio of eigenvalues can mean.
+        # One direction is exactly collinear; the paper's ratio of eigenvalues must leave it out.
         proper = values[1:]
         smallest, printed = gaussian_width(proper), gaussian_width(proper, form="printed")
         exact = ellipsoid_width(np.sqrt(proper[0] / proper))
@@ -147,20 +147,20 @@ def widths(*, quick: bool) -> dict[str, Any]:
     ratios = [share[0] for share in shares]
     text = ", ".join(f"{ratio:.0f}" for ratio in ratios)
     falls = all(a > b for a, b in pairwise(ratios))
-    found.append(claim("Section 3: the ratio of largest to smallest eigenvalue falls as p grows", text, falls))
+    claims.append(claim("Section 3: the ratio of largest to smallest eigenvalue falls as p grows", text, falls))
     text = ", ".join(f"{share[1]:.3f}" for share in shares)
     spread = max(s[1] for s in shares) / min(s[1] for s in shares)
-    found.append(claim("Section 3: G_Q / sqrt(p) hardly varies with p", text, spread < 1.1))
+    claims.append(claim("Section 3: G_Q / sqrt(p) hardly varies with p", text, spread < 1.1))
     text = ", ".join(f"{share[2]:.1f}" for share in shares)
-    found.append(claim("Theorem 3.5: public rows over G_Q² above 1", text, min(s[2] for s in shares) >= 1))
-    return {"tables": [table], "claims": found}
+    claims.append(claim("Theorem 3.5: public rows over G_Q² above 1", text, min(s[2] for s in shares) >= 1))
+    return {"tables": [table], "claims": claims}
 
 
 def means(*, quick: bool) -> dict[str, Any]:
     """Measure Appendix D's mean estimation against its formula and against isotropic noise."""
     random = np.random.default_rng(0)
     p, n, repeats = 50, 5000, 50 if quick else 400
-    rows, found = [], []
+    rows, claims = [], []
     for name, deviations in (("few large", np.where(np.arange(p) < 3, 1.0, 0.2)), ("all alike", np.ones(p))):
         public = Public(random.standard_normal((2000, p)) * deviations)
         X = random.standard_normal((n, p)) * deviations
@@ -177,16 +177,16 @@ def means(*, quick: bool) -> dict[str, Any]:
         ours, other = (float(np.mean(errors[kind])) for kind in ("mirror", "isotropic"))
         rows.append([name, f"{ours:.3g}", f"{formula:.3g}", f"{other:.3g}"])
         what = f"Appendix D, {name} variances: no more error than isotropic noise, 90% of rows unclipped in both"
-        found.append(claim(what, f"{ours:.3g} against {other:.3g}", ours <= 1.05 * other))
+        claims.append(claim(what, f"{ours:.3g} against {other:.3g}", ours <= 1.05 * other))
     table = {
         "title": "mean estimation, p=50, n=5,000, epsilon 1: squared error about the private mean",
         "columns": ["variances", "mirror", "formula, noise alone", "isotropic noise"],
         "rows": rows,
     }
-    return {"tables": [table], "claims": found}
+    return {"tables": [table], "claims": claims}
 
 
 def theory(*, quick: bool) -> dict[str, Any]:
-    """Measure everything that needs no training run."""
+    """Measure all claims that need no training."""
     parts = [noise_claims(), stability(quick=quick), widths(quick=quick), means(quick=quick)]
     return {name: [one for part in parts for one in part[name]] for name in ("tables", "claims")}

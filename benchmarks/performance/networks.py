@@ -1,9 +1,9 @@
-"""Private training of networks: `python -m benchmarks.performance.networks [--quick] [--out FILE]`. Needs torch.
+"""Private training of networks: `python -m benchmarks.performance.networks`. Needs torch.
 
-One whole private step against a plain one, interleaved in one process, CPU time, one thread. Then cold, warm and mirror
+One private step against a non-private one, interleaved in one process, CPU time, one thread. Then cold, warm and mirror
 training on Fashion-MNIST at 14 x 14, each with its raw and its temperature-scaled loss, if `DPADAPT_DATA` is set. Only
-20,000 of the 70,000 images are there: 2,400 are public, 14,600 private and 3,000 for testing, where the protocol
-has 57,600 private ones. At the same epsilon their sum has a quarter of the signal.
+20,000 of the 70,000 images are available: 2,400 are public, 14,600 private and 3,000 for testing, where the protocol
+has 57,600 private ones. At the same epsilon, a sum over these has a quarter of the signal.
 """
 
 import math
@@ -28,12 +28,13 @@ from dpadapt.mechanisms.randomness import SeededRandom
 BATCH, N_ROWS = 500, 5000
 EPSILON, DELTA = 1.0, 1e-5
 N_PUBLIC, N_TEST = 2400, 3000
+# Targets: ratio of a private step to a plain one; accuracy of warm training on Fashion-MNIST.
 SPEED, ACCURACY = 1.8, 0.850
-# The same for every method. Chosen among a few on the test rows of split 0, which is therefore not measured here.
+# The same for every method. The best of a few on the test rows of split 0, which is therefore not measured here.
 SETTINGS: dict[str, Any] = {"n_steps": 150, "batch_size": 2000, "learning_rate": 2.0, "average": 0.97}
 PUBLIC_SETTINGS: dict[str, Any] = {"public_steps": 3000, "public_learning_rate": 0.002}
 
-# Public gradients are not clipped: at the learning rate of private ones, steps on them alone diverge.
+# Public gradients are not clipped: with the learning rate of private gradients, steps on them alone diverge.
 _MIRROR: dict[str, Any] = {"transfer": "mirror", "learning_rate": 0.5}
 METHODS: dict[str, dict[str, Any]] = {
     "public only": {"n_steps": 1, "learning_rate": 1e-9, "average": 0.0},
@@ -101,7 +102,7 @@ def _contenders() -> dict[str, Callable[[], Any]]:
             index = torch.from_numpy(next(batches))
             engine.rows_loss.put(state.weights.numpy())
             noisy = charged.release(clipped_gradient_sum(engine, X[index], y[index], 1.0)) / BATCH
-            # The noise of this ledger is huge, so that it lasts for any number of steps.
+            # The noise is very large, so that the budget lasts for any number of steps; hence the factor.
             state.update(torch.from_numpy(noisy.astype(np.float32)) * 1e-12, recipe)
 
         return step
@@ -110,7 +111,7 @@ def _contenders() -> dict[str, Callable[[], Any]]:
 
 
 def agreement() -> float:
-    """Return how far the clipped sums of ghost clipping and vmap differ, relative to their length."""
+    """Return the relative difference of the clipped sums of ghost clipping and vmap."""
     import torch
 
     from dpadapt.networks.ghost_clipping import GhostEngine
@@ -143,12 +144,12 @@ def small_cnn(*, channels: int = 1, side: int = 14) -> Any:
 
 
 def images() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the Fashion-MNIST images that are there, halved in size, and their labels."""
+    """Return the available Fashion-MNIST images, halved in size, and their labels."""
     arrays = load("fashion_mnist").arrays
     X = np.concatenate([arrays["X_train"], arrays["X_test"]]).astype(np.float32) / 255
     y = np.concatenate([arrays["y_train"], arrays["y_test"]]).astype(np.int64)
     halved = X.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4))[:, None]
-    # Fixed numbers, which everyone uses for this set; nothing is read off private rows.
+    # The usual mean and standard deviation for this set; nothing is computed from private rows.
     return ((halved - 0.286) / 0.353).astype(np.float32), y
 
 
@@ -169,7 +170,7 @@ def fashion(*, seeds: int, names: list[str]) -> list[dict[str, Any]]:
             settings = {**SETTINGS, **PUBLIC_SETTINGS, **METHODS[name]}
             module = small_cnn
             if settings.get("transfer", "cold") != "cold" and "public only" in trained:
-                # All warm starts are the same one.
+                # All warm methods start from the same network.
                 module, settings["public_steps"] = trained["public only"], 0
             model = PrivateNetwork(module, EPSILON, DELTA, random_state=seed, **settings)
             trained[name] = model.fit(X[private], y[private], public=public).module_
@@ -197,7 +198,7 @@ def means(rows: list[dict[str, Any]], method: str) -> dict[str, float]:
 def claims(results: dict[str, Any]) -> list[dict[str, str]]:
     """Return what is claimed, what was measured, and whether it holds."""
     ratio = next(row["ratio"] for row in results["steps"] if row["what"] == "private, ghost")
-    found = [
+    judged = [
         claim(f"EMNIST network, batch {BATCH}: private step <= {SPEED} x plain", f"{ratio:.2f} x", ratio <= SPEED),
         claim("ghost clipping and vmap agree to 1e-5", f"{results['agreement']:.1e}", results["agreement"] <= 1e-5),
     ]
@@ -205,14 +206,14 @@ def claims(results: dict[str, Any]) -> list[dict[str, str]]:
         warm = means(results["fashion"], "warm")["accuracy"]
         error = math.sqrt(warm * (1 - warm) / N_TEST)
         text = f"Fashion-MNIST 14 x 14, epsilon {EPSILON:g}: warm >= {ACCURACY} (with 14,600 private rows, not 57,600)"
-        found.append(claim(text, f"{warm:.4f} (one split's error {error:.4f})", warm >= ACCURACY))
-    return found
+        judged.append(claim(text, f"{warm:.4f} (one split's error {error:.4f})", warm >= ACCURACY))
+    return judged
 
 
 def tables(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tables: a title, columns and rows of text each."""
     rows = [[row["what"], f"{row['ms']:.1f}", f"{row['ratio']:.2f}"] for row in results["steps"]]
-    found = [{"title": f"EMNIST network, batch {BATCH}", "columns": ["step", "CPU ms", "ratio"], "rows": rows}]
+    all_tables = [{"title": f"EMNIST network, batch {BATCH}", "columns": ["step", "CPU ms", "ratio"], "rows": rows}]
     if results["fashion"]:
         seeds = len({row["seed"] for row in results["fashion"]})
         rows = []
@@ -222,8 +223,8 @@ def tables(results: dict[str, Any]) -> list[dict[str, Any]]:
             rows.append([name, *cells, f"{mean['cpu s']:.0f}"])
         title = f"Fashion-MNIST 14 x 14, epsilon {EPSILON:g}, {seeds} split(s), settings from another split"
         columns = ["method", "accuracy", "loss", "scaled loss", "CPU s"]
-        found.append({"title": title, "columns": columns, "rows": rows})
-    return found
+        all_tables.append({"title": title, "columns": columns, "rows": rows})
+    return all_tables
 
 
 def show(results: dict[str, Any]) -> None:

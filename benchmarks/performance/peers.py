@@ -1,16 +1,16 @@
-"""One private gradient step of each peer that is installed, on the same rows as ours: what `performance` compares to.
+"""One private gradient step of each installed peer on the same rows as ours, for the performance benchmark.
 
-Each peer is used in the way that suits it: batches are drawn by our sampler and gathered by index, never row by row
-through a data loader; no peer keeps accounts while it steps. Opacus hooks and jax-privacy store every per-example
-gradient. Both can work through a batch in parts, which is meant to save memory and also saves time, so where a batch
-has more than one part there are two rows for them: as they come, and in parts.
+Each peer is used in its fastest way: batches are drawn by our sampler and gathered by index, never row by row through a
+data loader; no peer runs its accountant during steps. Opacus hooks and jax-privacy store every per-example gradient.
+Both can process a batch in parts, which is meant to save memory and also saves time. Where a batch has more than one
+part they therefore have two rows: with their defaults, and in parts.
 
 What is left out, and why:
 
 - Per-example gradients above `LARGEST_MB` in one piece (the full softmax batch: 4.4 GB, and twice that at the peak).
   That batch is run in parts only.
 - diffprivlib has no gradient step, and only its two-class model is comparable. It is run on the two-class case as a
-  whole fit, and its row must be read so.
+  whole fit.
 """
 
 import importlib
@@ -26,7 +26,7 @@ from benchmarks.performance.performance import Case
 from dpadapt.mechanisms.randomness import SeededRandom
 
 LARGEST_MB = 1024
-# Per-example gradients of this size stay in the processor's cache.
+# Megabytes of per-example gradients in one part; they stay in the processor's cache. The peers were fastest with this.
 PART_MB = 4
 _LENGTH = 0.1
 _CLIP_NORM = 1.0
@@ -40,9 +40,9 @@ def peer_steps(
 ) -> dict[str, Step]:
     """Return a callable per installed peer: sample, gather, clip each gradient, add noise, update.
 
-    Each returns the coefficients after its step, in the shape of `coef`; unlike ours, the peers' steps go on from where
-    the last one ended. `noise_multiplier` and `part`, the rows that are worked on at once, are there for tests: without
-    noise, it shows whether a peer computes our gradient.
+    Each returns the coefficients after its step, in the shape of `coef`; unlike ours, each step of a peer starts from
+    the result of its last one. `noise_multiplier` and `part`, the rows processed at once, are for tests: without noise,
+    a peer's gradient can be compared with ours.
     """
     expected = case.rate * case.n_rows
     one_gradient_mb = coef.size * X.itemsize / 2**20
@@ -53,22 +53,22 @@ def peer_steps(
     if expected > part:
         ways[", in parts"] = part
     data = X, y, coef, noise_multiplier
-    found: dict[str, Step] = {}
+    steps: dict[str, Step] = {}
     if _importable("torch", "opacus"):
-        found |= {f"Opacus hooks{way}": _opacus_hooks(case, *data, part=size) for way, size in ways.items()}
-        found["Opacus ghost"] = _opacus_ghost(case, *data)
-    # XLA reads these once, when it starts. The second sets the size of its thread pool.
+        steps |= {f"Opacus hooks{way}": _opacus_hooks(case, *data, part=size) for way, size in ways.items()}
+        steps["Opacus ghost"] = _opacus_ghost(case, *data)
+    # XLA reads these once, when it starts. The second one sets the size of its thread pool.
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     os.environ.setdefault("NPROC", "1")
     if _importable("jax", "jax_privacy.clipping"):
-        found |= {f"jax-privacy{way}": _jax_privacy(case, *data, part=size) for way, size in ways.items()}
+        steps |= {f"jax-privacy{way}": _jax_privacy(case, *data, part=size) for way, size in ways.items()}
     if case.n_scores == 1 and _importable("diffprivlib.models"):
-        found["diffprivlib (whole fit)"] = _diffprivlib(X, y)
-    return found
+        steps["diffprivlib (whole fit)"] = _diffprivlib(X, y)
+    return steps
 
 
 def _importable(*modules: str) -> bool:
-    """Tell whether all modules load: one may be installed and still refuse the scikit-learn at hand."""
+    """Return whether all modules can be imported; an installed one may not support this scikit-learn."""
     try:
         for module in modules:
             importlib.import_module(module)
@@ -133,7 +133,7 @@ def _opacus_ghost(case: Case, X: Array, y: Array, coef: Array, noise_multiplier:
 
 
 def _layer(coef: Array) -> Any:
-    """Return torch's linear layer with these coefficients, and hold torch to one thread."""
+    """Return torch's linear layer with these coefficients, and limit torch to one thread."""
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     weight = torch.tensor(coef.reshape(len(coef), -1).T.copy())
@@ -154,12 +154,12 @@ def _criterion(coef: Array) -> Any:
 
 def _scores(model: Any, coef: Array) -> Callable[[Any], Any]:
     # One loss per example, of shape (B,). From shape (B, 1), the ghost mode of Opacus 1.6.0 multiplies B losses by B
-    # clip factors into a B x B table, without an error, and then no clip holds.
+    # clip factors into a B x B table without an error, and gradients are not clipped correctly.
     return (lambda rows: model(rows).squeeze(1)) if coef.ndim == 1 else model
 
 
 def _batches(case: Case, X: Array, y: Array) -> Callable[[], tuple[Any, Any]]:
-    """Return what draws a batch of rows and targets as tensors; at a rate of 1 that is all of them, not copied."""
+    """Return a function that draws a batch of rows and targets as tensors; at a rate of 1, all rows, not copied."""
     torch = importlib.import_module("torch")
     rows, targets, random = torch.from_numpy(X), torch.from_numpy(y), SeededRandom(1)
 
@@ -173,7 +173,7 @@ def _batches(case: Case, X: Array, y: Array) -> Callable[[], tuple[Any, Any]]:
 
 
 def _jax_privacy(case: Case, X: Array, y: Array, coef: Array, noise_multiplier: float, *, part: int | None) -> Step:
-    # In float32, jax's own default, whatever the case says.
+    # In float32, the default of jax, for every case.
     jax = importlib.import_module("jax")
     jnp = importlib.import_module("jax.numpy")
     pad = importlib.import_module("jax_privacy.batch_selection").pad_to_multiple_of
@@ -203,8 +203,8 @@ def _jax_privacy(case: Case, X: Array, y: Array, coef: Array, noise_multiplier: 
         return now - _LENGTH * noisy, state
 
     compiled = jax.jit(update)
-    # One shape of batch means one compilation. Five standard deviations above the mean are hardly ever exceeded, and
-    # then the batch is padded to twice that.
+    # One batch shape means one compilation. A batch rarely exceeds the mean by five standard deviations; then it is
+    # padded to twice that size.
     multiple = part or 32
     capacity = multiple * math.ceil((expected + 5 * math.sqrt(expected)) / multiple)
     now = jnp.asarray(coef, jnp.float32)
@@ -228,7 +228,7 @@ def _jax_privacy(case: Case, X: Array, y: Array, coef: Array, noise_multiplier: 
 
 def _diffprivlib(X: Array, y: Array) -> Step:
     models = importlib.import_module("diffprivlib.models")
-    # The rows are made up, so their bound may be read off them.
+    # The rows are synthetic, so their bound may be computed from them.
     longest = float(np.linalg.norm(X, axis=1).max())
 
     def fit() -> Any:

@@ -1,7 +1,7 @@
-"""How quickly people are asked: `python -m benchmarks.performance.people [--quick] [--out FILE]`.
+"""Time to ask people in the local model: `python -m benchmarks.performance.people`.
 
 A million simulated people; and, with the extra federated, 1,000 Flower clients in each of two rounds of Flower's
-simulation (200 with `--quick`), CPU of all its processes.
+simulation (200 with `--quick`), with the CPU time of all its processes.
 """
 
 import os
@@ -24,9 +24,9 @@ POPULATIONS = ((MILLION, True, 10), (20_000, False, 10), (20_000, False, 98))
 
 
 def simulated(repetitions: int) -> list[dict[str, Any]]:
-    """Return CPU and waiting seconds of one question to a million people, the median of some repetitions."""
+    """Return CPU and elapsed seconds of one question to a million people, as medians."""
     random = np.random.default_rng(0)
-    found = []
+    times = []
     for rows, own, columns in POPULATIONS:
         X = random.standard_normal((rows, columns))
         question = LossQuestion(LinearHypothesis(random.standard_normal(columns)))
@@ -37,12 +37,12 @@ def simulated(repetitions: int) -> list[dict[str, Any]]:
             agents.ask(question, MILLION)
             taken.append((time.process_time() - start, time.perf_counter() - clock))
         cpu, wall = np.median(taken, axis=0)
-        found.append({"rows": rows, "columns": columns, "cpu": float(cpu), "wall": float(wall)})
-    return found
+        times.append({"rows": rows, "columns": columns, "cpu": float(cpu), "wall": float(wall)})
+    return times
 
 
 def flower(n_clients: int) -> list[dict[str, Any]]:
-    """Return what two rounds of `n_clients` Flower clients take, each client asked once."""
+    """Return the time of two rounds of `n_clients` Flower clients, each client asked once."""
     os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before Flower is imported
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     from flwr.simulation import run_simulation
@@ -50,7 +50,7 @@ def flower(n_clients: int) -> list[dict[str, Any]]:
     from dpadapt.hybrid.device import Device
     from dpadapt.hybrid.flower import client_app, server_app
 
-    found: list[dict[str, Any]] = []
+    rounds: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
 
         def device(context: Any) -> Device:
@@ -63,16 +63,16 @@ def flower(n_clients: int) -> list[dict[str, Any]]:
                 start, clock = cpu_of_all(), time.perf_counter()
                 answers = agents.ask(LossQuestion(LinearHypothesis([1.0, 0.5, 0.0])), n_clients)
                 taken = {"cpu": cpu_of_all() - start, "wall": time.perf_counter() - clock}
-                found.append({"round": number, "asked": n_clients, "answers": len(answers), **taken})
+                rounds.append({"round": number, "asked": n_clients, "answers": len(answers), **taken})
 
         server = server_app(survey, 1.0, n_people=2 * n_clients, timeout=600.0)
         worker = {"init_args": {"num_cpus": 1, "include_dashboard": False}, "client_resources": {"num_cpus": 1.0}}
         run_simulation(server, client_app(device), 2 * n_clients, backend_config=worker)
-    return found
+    return rounds
 
 
 def cpu_of_all() -> float:
-    """Return the CPU seconds of this process and of all that descend from it. Needs /proc."""
+    """Return the CPU seconds of this process and all its descendants. Needs /proc."""
     tick = os.sysconf("SC_CLK_TCK")
     parent: dict[int, int] = {}
     used: dict[int, float] = {}
@@ -80,7 +80,7 @@ def cpu_of_all() -> float:
         try:
             fields = Path("/proc", name, "stat").read_text().rsplit(")", 1)[1].split()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         parent[int(name)] = int(fields[1])
         used[int(name)] = sum(map(int, fields[11:15])) / tick
 
@@ -117,8 +117,8 @@ def show(results: dict[str, Any]) -> None:
     else:
         console.print("Flower clients: skipped, Flower is not installed (extra federated)")
     slowest = max(row["cpu"] for row in results["simulated"])
-    found = claim("a million simulated people asked in 0.5 s of CPU", f"{slowest:.2f} s at most", slowest < 0.5)
-    console.print(f"{found['claim']}: {found['measured']}, {found['verdict']}")
+    speed = claim("a million simulated people asked in 0.5 s of CPU", f"{slowest:.2f} s at most", slowest < 0.5)
+    console.print(f"{speed['claim']}: {speed['measured']}, {speed['verdict']}")
     console.print(results["versions"])
 
 

@@ -79,9 +79,9 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def interleaved(contenders: dict[str, Callable[[], Any]], *, repetitions: int) -> dict[str, float]:
-    """Return the median CPU milliseconds of each contender, taking turns of up to ten steps in a row.
+    """Return the median CPU milliseconds of each contender; they take turns of up to ten steps in a row.
 
-    Training takes many steps in a row, too; a turn ends after 50 ms, and a contender drops out after 20 s in all.
+    Training also takes many steps in a row. A turn ends after 50 ms, and a contender stops after 20 s in all.
     """
     taken: dict[str, list[int]] = {name: [] for name in contenders}
     for step in contenders.values():
@@ -102,13 +102,13 @@ def interleaved(contenders: dict[str, Callable[[], Any]], *, repetitions: int) -
 
 
 def steps_memory() -> float:
-    """Return the peak memory of private steps over the data, in MB, measured in a process of its own."""
+    """Return the peak memory of private steps besides the data, in MB, measured in a process of its own."""
     code = "from benchmarks.performance.performance import peak_over_data; print(peak_over_data())"
     return float(_python(code))
 
 
 def calibration_times() -> dict[str, float]:
-    """Return seconds of CPU for the two calibrations that the targets name."""
+    """Return CPU seconds of the calibrations that have targets."""
     code = (
         "import time; from dpadapt import calibrate; import dp_accounting; calibrate(2.0, 1e-5, steps=3)\n"
         "def cpu(**plan):\n"
@@ -120,7 +120,7 @@ def calibration_times() -> dict[str, float]:
 
 
 def import_time() -> float:
-    """Return the seconds that `import dpadapt` takes, the interpreter's start not counted; best of five."""
+    """Return the seconds of `import dpadapt` without the start of the interpreter; best of five."""
     code = "import time; start = time.perf_counter(); import dpadapt; print(time.perf_counter() - start)"
     return min(float(_python(code)) for _ in range(5))
 
@@ -136,14 +136,14 @@ def problem(case: Case) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 def step_contenders(case: Case, *, peers: bool) -> dict[str, Callable[[], Any]]:
-    """Return a callable per contender, each doing one whole step: sample, gather, gradient, update."""
+    """Return a function per contender that takes one whole step: sample, gather, gradient, update."""
     data = problem(case)
-    found = {"non-private": _non_private(case, *data), "dpadapt": _dpadapt(case, *data)}
+    contenders = {"non-private": _non_private(case, *data), "dpadapt": _dpadapt(case, *data)}
     if peers:
         from benchmarks.performance.peers import peer_steps
 
-        found |= peer_steps(case, *data)
-    return found
+        contenders |= peer_steps(case, *data)
+    return contenders
 
 
 def _loss(case: Case) -> LogisticLoss | SoftmaxLoss:
@@ -185,7 +185,7 @@ def _dpadapt(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -
 
 
 def peak_over_data() -> float:
-    """Return the most MB that building the rows and stepping on the largest case held at once, besides the data."""
+    """Return the peak MB of building the rows and taking steps on the largest case, besides the data."""
     case = CASES[1]
     data = problem(case)
     tracemalloc.start()

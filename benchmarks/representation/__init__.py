@@ -1,1 +1,1 @@
-"""Paper 4, public representations: Figure 3, Section 4 and probes."""
+"""Paper 4, public representations: its Figure 3, and the probes of Section 4."""

@@ -1,7 +1,7 @@
 """Section 4 of the public-representations paper: private probes, and scratch against fine-tuning against probing.
 
-Figures 1 and 2 and Table 1 of arXiv:2312.15551 on stand-ins (see `paper4_probe_sets`), and what is asked of ours. Ours
-has one setting for everything. A star marks settings chosen by looking at the accuracy that is reported.
+Figures 1 and 2 and Table 1 of arXiv:2312.15551 on stand-ins (see `benchmarks/representation/probe_sets.py`), and the
+targets of ours. Ours has the same settings everywhere. A star marks settings that were chosen by the reported accuracy.
 """
 
 import time
@@ -17,9 +17,6 @@ from benchmarks.transfer.common import claim, real_data
 from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
 from dpadapt.representation.probe import PrivateProbe
 
-# What `paper4_probe` measures: private probes on each set, the three ways to train a network, and speed.
-
-
 EPSILONS = (0.3, 0.4, 0.5, 1.0, 2.0, 5.0)
 DELTA = 1e-5
 Row = Mapping[str, Any]
@@ -34,8 +31,8 @@ OURS, SGD, WHITENED, PUBLIC_GRAM, PRIVATE_GRAM = (
 )
 METHODS = (OURS, SGD, WHITENED, PUBLIC_GRAM, PRIVATE_GRAM)
 WAYS = ("scratch", "finetune", "probe")
-# With more features than this, rivals are tried with the fewer of their steps only: half of the grid.
-_MANY = 200
+# With more features than this, only the half of a rival's grid with fewer steps is tried, to save time.
+_MANY_FEATURES = 200
 _SGD: list[dict[str, Any]] = [
     {"rows": "unit", "batch_size": 512, "n_steps": steps, "learning_rate": rate, "clip_norm": clip}
     for steps, rate, clip in product((88, 176), (1.0, 3.0, 10.0), (0.3, 1.0))
@@ -47,18 +44,18 @@ _WHITENED: list[dict[str, Any]] = [
 
 
 def pieces(*, quick: bool) -> list[Piece]:
-    """Return the work: a part, a set, an epsilon, a number of seeds."""
+    """Return all pieces of work: a part, a set, an epsilon, a number of seeds."""
     chosen = sets.REAL if real_data() else sets.BUNDLED
     if quick:
         chosen = chosen[:1]
     epsilons, seeds = ((0.3, 1.0), 2) if quick else (EPSILONS, 3)
-    # Limits come first, the slowest encoder's before all: they leave features in the cache that the others need.
-    found: list[Piece] = [("limit", one.title, 0.0, seeds) for one in reversed(chosen)]
+    # Limits come first, the slowest encoder's before all: they store the features that the other pieces read.
+    todo: list[Piece] = [("limit", one.title, 0.0, seeds) for one in reversed(chosen)]
     if not quick and real_data():
         # One piece: all epsilons share the public training.
-        found.append(("ways", "Fashion-MNIST after MNIST", 0.0, 1))
-    found += [("probe", one.title, epsilon, seeds) for one in chosen for epsilon in epsilons]
-    return [*found, ("speed", "", 0.0, 1), ("opacus", "", 0.0, 1)]
+        todo.append(("ways", "Fashion-MNIST after MNIST", 0.0, 1))
+    todo += [("probe", one.title, epsilon, seeds) for one in chosen for epsilon in epsilons]
+    return [*todo, ("speed", "", 0.0, 1), ("opacus", "", 0.0, 1)]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
@@ -74,11 +71,11 @@ def measure(piece: Piece) -> dict[str, Any]:
     return row | {"values": _speed() if part == "speed" else _opacus()}
 
 
-def _probes(found: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, Any]:
-    """Return each method's accuracies over seeds; of those with a star, the settings with the best mean."""
+def _probes(probe_set: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, Any]:
+    """Return each method's accuracies over seeds; a starred method has the settings with the best mean."""
     tried: dict[tuple[str, int], list[float]] = {}
     for seed in range(seeds):
-        split = found.split(seed)
+        split = probe_set.split(seed)
         shared: dict[str, Any] = {"classes": split.classes, "random_state": seed}
         models: dict[tuple[str, int], Any] = {
             (OURS, 0): PrivateProbe(epsilon, DELTA, **shared),
@@ -86,7 +83,7 @@ def _probes(found: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, Any]:
             (PRIVATE_GRAM, 0): LeastSquaresProbe(epsilon, DELTA, gram="private", **shared),
         }
         for name, grid in ((SGD, _SGD), (WHITENED, _WHITENED)):
-            if split.private[0].shape[1] > _MANY:
+            if split.private[0].shape[1] > _MANY_FEATURES:
                 grid = grid[: len(grid) // 2]
             models |= {(name, i): DescentProbe(epsilon, DELTA, **shared, **one) for i, one in enumerate(grid)}
         for key, model in models.items():
@@ -99,19 +96,19 @@ def _probes(found: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, Any]:
     return best
 
 
-def _non_private_limits(found: sets.ProbeSet, seeds: int) -> dict[str, Any]:
-    """Return accuracies of a probe without privacy, its penalty chosen on test, and without any row of the set."""
+def _non_private_limits(probe_set: sets.ProbeSet, seeds: int) -> dict[str, Any]:
+    """Return accuracies of a probe without privacy, its penalty chosen on test, of the largest class, and zero-shot."""
     import warnings
 
     from sklearn.linear_model import LogisticRegression
 
     limits, largest = [], []
     for seed in range(seeds):
-        split = found.split(seed)
+        split = probe_set.split(seed)
         scale = float(np.std(split.public.X))
         scores = []
         with warnings.catch_warnings():
-            # A few more iterations would change the last digit.
+            # Not converged; more iterations would change the last digit.
             warnings.simplefilter("ignore")
             for strength in (0.01, 0.1, 1.0):
                 model = LogisticRegression(C=strength, max_iter=60).fit(split.private[0] / scale, split.private[1])
@@ -120,9 +117,9 @@ def _non_private_limits(found: sets.ProbeSet, seeds: int) -> dict[str, Any]:
         largest.append(100 * float(np.max(np.bincount(split.test[1])) / len(split.test[1])))
     zero: float | None = None
     reason = "the encoder has never seen a label that could name its classes"
-    if found.zero_shot is not None:
+    if probe_set.zero_shot is not None:
         try:
-            zero, reason = 100 * found.zero_shot(), ""
+            zero, reason = 100 * probe_set.zero_shot(), ""
         except ImportError as missing:
             reason = str(missing)
     return {"not private*": limits, "largest class": largest, "zero-shot": zero, "reason": reason}
@@ -173,13 +170,13 @@ def _ways() -> dict[str, list[float]]:
 
 
 def _halved(images: Any) -> Any:
-    """Return images with means of 2 x 2 pixels, about centred; the numbers are those everyone uses for MNIST."""
+    """Return images with means of 2 x 2 pixels, scaled by the usual mean and standard deviation of MNIST."""
     parts = images.astype(np.float32).reshape(len(images), 14, 2, 14, 2).mean(axis=(2, 4)) / 255
     return ((parts - 0.1307) / 0.3081)[:, None].astype(np.float32)
 
 
 def _speed() -> dict[str, float]:
-    """Return CPU seconds of a whole fit and of as many plain steps, one after the other, and memory over the data."""
+    """Return CPU seconds of a whole fit and of as many non-private steps, and peak memory besides the data."""
     import tracemalloc
 
     from dpadapt.data import Public
@@ -208,7 +205,7 @@ def _speed() -> dict[str, float]:
 
 
 def _opacus() -> dict[str, float]:
-    """Return CPU milliseconds of one private step, ours and Opacus' as it comes, taking turns."""
+    """Return CPU milliseconds of one private step, ours and that of Opacus with its defaults, interleaved."""
     lacking = [name for name in ("torch", "opacus") if find_spec(name) is None]
     if lacking:
         raise ModuleNotFoundError(f"{' and '.join(lacking)} not installed; pip install 'dpadapt[torch,bench]'")
@@ -217,28 +214,25 @@ def _opacus() -> dict[str, float]:
     from benchmarks.performance.performance import CASES, interleaved, step_contenders
 
     torch.set_num_threads(1)
-    found = step_contenders(CASES[0], peers=True)
-    return interleaved({name: found[name] for name in ("dpadapt", "Opacus hooks")}, repetitions=10)
+    contenders = step_contenders(CASES[0], peers=True)
+    return interleaved({name: contenders[name] for name in ("dpadapt", "Opacus hooks")}, repetitions=10)
 
 
-__all__ = ["TITLE", "claims", "figures", "measure", "pieces", "tables"]
-
-TITLE = "Linear probes on public features"
 PCA, CIFAR = "Fashion-MNIST, PCA-100 of public images", "CIFAR-10, EfficientNet-Lite0"
 GOOD, PLAIN = "reviews, MiniLM", "reviews, word vectors"
 
 
 def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Return what the paper says in Section 4 and what is asked of ours, with verdicts."""
+    """Return the paper's claims in Section 4 and the targets of ours, with verdicts."""
     cells = _cells(rows)
     limits = _limits(rows)
-    found = [one for row in rows if row["part"] == "ways" for one in _way_claims(row)]
+    judged = [one for row in rows if row["part"] == "ways" for one in _way_claims(row)]
     for title, limit in limits.items():
         mine = {epsilon: _mean(values[OURS]) for (name, epsilon), values in cells.items() if name == title}
         if mine and limit["zero-shot"] is not None:
             least, worst = min(mine), limit["zero-shot"]
             text = f"{mine[least]:.1f}% at epsilon {least:g}, zero-shot {worst:.1f}%"
-            found.append(
+            judged.append(
                 claim(f"Paper, Table 1: {title}: private probing is above zero-shot", text, mine[least] > worst)
             )
     if (GOOD, 1.0) in cells and (PLAIN, 1.0) in cells:
@@ -247,42 +241,42 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
         ]
         text = ", ".join(f"{a:.1f} against {b:.1f} at {e:g}" for e, a, b in pairs)
         words = "Paper, Figure 2: reviews: the better encoder is better at every epsilon (MiniLM, word vectors)"
-        found.append(claim(words, text, all(a > b for _, a, b in pairs)))
+        judged.append(claim(words, text, all(a > b for _, a, b in pairs)))
     for epsilon in (0.3, 1.0):
         if (PCA, epsilon) in cells:
             ours, theirs = _mean(cells[PCA, epsilon][OURS]), _mean(cells[PCA, epsilon][SGD])
             text = f"{ours:.2f}% against {theirs:.2f}%"
-            found.append(
+            judged.append(
                 claim(f"{PCA}, epsilon {epsilon:g}: 1 point above DP-SGD tuned on test", text, ours >= theirs + 1)
             )
     if (CIFAR, 1.0) in cells and CIFAR in limits:
         ours, limit = _mean(cells[CIFAR, 1.0][OURS]), _mean(limits[CIFAR]["not private*"])
         text = f"{ours:.1f}% against {limit:.1f}%"
-        found.append(claim(f"{CIFAR}, epsilon 1: within 6 points of not private*", text, ours >= limit - 6))
-    return [*found, *_speed_claims(rows)]
+        judged.append(claim(f"{CIFAR}, epsilon 1: within 6 points of not private*", text, ours >= limit - 6))
+    return [*judged, *_speed_claims(rows)]
 
 
 def _way_claims(row: Row) -> list[dict[str, str]]:
     values = row["values"]
-    found = []
+    judged = []
     for better, worse in (("finetune", "scratch"), ("probe", "scratch"), ("probe", "finetune")):
         ahead = [a - b for a, b in zip(values[better], values[worse], strict=True)]
         text = ", ".join(f"{a:+.1f} at {epsilon:g}" for a, epsilon in zip(ahead, EPSILONS, strict=True))
         words = f"Paper, Figure 1: {row['set']}: {better}* above {worse}* at every epsilon"
-        found.append(claim(words, text, min(ahead) > 0))
+        judged.append(claim(words, text, min(ahead) > 0))
     start = values["public only"][0]
     words = f"{row['set']}: out of distribution: public only is at chance"
-    return [*found, claim(words, f"{start:.1f}%", start < 15)]
+    return [*judged, claim(words, f"{start:.1f}%", start < 15)]
 
 
 def _speed_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
-    found = []
+    judged = []
     for row in rows:
         values = row["values"]
         if row["part"] == "speed":
             ratio = values["fit"] / values["plain"]
             size = "n=50,000, d=512, 45 classes"
-            found += [
+            judged += [
                 claim(
                     f"{size}: a fit of 100 private steps takes 1.4x as many plain ones", f"{ratio:.2f}x", ratio <= 1.4
                 ),
@@ -291,20 +285,20 @@ def _speed_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
             ]
         if row["part"] == "opacus":
             ratio = values["Opacus hooks"] / values["dpadapt"]
-            words = "batch of 1,024, d=512, 45 classes: 40x fewer CPU seconds per step than Opacus as it comes"
-            found.append(claim(words, f"{ratio:.0f}x", ratio >= 40))
-    return found
+            words = "batch of 1,024, d=512, 45 classes: 40x fewer CPU seconds per step than Opacus with its defaults"
+            judged.append(claim(words, f"{ratio:.0f}x", ratio >= 40))
+    return judged
 
 
 def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return accuracies over epsilons, one table for each set."""
+    """Return tables of accuracy by epsilon: one for each set, and one for the three ways."""
     cells, limits = _cells(rows), _limits(rows)
-    found = []
+    all_tables = []
     for title in dict.fromkeys(name for name, _ in cells):
         epsilons = sorted(epsilon for name, epsilon in cells if name == title)
         lines = [[name, *(_shown(cells[title, epsilon][name]) for epsilon in epsilons)] for name in METHODS]
         table = {"title": f"Probes: {title}, test accuracy in percent", "columns": ["method", *map(_spoken, epsilons)]}
-        found.append(table | {"rows": lines, "words": _words(limits.get(title))})
+        all_tables.append(table | {"rows": lines, "words": _words(limits.get(title))})
     for row in rows:
         if row["part"] == "ways":
             lines = [
@@ -316,22 +310,22 @@ def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "columns": ["way", *map(_spoken, EPSILONS)],
             }
             words = "A small convolutional network, trained publicly on digits; the private classes are clothes."
-            found.append(table | {"rows": lines, "words": words})
-    return found
+            all_tables.append(table | {"rows": lines, "words": words})
+    return all_tables
 
 
 def figures(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return accuracies over epsilons: probes on each set, and the three ways."""
+    """Return figures of accuracy by epsilon: probes on each set, and the three ways."""
     cells, limits = _cells(rows), _limits(rows)
     panels = []
     for title in dict.fromkeys(name for name, _ in cells):
         epsilons = sorted(epsilon for name, epsilon in cells if name == title)
         lines = [{"name": m, "points": [_point(e, cells[title, e][m]) for e in epsilons]} for m in METHODS]
         panels.append({"title": title, "x_label": "epsilon", "lines": lines, "levels": _levels(limits.get(title))})
-    found = []
+    drawn = []
     if panels:
         words = "Bands are two standard errors over splits. A star: settings chosen on the test rows."
-        found.append({"title": "Private probes", "words": words, "y_label": "accuracy in percent", "panels": panels})
+        drawn.append({"title": "Private probes", "words": words, "y_label": "accuracy in percent", "panels": panels})
     for row in rows:
         if row["part"] == "ways":
             lines = [
@@ -342,8 +336,8 @@ def figures(rows: Sequence[Row]) -> list[dict[str, Any]]:
             panel = {"title": row["set"], "x_label": "epsilon", "lines": lines, "levels": [level]}
             words = "The three columns of the paper's Figure 1, each at the best of two learning rates on test."
             title = "Figure 1: scratch, fine-tuning, probing"
-            found.append({"title": title, "words": words, "y_label": "accuracy in percent", "panels": [panel]})
-    return found
+            drawn.append({"title": title, "words": words, "y_label": "accuracy in percent", "panels": [panel]})
+    return drawn
 
 
 def _cells(rows: Sequence[Row]) -> dict[tuple[str, float], Any]:
@@ -357,8 +351,8 @@ def _limits(rows: Sequence[Row]) -> dict[str, Any]:
 def _levels(limit: Any) -> list[dict[str, Any]]:
     if limit is None:
         return []
-    found = [{"name": "not private*", "value": _mean(limit["not private*"])}]
-    return found + ([] if limit["zero-shot"] is None else [{"name": "zero-shot", "value": limit["zero-shot"]}])
+    levels = [{"name": "not private*", "value": _mean(limit["not private*"])}]
+    return levels + ([] if limit["zero-shot"] is None else [{"name": "zero-shot", "value": limit["zero-shot"]}])
 
 
 def _words(limit: Any) -> str:
@@ -366,7 +360,7 @@ def _words(limit: Any) -> str:
         return ""
     zero = f"{limit['zero-shot']:.1f}" if limit["zero-shot"] is not None else f"none ({limit['reason']})"
     return (
-        f"Not private*: {_shown(limit['not private*'])}. Zero-shot, by what the encoder knew before: {zero}. "
+        f"Not private*: {_shown(limit['not private*'])}. Zero-shot, by the encoder alone: {zero}. "
         f"Largest class: {_mean(limit['largest class']):.1f}."
     )
 

@@ -1,8 +1,8 @@
-"""Sets and encoders that stand in for those of Section 4 of the public-representations paper, and zero-shot accuracy.
+"""Stand-ins for the sets and encoders of Section 4 of the public-representations paper, and zero-shot accuracy.
 
-The paper has PCam, fMoW and RESISC45 through CLIP. Here: CIFAR-10 and Fashion-MNIST through EfficientNet-Lite0, which
-was trained on ImageNet, reviews through MiniLM and word vectors, and principal components of public images. Features
-are computed once and kept in the user's cache.
+The paper encodes PCam, fMoW and RESISC45 by CLIP. Here: CIFAR-10 and Fashion-MNIST by EfficientNet-Lite0, which was
+trained on ImageNet; reviews by MiniLM and word vectors; and principal components of public images. Features are
+computed once and kept in the user's cache.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,8 @@ from dpadapt.data import Public
 from dpadapt.representation.encoders import load_encoder
 
 Array = NDArray[Any]
-# Smaller than usual, to be quick: images of 28 pixels lose little, and of a review its first sentences are read.
+# Side of encoded images in pixels, and word pieces per review. Smaller than usual, to save time: images of 28 pixels
+# lose little, and only the first sentences of a review are encoded.
 SIDE, PIECES = 64, 64
 
 
@@ -34,7 +35,7 @@ class Split:
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """Features with labels, how they are split, and what the encoder says of the task without it.
+    """Features with labels, how they are split, and the accuracy of a zero-shot rule.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class ProbeSet:
     features : callable
         Returns features and labels.
     n_public, n_test : int
-        Rows of each; the others are private.
+        Number of public and test rows; the others are private.
     zero_shot : callable, optional
         Returns the accuracy of a rule that has seen no row of the set.
     fitted : bool
@@ -59,7 +60,7 @@ class ProbeSet:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return f"{self.name}, {self.encoder}"
 
     def split(self, seed: int) -> Split:
@@ -75,17 +76,17 @@ class ProbeSet:
 
 
 def kept(name: str, make: Callable[[], Array]) -> Array:
-    """Return features from the user's cache, or compute and keep them."""
+    """Return features from the user's cache; compute and store them the first time."""
     path = cache_folder() / "features" / f"{name}.npy"
     if path.is_file():
         return np.asarray(np.load(path, allow_pickle=False))
-    found = make().astype(np.float32)
+    features = make().astype(np.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Under a name of its own first: another process may be at the same.
+    # Written under a unique name first: another process may compute the same features.
     draft = path.with_name(f"{name}.{np.random.default_rng().integers(2**32)}.npy")
-    np.save(draft, found)
+    np.save(draft, features)
     draft.replace(path)
-    return found
+    return features
 
 
 def _digits() -> tuple[Array, Array]:
@@ -126,7 +127,7 @@ def _fashion_encoded() -> tuple[Array, Array]:
 
 def _texts() -> tuple[list[str], Array]:
     frame = load("amazon_reviews", part="text").frame.sample(6000, random_state=0)
-    # The title of a review often says it all.
+    # The title often states the sentiment.
     texts = (frame["title"].fillna("") + ". " + frame["text"].fillna("")).tolist()
     return texts, (frame["label"].astype(str) == "positive").to_numpy().astype(int)
 
@@ -143,7 +144,7 @@ def _reviews(encoder: str) -> tuple[Array, Array]:
     return kept(f"reviews-6000-{encoder}{size}", encode).astype(np.float64), y
 
 
-# Classes of ImageNet that show what a class is of; those without any can't be named by the network.
+# Classes of ImageNet that belong to each class of the set; a class without any can't be predicted zero-shot.
 _CIFAR_CLASSES = (
     (404, 895),
     (436, 511, 817, 627, 468, 656, 751, 609),
@@ -171,21 +172,21 @@ _FASHION_CLASSES = (
 
 
 def _imagenet(features: Callable[[], tuple[Array, Array]], classes: tuple[tuple[int, ...], ...], name: str) -> float:
-    """Return how often the best of ImageNet's classes for an image is one that shows its class."""
+    """Return how often the best-scoring ImageNet class of an image belongs to its class."""
     X, y = features()
 
     def scores() -> Array:
         from dpadapt.representation.ready_encoders import imagenet_scores
 
-        found = imagenet_scores(X)
-        best = [found[:, list(places)].max(axis=1) if places else np.full(len(X), -np.inf) for places in classes]
+        by_class = imagenet_scores(X)
+        best = [by_class[:, list(places)].max(axis=1) if places else np.full(len(X), -np.inf) for places in classes]
         return np.stack(best, axis=1)
 
     return float(np.mean(kept(f"{name}-zero-shot", scores).argmax(axis=1) == y))
 
 
 def _prompts(encoder: str) -> float:
-    """Return how often a review is closer to a sentence of its own kind than to one of the other."""
+    """Return how often a review is closer to a sentence of its own sentiment than to one of the other."""
     X, y = _reviews(encoder)
 
     def directions() -> Array:
@@ -200,7 +201,7 @@ REAL = (
     ProbeSet("Fashion-MNIST", "PCA-100 of public images", _fashion_pixels, 9000, 2000, fitted=True),
     ProbeSet("CIFAR-10", "EfficientNet-Lite0", _cifar, 2000, 2000, lambda: _imagenet(_cifar, _CIFAR_CLASSES, "cifar")),
     ProbeSet("reviews", "word vectors", lambda: _reviews("wordllama"), 1000, 1500, lambda: _prompts("wordllama")),
-    # What takes longest to encode comes last.
+    # The slowest to encode come last.
     ProbeSet(
         "Fashion-MNIST",
         "EfficientNet-Lite0",
@@ -214,5 +215,5 @@ REAL = (
 
 
 def named(title: str) -> ProbeSet:
-    """Return the set that tables call `title`."""
+    """Return the set with this title."""
     return next(one for one in (*BUNDLED, *REAL) if one.title == title)

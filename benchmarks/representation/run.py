@@ -1,8 +1,8 @@
-"""Paper 4, public representations: `python -m benchmarks representation [--quick]`.
+"""Paper 4, public representations: `python -m benchmarks representation`.
 
 "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551:
-Figure 3 by simulation, and the probes of Section 4 on sets and encoders that are at hand. Data and noise are seeded. A
-star marks settings chosen by looking at the figure that is reported: such rows are not private.
+Figure 3 by simulation, and the probes of Section 4 on the sets and encoders that are available here. Data and noise are
+seeded. A star marks settings that were chosen by the reported figure: such rows are not private.
 """
 
 import time
@@ -18,15 +18,15 @@ from dpadapt.errors import DataUnavailable
 
 START, END = "<!-- bench representation -->", "<!-- end of bench representation -->"
 
-# Each part has `pieces`, `measure` and `claims`, and how its rows look as `tables` and `figures`.
+# Each part has functions `pieces`, `measure`, `claims`, `tables` and `figures`.
 PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe}
 Piece = tuple[str, Any]
-# Kinds of pieces whose time is the result: nothing else may run beside them.
+# Kinds of pieces that measure time: nothing else may run beside them.
 SPEED = ("speed", "opacus")
 
 
 def measure(piece: Piece) -> dict[str, Any]:
-    """Return the row of one piece, or why there is none."""
+    """Return the row of one piece, or the reason why it was skipped."""
     part, key = piece
     try:
         return {"row": PARTS[part].measure(key)}
@@ -35,20 +35,20 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 
 def run(*, quick: bool) -> dict[str, Any]:
-    """Measure all parts by as many processes as there are cores, and speed afterwards, alone."""
+    """Measure all parts, one process per core; then speed, by one process."""
     begin = time.perf_counter()
     todo: list[Piece] = [(name, key) for name, part in PARTS.items() for key in part.pieces(quick=quick)]
     timed = [piece for piece in todo if piece[1][0] in SPEED]
-    found: dict[str, list[tuple[int, Any]]] = {name: [] for name in PARTS}
+    rows_by_part: dict[str, list[tuple[int, Any]]] = {name: [] for name in PARTS}
     skipped = set()
     for pieces, processes in (([piece for piece in todo if piece not in timed], cores()), (timed, 1)):
         for piece, result in watched(measure, pieces, processes, name=_spoken):
             if "row" in result:
-                found[piece[0]].append((todo.index(piece), result["row"]))
+                rows_by_part[piece[0]].append((todo.index(piece), result["row"]))
             else:
                 skipped.add(result["skipped"])
-    # Processes end in any order; tables don't depend on it.
-    rows = {name: [row for _, row in sorted(pairs, key=_first)] for name, pairs in found.items()}
+    # Processes finish in any order; sorted, the tables don't depend on it.
+    rows = {name: [row for _, row in sorted(pairs, key=_first)] for name, pairs in rows_by_part.items()}
     return {
         "quick": quick,
         "rows": rows,
@@ -67,7 +67,7 @@ def summarise(results: dict[str, Any]) -> dict[str, Any]:
     return {
         "command": "python -m benchmarks representation",
         "title": "Public representations: the paper's figures, and ours",
-        "words": "A star marks settings that were chosen by looking at the figure that is reported.",
+        "words": "A star marks settings that were chosen by the reported figure.",
         "facts": [
             f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s); data and noise are seeded.",
             *(f"Left out, {reason}" for reason in results["skipped"]),
@@ -112,14 +112,14 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:
-    """Write the page with the figures."""
+    """Write the HTML page with the figures."""
     from benchmarks.pages import paper_page
 
     path.write_text(paper_page(summarise(results)), encoding="utf-8")
 
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the tables between the page's markers."""
+    """Write the tables between the markers of a documentation page."""
     write_between(path, markdown(results), START, END)
 
 

@@ -1,9 +1,9 @@
 """Figure 3 of the public-representations paper: a subspace from public tasks, then private regression inside it.
 
 Section 5.4 of arXiv:2312.15551: 25 features, a subspace of 5 dimensions, 100 public tasks, epsilon 1.1, delta 1e-5. The
-paper does not say how long tasks' coefficients are nor how large batches: here 1, and 250 rows. The clipping norm,
-learning rate and epochs of DP-SGD are the paper's, which it found by a search on the private data. A star marks
-settings chosen by looking at the error that is reported.
+paper states neither the length of the tasks' coefficients (here 1) nor the batch size (here 250 rows). The clipping
+norm, learning rate and epochs of DP-SGD are the paper's, which come from a search on the private data. A star marks
+settings that were chosen by the reported error.
 """
 
 import time
@@ -24,14 +24,13 @@ from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
 from dpadapt.representation.task_model import METHODS
 from dpadapt.representation.task_subspaces import subspace_distance
 
-TITLE = "A subspace from public tasks"
 EPSILON, DELTA, K = 1.1, 1e-5, 5
 Row = Mapping[str, Any]
 Piece = tuple[str, int, int, int]
 
 _FULL = {"draws": 24, "public": (500, 2000, 5000, 20_000), "private": (200, 500, 1000, 2000, 5000, 10_000)}
 _QUICK = {"draws": 6, "public": (500, 2000, 5000), "private": (200, 1000, 5000)}
-# Settings of DP-AMBSSGD tried in the true subspace; the best on the error itself is shown, with a star.
+# Grid of DP-AMBSSGD in the true subspace: the setting with the least error is shown, with a star.
 _STEPS, _RATES = (4, 10, 25), (0.2, 0.5, 1.0)
 ALGORITHM_1, MOMENTS, HARD, SOFT = (
     "Algorithm 1 as printed",
@@ -50,16 +49,16 @@ OLS, OLS_TRUE, DPSGD, DPSGD_TRUE, AMB_TRUE, OURS_TRUE = (
 
 
 def pieces(*, quick: bool) -> list[Piece]:
-    """Return the work: a part, public rows, private rows, number of draws."""
+    """Return all pieces of work: a part, public rows, private rows, number of draws."""
     size: dict[str, Any] = _QUICK if quick else _FULL
     draws = size["draws"]
-    found: list[Piece] = [("true", 2000, n, draws) for n in reversed(size["private"])]
-    found += [("transfer", m, n, draws) for n in reversed(size["private"]) for m in size["public"]]
-    return [*found, *(("angle", m, 0, 2 * draws) for m in size["public"])]
+    todo: list[Piece] = [("true", 2000, n, draws) for n in reversed(size["private"])]
+    todo += [("transfer", m, n, draws) for n in reversed(size["private"]) for m in size["public"]]
+    return [*todo, *(("angle", m, 0, 2 * draws) for m in size["public"])]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
-    """Return a row: for every method its figure in each draw."""
+    """Return a row: the figure of every method in each draw."""
     part, n_public, n_private, draws = piece
     values: dict[str, list[float]] = {}
     for seed in range(draws):
@@ -74,20 +73,20 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 
 def _angles(drawn: SharedSubspace, seed: int) -> dict[str, float]:
-    """Return the sine of the largest angle to the true subspace, and the CPU seconds of the closest method."""
-    found = {}
+    """Return the sine of the largest angle to the true subspace by method, and the CPU seconds of `em`."""
+    measured = {}
     for method in METHODS:
         begin = time.process_time()
-        # Rows as they come: the paper draws them with second moment 1.
+        # Not whitened: the paper draws rows with second moment 1.
         learned = PublicSubspace(K, method=method, whiten=False, fit_intercept=False).fit(drawn.public)
         if method == "em":
-            found["seconds"] = time.process_time() - begin
-        found[method] = subspace_distance(learned.components_.T, drawn.basis)
-    return found
+            measured["seconds"] = time.process_time() - begin
+        measured[method] = subspace_distance(learned.components_.T, drawn.basis)
+    return measured
 
 
 def _true(drawn: SharedSubspace, seed: int) -> dict[str, float]:
-    """Return errors of what needs no estimate of the subspace."""
+    """Return errors of the methods that need no estimate of the subspace."""
     inside = drawn.basis
     known: dict[str, Any] = {"basis": inside, "random_state": seed}
     fits: dict[str, Callable[[], NDArray[Any]]] = {
@@ -113,7 +112,7 @@ def _fitted(model: Any, drawn: SharedSubspace) -> NDArray[Any]:
 
 
 def _transfer(drawn: SharedSubspace, seed: int) -> dict[str, float]:
-    """Return errors of methods that learn the subspace from public tasks, its dimension given as in the paper."""
+    """Return errors of methods that learn the subspace from public tasks; its dimension is given, as in the paper."""
     given: dict[str, Any] = {"n_components": K, "random_state": seed}
     ours = {**given, "fit_intercept": False}
     makers: dict[str, Callable[[], Any]] = {
@@ -122,11 +121,11 @@ def _transfer(drawn: SharedSubspace, seed: int) -> dict[str, float]:
         HARD: lambda: PrivateSubspaceRegressor(EPSILON, DELTA, projection="hard", **ours),
         SOFT: lambda: PrivateSubspaceRegressor(EPSILON, DELTA, **ours),
     }
-    found = {}
+    errors = {}
     for name, make in makers.items():
         model = make().fit(drawn.X, drawn.y, public=drawn.public)
-        found[name] = float(np.linalg.norm(model.coef_ - drawn.private_coef))
-    return found
+        errors[name] = float(np.linalg.norm(model.coef_ - drawn.private_coef))
+    return errors
 
 
 _PARTS: dict[str, Callable[[SharedSubspace, int], dict[str, float]]] = {
@@ -137,7 +136,7 @@ _PARTS: dict[str, Callable[[SharedSubspace, int], dict[str, float]]] = {
 
 
 def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Return what the paper says of Figure 3 and what is asked of ours, with verdicts."""
+    """Return the paper's claims on Figure 3 and the targets of ours, with verdicts."""
     cells = {(row["part"], row["public"], row["private"]): row["values"] for row in rows}
     privates = sorted({row["private"] for row in rows if row["part"] == "true"})
     publics = sorted({row["public"] for row in rows if row["part"] == "transfer"})
@@ -145,7 +144,7 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     scratch = [(_mean(true[n][DPSGD]), _mean(true[n][DPSGD_TRUE])) for n in privates]
     at = {m: [_mean(cells["transfer", m, n][MOMENTS]) for n in privates] for m in publics}
     near = [value / inside for value, (_, inside) in zip(at[2000], scratch, strict=True)]
-    found = [
+    paper_claims = [
         claim(
             "Paper, Figure 3: private training from scratch has more error than inside the true subspace",
             _pairs(scratch),
@@ -162,33 +161,33 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
             max(near) <= 1.25,
         ),
     ]
-    return [*found, *_angle_claims(cells), *_our_claims(cells, privates, publics)]
+    return [*paper_claims, *_angle_claims(cells), *_our_claims(cells, privates, publics)]
 
 
 def _angle_claims(cells: Mapping[tuple[str, int, int], Any]) -> list[dict[str, str]]:
-    found = []
+    judged = []
     for n, target in ((2000, 0.45), (5000, 0.22)):
         values = cells.get(("angle", n, 0))
         if values is None:
             continue
         measured = ", ".join(f"{name} {_shown(values[name])}" for name in METHODS)
-        found.append(
+        judged.append(
             claim(f"sine of the angle at {n:,} public rows: {target}", measured, _mean(values["em"]) <= target)
         )
         seconds = _mean(values["seconds"])
-        found.append(claim(f"the same in under 0.2 CPU seconds, {n:,} rows", f"{seconds:.3f}", seconds < 0.2))
-    return found
+        judged.append(claim(f"the same in under 0.2 CPU seconds, {n:,} rows", f"{seconds:.3f}", seconds < 0.2))
+    return judged
 
 
 def _our_claims(
     cells: Mapping[tuple[str, int, int], Any], privates: Sequence[int], publics: Sequence[int]
 ) -> list[dict[str, str]]:
-    found = []
+    judged = []
     if 1000 in privates:
         values = cells["true", 2000, 1000]
         ratio = _mean(values[OURS_TRUE]) / _mean(values[OLS_TRUE])
         what = "ours in the true subspace, 1,000 private rows: error 1.25 times that of least squares"
-        found.append(
+        judged.append(
             claim(
                 what, f"{ratio:.2f} (DP-SGD {_mean(values[DPSGD_TRUE]) / _mean(values[OLS_TRUE]):.2f})", ratio <= 1.25
             )
@@ -197,7 +196,7 @@ def _our_claims(
         values = cells["transfer", 5000, 5000]
         what = "ours, 5,000 public and 5,000 private rows: error 0.16"
         measured = "; ".join(f"{name} {_shown(values[name])}" for name in (SOFT, HARD, MOMENTS))
-        found.append(claim(what, measured, _mean(values[SOFT]) <= 0.16))
+        judged.append(claim(what, measured, _mean(values[SOFT]) <= 0.16))
     for rival, words in ((HARD, "than ours within the subspace"), (MOMENTS, f"than {MOMENTS}")):
         ratios = [
             _mean(cells["transfer", m, n][SOFT]) / _mean(cells["transfer", m, n][rival])
@@ -205,17 +204,19 @@ def _our_claims(
             for n in privates
         ]
         what = f"ours has at most 5% more error {words}, in every cell"
-        found.append(claim(what, f"{min(ratios):.2f} to {max(ratios):.2f} times", max(ratios) <= 1.05))
+        judged.append(claim(what, f"{min(ratios):.2f} to {max(ratios):.2f} times", max(ratios) <= 1.05))
     ratios = [
         _mean(cells["transfer", m, n][SOFT]) / _mean(cells["true", 2000, n][DPSGD]) for m in publics for n in privates
     ]
-    what = "ours has at most 5% more error than DP-SGD on all features, in every cell, found subspace or not"
-    found.append(claim(what, f"{min(ratios):.2f} to {max(ratios):.2f} times", max(ratios) <= 1.05))
-    return found
+    what = (
+        "ours has at most 5% more error than DP-SGD on all features, in every cell, however well the subspace is known"
+    )
+    judged.append(claim(what, f"{min(ratios):.2f} to {max(ratios):.2f} times", max(ratios) <= 1.05))
+    return judged
 
 
 def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return what was measured as tables."""
+    """Return the tables."""
     privates = sorted({row["private"] for row in rows if row["part"] == "true"})
     cells = {(row["part"], row["public"], row["private"]): row["values"] for row in rows}
     publics = sorted({row["public"] for row in rows if row["part"] == "transfer"})

@@ -1,1 +1,1 @@
-"""The transfer estimators on real and made-up shifts: harm, gain, monotony, speed."""
+"""The transfer estimators on real and synthetic shifts: harm, gain, monotonicity, speed."""

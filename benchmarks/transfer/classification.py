@@ -1,6 +1,6 @@
-"""The classification half of `python -m benchmarks transfer`: sets, cells, gains and speed.
+"""Classification in `python -m benchmarks transfer`: sets, cells, gains and speed.
 
-`PrivateTransferClassifier` against the public model, on the real sets below `DPADAPT_DATA` if that is set, else on
+`PrivateTransferClassifier` against the public model, on the real sets in `DPADAPT_DATA` if that is set, else on
 bundled ones. Splits and noise are seeded; nothing is tuned per set or cell.
 """
 
@@ -50,7 +50,7 @@ class Task:
 
 
 def _target(public: Public, X: Any, y: Any, seed: int) -> Split:
-    """Keep 30% of the target for testing."""
+    """Return a split that keeps 30% of the target for testing."""
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
     order = np.random.default_rng(seed).permutation(len(y))
     cut = int(0.7 * len(y))
@@ -62,24 +62,24 @@ def _target(public: Public, X: Any, y: Any, seed: int) -> Split:
 def _domains(name: str) -> tuple[Public, Array, Array]:
     """Return the labelled public source, and features and labels of the target."""
     if name.startswith("adult"):
-        found = adult_by_sex("labels" if name.endswith("labels") else "one-hot")
+        domains = adult_by_sex("labels" if name.endswith("labels") else "one-hot")
     elif name.startswith("amazon"):
         return _amazon(*name.split()[1:])
     elif name == "digits":
         X, y = digits().arrays["X"].reshape(-1, 64).astype(np.float64), digits().arrays["y"]
-        # Another distribution: the public images are one pixel to the right.
+        # The shift: public images are moved one pixel to the right.
         moved = np.roll(X[:400].reshape(-1, 8, 8), 1, axis=2).reshape(-1, 64)
         return Public(moved, y[:400]), X[400:], y[400:]
     elif name in ("fashion", "mnist"):
         return _moved_images(name)
     else:
-        found = fair_by_age() if name == "fair by age" else fair_by_children()
-    public = Public(np.asarray(found.source.X, dtype=np.float64), np.asarray(found.source.y))
-    return public, np.asarray(found.target.X, dtype=np.float64), np.asarray(found.target.y)
+        domains = fair_by_age() if name == "fair by age" else fair_by_children()
+    public = Public(np.asarray(domains.source.X, dtype=np.float64), np.asarray(domains.source.y))
+    return public, np.asarray(domains.target.X, dtype=np.float64), np.asarray(domains.target.y)
 
 
 def _amazon(source: str, target: str) -> tuple[Public, Array, Array]:
-    """Reviews as 300 singular directions of the public reviews' weighted counts."""
+    """Return reviews as 300 singular directions of the public reviews' weighted counts."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.pipeline import make_pipeline
@@ -92,7 +92,7 @@ def _amazon(source: str, target: str) -> tuple[Public, Array, Array]:
 
 
 def _moved_images(name: str) -> tuple[Public, Array, Array]:
-    """Principal components of public images that are two pixels off."""
+    """Return principal components of images; public images are moved by two pixels."""
     from sklearn.decomposition import PCA
 
     arrays = load("fashion_mnist" if name == "fashion" else "mnist").arrays
@@ -110,10 +110,10 @@ def _shifted(name: str) -> Callable[[int], Split]:
 
 @cache
 def _adult_all() -> tuple[Array, Array]:
-    found = adult_by_sex("one-hot", rows="all")
-    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (found.source, found.target)])
-    sex = np.repeat([1.0, 0.0], [len(found.source.y), len(found.target.y)])
-    return np.column_stack([X, sex]), np.concatenate([found.source.y, found.target.y])
+    domains = adult_by_sex("one-hot", rows="all")
+    X = np.vstack([np.asarray(part.X, dtype=np.float64) for part in (domains.source, domains.target)])
+    sex = np.repeat([1.0, 0.0], [len(domains.source.y), len(domains.target.y)])
+    return np.column_stack([X, sex]), np.concatenate([domains.source.y, domains.target.y])
 
 
 def _adult_same(seed: int) -> Split:
@@ -202,14 +202,14 @@ def grid(task: Task, seeds: int, *, first: int = 0) -> list[dict[str, Any]]:
                 ours = fitted(PrivateTransferClassifier, split, n, classes, prior=task.prior, **params)
                 results.setdefault((n, epsilon), []).append([public, ours])
     rows = []
-    for (n, epsilon), found in results.items():
-        before, after = np.mean(found, axis=0).tolist()
+    for (n, epsilon), pairs in results.items():
+        before, after = np.mean(pairs, axis=0).tolist()
         rows.append({"task": task.name, "n": n, "epsilon": epsilon, "public": before, "ours": after})
     return rows
 
 
 def calibration_claims() -> Iterator[dict[str, Any]]:
-    """Yield how far confidence and accuracy lie apart on average, over fifteen bins of confidence."""
+    """Yield the expected calibration error over fifteen bins of confidence."""
     for name in ("adult one-hot", "mnist"):
         split = _shifted(name)(0)
         classes = np.unique(split.y)
@@ -225,35 +225,35 @@ def calibration_claims() -> Iterator[dict[str, Any]]:
 
 
 def gain_claims(*, quick: bool) -> Iterator[dict[str, Any]]:
-    """Yield the claims on what private rows buy."""
+    """Yield the claims on the gain from private rows."""
     relations: dict[str, dict[str, Any]] = {
         "replace-one, delta 0.01": {"epsilon": 1.0, "delta": 0.01, "adjacency": "replace-one"},
         "zero-out, delta 1e-5": {"epsilon": 1.0, "delta": DELTA},
     }
-    # Ten splits also when quick: accuracies of single splits lie up to a point apart.
+    # Ten splits also in a quick run: accuracies of single splits differ by up to one point.
     for name, wanted in (("adult labels", 91.3), ("adult one-hot", 92.4)):
         limit = _mean_reference(_shifted(name), 10)
         for label, params in relations.items():
-            found = _mean(_shifted(name), 6847, 10, **params)
-            text = f"{found[0]:.2f} (non-private {limit[0]:.2f})"
-            yield claim(f"{name}, n=6,847, epsilon 1, {label}: {wanted}%", text, found[0] >= wanted)
+            reached = _mean(_shifted(name), 6847, 10, **params)
+            text = f"{reached[0]:.2f} (non-private {limit[0]:.2f})"
+            yield claim(f"{name}, n=6,847, epsilon 1, {label}: {wanted}%", text, reached[0] >= wanted)
     if quick:
         return
     yield from calibration_claims()
     public, limit = _mean(_adult_same, 31_000, 4, epsilon=1e-6, delta=1e-12), _mean_reference(_adult_same, 4)
     for prior in ("shifted", "same-population"):
-        found = _mean(_adult_same, 31_000, 4, epsilon=0.3, delta=DELTA, prior=prior)
-        share = 100 * (public[1] - found[1]) / (public[1] - limit[1])
+        reached = _mean(_adult_same, 31_000, 4, epsilon=0.3, delta=DELTA, prior=prior)
+        share = 100 * (public[1] - reached[1]) / (public[1] - limit[1])
         yield claim(f"adult 4% public, epsilon 0.3, {prior}: 75% of the gap", f"{share:.0f}%", share >= 75)
     for epsilon in (0.3, 1.0):
         split = _unlabelled("fashion", 8000, 2000)
-        found, plain = (_mean(split, 10_000, 3, learner=k, epsilon=epsilon, delta=DELTA) for k in _LEARNERS)
-        text = f"{found[0]:.1f} against {plain[0]:.1f}"
+        reached, plain = (_mean(split, 10_000, 3, learner=k, epsilon=epsilon, delta=DELTA) for k in _LEARNERS)
+        text = f"{reached[0]:.1f} against {plain[0]:.1f}"
         yield claim(
-            f"fashion PCA-100, unlabelled, epsilon {epsilon}: above the plain learner", text, found[0] > plain[0]
+            f"fashion PCA-100, unlabelled, epsilon {epsilon}: above the plain learner", text, reached[0] > plain[0]
         )
-    found = _mean(_unlabelled("cifar", 3000, 2000), 5000, 2, epsilon=1.0, delta=DELTA)
-    yield claim("cifar features, unlabelled, n=5,000, epsilon 1: 68%", f"{found[0]:.1f}", found[0] >= 68)
+    reached = _mean(_unlabelled("cifar", 3000, 2000), 5000, 2, epsilon=1.0, delta=DELTA)
+    yield claim("cifar features, unlabelled, n=5,000, epsilon 1: 68%", f"{reached[0]:.1f}", reached[0] >= 68)
 
 
 _LEARNERS = (PrivateTransferClassifier, PrivateLogisticRegression)
@@ -262,32 +262,32 @@ _LEARNERS = (PrivateTransferClassifier, PrivateLogisticRegression)
 def _mean(
     split: Callable[[int], Split], n: int, seeds: int, *, learner: Any = PrivateTransferClassifier, **params: Any
 ) -> tuple[float, float]:
-    found = []
+    measured = []
     for seed in range(seeds):
         part = split(seed)
         classes = np.unique(np.concatenate([part.y, part.y_test]))
-        found.append(fitted(learner, part, min(n, len(part.y)), classes, random_state=seed, **params))
-    accuracy, loss = np.mean(found, axis=0)
+        measured.append(fitted(learner, part, min(n, len(part.y)), classes, random_state=seed, **params))
+    accuracy, loss = np.mean(measured, axis=0)
     return float(accuracy), float(loss)
 
 
 def _mean_reference(split: Callable[[int], Split], seeds: int) -> tuple[float, float]:
-    """Return what logistic regression without privacy reaches on the same splits."""
+    """Return accuracy and log-loss of logistic regression without privacy on the same splits."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    found = []
+    measured = []
     for seed in range(seeds):
         part = split(seed)
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=300)).fit(part.X, part.y)
-        found.append(measure(model, part, np.unique(part.y)))
-    accuracy, loss = np.mean(found, axis=0)
+        measured.append(measure(model, part, np.unique(part.y)))
+    accuracy, loss = np.mean(measured, axis=0)
     return float(accuracy), float(loss)
 
 
 def speed_claim(*, quick: bool) -> dict[str, Any]:
-    """Return the claim on time: a fit over as many non-private steps, CPU, one thread, public data prepared."""
+    """Return the claim on CPU time: a fit over as many non-private steps, one thread, public data prepared."""
     n, d, k = (20_000, 256, 20) if quick else (50_000, 512, 45)
     random = np.random.default_rng(0)
     X = (random.standard_normal((n, d)) / np.sqrt(1 + np.arange(d))).astype(np.float32)

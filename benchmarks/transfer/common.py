@@ -1,6 +1,6 @@
-"""What both transfer benchmarks share: the cells, no harm, monotony, means over seeds, and how a claim is put.
+"""What regression and classification share: cells, harm, monotonicity, means over seeds; and claims of all benchmarks.
 
-A row is one cell of a grid: `task`, `n`, `epsilon`, and what the `public` model and `ours` reached there, each a number
+A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `public` model and of `ours`, each a number
 (regression: error) or a pair (classification: accuracy in percent and log-loss).
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 
 Row = dict[str, Any]
 ROWS, EPSILONS = (50, 100, 300, 1_000, 10_000), (0.1, 0.5, 1.0, 4.0, 10.0)
-# What no cell may exceed: error over that of the public model, points of accuracy below it, rise over a smaller cell.
+# Limits of every cell: error over the public model's, points of accuracy below it, error over that of a smaller cell.
 HARM, POINTS, RISE = 1.01, 0.3, 1.03
 
 
 def error(value: Any) -> float:
-    """Return what is compared: an error, or the log-loss of a pair."""
+    """Return the error that is compared: the value itself, or the log-loss of a pair."""
     return float(value[1] if np.ndim(value) else value)
 
 
@@ -29,13 +29,13 @@ def harm(row: Row) -> float:
 
 
 def points(row: Row) -> float:
-    """Return the points of accuracy above the public model; zero where there are none."""
+    """Return the points of accuracy above the public model; zero for regression."""
     return float(row["ours"][0] - row["public"][0]) if np.ndim(row["ours"]) else 0.0
 
 
 def harmed(row: Row) -> bool:
-    """Tell whether a cell is worse than the public model by more than is allowed."""
-    # Not "above": a ratio that is not a number is harm, too.
+    """Return whether a cell is worse than the public model by more than the limits."""
+    # Written with `not`, so that NaN counts as harm.
     return not (harm(row) <= HARM and points(row) >= -POINTS)
 
 
@@ -53,7 +53,7 @@ def no_harm(rows: Sequence[Row]) -> tuple[float, list[Row]]:
 
 
 def worst_rise(rows: Sequence[Row]) -> float:
-    """Return the largest ratio of errors between a cell and one with as many rows and budget or fewer."""
+    """Return the largest ratio of a cell's error to that of a cell of its set with no more rows and no more budget."""
     by_task: dict[str, list[Row]] = {}
     for row in rows:
         by_task.setdefault(row["task"], []).append(row)
@@ -68,21 +68,21 @@ def worst_rise(rows: Sequence[Row]) -> float:
 
 
 def over_seeds(rows: Sequence[Row]) -> list[Row]:
-    """Return one row per cell from rows of single seeds: means, and the spread of our error."""
+    """Return one row per cell from rows of single seeds: means, and the standard deviation of our error."""
     cells: dict[tuple[str, int, float], list[Row]] = {}
     for row in rows:
         cells.setdefault((row["task"], row["n"], row["epsilon"]), []).append(row)
     merged = []
-    for (task, n, epsilon), found in cells.items():
+    for (task, n, epsilon), same_cell in cells.items():
         values = {
-            name: np.mean([row[name] for row in found], axis=0).tolist()
-            for name in found[0]
+            name: np.mean([row[name] for row in same_cell], axis=0).tolist()
+            for name in same_cell[0]
             if name not in ("task", "n", "epsilon", "seed", "worst_seed")
         }
-        spread = float(np.std([error(row["ours"]) for row in found]))
-        worst = max(map(harm, found))
+        spread = float(np.std([error(row["ours"]) for row in same_cell]))
+        worst = max(map(harm, same_cell))
         cell = {"task": task, "n": n, "epsilon": epsilon, **values}
-        merged.append(cell | {"seeds": len(found), "spread": spread, "worst_seed": worst})
+        merged.append(cell | {"seeds": len(same_cell), "spread": spread, "worst_seed": worst})
     return merged
 
 
@@ -92,11 +92,11 @@ def claim(what: str, measured: str, holds: bool) -> dict[str, str]:
 
 
 def real_data() -> bool:
-    """Tell whether the real sets are there."""
+    """Return whether `DPADAPT_DATA` is set, so that real sets are measured."""
     return bool(os.environ.get("DPADAPT_DATA"))
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that the figures depend on."""
+    """Return the versions of Python and of the libraries that the results depend on."""
     names = ("dpadapt", "numpy", "scipy", "scikit-learn")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

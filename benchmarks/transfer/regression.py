@@ -1,7 +1,7 @@
-"""The regression half of `python -m benchmarks transfer`: sets, cells, gains and speed.
+"""Regression in `python -m benchmarks transfer`: sets, cells, gains and speed.
 
-`PrivateTransferRegressor` against the public model, on the real sets below `DPADAPT_DATA` if that is set, else on
-bundled and made-up ones. Error is the mean squared error over the variance of the test labels. Splits and noise are
+`PrivateTransferRegressor` against the public model, on the real sets in `DPADAPT_DATA` if that is set, else on bundled
+and synthetic ones. Error is the mean squared error over the variance of the test labels. Splits and noise are
 seeded; nothing is tuned per set or cell. The constants of the method were chosen while looking at these sets.
 """
 
@@ -23,7 +23,7 @@ from dpadapt.transfer.regression import PrivateTransferRegressor
 
 Array = NDArray[np.float64]
 DELTA, ADJACENCY = 0.01, "replace-one"
-_TESTED = 3000
+_MOST_TEST_ROWS = 3000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,26 +38,26 @@ class Domains:
 
 @dataclass(frozen=True)
 class Task:
-    """A data set, whether it ships with the library, and what error is promised at 1,000 rows and epsilon 1."""
+    """A data set, whether it ships with the library, and the target error at 1,000 rows and epsilon 1."""
 
     name: str
     load: Callable[[], Domains]
     bundled: bool = False
     quick: bool = False
-    promised: float | None = None
+    target_error: float | None = None
 
 
 def _domains(load: Callable[[], Any]) -> Callable[[], Domains]:
     def loaded() -> Domains:
-        found = load()
-        parts = (found.source.X, found.source.y, found.target.X, found.target.y)
+        domains = load()
+        parts = (domains.source.X, domains.source.y, domains.target.X, domains.target.y)
         return Domains(*(np.asarray(part, dtype=np.float64) for part in parts))
 
     return loaded
 
 
 def _same(load: Callable[[], Any]) -> Callable[[], Domains]:
-    """4% of all rows as public ones: the same population."""
+    """Return a loader that makes 4% of all rows public: the same population."""
 
     def loaded() -> Domains:
         d = _domains(load)()
@@ -71,7 +71,7 @@ def _same(load: Callable[[], Any]) -> Callable[[], Domains]:
 
 
 def _amazon() -> Domains:
-    """Ratings of kitchen appliances from 300 singular directions of reviews of books."""
+    """Return ratings of kitchen appliances, from 300 singular directions of reviews of books."""
     from sklearn.decomposition import TruncatedSVD
 
     train, test = (people.amazon_by_domain("books", "kitchen", rows=rows) for rows in ("train", "test"))
@@ -101,7 +101,7 @@ def _california_logs() -> Domains:
 
 
 def _cifar() -> Domains:
-    """Animal or vehicle from 1,280 features of photographs; public and private pictures show different classes."""
+    """Return whether photographs show animals or vehicles, from 1,280 features; public and private classes differ."""
     arrays = loading.load("cifar10", part="features").arrays
     X, kind = (np.concatenate([arrays[f"{name}_{part}"] for part in ("train", "test")]) for name in ("F", "y"))
     # Classes in the order of the alphabet: airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck.
@@ -112,12 +112,12 @@ def _cifar() -> Domains:
 
 
 def _valence() -> Any:
-    """Materials whose valences hardly vary are public, those where they vary most private."""
+    """Return superconductors; those whose valences vary least are public, those whose valences vary most private."""
     return measurements.superconductivity_by_quarter("low", "high", by="wtd_std_Valence")
 
 
-def _made_up(d: int, *, sign: float = 1.0, level: float = 0.0, turn: float = 0.0) -> Callable[[], Domains]:
-    """Correlated normal features, a linear target of variance 1 and noise of deviation 0.4."""
+def _synthetic(d: int, *, sign: float = 1.0, level: float = 0.0, turn: float = 0.0) -> Callable[[], Domains]:
+    """Return a loader of correlated normal features, a linear target of variance 1 and noise of deviation 0.4."""
 
     def loaded() -> Domains:
         random = np.random.default_rng(0)
@@ -132,11 +132,11 @@ def _made_up(d: int, *, sign: float = 1.0, level: float = 0.0, turn: float = 0.0
 
 
 TASKS = (
-    Task("wind", _domains(measurements.wind_by_month), quick=True, promised=0.281),
+    Task("wind", _domains(measurements.wind_by_month), quick=True, target_error=0.281),
     Task("california", _domains(measurements.california_by_latitude)),
-    Task("california, logarithms", _california_logs, quick=True, promised=0.270),
-    Task("superconductivity", _domains(measurements.superconductivity_by_elements), quick=True, promised=0.46),
-    Task("gas", _domains(measurements.gas_by_batch), quick=True, promised=0.040),
+    Task("california, logarithms", _california_logs, quick=True, target_error=0.270),
+    Task("superconductivity", _domains(measurements.superconductivity_by_elements), quick=True, target_error=0.46),
+    Task("gas", _domains(measurements.gas_by_batch), quick=True, target_error=0.040),
     Task("news", _domains(measurements.news_by_day)),
     Task("airline", _domains(measurements.airline_by_hour)),
     Task("amazon", _amazon),
@@ -147,20 +147,20 @@ TASKS = (
     Task("california, same population", _same(measurements.california_by_latitude)),
     Task("randhie by plan", _domains(bundled.randhie_by_plan), bundled=True, quick=True),
     Task("randhie by health", _domains(bundled.randhie_by_health), bundled=True, quick=True),
-    Task("no shift, d=200", _made_up(200), bundled=True, quick=True),
-    Task("coefficients, d=20", _made_up(20, turn=0.35), bundled=True, quick=True),
-    Task("sign, d=200", _made_up(200, sign=-1.0), bundled=True, quick=True),
-    Task("level, d=50", _made_up(50, level=2.0), bundled=True),
-    Task("other coefficients, d=12", _made_up(12, sign=0.0, turn=1.0), bundled=True),
-    Task("other coefficients, d=50", _made_up(50, sign=0.3, level=0.5, turn=0.9), bundled=True),
+    Task("no shift, d=200", _synthetic(200), bundled=True, quick=True),
+    Task("coefficients, d=20", _synthetic(20, turn=0.35), bundled=True, quick=True),
+    Task("sign, d=200", _synthetic(200, sign=-1.0), bundled=True, quick=True),
+    Task("level, d=50", _synthetic(50, level=2.0), bundled=True),
+    Task("other coefficients, d=12", _synthetic(12, sign=0.0, turn=1.0), bundled=True),
+    Task("other coefficients, d=50", _synthetic(50, sign=0.3, level=0.5, turn=0.9), bundled=True),
 )
 
 
 @cache
 def loaded(task: Task) -> tuple[Domains, Public]:
-    """Return a task's data once, so that its public part is prepared once."""
-    found = task.load()
-    return found, Public(found.X_public, found.y_public)
+    """Return a task's data, cached so that its public part is prepared once."""
+    domains = task.load()
+    return domains, Public(domains.X_public, domains.y_public)
 
 
 def _error(model: Any, X: Array, y: Array) -> float:
@@ -168,19 +168,19 @@ def _error(model: Any, X: Array, y: Array) -> float:
 
 
 def _draw(n_rows: int, seed: int) -> tuple[NDArray[np.int64], dict[int, NDArray[np.int64]]]:
-    """Return which rows to test on, and private rows of each number; with replacement where there are fewer."""
+    """Return the test rows, and private rows for each number of rows; with replacement where there are fewer."""
     random = np.random.default_rng(1000 + seed)
     order = random.permutation(n_rows)
-    cut = min(n_rows // 3, _TESTED)
+    cut = min(n_rows // 3, _MOST_TEST_ROWS)
     return order[:cut], {n: random.choice(order[cut:], n, replace=n > n_rows - cut) for n in ROWS}
 
 
 def grid(task: Task, seeds: int, *, first: int = 0) -> list[dict[str, Any]]:
     """Return one row per number of private rows and epsilon: errors of the public and of the private model."""
-    found, public = loaded(task)
+    domains, public = loaded(task)
     errors: dict[tuple[int, float], list[tuple[float, float]]] = {}
     for seed in range(first, first + seeds):
-        test, drawn = _draw(len(found.y), seed)
+        test, drawn = _draw(len(domains.y), seed)
         alone: float | None = None
         for n, rows in drawn.items():
             for i, epsilon in enumerate(EPSILONS):
@@ -188,10 +188,12 @@ def grid(task: Task, seeds: int, *, first: int = 0) -> list[dict[str, Any]]:
                     epsilon, DELTA, adjacency=ADJACENCY, random_state=10_000 * seed + 10 * n + i
                 )
                 if alone is None:
-                    hopeless = PrivateTransferRegressor(1e-6, 1e-12).fit(found.X[rows], found.y[rows], public=public)
-                    alone = _error(hopeless, found.X[test], found.y[test])
-                model.fit(found.X[rows], found.y[rows], public=public)
-                errors.setdefault((n, epsilon), []).append((alone, _error(model, found.X[test], found.y[test])))
+                    unchanged = PrivateTransferRegressor(1e-6, 1e-12).fit(
+                        domains.X[rows], domains.y[rows], public=public
+                    )
+                    alone = _error(unchanged, domains.X[test], domains.y[test])
+                model.fit(domains.X[rows], domains.y[rows], public=public)
+                errors.setdefault((n, epsilon), []).append((alone, _error(model, domains.X[test], domains.y[test])))
     rows_out = []
     for (n, epsilon), pairs in errors.items():
         before, after = np.mean(pairs, axis=0)
@@ -202,16 +204,18 @@ def grid(task: Task, seeds: int, *, first: int = 0) -> list[dict[str, Any]]:
 
 
 def gain_claims(task: Task, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the claims on what private rows buy on one task."""
+    """Yield the claims on the gain from private rows on one task."""
     cell = next(row for row in rows if (row["n"], row["epsilon"]) == (1000, 1.0))
     text = f"{cell['ours']:.4f} (public-only {cell['public']:.4f})"
-    if task.promised is not None:
-        what = f"{task.name}: error {task.promised} at 1,000 rows, epsilon 1"
-        yield claim(what, text, cell["ours"] <= task.promised)
+    if task.target_error is not None:
+        what = f"{task.name}: error {task.target_error} at 1,000 rows, epsilon 1"
+        yield claim(what, text, cell["ours"] <= task.target_error)
     if task.name.startswith("sign"):
         cell = next(row for row in rows if (row["n"], row["epsilon"]) == (1000, 4.0))
         ratio = cell["ours"] / cell["public"]
-        yield claim(f"{task.name}: a model of the wrong sign is left, 0.15 x", f"{ratio:.3f}", ratio <= 0.15)
+        yield claim(
+            f"{task.name}: public model of the wrong sign; ours at most 0.15 x its error", f"{ratio:.3f}", ratio <= 0.15
+        )
 
 
 def same_population_claims(*, quick: bool) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""The transfer estimators beside models without a gate: what never losing much costs, and what it saves.
+"""The transfer estimators against private models without a gate: what the gate costs, and what it saves.
 
 At 1,000 and at 10,000 private rows (drawn as in the grids where there are fewer) and epsilon 1, on one split per seed:
-the public model, ours, `PrivateLinearRegression` or `PrivateLogisticRegression` with public data and alone, and no
-privacy. Alone still needs to know where the columns lie: they are scaled to [-1, 1] by the public rows' ranges, as by a
-schema.
+the public model, ours, `PrivateLinearRegression` or `PrivateLogisticRegression` with public data and alone, and a model
+without privacy. Alone still needs the ranges of the columns: they are scaled to [-1, 1] by the public rows' ranges, as
+by a schema.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ Array = NDArray[Any]
 RIVAL_ROWS, EPSILON = (1_000, 10_000), 1.0
 # The names of the columns, and whether a model is private without a gate.
 CONTENDERS = {"no model": False, "public": False, "ours": False, "plain": True, "alone": True, "not private": False}
-# How far behind the best ungated model the gate may be where the public model is worse than none.
+# Largest error of ours over that of the best model without a gate, where the public model is worse than none.
 BEHIND = 1.15
-# So little that nothing is spent: the public model comes back.
+# With so small a budget nothing is spent, and the result is the public model.
 _NOTHING: dict[str, Any] = {"epsilon": 1e-6, "delta": 1e-12}
 
 
@@ -35,14 +35,14 @@ def regression_rivals(task: regression.Task, seed: int) -> list[Row]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    found, public = regression.loaded(task)
+    domains, public = regression.loaded(task)
     random = np.random.default_rng(2000 + seed)
-    order = random.permutation(len(found.y))
+    order = random.permutation(len(domains.y))
     cut = min(len(order) // 3, 3000)
     test, pool = order[:cut], order[cut:]
-    X_test, y_test = found.X[test], found.y[test]
-    scaled, scaled_test = _scaled(found.X_public, found.X), _scaled(found.X_public, X_test)
-    bounds = (float(np.min(found.y_public)), float(np.max(found.y_public)))
+    X_test, y_test = domains.X[test], domains.y[test]
+    scaled, scaled_test = _scaled(domains.X_public, domains.X), _scaled(domains.X_public, X_test)
+    bounds = (float(np.min(domains.y_public)), float(np.max(domains.y_public)))
     spread = float(np.var(y_test))
 
     def measured(model: Any, X: Array = X_test) -> float:
@@ -50,9 +50,10 @@ def regression_rivals(task: regression.Task, seed: int) -> list[Row]:
 
     results = []
     for n in RIVAL_ROWS:
-        # With replacement where the pool is smaller, as in the grid; repeated rows would mislead cross-validation.
+        # With replacement where the pool is smaller, as in the grid. Cross-validation gets each row once: repeated rows
+        # would bias it.
         rows = random.choice(pool, n, replace=n > len(pool))
-        X, y, once = found.X[rows], found.y[rows], np.unique(rows)
+        X, y, once = domains.X[rows], domains.y[rows], np.unique(rows)
         params: dict[str, Any] = {
             "epsilon": EPSILON,
             "delta": regression.DELTA,
@@ -60,7 +61,7 @@ def regression_rivals(task: regression.Task, seed: int) -> list[Row]:
             "random_state": 10_000 * seed + n,
         }
         alone = PrivateLinearRegression(target_bounds=bounds, **params).fit(scaled[rows], y)
-        ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(found.X[once], found.y[once])
+        ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(domains.X[once], domains.y[once])
         values = {
             "no model": 1.0,
             "public": measured(PrivateTransferRegressor(**_NOTHING).fit(X, y, public=public)),
@@ -87,7 +88,7 @@ def classification_rivals(task: classification.Task, seed: int) -> list[Row]:
     shares = np.bincount(codes, minlength=len(classes)) / len(codes)
 
     def measured(model: Any, X: Array = split.X_test) -> list[float]:
-        # A class that a non-private model has not met gets no probability.
+        # A class without training rows gets no probability from the non-private model.
         p = np.full((len(codes), len(classes)), 1e-15)
         p[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X)
         own = np.maximum(p[np.arange(len(codes)), codes], 1e-15)
@@ -127,9 +128,7 @@ def bad_public_claims(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
         if row["n"] > RIVAL_ROWS[0] or error(row["public"]) <= error(row["no model"]):
             continue
         ratio = error(row["ours"]) / best_ungated(row)
-        what = (
-            f"{row['task']}: a public model worse than none is left, {BEHIND} x the best private model without a gate"
-        )
+        what = f"{row['task']}: public model worse than none; ours at most {BEHIND} x the best model without a gate"
         yield claim(what, f"{ratio:.3f} x", ratio <= BEHIND)
 
 

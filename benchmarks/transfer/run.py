@@ -1,8 +1,8 @@
-"""Both transfer estimators, everywhere: `python -m benchmarks transfer [--quick]`.
+"""Both transfer estimators: `python -m benchmarks transfer`.
 
-Harm against the public model, gains, monotony, models without a gate, and speed, on the real sets below `DPADAPT_DATA`
-if that is set, else on bundled and made-up ones. Splits and noise are seeded, nothing is tuned per set or cell.
-Accuracy is measured by as many processes as there are cores, each with one thread; speed afterwards, alone.
+Harm against the public model, gains, monotonicity, models without a gate, and speed, on the real sets in `DPADAPT_DATA`
+if that is set, else on bundled and synthetic ones. Splits and noise are seeded; nothing is tuned per set or cell. Every
+core runs one process; speed is measured afterwards, by one.
 """
 
 import time
@@ -25,13 +25,13 @@ from dpadapt.transfer.classification import PrivateTransferClassifier
 from dpadapt.transfer.regression import PrivateTransferRegressor
 
 KINDS = {"regression": regression, "classification": classification}
-# In a quick run and in a full one.
+# Seeds in a quick run and in a full one.
 SEEDS = {"regression": (3, 10), "classification": (2, 10)}
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What one process measures at a time: one split of one set, or, without a name, a kind's own claims."""
+    """The work of one process at a time: one split of one set, or, without a name, the claims of classification."""
 
     kind: str
     name: str | None
@@ -40,18 +40,18 @@ class Piece:
 
 
 def pieces(*, quick: bool) -> list[Piece]:
-    """Return the whole work, the longest first; the splits of a set together, since each process loads it once."""
-    found = [Piece("classification", None, 0, quick)] if real_data() else []
+    """Return all pieces of work, the longest first; splits of a set are adjacent, so that a process loads it once."""
+    todo = [Piece("classification", None, 0, quick)] if real_data() else []
     for kind, module in KINDS.items():
         for task in module.TASKS:
             if (real_data() or task.bundled) and (task.quick or not quick):
                 seeds = SEEDS[kind][0 if quick else 1]
-                found += [Piece(kind, task.name, seed, quick) for seed in range(seeds)]
-    return found
+                todo += [Piece(kind, task.name, seed, quick) for seed in range(seeds)]
+    return todo
 
 
 def measure(piece: Piece) -> dict[str, Any]:
-    """Return the cells, the contenders or the claims of one piece, or why there are none."""
+    """Return the cells and contenders or the claims of one piece, or the reason why it was skipped."""
     try:
         if piece.name is None:
             return {"claims": list(classification.gain_claims(quick=piece.quick))}
@@ -67,7 +67,7 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 
 def measured(todo: list[Piece], processes: int) -> Iterator[tuple[Piece, dict[str, Any]]]:
-    """Yield each piece with its results as they come."""
+    """Yield each piece with its results, as processes finish."""
     return in_pieces.measured(measure, todo, processes)
 
 
@@ -75,17 +75,17 @@ def run(*, quick: bool) -> dict[str, Any]:
     """Return all results as plain data."""
     start = time.perf_counter()
     processes = in_pieces.cores()
-    found: dict[str, dict[str, list[Row]]] = {kind: {"grid": [], "rivals": []} for kind in KINDS}
+    rows_by_kind: dict[str, dict[str, list[Row]]] = {kind: {"grid": [], "rivals": []} for kind in KINDS}
     claims: list[dict[str, str]] = []
     skipped: set[str] = set()
     for piece, results in in_pieces.watched(measure, pieces(quick=quick), processes, name=_spoken):
         claims += results.get("claims", [])
         skipped |= {results["skipped"]} if "skipped" in results else set()
         for part in ("grid", "rivals"):
-            # Processes end in any order; tables don't depend on it.
-            found[piece.kind][part] += [row | {"seed": piece.seed} for row in results.get(part, [])]
+            # Processes finish in any order; rows are sorted below, so that tables don't depend on it.
+            rows_by_kind[piece.kind][part] += [row | {"seed": piece.seed} for row in results.get(part, [])]
     parts: dict[str, dict[str, Any]] = {}
-    for kind, lists in found.items():
+    for kind, lists in rows_by_kind.items():
         order = {task.name: place for place, task in enumerate(KINDS[kind].TASKS)}
         parts[kind] = {"setting": _setting(kind), "seeds": SEEDS[kind][0 if quick else 1]}
         for name, rows in lists.items():
@@ -97,9 +97,9 @@ def run(*, quick: bool) -> dict[str, Any]:
     gains += [*claims, *regression.same_population_claims(quick=quick)]
     return {
         "quick": quick,
-        "data": "real sets, bundled and made-up ones"
+        "data": "real, bundled and synthetic sets"
         if real_data()
-        else "bundled and made-up sets; DPADAPT_DATA not set",
+        else "bundled and synthetic sets; DPADAPT_DATA not set",
         "skipped": sorted(skipped),
         "versions": versions(),
         "processes": processes,
@@ -117,7 +117,7 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def repeated_claims() -> Iterator[dict[str, str]]:
-    """Yield what a repeated fit on the same public data takes, relative to the first: CPU, in turns."""
+    """Yield the CPU time of a second fit on the same public data, relative to the first."""
     random = np.random.default_rng(0)
     X, X_public = random.standard_normal((1000, 134)), random.standard_normal((4000, 134))
     coef = random.standard_normal(134)
@@ -140,7 +140,7 @@ def repeated_claims() -> Iterator[dict[str, str]]:
 
 
 def write_report(results: dict[str, Any], path: Path) -> None:
-    """Write the page with the heat maps."""
+    """Write the HTML page with the heat maps."""
     from benchmarks.pages import transfer_page
     from benchmarks.transfer.tables import summarise
 

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks transfer` prints: its results as tables for a terminal, a page and the documentation."""
+"""Results of `python -m benchmarks transfer` as tables for the terminal, the HTML page and the documentation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,7 +47,7 @@ def summarise(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts(results: Mapping[str, Any]) -> list[str]:
-    """Return what the figures rest on, in sentences."""
+    """Return sentences on how the results were measured."""
     seeds = ", ".join(f"{results[kind]['seeds']} seeds for {kind} ({results[kind]['setting']})" for kind in KINDS)
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     size = "Quick run" if results["quick"] else "Full run"
@@ -61,11 +61,11 @@ def facts(results: Mapping[str, Any]) -> list[str]:
 
 def verdicts(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return all claims, those about every cell first."""
-    found = []
+    all_claims = []
     for kind in KINDS:
         if rows := results[kind]["grid"]:
-            found += [_harm_verdict(kind, rows), _rise_verdict(kind, rows)]
-    return [*found, *results["gains"], *results["left"], *results["speed"]]
+            all_claims += [_harm_verdict(kind, rows), _rise_verdict(kind, rows)]
+    return [*all_claims, *results["gains"], *results["left"], *results["speed"]]
 
 
 def _harm_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def _rise_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def by_set(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return harm and monotony set by set."""
+    """Return harm and monotonicity by set."""
     rows = []
     for name, cells in _by_task(results[kind]["grid"]):
         worst, above = no_harm(cells)
@@ -105,8 +105,13 @@ def by_set(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
         ]
         rows.append({"cells": texts, "bad": bool(above) or not rise <= RISE})
     header = ["set", "public only", "worst ratio", "cells with harm", "best ratio", "worst rise"]
-    words = f"Ratios to the public model over all cells ({_MEASURE[kind]}). A rise is one towards more rows or budget."
-    return {"title": f"{kind.capitalize()}: harm and monotony by set", "words": words, "header": header, "rows": rows}
+    words = f"Ratios to the public model over all cells ({_MEASURE[kind]}). Rise: more error with more rows or budget."
+    return {
+        "title": f"{kind.capitalize()}: harm and monotonicity by set",
+        "words": words,
+        "header": header,
+        "rows": rows,
+    }
 
 
 def rivals(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -117,7 +122,9 @@ def rivals(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
         texts = [row["task"], f"{row['n']:,}", *(_value(row[name]) for name in CONTENDERS), f"{ratio:.3f}"]
         rows.append({"cells": texts, "bad": False})
     header = ["set", "rows", *(_COLUMNS[name] for name in CONTENDERS), "ours / best without a gate"]
-    words = f"Epsilon 1; {_MEASURE[kind]}. Below 1 in the last column, the gate pays; above 1 it costs."
+    words = (
+        f"Epsilon 1; {_MEASURE[kind]}. Below 1 in the last column the gate reduces the error; above 1 it increases it."
+    )
     return {
         "title": f"{kind.capitalize()}: against models without a gate",
         "words": words,
@@ -131,8 +138,8 @@ def heat(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
     grid, sizes, epsilons = results[kind]["grid"], results["cells"]["rows"], results["cells"]["epsilons"]
     worst, cells = no_harm(grid)
     rows = []
-    for name, found in _by_task(grid):
-        placed = {(_column(row["n"], sizes), row["epsilon"]): row for row in found}
+    for name, cells_of_set in _by_task(grid):
+        placed = {(_column(row["n"], sizes), row["epsilon"]): row for row in cells_of_set}
         line = [placed.get((size, epsilon)) for size in sizes for epsilon in epsilons]
         rows.append({"name": name, "cells": [row and _heat_cell(row) for row in line]})
     words = f"{len(cells)} of {len(grid)} cells are above what is allowed; the worst ratio is {worst:.3f}."
@@ -246,7 +253,7 @@ def _by_task(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _column(n: int, sizes: Sequence[int]) -> int:
-    """Return the size that a cell stands for: a set with fewer rows uses all it has."""
+    """Return the column of a cell: a set with fewer rows than its column says uses all of them."""
     return min((size for size in sizes if size >= n), default=max(sizes))
 
 

@@ -236,7 +236,7 @@ def tiny(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     size = replace(run.QUICK, seeds=1, n_steps=50, rows=(300,), epsilons=(4.0,))
     monkeypatch.setattr(run, "QUICK", size)
-    monkeypatch.setattr(run.figures, "BUNDLED", {"Made up, d=20": "coefficients, d=20"})
+    monkeypatch.setattr(run.figures, "BUNDLED", {"Synthetic, d=20": "coefficients, d=20"})
     monkeypatch.setattr(run, "speed_claims", lambda quick: iter(()))
     monkeypatch.setattr(run, "privacy_rows", lambda: results()["privacy"]["rows"])
     monkeypatch.setattr(run, "valid_up_to", lambda: {"algorithm": 8.9, "method": 19.7})
@@ -259,7 +259,7 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     assert "alpha" in measured["settings"]["paper"]
     printed = capsys.readouterr().out
     for text in (printed, report.read_text(), page.read_text()):
-        assert "Made up, d=20" in text
+        assert "Synthetic, d=20" in text
 
 
 def test_pieces_cover_the_papers_tables_and_figures_and_quick_is_less(monkeypatch):

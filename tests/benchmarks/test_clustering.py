@@ -173,14 +173,14 @@ def test_labelling_claims_need_a_difference_beyond_its_spread():
 
 
 def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch):
-    monkeypatch.setattr(measure, "_JUDGES", 200)
-    monkeypatch.setattr(measure, "_KNOWN", 600)
-    piece = measure.Piece(1200, 4000, 10, 3.0, 21)
+    monkeypatch.setattr(measure, "_EVALUATED", 200)
+    monkeypatch.setattr(measure, "_NON_PRIVATE", 600)
+    piece = measure.ScalePiece(1200, 4000, 10, 3.0, 21)
     centres, facts = measure._fit(piece)
     assert len(centres) == 10
     assert facts["cpu"] > 0
     row = {"n": 1200, "m": 4000, "k": 10, "epsilon": 3.0, "gap": 0.1, **facts}
-    assert [claim["verdict"] for claim in measure.claims([row])] == ["holds"] * 3
+    assert [claim["verdict"] for claim in measure.scale_claims([row])] == ["holds"] * 3
     again = measure._fit(piece)[0]
     assert np.array_equal(centres, again)
 
