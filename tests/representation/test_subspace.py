@@ -1,4 +1,4 @@
-"""Subspaces of public tasks: which estimator is closest, what is measured about them, and what is refused."""
+"""`PublicSubspace`: which estimator is most accurate, what it reports about the subspace, and what it refuses."""
 
 import numpy as np
 import pytest
@@ -6,44 +6,31 @@ import pytest
 from dpadapt import Public
 from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.representation import PublicSubspace, subspace_distance
-from dpadapt.representation.task_subspaces import (
-    by_task,
-    fit_loadings,
-    leading,
-    log_likelihood,
-    pack,
-    pair_moment,
-    whitened_scale,
-)
 
 RAW = {"whiten": False, "fit_intercept": False}
 
 
 def distances(method, n_public, draws=8, **params):
-    found = []
+    """Return the distance of the estimated subspace from the true one, in each draw."""
+    measured = []
     for seed in range(draws):
         drawn = shared_subspace(n_public, 1, seed=seed)
         learned = PublicSubspace(5, method=method, **params).fit(drawn.public)
-        found.append(subspace_distance(learned.components_.T, drawn.basis))
-    return np.array(found)
+        measured.append(subspace_distance(learned.components_.T, drawn.basis))
+    return np.array(measured)
 
 
 @pytest.mark.parametrize(("n_public", "target"), [(2000, 0.45), (5000, 0.22)])
-def test_em_is_closer_than_pairs_and_pairs_than_moments(n_public, target):
+def test_em_is_more_accurate_than_pairs_and_pairs_than_moments(n_public, target):
     em, pairs = (distances(method, n_public) for method in ("em", "pairs"))
     moments = distances("moments", n_public, **RAW)
     # Paired over draws: the mean differences are more than five standard errors.
     for near, far in ((em, pairs), (pairs, moments)):
         gap = far - near
         assert gap.mean() > 5 * gap.std() / np.sqrt(len(gap))
-    # Without levels, as tasks are drawn. The mean over 60 draws is 0.409 and 0.218; two standard errors are allowed.
-    found = distances("em", n_public, draws=16, fit_intercept=False)
-    assert found.mean() <= target + 2 * found.std() / np.sqrt(len(found))
-
-
-def test_the_dimension_is_found_by_cross_validation():
-    assert PublicSubspace().fit(shared_subspace(5000, 1, seed=1).public).n_components_ == 5
-    assert PublicSubspace().fit(shared_subspace(3000, 1, n_components=2, seed=2).public).n_components_ == 2
+    # Without intercepts, as tasks are drawn. Means over 60 draws are 0.409 and 0.218; two standard errors are allowed.
+    exact = distances("em", n_public, draws=16, fit_intercept=False)
+    assert exact.mean() <= target + 2 * exact.std() / np.sqrt(len(exact))
 
 
 def test_noise_and_expected_error_are_close_to_the_truth():
@@ -56,7 +43,7 @@ def test_noise_and_expected_error_are_close_to_the_truth():
         expected.append(learned.outside_)
         noise.append(learned.noise_)
     assert np.mean(noise) == pytest.approx(1.0, abs=0.03)
-    # First-order, so a little low.
+    # The expectation is a first-order approximation, so it is a little low.
     assert 0.7 < np.mean(expected) / np.mean(outside) < 1.2
 
 
@@ -65,68 +52,20 @@ def test_features_of_any_scale_and_correlation_give_the_same_span():
     X, random = drawn.public.X, np.random.default_rng(0)
     mix = random.standard_normal((8, 8)) + 2 * np.eye(8)
     scale = 10.0 ** np.arange(-3, 5)
-    # Coefficients of X mix, shifted: the inverse times those of X.
+    # The coefficients of X @ mix are the inverse of mix times those of X.
     truth = np.linalg.solve(mix * scale, drawn.basis)
     public = Public(X @ mix * scale + 100 * scale, drawn.public.y + 7, tasks=drawn.public.tasks)
     learned = PublicSubspace(2).fit(public)
-    # In units of the features' own spread.
+    # In units of the features' standard deviations.
     spread = public.X.std(axis=0)[:, None]
     assert subspace_distance(learned.components_.T * spread, truth * spread) < 0.3
 
 
-def test_a_model_of_one_task_each_is_least_squares_in_the_limit():
-    """With one hidden dimension per feature and many rows, expected coefficients are those of each task alone."""
+def test_with_as_many_dimensions_as_features_task_coefficients_are_least_squares():
+    """With one hidden dimension per feature and many rows, posterior means are the coefficients of each task alone."""
     drawn = shared_subspace(6000, 1, n_features=3, n_components=3, n_tasks=6, noise=0.1, seed=4)
     learned = PublicSubspace(3, **RAW).fit(drawn.public)
     assert np.allclose(learned.task_coef_ @ learned.components_, drawn.public_coef, atol=0.02)
-
-
-def test_steps_of_em_never_make_tasks_less_likely_until_the_noise_is_settled():
-    drawn = shared_subspace(3000, 1, n_features=10, n_components=2, seed=5)
-    tasks = by_task(drawn.public.X, drawn.public.y, drawn.public.tasks, centred=False)
-    start = leading(pair_moment(tasks), 2)
-    found = fit_loadings(pack(tasks), start)
-    fixed = fit_loadings(pack(tasks), start, fixed=True)
-    assert found.log_likelihood > fixed.log_likelihood
-    assert subspace_distance(fixed.loading, start) < 1e-8
-
-
-def test_packed_tasks_have_the_likelihood_of_their_rows():
-    """By the covariance matrix of a task's labels, written out."""
-    from scipy.stats import multivariate_normal
-
-    random = np.random.default_rng(6)
-    rows, y, names = random.standard_normal((60, 3)), random.standard_normal(60), np.repeat([0, 1, 2], [2, 8, 50])
-    loading, noise = random.standard_normal((3, 2)), 0.7
-    whole = 0.0
-    for task in range(3):
-        mine = rows[names == task]
-        covariance = noise * np.eye(len(mine)) + mine @ loading @ loading.T @ mine.T
-        whole += multivariate_normal(np.zeros(len(mine)), covariance).logpdf(y[names == task])
-    tasks = by_task(rows, y, names, centred=False)
-    assert pack(tasks).rows.shape == (3, 4, 3)
-    assert log_likelihood(pack(tasks), loading, noise) == pytest.approx(whole, rel=1e-9)
-
-
-def test_pairs_estimate_the_tasks_moment_without_bias():
-    drawn = shared_subspace(400_000, 1, n_features=6, n_components=2, n_tasks=20, seed=7)
-    tasks = by_task(drawn.public.X, drawn.public.y, drawn.public.tasks, centred=False)
-    moment = drawn.public_coef.T @ drawn.public_coef / 20
-    assert np.allclose(pair_moment(tasks), moment, atol=0.01)
-
-
-def test_whitened_rows_have_second_moment_one_and_constant_features_none():
-    random = np.random.default_rng(8)
-    X = random.standard_normal((5000, 4)) @ (np.eye(4) + 0.3) * [1.0, 10.0, 1.0, 0.01] + 3
-    X[:, 2] = 5.0
-    scale = whitened_scale(X, centred=True)
-    Z = scale.transform(X)
-    moment = Z.T @ Z / len(Z)
-    kept = [0, 1, 3]
-    # Up to the floor under small variances.
-    assert np.allclose(moment[np.ix_(kept, kept)], np.eye(3), atol=0.05)
-    assert np.allclose(Z[:, 2], 0.0)
-    assert np.allclose(scale.raw(np.ones(4))[2], 0.0)
 
 
 def test_constant_features_take_no_part():
@@ -137,7 +76,7 @@ def test_constant_features_take_no_part():
     assert subspace_distance(learned.components_[:, :-1].T, drawn.basis) < 0.3
 
 
-def test_tasks_of_one_row_count_only_without_levels():
+def test_tasks_of_one_row_count_only_without_intercepts():
     drawn = shared_subspace(3000, 1, n_features=6, n_components=2, n_tasks=50, seed=10)
     X, y = drawn.public.X.copy(), drawn.public.y.copy()
     names = np.append(drawn.public.tasks[:-100], 1000 + np.arange(100))
@@ -183,12 +122,12 @@ def public_of(n_tasks, rows_each=20, n_features=4, labels=None):
         (Public(np.eye(6), np.arange(6.0), tasks=np.eye(6)), {}, "one name or number per row"),
     ],
 )
-def test_what_no_subspace_can_come_from_is_refused(public, params, words):
+def test_public_data_that_gives_no_subspace_is_refused(public, params, words):
     with pytest.raises(ValueError, match=words):
         PublicSubspace(**params).fit(public)
 
 
-def test_raw_arrays_are_refused():
+def test_arrays_that_are_not_declared_public_are_refused():
     with pytest.raises(TypeError, match=r"Public\(X, y, tasks=tasks\)"):
         PublicSubspace().fit(np.eye(3))
 

@@ -1,4 +1,4 @@
-"""`PrivateSubspaceRegressor`: how close it comes, that nothing leaks, and that bad input spends nothing."""
+"""`PrivateSubspaceRegressor`: its accuracy, its releases, and that bad input spends nothing."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ BUDGET = {"epsilon": 1.1, "delta": 1e-5}
 
 def errors(n_public, n_private, draws=10, *, true=False, **params):
     """Return the l2 errors of the coefficients over draws."""
-    found = []
+    measured = []
     for seed in range(draws):
         drawn = shared_subspace(n_public, n_private, seed=seed)
         if true:
@@ -25,17 +25,17 @@ def errors(n_public, n_private, draws=10, *, true=False, **params):
         else:
             params.setdefault("n_components", 5)
         model = PrivateSubspaceRegressor(**BUDGET, fit_intercept=False, random_state=seed, **params)
-        found.append(np.linalg.norm(model.fit(drawn.X, drawn.y, public=drawn.public).coef_ - drawn.private_coef))
-    return np.array(found)
+        measured.append(np.linalg.norm(model.fit(drawn.X, drawn.y, public=drawn.public).coef_ - drawn.private_coef))
+    return np.array(measured)
 
 
-def test_transfer_reaches_its_target_and_leaving_the_subspace_pays_with_many_rows():
+def test_transfer_reaches_its_target_and_soft_projection_is_better_with_many_rows():
     hard, soft = (errors(5000, 5000, projection=projection) for projection in ("hard", "soft"))
     assert soft.mean() <= 0.16
     assert soft.mean() < 0.7 * hard.mean()
 
 
-def test_inside_the_true_subspace_it_is_close_to_least_squares():
+def test_error_inside_the_true_subspace_is_close_to_that_of_least_squares():
     private, plain = errors(2000, 1000, draws=20, true=True), []
     for seed in range(20):
         drawn = shared_subspace(2000, 1000, seed=seed)
@@ -44,7 +44,7 @@ def test_inside_the_true_subspace_it_is_close_to_least_squares():
     assert private.mean() <= 1.25 * np.mean(plain)
 
 
-def test_few_private_rows_are_better_off_in_the_subspace_than_on_all_features():
+def test_with_few_private_rows_the_subspace_is_better_than_all_features():
     inside = errors(5000, 300)
     plain = []
     for seed in range(10):
@@ -56,18 +56,18 @@ def test_few_private_rows_are_better_off_in_the_subspace_than_on_all_features():
 
 
 @pytest.mark.parametrize(("n_public", "n_private"), [(5000, 300), (5000, 5000), (20_000, 1000)])
-def test_the_excess_is_foretold_by_public_data(n_public, n_private):
-    measured, foretold = [], []
+def test_public_data_predicts_the_excess_error(n_public, n_private):
+    measured, predicted = [], []
     for seed in range(10):
         drawn = shared_subspace(n_public, n_private, seed=seed)
         model = PrivateSubspaceRegressor(**BUDGET, n_components=5, fit_intercept=False, random_state=seed)
         model.fit(drawn.X, drawn.y, public=drawn.public)
         measured.append(np.sum((model.coef_ - drawn.private_coef) ** 2))
-        foretold.append(model.predicted_excess_)
-    assert 0.6 < np.mean(foretold) / np.mean(measured) < 1.5
+        predicted.append(model.predicted_excess_)
+    assert 0.6 < np.mean(predicted) / np.mean(measured) < 1.5
 
 
-def test_with_few_rows_the_plan_is_the_subspace_and_with_many_all_features():
+def test_the_plan_uses_the_subspace_with_few_rows_and_all_features_with_many():
     drawn = shared_subspace(20_000, 1, seed=0)
     model = task_model(drawn.public.X, drawn.public, method="em", k=5, intercept=False)
     prior = task_prior(model, intercept=False, soft=True)
@@ -75,7 +75,7 @@ def test_with_few_rows_the_plan_is_the_subspace_and_with_many_all_features():
     assert used == [5, 25]
 
 
-def test_a_task_outside_the_subspace_is_found_with_enough_rows():
+def test_a_task_outside_the_subspace_is_learned_with_enough_rows():
     drawn = shared_subspace(5000, 1, n_features=10, n_components=2, seed=1)
     random = np.random.default_rng(0)
     X, coef = random.standard_normal((20_000, 10)), np.linalg.qr(np.column_stack([drawn.basis, np.eye(10)]))[0][:, 5]
@@ -86,7 +86,7 @@ def test_a_task_outside_the_subspace_is_found_with_enough_rows():
     assert np.linalg.norm(hard.fit(X, y, public=drawn.public).coef_ - coef) > 0.9
 
 
-def test_levels_scales_and_a_common_mean_of_tasks_are_carried_over():
+def test_intercepts_scales_and_a_common_mean_of_tasks_are_transferred():
     random = np.random.default_rng(2)
     scale, shift = np.array([1.0, 100.0, 0.01, 1.0]), np.array([5.0, -300.0, 0.0, 1.0])
     names = np.arange(4000) % 40
@@ -102,7 +102,7 @@ def test_levels_scales_and_a_common_mean_of_tasks_are_carried_over():
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
 @pytest.mark.parametrize("params", [{}, {"projection": "hard", "method": "pairs"}, {"basis": np.eye(6)[:, :2]}])
-def test_neighbours_show_only_through_releases_and_move_them_by_no_more_than_their_bound(adjacency, params):
+def test_neighbours_differ_only_in_releases_and_by_no_more_than_the_sensitivity(adjacency, params):
     drawn = shared_subspace(600, 200, n_features=6, n_components=2, n_tasks=20, seed=3)
 
     def make():
@@ -172,5 +172,5 @@ def test_a_known_subspace_needs_no_public_tasks():
     assert np.allclose(model.coef_, drawn.basis @ (drawn.basis.T @ model.coef_))
     assert np.isnan(model.predicted_excess_)
     assert "the basis: it was made without the private rows" in model.privacy_.assumptions
-    told = PrivateSubspaceRegressor(basis=drawn.basis, random_state=0).fit(drawn.X, drawn.y, public=drawn.public)
-    assert told.privacy_.assumptions[-1] == model.privacy_.assumptions[-1]
+    with_tasks = PrivateSubspaceRegressor(basis=drawn.basis, random_state=0).fit(drawn.X, drawn.y, public=drawn.public)
+    assert with_tasks.privacy_.assumptions[-1] == model.privacy_.assumptions[-1]

@@ -1,7 +1,7 @@
-"""Frozen encoders: images, texts or rows as features, by something that was made without the private rows.
+"""Frozen public encoders: they turn images, texts or rows into features, and were made without the private rows.
 
-An encoder is public. It must treat each row by itself, so that one private row moves its own features alone: this is
-tried before anything is spent, like the shape and the finiteness of what it returns.
+An encoder must treat each row by itself, so that one private row changes only its own features. `try_encoder` checks
+this on a few rows before anything is spent. `features_of` checks the shape and finiteness of the features.
 """
 
 import warnings
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 
-# Rows of the trial: enough to notice that one moves another.
-_TRIED = 4
+# Number of rows on which an encoder is tried. More rows find rarer kinds of mixing and take longer, as each is also
+# encoded alone. Chosen by hand; neighbouring values were not compared.
+_ENCODER_TRIAL_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,14 @@ class ReadyEncoder:
     ----------
     name : str
     kind : {"image", "text"}
-        What it takes.
+        What it encodes.
     path : str
-        Module and class, loaded when first used.
+        Module and class, imported by `load_encoder`.
     packages : tuple of str
-        What must be importable.
+        Packages that must be importable.
     n_features : int
     bound : float
-        No feature is larger than this, by construction: a public fact.
+        Largest absolute value of a feature, by construction: a public fact.
     summary : str
     """
 
@@ -50,7 +51,7 @@ class ReadyEncoder:
 
     @property
     def missing(self) -> str | None:
-        """Why it can't be used here, with the remedy; None if it can."""
+        """Which packages are missing and how to install them; None if the encoder can be used."""
         lacking = [package for package in self.packages if find_spec(package) is None]
         if not lacking:
             return None
@@ -100,7 +101,7 @@ def find_encoder(name: str) -> ReadyEncoder:
 
 
 def load_encoder(name: str) -> Any:
-    """Return the ready encoder called `name`, a scikit-learn transformer; it reads its weights when first used.
+    """Return the ready encoder called `name`, a scikit-learn transformer that reads its weights when first used.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ class FunctionEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Takes rows, returns an array of shape (n_rows, n_features). A module gets float32 tensors and is put into
         evaluation mode, in which layers such as BatchNorm don't mix rows.
     batch_size : int, default=256
-        So many rows at a time.
+        Number of rows given to the function at once.
 
     Examples
     --------
@@ -147,7 +148,7 @@ class FunctionEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
 
     def fit(self, X: Any, y: Any = None) -> "FunctionEncoder":
-        """Do nothing: the function is as it is."""
+        """Do nothing: the function is frozen."""
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -164,11 +165,11 @@ class FunctionEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         module: Any = self.function
         module.eval()
         with torch.no_grad():
-            found = module(torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)))
-        return np.asarray(found.numpy())
+            features = module(torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)))
+        return np.asarray(features.numpy())
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say that there is nothing to fit."""
+        """Return True: there is nothing to fit."""
         return True
 
 
@@ -195,7 +196,7 @@ def as_encoder(given: Any) -> Any:
 
 
 def encoder_name(encoder: Any) -> str:
-    """Return what a receipt calls an encoder."""
+    """Return the name of an encoder for receipts."""
     if isinstance(encoder, str):
         return encoder
     inner = encoder.estimator if isinstance(encoder, FrozenEstimator) else encoder
@@ -204,7 +205,7 @@ def encoder_name(encoder: Any) -> str:
 
 
 def features_of(encoder: Any, X: Any, *, name: str = "X", private: bool = True) -> NDArray[Any]:
-    """Return the features of rows, or refuse what is no table of finite numbers with one row for each; shows no value.
+    """Return the features of rows: finite numbers, one row of features per row of `X`. Errors show no private value.
 
     Parameters
     ----------
@@ -212,60 +213,56 @@ def features_of(encoder: Any, X: Any, *, name: str = "X", private: bool = True) 
     X : array-like
         Rows: images, texts or numbers.
     name : str
-        What errors call the rows.
+        What error messages call the rows.
     private : bool, default=True
-        Whether errors and warnings of the encoder's own must not be shown, as they may tell of rows.
+        Whether to hide the encoder's own error messages and warnings, which may contain private values.
     """
     try:
-        with _quietly() if private else nullcontext():
-            found = encoder.transform(X)
+        with _silenced() if private else nullcontext():
+            encoded = encoder.transform(X)
     except Exception as error:
         if not private:
             raise ValueError(f"encoder fails on {name}: {type(error).__name__}: {error}") from error
-        refusal = _failed(error, name)
+        # Only the type of the error: its text may quote private rows.
+        refusal = ValueError(
+            f"encoder fails on {name} ({type(error).__name__}). Try it on public rows, where its message can be shown."
+        )
     else:
-        return _checked(found, _length(X), name)
-    # Not inside the handler: the original error may quote a row, and would hang on as this one's context.
+        return _checked_features(encoded, _length(X), name)
+    # Raised outside the handler: the original error may quote a row, and would be kept as this error's context.
     raise refusal
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Let nothing be said: that a number overflows tells of an extreme row, and a text may be quoted."""
+def _silenced() -> Iterator[None]:
+    """Suppress warnings: an overflow warning would reveal an extreme row, and a warning may quote a text."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
-def _failed(error: Exception, name: str) -> Exception:
-    """Return what may be said of an error in an encoder: of its kind only, as its text may quote private rows."""
-    return ValueError(
-        f"encoder fails on {name} ({type(error).__name__}). Try it on public rows, where its message can be shown."
-    )
-
-
-def _checked(found: Any, n_rows: int, name: str) -> NDArray[Any]:
-    features = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+def _checked_features(encoded: Any, n_rows: int, name: str) -> NDArray[Any]:
+    """Return features as a dense table of floats, or refuse them."""
+    features = np.asarray(encoded.toarray() if hasattr(encoded, "toarray") else encoded)
     if features.dtype.kind not in "biuf":
         raise ValueError(f"encoder must return numbers for {name}, got {features.dtype}.")
     if features.ndim != 2 or features.shape[0] != n_rows or features.shape[1] == 0:
-        wanted = "one row of features for each"
-        # The number of private rows may be private: only axes and columns are told.
+        # The number of private rows may be private, so the message gives only axes and columns.
         got = (
             f"{features.ndim} axes" if features.ndim != 2 else f"{features.shape[1]} columns and another number of rows"
         )
-        raise ValueError(f"encoder must return a table with {wanted} row of {name}, got {got}.")
+        raise ValueError(f"encoder must return a table with one row of features for each row of {name}, got {got}.")
     if features.dtype not in (np.float32, np.float64):
         features = features.astype(np.float64)
     if not np.isfinite(features).all():
         raise ValueError(
-            f"encoder must return finite features; of {name} it returns some that are not. Nothing was spent."
+            f"encoder must return finite features, but some features of {name} are not. Nothing was spent."
         )
     return features
 
 
 def try_encoder(encoder: Any, X: Any, *, private: bool = True) -> None:
-    """Refuse an encoder that mixes rows: a few of them, each alone, must have the features they have together.
+    """Refuse an encoder that mixes rows: a few rows, encoded alone, must have the same features as in one batch.
 
     Parameters
     ----------
@@ -273,11 +270,11 @@ def try_encoder(encoder: Any, X: Any, *, private: bool = True) -> None:
     X : array-like
         Public rows if there are any.
     private : bool, default=True
-        Whether nothing of them may be shown.
+        Whether the rows are private; see `features_of`.
     """
-    # From all over: the first rows may be equal, and equal rows show no mixing.
+    # Spread over the whole of X: the first rows may be equal, and equal rows show no mixing.
     n = _length(X)
-    few = np.unique(np.linspace(0, max(n - 1, 0), _TRIED).astype(int)).tolist()[:n]
+    few = np.unique(np.linspace(0, max(n - 1, 0), _ENCODER_TRIAL_ROWS).astype(int)).tolist()[:n]
     together = features_of(encoder, _take(X, few), name="the rows of the trial", private=private)
     alone = [features_of(encoder, _take(X, [i]), name="a row of the trial", private=private) for i in few]
     widths = {part.shape[1] for part in alone} | {together.shape[1]}
@@ -285,8 +282,8 @@ def try_encoder(encoder: Any, X: Any, *, private: bool = True) -> None:
         together, np.concatenate(alone), rtol=1e-3, atol=1e-5 * max(float(np.abs(together).max()), 1e-300)
     ):
         raise ValueError(
-            "encoder mixes rows, or draws at random: a row alone has other features than among others, so that one "
-            "private row would move the features of all. Use one that treats each row by itself and is frozen."
+            "encoder mixes rows, or draws at random: a row encoded alone has other features than in a batch, so one "
+            "private row would change the features of others. Use a frozen encoder that treats each row by itself."
         )
 
 
@@ -301,7 +298,7 @@ def _length(X: Any) -> int:
 
 
 def _is_module(function: Any) -> bool:
-    """Tell whether this is a torch module, without importing torch."""
+    """Return whether this is a torch module, without importing torch."""
     return any(
         f"{cls.__module__}.{cls.__qualname__}" == "torch.nn.modules.module.Module" for cls in type(function).__mro__
     )

@@ -1,7 +1,7 @@
-"""`PrivateProbe`: a private linear head on a frozen public encoder.
+"""`PrivateProbe`: a private linear classifier on the features of a frozen public encoder.
 
-Linear probing of "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift",
-arXiv:2312.15551, Section 4, with a solver that has nothing to tune.
+This is linear probing, Section 4 of "On the Benefits of Public Representations for Private Transfer Learning under
+Distribution Shift", arXiv:2312.15551, with a solver that needs no tuning.
 """
 
 from typing import Any
@@ -22,10 +22,10 @@ from dpadapt.transfer.forecast import ClassificationForecast
 class PrivateProbe(LinearClassifier):
     """A linear classifier on the features of a frozen encoder, private in the classifier's rows.
 
-    The encoder is public: it was trained elsewhere, on whatever there was, and may have never seen a task like this
-    one. Private rows go through it one by one, and a `PrivateTransferClassifier` is fitted to their features. Public
-    rows, which need no labels, say which directions of the features hold variance; how many of them the budget can
-    afford follows from that, the number of private rows and epsilon. Nothing is to be tuned.
+    The encoder is public: it was trained on other data, and perhaps for another task. It encodes each private row by
+    itself, and a `PrivateTransferClassifier` is fitted to the features. Public rows, which need no labels, show which
+    directions of the features have variance. How many directions are used follows from that, the number of private rows
+    and epsilon. Nothing needs tuning.
 
     Privacy
     -------
@@ -38,10 +38,10 @@ class PrivateProbe(LinearClassifier):
     {epsilon}
     {delta}
     encoder : str, transformer, torch Module or callable, optional
-        Turns rows into features, each row by itself, and must not have been made from the private rows. A name is that
-        of a ready one: "efficientnet-lite0", "minilm" or "wordllama". Default: rows are features already.
+        Turns rows into features, each row by itself, and must not have been made from the private rows. A str names a
+        ready encoder: "efficientnet-lite0", "minilm" or "wordllama". Default: rows are features already.
     prior : {"shifted", "same-population"}, default="shifted"
-        What is believed of labelled public data; see `PrivateTransferClassifier`.
+        What is assumed about labelled public data; see `PrivateTransferClassifier`.
     {classes}
     {adjacency}
     {n_rows}
@@ -50,20 +50,20 @@ class PrivateProbe(LinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        For features.
+        Coefficients of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
-        How much of the private correction was adopted; 1 without public labels.
+        Share of the private correction that was adopted; 1 without public labels.
     n_features_in_ : int
-        Of the encoder's output.
+        Number of features of the encoder's output.
     privacy_ : Receipt
         What was released and what it cost.
 
     See Also
     --------
-    dpadapt.representation.encoders : Encoders, and what is asked of them.
-    dpadapt.papers.subspace : `DescentProbe` and `LeastSquaresProbe`, the probes it is compared with.
+    dpadapt.representation.encoders : Encoders and their requirements.
+    dpadapt.papers.subspace : `DescentProbe` and `LeastSquaresProbe`, the baselines.
 
     References
     ----------
@@ -129,14 +129,14 @@ class PrivateProbe(LinearClassifier):
         child = self._ledger(ledger)
         head = self._head().fit(X, y, public=public, ledger=child)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        said = head.privacy_
-        self.privacy_ = child.receipt(assumptions=[*said.assumptions, *assumed], warnings=list(said.warnings))
+        receipt = head.privacy_
+        self.privacy_ = child.receipt(assumptions=[*receipt.assumptions, *assumed], warnings=list(receipt.warnings))
         self.coef_, self.intercept_, self.adopted_ = head.coef_, head.intercept_, head.adopted_
         self.classes_ = head.classes_
         return self
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
-        """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
+        """Return the forecast of a fit on `n_private` rows, from public data alone; nothing is spent.
 
         Parameters
         ----------
@@ -152,6 +152,7 @@ class PrivateProbe(LinearClassifier):
         return self._head().forecast(public, n_private)
 
     def _head(self) -> PrivateTransferClassifier:
+        """Return the classifier that is fitted to the features."""
         return PrivateTransferClassifier(
             self.epsilon,
             self.delta,
@@ -163,7 +164,7 @@ class PrivateProbe(LinearClassifier):
         )
 
     def _encoded(self, X: Any, public: Public | None) -> tuple[NDArray[Any], Public | None]:
-        """Return the features of private and public rows, once the encoder has passed its trial."""
+        """Try the encoder, then return the features of private and public rows."""
         encoder = as_encoder(self.encoder)
         if public is None:
             try_encoder(encoder, X)
@@ -171,8 +172,8 @@ class PrivateProbe(LinearClassifier):
         if checks.declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         try_encoder(encoder, public.X, private=False)
-        known = Public(features_of(encoder, public.X, name="public X", private=False), public.y)
-        return features_of(encoder, X), known
+        encoded_public = Public(features_of(encoder, public.X, name="public X", private=False), public.y)
+        return features_of(encoder, X), encoded_public
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         if self.encoder is None:

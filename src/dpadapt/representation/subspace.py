@@ -1,7 +1,7 @@
 """`PublicSubspace`: the low-dimensional subspace that the coefficients of public tasks share.
 
 Step 1 of Algorithm 1 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution
-Shift", arXiv:2312.15551, with better estimators beside the paper's.
+Shift", arXiv:2312.15551, with more accurate estimators beside the paper's.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from dpadapt.representation.task_subspaces import (
     Scale,
     TaskRows,
     by_task,
+    identity_scale,
     orthonormal,
-    plain_scale,
     task_diversity,
     whitened_scale,
 )
@@ -32,38 +32,39 @@ Vector = NDArray[np.float64]
 class PublicSubspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The subspace that the regression coefficients of public tasks share.
 
-    Public rows belong to tasks, each a linear regression of its own; the coefficients of all of them lie in, or near,
-    a subspace of few dimensions. Nothing here is private: freeze it in a pipeline, or let `PrivateSubspaceRegressor`
-    use it.
+    Public rows belong to tasks. Each task is a linear regression, and the coefficients of all tasks lie in or near a
+    subspace of few dimensions. Only public data is used: freeze the fitted transformer in a pipeline, or use
+    `PrivateSubspaceRegressor`, which fits one itself.
 
     Parameters
     ----------
     n_components : int, optional
-        Dimension k of the subspace. Default: the one under which public tasks left out are most likely (five folds).
+        Dimension k of the subspace. Default: the dimension with the largest likelihood of held-out public tasks
+        (five-fold cross-validation).
     method : {"em", "pairs", "moments"}, default="em"
-        "moments" is the paper's: leading eigenvectors of the mean of y² x x'. "pairs" takes y_i y_j x_i x_j' over pairs
-        of rows of one task, which has no bias and far less noise. "em" is the maximum-likelihood subspace, started from
-        pairs: the closest.
+        "moments" is the paper's estimator: the leading eigenvectors of the mean of y² x x'. "pairs" uses the mean of
+        y_i y_j x_i x_j' over pairs of rows of one task, which is unbiased and has far less noise. "em" is the
+        maximum-likelihood subspace, started from "pairs"; it is the most accurate.
     whiten : bool, default=True
-        Whether rows are first brought to second moment 1 by their own. "pairs" and "moments" assume that they have it;
-        the paper draws them so.
+        Whether rows are first whitened to second moment 1. "pairs" and "moments" assume second moment 1, which the
+        paper's rows have.
     fit_intercept : bool, default=True
-        Whether each task has a level of its own. Then rows and labels are centred within tasks.
+        Whether each task has its own intercept. Then rows and labels are centred within tasks.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows that span the subspace, in the features' own units.
+        Orthonormal rows that span the subspace, in the units of the features.
     n_components_ : int
     task_coef_ : ndarray of shape (n_tasks, n_components)
-        Each task's expected coefficients along `components_`; tasks in sorted order of their names.
+        Posterior mean of each task's coefficients along `components_`; tasks in sorted order of their names.
     diversity_ : Diversity
         ν and condition numbers of `task_coef_`: how well tasks span the subspace.
     noise_ : float
-        Variance of labels around their task.
+        Variance of the labels around their task's regression.
     outside_ : float
-        Expected squared length of a new task's coefficients outside the subspace, because of its error, in the
-        coordinates in which rows have second moment 1.
+        Expected squared length of a new task's coefficients outside the estimated subspace, because the estimate has an
+        error; in the coordinates in which rows have second moment 1.
     n_features_in_ : int
 
     Examples
@@ -104,11 +105,11 @@ class PublicSubspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model = task_model(
             X, public, method=self.method, k=self.n_components, whiten=self.whiten, intercept=self.fit_intercept
         )
-        left, sizes, turn = np.linalg.svd(model.scale.raw(model.basis), full_matrices=False)
+        left, singular_values, right = np.linalg.svd(model.scale.raw(model.basis), full_matrices=False)
         self.n_features_in_ = X.shape[1]
         self.components_: Vector = left.T
         self.n_components_ = left.shape[1]
-        self.task_coef_: Vector = model.coef @ turn.T * sizes
+        self.task_coef_: Vector = model.coef @ right.T * singular_values
         self.diversity_: Diversity = task_diversity(self.task_coef_)
         self.noise_ = model.noise
         self.outside_ = model.outside * (X.shape[1] - self.n_components_)
@@ -131,20 +132,20 @@ def task_model(
     intercept: bool = True,
     basis: Vector | None = None,
 ) -> TaskModel:
-    """Return what the tasks of `public`, whose checked rows are `X`, have in common.
+    """Return the model of the tasks of `public`, whose checked rows are `X`.
 
-    `basis` is the subspace itself, in raw features, where it is known.
+    `basis` is the subspace in raw features, if it is known; otherwise it is estimated.
     """
-    scale = whitened_scale(X, centred=intercept) if whiten else plain_scale(X.shape[1])
-    tasks = _tasks(scale, X, public, intercept=intercept)
+    scale = whitened_scale(X, centred=intercept) if whiten else identity_scale(X.shape[1])
+    tasks = _rows_by_task(scale, X, public, intercept=intercept)
     span = None if basis is None else np.asarray(np.linalg.lstsq(scale.turn, basis, rcond=None)[0], dtype=np.float64)
     if basis is None and k is not None:
         _check_dimension(k, X.shape[1], len(tasks.counts))
     return learn_tasks(tasks, scale, method=method, k=k, span=span)
 
 
-def _tasks(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskRows:
-    """Check labels and tasks; return rows by task."""
+def _rows_by_task(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskRows:
+    """Check labels and tasks; return rows sorted by task, without tasks that carry no information."""
     if public.y is None or public.tasks is None:
         lacking = " and ".join(name for name in ("y", "tasks") if getattr(public, name) is None)
         raise ValueError(
@@ -163,14 +164,14 @@ def _tasks(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskR
     tasks = by_task(scale.transform(X), numeric_labels(np.asarray(public.y).ravel()), names, centred=intercept)
     if len(tasks.counts) < 2:
         raise ValueError(
-            "public must have at least 2 tasks to tell what tasks have in common, got 1. "
-            "With one task, use PrivateTransferRegressor."
+            "public must have at least 2 tasks to learn what they share, got 1. With one task, use "
+            "PrivateTransferRegressor."
         )
     informative = tasks.counts > intercept
     if informative.sum() < 2:
         raise ValueError(
-            "all public tasks but one have a single row, from which a task with a level of its own tells nothing. "
-            "Give more rows per task, or fit_intercept=False."
+            "all public tasks but one have a single row, and a task with its own intercept learns nothing from a "
+            "single row. Give more rows per task, or fit_intercept=False."
         )
     tasks = tasks.take(informative)
     if not np.any(tasks.y):
@@ -179,23 +180,24 @@ def _tasks(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskR
 
 
 def _check_dimension(k: Any, n_features: int, n_tasks: int) -> None:
+    """Refuse a dimension above the number of features or of tasks."""
     if checks.count(k, "n_components") > n_features:
         raise ValueError(f"n_components must be at most the number of features, {n_features}, got {k}.")
     if k > n_tasks:
         raise ValueError(
-            f"n_components must be at most the number of public tasks with enough rows, {n_tasks}: fewer tasks can't "
-            f"span it, got {k}. Lower it, or leave it out."
+            f"n_components must be at most the number of public tasks with enough rows, {n_tasks}, got {k}: fewer "
+            f"tasks can't span the subspace. Lower it, or leave it out."
         )
 
 
 def checked_basis(basis: Any, n_features: int) -> Vector:
-    """Return orthonormal columns with one row per feature."""
+    """Return an orthonormal basis of a given subspace, or refuse one without a row per feature."""
     columns = orthonormal(basis, "basis")
     if len(columns) != n_features:
         raise ValueError(f"basis must have one row per feature, {n_features}, got {len(columns)}.")
     return columns
 
 
-def assumed_of(basis: Any) -> list[str]:
-    """Return what a receipt says of a subspace that was given."""
+def basis_assumptions(basis: Any) -> list[str]:
+    """Return the assumptions about a given subspace, for the receipt."""
     return [] if basis is None else ["the basis: it was made without the private rows"]

@@ -1,7 +1,8 @@
 """`PrivateSubspaceRegressor`: private linear regression in the subspace that public tasks share.
 
 Algorithm 1 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift",
-arXiv:2312.15551, with a closer subspace and a better private solver.
+arXiv:2312.15551, with a more accurate subspace and another private solver: clipped full-batch gradient steps, planned
+from public data, then averaged and shrunk.
 """
 
 import math
@@ -22,44 +23,56 @@ from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.representation.subspace import assumed_of, checked_basis, task_model
+from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
 from dpadapt.representation.task_model import METHODS, TaskPrior, task_prior
 from dpadapt.rows import Rows
 
-# Private descent towards a task that public tasks foretell: water-filled coordinates, averaged steps, shrinkage.
-
-
 Vector = NDArray[np.float64]
 
-# Clipping norms tried, in root mean squares of a public gradient.
-_CLIPS = np.array([0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
-_STEPS = 60
-# Of a Newton step. Curvature may be this many times higher on private rows before steps diverge: 2 / 0.25 = 8.
-_STEP = 0.25
-# The least residual to expect, as a part of the variance that tasks explain.
-_LEAST = 0.05
-# The first fifth of the steps brings gradients from where most are clipped to where few are.
-_SKIPPED = _STEPS // 5
-# A sum of squares is believed beyond this many standard deviations of its noise.
-_DOUBT = 2.0
+_PROJECTIONS = ("soft", "hard")
+
+# Clipping norms from which the plan takes the one of least predicted error, in units of the root mean square of a
+# public gradient. A small norm needs little noise but clips more of the signal. The grid was chosen by hand; other
+# grids were not compared.
+_TASK_CLIPS = np.array([0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
+# Number of private gradient steps. More steps bring the iterate closer to where few gradients are clipped and take
+# time; averaging makes up for the larger noise of each step. Chosen by hand; neighbouring values were not compared.
+_TASK_STEPS = 60
+# Length of a step, as a share of a Newton step. A shorter step is slower, but steps diverge only where the curvature on
+# private rows is more than 2 / 0.25 = 8 times that on public rows. Chosen by hand; neighbouring values were not
+# compared.
+_NEWTON_SHARE = 0.25
+# Steps left out of the average: the first fifth moves the iterate from where most gradients are clipped to where few
+# are. Chosen by hand; neighbouring values were not compared.
+_SKIPPED_STEPS = _TASK_STEPS // 5
+# Least mean squared residual that the plan assumes, as a share of the variance that tasks explain. Without it, public
+# tasks without noise would lead to a clipping norm that clips the whole private gradient. Chosen by hand; neighbouring
+# values were not compared.
+_LEAST_RESIDUAL_SHARE = 0.05
+# The prior variance of a group of coordinates is raised only by the released energy beyond this many standard
+# deviations of its noise. Larger values shrink a private task far from the public ones more; smaller values follow
+# noise. Chosen by hand; neighbouring values were not compared.
+_ENERGY_DEVIATIONS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """How the descent runs; everything from public data, the number of rows and the budget.
+class DescentPlan:
+    """How the descent runs; computed from public data, the number of rows and the budget only.
 
     Parameters
     ----------
     used : ndarray of int
-        Which coordinates of the prior take part; the others stay at their mean.
+        Coordinates of the prior that take part; the others stay at their prior mean.
     weights : ndarray of shape (n_used,)
-        Squared scale of each, adding up to 1.
-    clip_norm, max_norm : float
-        Most that one row's gradient may be; longer rows count less.
+        Squared scale of each used coordinate. In scaled coordinates public rows have mean squared length 1.
+    clip_norm : float
+        Clipping norm of a row's gradient.
+    max_norm : float
+        A row longer than this, in scaled coordinates, gets the weight (max_norm / length)².
     unclipped : float
-        How fast the clipped gradient follows the solution, 1 without clipping.
+        Share of the curvature that comes from unclipped rows; 1 without clipping.
     variance : ndarray of shape (n_used,)
-        Expected squared error of each coordinate after the descent: noise and sampling.
+        Expected squared error of each coordinate after the descent, from noise and sampling.
     predicted : float
         Expected squared error of all coordinates after shrinkage.
     """
@@ -73,27 +86,26 @@ class Plan:
     predicted: float
 
 
-def plan_descent(prior: TaskPrior, budget: Budget) -> Plan:
+def plan_descent(prior: TaskPrior, budget: Budget) -> DescentPlan:
     """Return the plan of least predicted error; no private row is read."""
     rows = prior.public_rows()
-    plans = [_planned(prior.variance, rows, prior.model.residuals, budget, clip) for clip in _CLIPS]
+    plans = [_plan_with_clip(prior.variance, rows, prior.model.residuals, budget, clip) for clip in _TASK_CLIPS]
     return min(plans, key=lambda plan: plan.predicted)
 
 
-def _planned(prior: Vector, rows: Vector, residuals: Vector, budget: Budget, clip: float) -> Plan:
-    """Return the plan with one clipping norm."""
+def _plan_with_clip(prior: Vector, rows: Vector, residuals: Vector, budget: Budget, clip: float) -> DescentPlan:
+    """Return the plan for one clipping norm; `prior` holds the variance of each coordinate."""
     sizes = np.maximum(np.mean(rows**2, axis=0), 1e-12)
-    square, least = float(np.mean(residuals**2)), _LEAST * float(prior @ sizes)
+    square, least = float(np.mean(residuals**2)), _LEAST_RESIDUAL_SHARE * float(prior @ sizes)
     if square < least:
-        # Public tasks without noise must not clip the way to the private one away.
         square, residuals = least, np.full(len(residuals), math.sqrt(least))
-    # Steps skipped are lost to the average.
-    waste = _STEPS / (_STEPS - _SKIPPED)
-    # Weights add up to 1, so rows have mean square length 1 and gradients that of residuals.
+    # Skipped steps use budget but do not enter the average.
+    waste = _TASK_STEPS / (_TASK_STEPS - _SKIPPED_STEPS)
+    # Scaled rows have mean squared length 1, so gradients have the mean square of the residuals.
     per_weight = waste * budget.noise(clip * math.sqrt(square)) ** 2
-    # What the private sample itself could tell of a coordinate bounds what a release can.
+    # A release can't tell more about a coordinate than the private sample itself does.
     useful = prior * sizes / (1 + square / (budget.n_rows * sizes * prior))
-    shares = water_fill(useful, per_weight)
+    shares = water_fill(per_weight / np.maximum(useful, 1e-300))
     used = np.flatnonzero(shares > 1e-3 * shares.max())
     shares = shares[used] / shares[used].sum()
     weights = shares / sizes[used]
@@ -107,65 +119,66 @@ def _planned(prior: Vector, rows: Vector, residuals: Vector, budget: Budget, cli
     clipped = float(np.mean(np.minimum(gradients, clip_norm) ** 2)) / total
     noise = waste * budget.noise(clip_norm) ** 2
     variance = (noise / (shares * sizes[used]) + clipped / (budget.n_rows * sizes[used])) / unclipped**2
-    left = prior * sizes
-    mine = left[used]
-    predicted = float(left.sum() - np.sum(mine**2 / (mine + variance * sizes[used])))
-    return Plan(used, weights, clip_norm, max_norm, unclipped, variance, predicted)
+    energy = prior * sizes
+    used_energy = energy[used]
+    predicted = float(energy.sum() - np.sum(used_energy**2 / (used_energy + variance * sizes[used])))
+    return DescentPlan(used, weights, clip_norm, max_norm, unclipped, variance, predicted)
 
 
-def descend(ledger: Ledger, prior: TaskPrior, plan: Plan, X: NDArray[Any], y: NDArray[Any], budget: Budget) -> Vector:
+def descend(
+    ledger: Ledger, prior: TaskPrior, plan: DescentPlan, X: NDArray[Any], y: NDArray[Any], budget: Budget
+) -> Vector:
     """Return the private task's coefficients in the prior's coordinates."""
-    run = ledger.start(Repeated(Gaussian(math.sqrt(_STEPS) / budget.mu), _STEPS), label="gradient")
+    run = ledger.start(Repeated(Gaussian(math.sqrt(_TASK_STEPS) / budget.mu), _TASK_STEPS), label="gradient")
     scale = np.sqrt(plan.weights)
     rows = prior.rows(X)
     with np.errstate(over="ignore", invalid="ignore"):
         errors = np.asarray(y - rows @ prior.mean, dtype=np.float64)
         private = Rows(rows[:, plan.used] * scale, errors, max_norm=plan.max_norm)
-    # Curvature along a coordinate is its weight times the share that is not clipped.
+    # The curvature along a coordinate is its weight times the unclipped share.
     newton = 1.0 / (plan.weights * plan.unclipped)
-    # Iterates are shrunk as the solution will be. Otherwise, along coordinates with more noise than signal, they would
-    # wander to where all gradients are clipped and no longer tell the way back.
+    # Iterates are shrunk like the solution. Otherwise, along coordinates with more noise than signal, they would drift
+    # to where all gradients are clipped and carry no information on the way back.
     shrinkage = prior.variance[plan.used] / (prior.variance[plan.used] + plan.variance)
     current, total = np.zeros(len(scale)), np.zeros(len(scale))
-    for t in range(_STEPS):
+    for t in range(_TASK_STEPS):
         weights = gradient_weights(SquaredLoss(), current)
         gradient = run.release(clipped_outer_sum(private, weights, plan.clip_norm)) / budget.n_rows
-        # Where a whole Newton step from here leads. On average over steps it has no memory of where they began.
-        ahead = current - newton * gradient
-        if t >= _SKIPPED:
-            total += ahead
-        current = (1 - _STEP) * current + _STEP * shrinkage * ahead
-    found = scale * total / (_STEPS - _SKIPPED)
+        # The end point of a whole Newton step. Its average over steps does not depend on the start.
+        newton_point = current - newton * gradient
+        if t >= _SKIPPED_STEPS:
+            total += newton_point
+        current = (1 - _NEWTON_SHARE) * current + _NEWTON_SHARE * shrinkage * newton_point
+    estimate = scale * total / (_TASK_STEPS - _SKIPPED_STEPS)
     solution = prior.mean.copy()
-    solution[plan.used] += found * _shrinkage(prior, plan, found)
+    solution[plan.used] += estimate * _shrinkage(prior, plan, estimate)
     return solution
 
 
-def _shrinkage(prior: TaskPrior, plan: Plan, found: Vector) -> Vector:
-    """Return the factors of least expected squared error, prior variance over itself plus that of the error."""
-    variance = prior.variance[plan.used]
-    grown = variance.copy()
+def _shrinkage(prior: TaskPrior, plan: DescentPlan, estimate: Vector) -> Vector:
+    """Return the factors of least expected squared error: prior variance / (prior variance + error variance)."""
+    prior_variance = prior.variance[plan.used]
+    variance = prior_variance.copy()
     for block in prior.blocks:
-        mine = (plan.used >= block.start) & (plan.used < block.stop)
-        if mine.any():
-            # A private task that lies further out than public ones do says so in its release.
-            noise = plan.variance[mine]
-            signal = float(np.sum(found[mine] ** 2 - noise)) - _DOUBT * math.sqrt(2 * float(np.sum(noise**2)))
-            grown[mine] *= max(1.0, signal / float(variance[mine].sum()))
-    return np.asarray(grown / (grown + plan.variance))
-
-
-_PROJECTIONS = ("soft", "hard")
+        inside = (plan.used >= block.start) & (plan.used < block.stop)
+        if inside.any():
+            # If the private task lies further from the mean than public tasks do, its release has more energy than the
+            # prior and the noise explain. The variance is raised accordingly.
+            noise = plan.variance[inside]
+            deviation = math.sqrt(2 * float(np.sum(noise**2)))
+            signal = float(np.sum(estimate[inside] ** 2 - noise)) - _ENERGY_DEVIATIONS * deviation
+            variance[inside] *= max(1.0, signal / float(prior_variance[inside].sum()))
+    return np.asarray(variance / (variance + plan.variance))
 
 
 class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Linear regression on private rows, in the subspace that many public tasks share.
 
-    Public rows belong to tasks, each a linear regression of its own (`Public(X, y, tasks=...)`). None of them need
-    predict the private labels; what is carried over is where tasks' coefficients lie. Public tasks give a subspace, how
-    far tasks lie along and outside of it, and the sizes of residuals; the private rows then pay for the coefficients of
-    one more task: clipped full-batch gradient steps in those coordinates, averaged, and shrunk by what the known noise
-    explains. Nothing is to be tuned.
+    Public rows belong to tasks, each a linear regression (`Public(X, y, tasks=...)`). None of them needs to predict the
+    private labels; what is transferred is where the tasks' coefficients lie. Public tasks give a subspace, the variance
+    of coefficients along and outside of it, and the sizes of residuals. The private rows give the coefficients of one
+    more task: clipped full-batch gradient steps in these coordinates, averaged, and shrunk according to their known
+    noise. Nothing needs tuning.
 
     Privacy
     -------
@@ -182,14 +195,17 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     method : {"em", "pairs", "moments"}, default="em"
         How the subspace is estimated; see `PublicSubspace`.
     projection : {"soft", "hard"}, default="soft"
-        "hard" stays within the subspace, as Algorithm 1 does. "soft" also leaves it, as far as its expected error and
-        the budget make that worthwhile: with few private rows it is "hard", with many it is regression on all features.
+        "hard" stays within the subspace, as Algorithm 1 does. "soft" also uses directions outside of it, as far as the
+        expected error of the subspace and the budget make that worthwhile: with few private rows it is "hard", with
+        many it is regression on all features.
     basis : array-like of shape (n_features, k), optional
-        The subspace itself, where it is known without looking at the private data; public tasks then only tell sizes.
+        The subspace, if it is known without looking at the private data. Public tasks then give only the variances of
+        coefficients and residuals.
     fit_intercept : bool, default=True
-        Whether tasks have levels of their own; the paper's have none. Without public tasks there always is one.
+        Whether tasks have their own intercepts; the paper's tasks have none. Without public tasks an intercept is
+        always fitted.
     target_bounds : (float, float), optional
-        Where the target lies, known without looking at it; used unless public tasks are given. Default: (-1, 1).
+        Range of the target, known without looking at it; used only without public tasks. Default: (-1, 1).
     {adjacency}
     {n_rows}
     {random_state}
@@ -199,25 +215,25 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
     n_components_ : int
-        Dimension of the subspace; the number of features where there is none.
+        Dimension of the subspace; the number of features if there is none.
     predicted_excess_ : float
-        Mean squared error above that of the best linear model that public data foretells: noise, sampling, and what
-        the subspace misses. NaN without public tasks.
+        Mean squared error above that of the best linear model, predicted from public data: noise, sampling, and the
+        part of the coefficients that the subspace misses. NaN without public tasks.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
 
     Notes
     -----
-    Differences from the paper: tasks are told apart when the subspace is estimated; rows are whitened by public ones;
-    full-batch steps with exact accounting take the place of DP-AMBSSGD (`DPAMBSSGD` is that); coefficients are shrunk;
-    and the solution may leave the subspace. Theorem 5.5 bounds from below what is possible inside a given subspace, so
-    "soft" can be better than it. See `dpadapt.papers.subspace.bounds.upper_bound` for planning.
+    Differences from the paper: the estimate of the subspace uses which task a row belongs to; rows are whitened by
+    public ones; full-batch steps with exact accounting replace DP-AMBSSGD (available as `DPAMBSSGD`); coefficients are
+    shrunk; and the solution may leave the subspace. Theorem 5.5 is a lower bound for methods that stay inside a given
+    subspace, so "soft" can be better than it. See `dpadapt.papers.subspace.bounds.upper_bound` for planning.
 
     The paper's neighbours replace one row; its experiment accounts for adding or removing one. Set `adjacency`.
 
     Without public labels this is `PrivateLinearRegression` on all features (or along `basis`). Labels without tasks are
-    refused: one task tells nothing about what tasks share.
+    refused: a single task does not show what tasks share.
 
     References
     ----------
@@ -304,9 +320,11 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             plan = plan_descent(prior, budget)
             solution, predicted = descend(child, prior, plan, X, y, budget), plan.predicted
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, assumed_of(self.basis))
+        self.privacy_ = self._receipt(child, budget, basis_assumptions(self.basis))
         self.n_components_ = model.basis.shape[1]
-        self.predicted_excess_ = predicted + _missed(prior)
+        # Coefficients in directions that the prior leaves out count in full.
+        d, m = prior.turn.shape
+        self.predicted_excess_ = predicted + float(model.outside * (d - m))
         self.coef_, self.intercept_ = prior.coefficients(solution)
         return self
 
@@ -319,7 +337,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         budget: Budget,
         child: Ledger,
     ) -> "PrivateSubspaceRegressor":
-        """Fit without public tasks: on all features, or along a subspace that is known."""
+        """Fit without public tasks: on all features, or within the given subspace."""
         plain = PrivateLinearRegression(
             self.epsilon,
             self.delta,
@@ -332,7 +350,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             rows = X if basis is None else np.nan_to_num(X @ basis, nan=0.0)
         geometry = X_public if X_public is None or basis is None else X_public @ basis
         plain.fit(rows, y, public=None if geometry is None else Public(geometry), ledger=child)
-        self.privacy_ = self._receipt(child, budget, ["the bounds of the target", *assumed_of(self.basis)])
+        self.privacy_ = self._receipt(child, budget, ["the bounds of the target", *basis_assumptions(self.basis)])
         self.n_components_ = rows.shape[1]
         self.predicted_excess_ = float("nan")
         self.coef_ = plain.coef_ if basis is None else basis @ plain.coef_
@@ -342,9 +360,3 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     def predict(self, X: Any) -> Vector:
         """Return predictions for rows of `X`."""
         return self._scores(X)
-
-
-def _missed(prior: TaskPrior) -> float:
-    """Return the expected squared length of coefficients in directions that the prior has not got."""
-    d, m = prior.turn.shape
-    return float(prior.model.outside * (d - m))

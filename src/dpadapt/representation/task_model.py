@@ -1,4 +1,8 @@
-"""What public tasks say about a task yet unseen: a subspace, and how its coefficients vary inside and outside of it."""
+"""The model of public tasks, and the prior that it gives for the coefficients of a private task.
+
+The model holds the subspace, the variance of tasks' coefficients inside and outside of it, and the residuals. It is
+fitted to public rows only.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +17,7 @@ from dpadapt.representation.task_subspaces import (
     TaskRows,
     fit_loadings,
     label_moment,
-    leading,
+    leading_eigenvectors,
     log_likelihood,
     orthonormal,
     pack,
@@ -23,11 +27,20 @@ from dpadapt.representation.task_subspaces import (
 Vector = NDArray[np.float64]
 
 METHODS = ("em", "pairs", "moments")
-_FOLDS = 5
-# Cross-validation goes on past a worse dimension for as long as this.
-_PATIENCE = 2
-# Public rows that stand for all of them.
-_SAMPLE = 4000
+
+# Folds of tasks in the cross-validation of the dimension. More folds leave more tasks to each fit and cost time.
+# Chosen by hand; neighbouring values were not compared.
+_DIMENSION_FOLDS = 5
+# Cross-validation stops this many dimensions after the best one so far. A larger value finds a maximum behind a local
+# one and costs time. Chosen by hand; neighbouring values were not compared.
+_DIMENSION_PATIENCE = 2
+# Number of public rows from which the plan of the private descent is computed, evenly spaced over all rows. More rows
+# make it more exact and cost time. Chosen by hand; neighbouring values were not compared.
+_PLANNING_ROWS = 4000
+# Least prior variance of a private task's coefficient, as a share of the public tasks' second moment along it (for the
+# intercept: of the noise). It allows for tasks that differ from each other by more than the public ones show. Chosen by
+# hand; neighbouring values were not compared.
+_LEAST_TASK_SPREAD = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,20 +51,20 @@ class TaskModel:
     ----------
     scale : Scale
     basis : ndarray of shape (n_features, k)
-        Orthonormal columns: the subspace, along its principal axes.
+        Orthonormal columns that span the subspace, along its principal axes.
     coef : ndarray of shape (n_tasks, k)
-        Expected coefficients of each public task along `basis`.
+        Posterior mean of each public task's coefficients along `basis`.
     variance : ndarray of shape (k,)
         Second moment of tasks' coefficients along each column.
     intercepts : ndarray of shape (n_tasks,)
-        Level of each task; zero if tasks have none.
+        Intercept of each task; zero if tasks have none.
     noise : float
-        Variance of labels around their task.
+        Variance of the labels around their task's regression.
     outside : float
-        Variance of a task's coefficient along any direction outside `basis`: the error of the subspace, expected from
-        the number of rows and the noise. 0 if the subspace was given.
+        Variance of a task's coefficient along any direction outside `basis`, because the estimated subspace has an
+        error (computed from the number of rows and the noise). 0 if the subspace was given.
     rows, residuals : ndarray of shape (n, n_features) and (n,)
-        Some public rows, and their labels less what their task predicts, with mean square `noise`.
+        Some public rows, and their labels minus the predictions of their task, scaled to mean square `noise`.
     """
 
     scale: Scale
@@ -66,106 +79,102 @@ class TaskModel:
 
 
 def learn_tasks(tasks: TaskRows, scale: Scale, *, method: str, k: int | None, span: Vector | None = None) -> TaskModel:
-    """Return the model of tasks: its subspace by `method`, of `k` dimensions or as many as cross-validation asks for.
+    """Return the model of tasks, with a subspace estimated by `method`, or with the given subspace `span`.
 
-    `span`, if given, is the subspace itself.
+    The dimension is `k`, or chosen by cross-validation if `k` is None.
     """
     if span is not None:
-        found = fit_loadings(pack(tasks), orthonormal(span, "basis"), fixed=True)
+        fitted = fit_loadings(pack(tasks), orthonormal(span, "basis"), fixed=True)
     else:
         k = choose_dimension(tasks, method) if k is None else k
-        found = fit_loadings(pack(tasks), _directions(tasks, method)[:, :k], fixed=method != "em")
-    axes, sizes, turn = np.linalg.svd(found.loading, full_matrices=False)
-    coef = found.tasks @ turn.T * sizes
+        fitted = fit_loadings(pack(tasks), _directions(tasks, method)[:, :k], fixed=method != "em")
+    axes, singular_values, right = np.linalg.svd(fitted.loading, full_matrices=False)
+    coef = fitted.tasks @ right.T * singular_values
     slopes = coef @ axes.T
-    levels = tasks.y_mean - np.einsum("td,td->t", tasks.row_mean, slopes)
-    some = np.unique(np.linspace(0, len(tasks.y) - 1, _SAMPLE).astype(np.int64))
+    intercepts = tasks.y_mean - np.einsum("td,td->t", tasks.row_mean, slopes)
+    some = np.unique(np.linspace(0, len(tasks.y) - 1, _PLANNING_ROWS).astype(np.int64))
     codes = tasks.codes[some]
     residuals = tasks.y[some] - np.einsum("nd,nd->n", tasks.rows[some], slopes[codes])
-    # A task's own rows fit it better than others would; the noise is free of that.
-    residuals = residuals * np.sqrt(found.noise / max(float(np.mean(residuals**2)), 1e-300))
+    # In-sample residuals are too small; the estimate of the noise is corrected for degrees of freedom.
+    residuals = residuals * np.sqrt(fitted.noise / max(float(np.mean(residuals**2)), 1e-300))
     return TaskModel(
         scale=scale,
         basis=axes,
         coef=coef,
-        variance=sizes**2,
-        intercepts=levels,
-        noise=found.noise,
-        outside=0.0 if span is not None else _outside(found),
+        variance=singular_values**2,
+        intercepts=intercepts,
+        noise=fitted.noise,
+        outside=0.0 if span is not None else _outside_variance(fitted),
         rows=tasks.rows[some] + tasks.row_mean[codes],
         residuals=residuals,
     )
 
 
 def choose_dimension(tasks: TaskRows, method: str) -> int:
-    """Return the number of dimensions under which tasks left out of the fit are most likely."""
+    """Return the dimension with the largest likelihood of held-out tasks, by cross-validation over tasks."""
     n_tasks, d = len(tasks.counts), tasks.rows.shape[1]
-    folds = min(_FOLDS, n_tasks)
+    folds = min(_DIMENSION_FOLDS, n_tasks)
     # A subspace can't have more dimensions than the tasks that span it.
     most = min(d, n_tasks - -(-n_tasks // folds))
     fold = np.arange(n_tasks) % folds
     parts = []
     for i in range(folds):
-        rest, held = tasks.take(fold != i), tasks.take(fold == i)
-        parts.append((pack(rest), pack(held), _directions(rest, method)))
+        rest, held_out = tasks.take(fold != i), tasks.take(fold == i)
+        parts.append((pack(rest), pack(held_out), _directions(rest, method)))
     best, chosen = -np.inf, 1
     for k in range(1, max(most, 1) + 1):
-        score = sum(_left_out(rest, held, directions[:, :k], fixed=method != "em") for rest, held, directions in parts)
+        score = sum(
+            _held_out_likelihood(rest, held_out, directions[:, :k], fixed=method != "em")
+            for rest, held_out, directions in parts
+        )
         if score > best:
             best, chosen = score, k
-        elif k >= chosen + _PATIENCE:
+        elif k >= chosen + _DIMENSION_PATIENCE:
             break
     return chosen
 
 
-def _left_out(rest: Packed, held: Packed, start: Vector, *, fixed: bool) -> float:
-    """Return how likely the tasks of `held` are given a fit on `rest`."""
-    found = fit_loadings(rest, start, fixed=fixed, rough=True)
+def _held_out_likelihood(rest: Packed, held_out: Packed, start: Vector, *, fixed: bool) -> float:
+    """Return the log-likelihood of the tasks of `held_out` under a fit to `rest`."""
+    fitted = fit_loadings(rest, start, fixed=fixed, rough=True)
     d, k = start.shape
-    # What a task has outside the subspace looks like noise, as rows have second moment 1.
-    return log_likelihood(held, found.loading, found.noise + (d - k) * _outside(found))
+    # The part of a task's coefficients outside the subspace acts like noise, as rows have second moment 1.
+    return log_likelihood(held_out, fitted.loading, fitted.noise + (d - k) * _outside_variance(fitted))
 
 
 def _directions(tasks: TaskRows, method: str) -> Vector:
-    """Return all directions, those in which tasks vary most first."""
+    """Return orthonormal directions, sorted by falling variance of the tasks along them."""
     moment = label_moment(tasks.rows, tasks.y) if method == "moments" else pair_moment(tasks)
-    return leading(moment, len(moment))
+    return leading_eigenvectors(moment, len(moment))
 
 
-def _outside(found: Loadings) -> float:
-    """Return the variance that errors of the subspace give a new task's coefficient along a direction outside it.
+def _outside_variance(fitted: Loadings) -> float:
+    """Return the variance of a new task's coefficient along a direction outside the subspace, due to its error.
 
     Along such a direction the loading is a regression of labels on tasks' hidden coefficients a, so its error has
     covariance noise / Σ a a', the sum over rows; a new task has a ~ N(0, 1).
     """
-    values = np.maximum(np.linalg.eigvalsh(found.information), 1e-300)
-    # Were the subspace not known at all, tasks' variance would be spread over all directions.
-    most = float(np.sum(found.loading**2)) / len(found.loading)
-    return min(found.noise * float(np.sum(1.0 / values)), most)
-
-
-# What a private task is expected to be, coordinate by coordinate, before a private row is read.
-
-
-# Tasks may differ from each other by more than public ones show: least variance, as a share of the second moment.
-_LEAST_SPREAD = 0.05
+    values = np.maximum(np.linalg.eigvalsh(fitted.information), 1e-300)
+    # Upper bound: with an unknown subspace, the tasks' variance would be spread over all directions.
+    most = float(np.sum(fitted.loading**2)) / len(fitted.loading)
+    return min(fitted.noise * float(np.sum(1.0 / values)), most)
 
 
 @dataclass(frozen=True, eq=False)
 class TaskPrior:
-    """Coordinates in which a task's coefficients are independent, with their means and variances.
+    """The prior of a private task: coordinates in which its coefficients are independent, their means and variances.
 
     Parameters
     ----------
     model : TaskModel
     turn : ndarray of shape (n_features, m)
-        From the coordinates of `model.scale` to these: the subspace, then directions outside it. Orthonormal columns.
+        Maps the coordinates of `model.scale` to these: the subspace, then directions outside it. Orthonormal columns.
     intercept : bool
-        Whether a last coordinate is the task's level, whose row entry is 1.
+        Whether the last coordinate is the task's intercept, whose row entry is 1.
     mean, variance : ndarray of shape (m,) or (m + 1,)
-        Of a task's coefficients.
+        Prior mean and variance of the coefficients.
     blocks : tuple of slice
-        Coordinates that belong together: the subspace, outside, the level.
+        Groups of coordinates: inside the subspace, outside of it, the intercept.
     """
 
     model: TaskModel
@@ -192,17 +201,17 @@ class TaskPrior:
         """Return coefficients and intercept for raw rows."""
         slopes = solution[: self.turn.shape[1]]
         coef = self.model.scale.raw(self.turn @ slopes)
-        level = float(solution[-1]) if self.intercept else 0.0
-        return coef, level - float(self.model.scale.center @ coef)
+        intercept = float(solution[-1]) if self.intercept else 0.0
+        return coef, intercept - float(self.model.scale.center @ coef)
 
 
 def task_prior(model: TaskModel, *, intercept: bool, soft: bool) -> TaskPrior:
-    """Return what public tasks say of a private one; `soft` allows for coefficients outside the subspace."""
+    """Return the prior of a private task; `soft` allows for coefficients outside the subspace."""
     d, k = model.basis.shape
     n_tasks = len(model.coef)
     mean = model.coef.mean(axis=0)
-    # Around their mean, which is itself uncertain by one task's variance over their number.
-    variance = np.maximum(model.variance - mean**2 * (1 - 1 / n_tasks), _LEAST_SPREAD * model.variance)
+    # Variance around the tasks' mean. The mean itself is uncertain by one task's variance over the number of tasks.
+    variance = np.maximum(model.variance - mean**2 * (1 - 1 / n_tasks), _LEAST_TASK_SPREAD * model.variance)
     turn, blocks = model.basis, [slice(0, k)]
     if soft and k < d and model.outside > 0:
         complement = np.linalg.qr(model.basis, mode="complete")[0][:, k:]
@@ -210,8 +219,8 @@ def task_prior(model: TaskModel, *, intercept: bool, soft: bool) -> TaskPrior:
         mean, variance = np.append(mean, np.zeros(d - k)), np.append(variance, np.full(d - k, model.outside))
         blocks.append(slice(k, d))
     if intercept:
-        level = float(np.mean(model.intercepts))
         spread = float(np.var(model.intercepts)) * (1 + 1 / n_tasks)
-        mean, variance = np.append(mean, level), np.append(variance, max(spread, _LEAST_SPREAD * model.noise))
+        mean = np.append(mean, float(np.mean(model.intercepts)))
+        variance = np.append(variance, max(spread, _LEAST_TASK_SPREAD * model.noise))
         blocks.append(slice(len(mean) - 1, len(mean)))
     return TaskPrior(model, turn, intercept, mean, variance, tuple(blocks))

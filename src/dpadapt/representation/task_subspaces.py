@@ -1,8 +1,8 @@
-"""Subspaces from second moments: the paper's estimator, and one that uses which task a row came from.
+"""Estimators of the subspace that tasks share: rows by task, two second moments, and maximum likelihood by EM.
 
-The first is Algorithm 1 of N. Tripuraneni, C. Jin, M. I. Jordan, "Provable Meta-Learning of Linear Representations",
-2021, used in "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift",
-arXiv:2312.15551.
+Also the distance between subspaces and the diversity of tasks, Definition A.1 and Assumption A.2 of "On the Benefits of
+Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551. Everything here uses
+public data only.
 """
 
 import math
@@ -12,13 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# How far apart two subspaces are, and how diverse tasks are.
-#
-# Definition A.1 and Assumption A.2 of "On the Benefits of Public Representations for Private Transfer Learning under
-# Distribution Shift", arXiv:2312.15551.
-
-
 Vector = NDArray[np.float64]
+
+# Floor added to the variances of standardised public rows when they are whitened, as a share of their average. A larger
+# floor amplifies directions with little public variance less, but whitens less exactly. The same share as in
+# learning/preparation.py; neighbouring values were not compared.
+_TASK_WHITENING_FLOOR = 1e-2
+
+# EM stops when a step changes the log-likelihood by less than this many nats, or after this many steps. A smaller gain
+# or more steps cost time. Chosen by hand; neighbouring values were not compared.
+_EM_LEAST_GAIN = 1e-2
+_EM_MOST_STEPS = 300
+# The same for a fit that only serves to compare dimensions in cross-validation: faster and less exact. Chosen by hand;
+# neighbouring values were not compared.
+_EM_ROUGH_GAIN = 0.5
+_EM_ROUGH_STEPS = 40
+# Conjugate-gradient steps in each M step: EM climbs with any improvement, so the M step need not be solved exactly.
+# Chosen by hand; neighbouring values were not compared.
+_EM_INNER_STEPS = 3
+
+
+# Subspaces and diversity.
 
 
 def subspace_distance(first: Any, second: Any) -> float:
@@ -27,8 +41,8 @@ def subspace_distance(first: Any, second: Any) -> float:
     Parameters
     ----------
     first, second : array-like of shape (n_features, k)
-        Independent columns; they need not be orthonormal. The two may have different k: the distance is then that of
-        the smaller span from the larger, 0 if it is contained.
+        Independent columns; they need not be orthonormal. If k differs, the distance is that of the smaller span from
+        the larger: 0 if it is contained.
 
     Examples
     --------
@@ -39,8 +53,8 @@ def subspace_distance(first: Any, second: Any) -> float:
         (orthonormal(first, "first"), orthonormal(second, "second")), key=lambda basis: basis.shape[1]
     )
     if len(small) != len(large):
-        raise ValueError(f"first and second must have as many rows, got {len(small)} and {len(large)}.")
-    # Not from cosines: near 1 they say nothing of a small angle.
+        raise ValueError(f"first and second must have the same number of rows, got {len(small)} and {len(large)}.")
+    # From the sine, not the cosine: near 1 a cosine does not resolve small angles.
     return min(1.0, float(np.linalg.norm(small - large @ (large.T @ small), 2)))
 
 
@@ -64,11 +78,11 @@ class Diversity:
     Parameters
     ----------
     weakest : float
-        ν: the least eigenvalue of the tasks' second moment. 0 if some direction of the subspace has no task.
+        ν: the smallest eigenvalue of the tasks' second moment. 0 if no task has a component along some direction.
     average_condition : float
-        Trace of that moment over k ν: 1 for tasks spread evenly.
+        Trace of the second moment over k ν: 1 for tasks spread evenly.
     worst_condition : float
-        Its largest eigenvalue over ν.
+        Largest eigenvalue of the second moment over ν.
     """
 
     weakest: float
@@ -99,39 +113,36 @@ def task_diversity(coefficients: Any) -> Diversity:
     return Diversity(weakest, float(values.mean()) / weakest, float(values[-1]) / weakest)
 
 
-# Public rows of several tasks: brought to a common scale, sorted by task, and packed.
-
-
-# Directions with less than this share of the average public variance are not amplified further.
-_FLOOR = 1e-2
+# Public rows of several tasks: whitened, sorted by task, and packed.
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """How features are centred, divided and turned.
+    """How features are centred and whitened.
 
     Parameters
     ----------
     center : ndarray of shape (n_features,)
     turn : ndarray of shape (n_features, n_features)
-        Centred rows times this have second moment about 1. Zero rows for features that are constant in public.
+        Centred rows times `turn` have second moment about 1. Its rows are zero for features that are constant in
+        public.
     """
 
     center: Vector
     turn: Vector
 
     def transform(self, X: NDArray[Any]) -> Vector:
-        """Return rows in the new coordinates; a row too long for a float comes out not finite, without a warning."""
+        """Return rows in the new coordinates; a row that overflows becomes non-finite, without a warning."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray((X - self.center) @ self.turn)
 
     def raw(self, solution: Vector) -> Vector:
-        """Return coefficients of raw features that do what `solution` does in the new coordinates."""
+        """Return the coefficients of raw features that are equivalent to `solution` in the new coordinates."""
         return np.asarray(self.turn @ solution)
 
 
-def plain_scale(n_features: int) -> Scale:
-    """Return features as they are."""
+def identity_scale(n_features: int) -> Scale:
+    """Return the scale that leaves features unchanged."""
     return Scale(np.zeros(n_features), np.eye(n_features))
 
 
@@ -147,8 +158,8 @@ def whitened_scale(X: Vector, *, centred: bool) -> Scale:
     standard = (X - center) * inverse
     values, vectors = np.linalg.eigh(standard.T @ standard / n)
     values = np.maximum(values, 0.0)
-    # Symmetric, so that coordinates stay those of the features as far as they can.
-    root = vectors / np.sqrt(values + _FLOOR * values.sum() / varies.sum())
+    # The symmetric square root, so that coordinates stay as close to the features as possible.
+    root = vectors / np.sqrt(values + _TASK_WHITENING_FLOOR * values.sum() / varies.sum())
     return Scale(center, inverse[:, None] * (root @ vectors.T))
 
 
@@ -159,12 +170,13 @@ class TaskRows:
     Parameters
     ----------
     rows, y : ndarray of shape (n_rows, n_features) and (n_rows,)
-        Less each task's own means, if so asked.
+        Minus the means of their task if `centred`.
     codes : ndarray of shape (n_rows,)
-        Which task each row belongs to, 0, 1, …; ascending.
+        Number of each row's task: 0, 1, …, ascending.
     counts : ndarray of shape (n_tasks,)
+        Number of rows of each task.
     row_mean, y_mean : ndarray of shape (n_tasks, n_features) and (n_tasks,)
-        What was subtracted from each task; zero where nothing was.
+        Means that were subtracted from the rows of each task; zero if not `centred`.
     centred : bool
     """
 
@@ -178,11 +190,11 @@ class TaskRows:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where each task begins."""
+        """Index of each task's first row."""
         return np.concatenate([[0], np.cumsum(self.counts)[:-1]])
 
     def take(self, chosen: NDArray[np.bool_]) -> "TaskRows":
-        """Return those tasks that `chosen`, one entry per task, keeps."""
+        """Return the chosen tasks; `chosen` has one entry per task."""
         kept = chosen[self.codes]
         codes = (np.cumsum(chosen) - 1)[self.codes[kept]]
         means = self.row_mean[chosen], self.y_mean[chosen]
@@ -190,24 +202,24 @@ class TaskRows:
 
 
 def by_task(Z: Vector, y: Vector, tasks: NDArray[Any], *, centred: bool) -> TaskRows:
-    """Return rows by task; `centred` takes each task's own means out, so that a task of one row says nothing."""
+    """Return rows sorted by task; `centred` subtracts each task's means, so that a task of one row carries nothing."""
     _, codes, counts = np.unique(tasks, return_inverse=True, return_counts=True)
     order = np.argsort(codes, kind="stable")
     Z, y, codes = Z[order], y[order], codes[order]
-    means = np.zeros((len(counts), Z.shape[1])), np.zeros(len(counts))
-    found = TaskRows(Z, y, codes, counts, *means, centred)
+    zeros = np.zeros((len(counts), Z.shape[1])), np.zeros(len(counts))
+    uncentred = TaskRows(Z, y, codes, counts, *zeros, centred)
     if not centred:
-        return found
-    row_mean = np.add.reduceat(Z, found.starts) / counts[:, None]
-    y_mean = np.add.reduceat(y, found.starts) / counts
+        return uncentred
+    row_mean = np.add.reduceat(Z, uncentred.starts) / counts[:, None]
+    y_mean = np.add.reduceat(y, uncentred.starts) / counts
     return TaskRows(Z - row_mean[codes], y - y_mean[codes], codes, counts, row_mean, y_mean, centred)
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows of several tasks, padded with zeros to equal numbers, so that each step on them is one product.
+    """Rows of several tasks, padded with zero rows to equal numbers, so that each EM step is one tensor product.
 
-    A task with more rows than features + 1 is represented by that many with the same second moments.
+    A task with more than n_features + 1 rows is represented by n_features + 1 rows with the same second moments.
 
     Parameters
     ----------
@@ -223,7 +235,7 @@ class Packed:
 
 
 def pack(tasks: TaskRows) -> Packed:
-    """Return rows by task with the second moments of `tasks`."""
+    """Return packed rows with the second moments of `tasks`."""
     d = tasks.rows.shape[1]
     joint = np.column_stack([tasks.rows, tasks.y])
     packed = np.zeros((len(tasks.counts), int(min(tasks.counts.max(), d + 1)), d + 1))
@@ -239,18 +251,41 @@ def _condensed(rows: Vector) -> Vector:
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 
 
-# A subspace by maximum likelihood: tasks' coefficients are hidden Gaussian vectors, found by EM.
+# Subspaces from second moments.
+
+
+def label_moment(rows: Vector, y: Vector) -> Vector:
+    """Return the mean of y² x x', the paper's estimator; it does not use which task a row came from.
+
+    Its expectation for rows with second moment 1 is a multiple of the identity plus twice the mean of β β' over tasks.
+    Its noise is that of fourth moments. Algorithm 1 of N. Tripuraneni, C. Jin, M. I. Jordan, "Provable Meta-Learning of
+    Linear Representations", 2021.
+    """
+    return np.asarray((rows * (y**2)[:, None]).T @ rows / len(rows))
+
+
+def pair_moment(tasks: TaskRows) -> Vector:
+    """Return the mean of y_i y_j x_i x_j' over pairs i, j of different rows of one task.
+
+    Two rows of a task have independent noise, so for rows with second moment 1 this is an unbiased estimate of the mean
+    of β β' over tasks, each weighted by its number of pairs.
+    """
+    weighted = tasks.rows * tasks.y[:, None]
+    sums = np.add.reduceat(weighted, tasks.starts)
+    pairs = max(float(tasks.counts @ (tasks.counts - 1)), 1.0)
+    return np.asarray((sums.T @ sums - weighted.T @ weighted) / pairs)
+
+
+def leading_eigenvectors(moment: Vector, k: int) -> Vector:
+    """Return the eigenvectors of the `k` largest eigenvalues, as columns."""
+    _, vectors = np.linalg.eigh(moment)
+    return np.asarray(vectors[:, ::-1][:, :k])
+
+
+# The maximum-likelihood subspace, by EM.
 #
-# Model: the labels of task j are rows @ loading @ a_j + noise, with a_j ~ N(0, 1) of k coordinates. Their covariance
-# ties all rows of a task together, so tasks with fewer rows than k count too, each by what it tells.
-
-
-# EM stops when a step changes the likelihood by less than this many nats.
-_LEAST_GAIN = 1e-2
-_MOST_STEPS = 300
-_ROUGH_GAIN, _ROUGH_STEPS = 0.5, 40
-# Conjugate-gradient steps inside a step of EM: any improvement is enough for it to climb.
-_INNER_STEPS = 3
+# Model: the labels of task j are rows @ loading @ a_j + noise, with hidden coefficients a_j ~ N(0, 1) of k coordinates.
+# The labels of one task are correlated through a_j, so tasks with fewer rows than k contribute too.
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,13 +295,14 @@ class Loadings:
     Parameters
     ----------
     loading : ndarray of shape (n_features, k)
-        Its columns span the subspace; its square is the covariance of tasks' coefficients.
+        Its columns span the subspace; loading @ loading' is the covariance of tasks' coefficients.
     noise : float
-        Variance of labels around their task.
+        Variance of the labels around their task's regression.
     tasks : ndarray of shape (n_tasks, k)
-        Expected hidden coefficients of each task.
+        Posterior mean of each task's hidden coefficients.
     information : ndarray of shape (k, k)
-        Sum over rows of tasks' hidden second moments: what tells of a row of `loading`.
+        Sum over observations of a a', with a the posterior mean of their task: how precisely a row of `loading` is
+        determined.
     log_likelihood : float
     """
 
@@ -278,25 +314,25 @@ class Loadings:
 
 
 def fit_loadings(packed: Packed, start: Vector, *, fixed: bool = False, rough: bool = False) -> Loadings:
-    """Return the most likely loadings.
+    """Return the maximum-likelihood loadings.
 
     Parameters
     ----------
     packed : Packed
         Public rows by task.
     start : ndarray of shape (n_features, k)
-        Orthonormal columns, where to start from.
+        Orthonormal columns: the starting subspace.
     fixed : bool, default=False
-        Whether to keep the span of `start`: then only sizes inside it are fitted.
+        Whether to keep the span of `start`; then only the covariance inside it is fitted.
     rough : bool, default=False
-        Whether to stop early, as is good enough to tell dimensions apart.
+        Whether to stop early, which is exact enough to compare dimensions.
     """
     k = start.shape[1]
     spread = max(float(np.sum(packed.y**2)) / max(float(packed.counts.sum()), 1.0), 1e-300)
-    # Half of the labels' variance to the tasks; a few steps settle it.
+    # Start with half of the labels' variance explained by the tasks; a few steps correct it.
     loading, noise = start * math.sqrt(0.5 * spread / k), 0.5 * spread
     before = -math.inf
-    gain, steps = (_ROUGH_GAIN, _ROUGH_STEPS) if rough else (_LEAST_GAIN, _MOST_STEPS)
+    gain, steps = (_EM_ROUGH_GAIN, _EM_ROUGH_STEPS) if rough else (_EM_LEAST_GAIN, _EM_MOST_STEPS)
     for _ in range(steps):
         scores, hidden = _expect(packed, loading, noise)
         if abs(hidden.log_likelihood - before) < gain:
@@ -305,7 +341,7 @@ def fit_loadings(packed: Packed, start: Vector, *, fixed: bool = False, rough: b
         if not fixed:
             loading = _improve(packed, loading, scores, hidden)
         noise = max(_noise(packed, loading, hidden, fixed=fixed), 1e-12 * spread)
-        # Parameter expansion: hidden coefficients are rescaled to unit second moment, which takes far fewer steps.
+        # Parameter expansion: rescaling hidden coefficients to unit second moment needs far fewer steps.
         loading = loading @ np.linalg.cholesky(hidden.moments.mean(axis=0))
     _, hidden = _expect(packed, loading, noise)
     information = np.einsum("t,tk,tl->kl", packed.counts, hidden.means, hidden.means)
@@ -313,13 +349,13 @@ def fit_loadings(packed: Packed, start: Vector, *, fixed: bool = False, rough: b
 
 
 def log_likelihood(packed: Packed, loading: Vector, noise: float) -> float:
-    """Return how likely other tasks are."""
+    """Return the log-likelihood of tasks under a fitted model."""
     return _expect(packed, loading, noise)[1].log_likelihood
 
 
 @dataclass(frozen=True, eq=False)
 class _Hidden:
-    """Hidden coefficients given the rows: means, second moments, and how likely the labels are."""
+    """Posterior means and second moments of the hidden coefficients, and the log-likelihood of the labels."""
 
     means: Vector
     moments: Vector
@@ -327,7 +363,7 @@ class _Hidden:
 
 
 def _expect(packed: Packed, loading: Vector, noise: float) -> tuple[Vector, _Hidden]:
-    """The E step: return rows @ loading, and the hidden coefficients."""
+    """Take the E step: return rows @ loading and the posterior of the hidden coefficients."""
     k = loading.shape[1]
     scores = packed.rows @ loading
     precision = np.eye(k) + scores.transpose(0, 2, 1) @ scores / noise
@@ -342,66 +378,40 @@ def _expect(packed: Packed, loading: Vector, noise: float) -> tuple[Vector, _Hid
 
 
 def _improve(packed: Packed, loading: Vector, scores: Vector, hidden: _Hidden) -> Vector:
-    """The M step for the loading, by conjugate gradients from where it is: Σ Z'Z V E = Σ Z'y m'."""
+    """Take the M step for the loading V, by conjugate gradients from its current value: Σ Z'Z V E = Σ Z'y m'."""
     rows = packed.rows.reshape(-1, packed.rows.shape[2])
 
-    def image(products: Vector) -> Vector:
+    def apply_operator(products: Vector) -> Vector:
+        """Return Σ Z'(Z V) E from the products Z V."""
         return np.asarray(rows.T @ (products @ hidden.moments).reshape(len(rows), -1))
 
     target = packed.y[:, :, None] * hidden.means[:, None, :]
-    residual = rows.T @ target.reshape(len(rows), -1) - image(scores)
-    # Rows have second moment about 1, so Σ counts E is nearly the operator.
-    weight = np.linalg.inv(np.einsum("t,tkl->kl", packed.counts, hidden.moments))
-    solution, direction = loading, residual @ weight
+    residual = rows.T @ target.reshape(len(rows), -1) - apply_operator(scores)
+    # Preconditioner: rows have second moment about 1, so the operator is about Σ counts E.
+    inverse = np.linalg.inv(np.einsum("t,tkl->kl", packed.counts, hidden.moments))
+    solution, direction = loading, residual @ inverse
     size = float(np.sum(residual * direction))
-    for _ in range(_INNER_STEPS):
+    for _ in range(_EM_INNER_STEPS):
         if size <= 0.0:
             break
-        turned = image(packed.rows @ direction)
-        length = size / max(float(np.sum(direction * turned)), 1e-300)
+        change = apply_operator(packed.rows @ direction)
+        length = size / max(float(np.sum(direction * change)), 1e-300)
         solution = solution + length * direction
-        residual = residual - length * turned
-        ahead = residual @ weight
-        size, before = float(np.sum(residual * ahead)), size
-        direction = ahead + size / before * direction
+        residual = residual - length * change
+        preconditioned = residual @ inverse
+        size, before = float(np.sum(residual * preconditioned)), size
+        direction = preconditioned + size / before * direction
     return solution
 
 
 def _noise(packed: Packed, loading: Vector, hidden: _Hidden, *, fixed: bool) -> float:
-    """The M step for the noise: mean squared distance of labels from their expected scores."""
+    """Take the M step for the noise: return the mean squared distance of the labels from their expected scores."""
     scores = packed.rows @ loading
     gram = scores.transpose(0, 2, 1) @ scores
     fitted = np.einsum("tnk,tn,tk->", scores, packed.y, hidden.means, optimize=True)
     total = float(np.sum(packed.y**2)) - 2 * float(fitted) + float(np.sum(gram * hidden.moments))
     d, k = loading.shape
-    # The loading has this many free numbers (a rotation of hidden coefficients changes nothing), and they fit noise.
-    free = k * (k + 1) / 2 if fixed else k * d - k * (k - 1) / 2
+    # Degrees of freedom of the loading, which fit noise. A rotation of the hidden coefficients changes nothing.
+    n_free = k * (k + 1) / 2 if fixed else k * d - k * (k - 1) / 2
     observations = float(packed.counts.sum())
-    return float(total / max(observations - free, observations / 4, 1.0))
-
-
-def label_moment(rows: Vector, y: Vector) -> Vector:
-    """Return the mean of y² x x'.
-
-    For rows with second moment 1 it is a multiple of 1 plus twice the mean of β β' over tasks. Its noise is that of
-    fourth moments: a row counts alike whichever task it came from.
-    """
-    return np.asarray((rows * (y**2)[:, None]).T @ rows / len(rows))
-
-
-def pair_moment(tasks: TaskRows) -> Vector:
-    """Return the mean of y_i y_j x_i x_j' over pairs i, j of different rows of one task.
-
-    Two rows of a task have independent noise, so for rows with second moment 1 this is the mean of β β' over tasks,
-    each counted by its pairs, without bias.
-    """
-    weighted = tasks.rows * tasks.y[:, None]
-    sums = np.add.reduceat(weighted, tasks.starts)
-    pairs = max(float(tasks.counts @ (tasks.counts - 1)), 1.0)
-    return np.asarray((sums.T @ sums - weighted.T @ weighted) / pairs)
-
-
-def leading(moment: Vector, k: int) -> Vector:
-    """Return the eigenvectors of the `k` largest eigenvalues, as columns."""
-    _, vectors = np.linalg.eigh(moment)
-    return np.asarray(vectors[:, ::-1][:, :k])
+    return float(total / max(observations - n_free, observations / 4, 1.0))

@@ -11,11 +11,11 @@ from dpadapt.representation import PrivateSubspaceRegressor, PublicSubspace, sub
 
 
 def excess(n_private, *, epsilon, angle=0.0, k=5, draws=5, delta=1e-5):
-    """Return the mean squared error of coefficients found inside a subspace at a known angle from the true one.
+    """Return the mean squared error of coefficients fitted inside a subspace at a known angle from the true one.
 
-    The private task is turned so that all of it lies along the direction that the angle moves: the worst case.
+    The subspace is rotated away along the direction of the private task: the worst case.
     """
-    found = []
+    errors = []
     for seed in range(draws):
         drawn = shared_subspace(1000, n_private, n_features=20, n_components=k, seed=seed)
         inside = drawn.basis.T @ drawn.private_coef
@@ -26,8 +26,8 @@ def excess(n_private, *, epsilon, angle=0.0, k=5, draws=5, delta=1e-5):
         assert subspace_distance(basis, drawn.basis) == pytest.approx(angle, abs=1e-9)
         model = PrivateSubspaceRegressor(epsilon, delta, basis=basis, fit_intercept=False, random_state=seed)
         coef = model.fit(drawn.X, drawn.y, public=drawn.public).coef_
-        found.append(np.sum((coef - drawn.private_coef) ** 2))
-    return float(np.mean(found))
+        errors.append(np.sum((coef - drawn.private_coef) ** 2))
+    return float(np.mean(errors))
 
 
 @pytest.mark.parametrize("n_private", [500, 5000])
@@ -42,7 +42,7 @@ def test_private_regression_lies_between_the_bounds_up_to_a_constant(n_private, 
 
 def test_the_angle_costs_its_square_however_many_rows_there_are():
     for angle in (0.2, 0.5):
-        # Of many rows and a large budget nothing else is left.
+        # With many rows and a large budget the other terms vanish.
         assert excess(20_000, epsilon=10.0, angle=angle, draws=3) == pytest.approx(angle**2, rel=0.1)
         assert upper_bound(5, 20_000, epsilon=10.0, delta=1e-5, angle=angle).terms["subspace"] == angle**2
 
@@ -54,15 +54,15 @@ def test_sampling_costs_dimensions_over_rows():
         assert excess(2000, epsilon=50.0, k=k, draws=20) == pytest.approx(expected, rel=0.35)
 
 
-def test_the_angle_of_moments_falls_as_its_bound():
+def test_the_angle_of_the_moments_estimator_falls_like_its_bound():
     angles = []
     for n in (20_000, 80_000):
-        found = []
+        measured = []
         for seed in range(4):
             drawn = shared_subspace(n, 1, seed=seed)
             learned = PublicSubspace(5, method="moments", whiten=False, fit_intercept=False).fit(drawn.public)
-            found.append(subspace_distance(learned.components_.T, drawn.basis))
-        angles.append(np.mean(found))
+            measured.append(subspace_distance(learned.components_.T, drawn.basis))
+        angles.append(np.mean(measured))
         # The constant is about 2.7 at these sizes.
         assert subspace_bound(25, 5, n) < angles[-1] < 4 * subspace_bound(25, 5, n)
     assert angles[0] / angles[1] == pytest.approx(2.0, rel=0.3)
@@ -79,7 +79,7 @@ def test_bounds_fall_with_rows_and_grow_with_dimensions_and_angle(epsilon):
     assert low <= upper_bound(5, 1000, epsilon=epsilon, delta=1e-5, angle=0.3).total
 
 
-def test_rows_that_equation_8_asks_for_bring_the_bound_to_the_error():
+def test_with_the_rows_of_equation_8_the_bound_is_at_most_the_error():
     n = math.ceil(private_rows_needed(5, epsilon=0.5, error=0.02))
     terms = lower_bound(5, n, epsilon=0.5, angle=0.0).terms
     assert terms["sampling"] + terms["privacy"] <= 0.02
@@ -97,6 +97,6 @@ def test_rows_that_equation_8_asks_for_bring_the_bound_to_the_error():
         (lambda: private_rows_needed(5, epsilon=1.0, error=0.0), "error must be"),
     ],
 )
-def test_bad_plans_are_named(call, words):
+def test_bad_arguments_are_refused_by_name(call, words):
     with pytest.raises(ValueError, match=words):
         call()

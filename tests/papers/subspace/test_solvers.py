@@ -1,4 +1,4 @@
-"""`DPAMBSSGD` and DP-SGD, the paper's private solvers."""
+"""`DPAMBSSGD` and `ProjectedDPSGD`, the paper's private solvers."""
 
 import math
 
@@ -10,7 +10,7 @@ from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.mechanisms.mechanism import SampledEvent
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
 
-# One budget and ten batches everywhere: noise for Poisson batches takes a while to calibrate, and is then remembered.
+# One budget and ten batches everywhere: calibrating noise for Poisson batches is slow, and its result is cached.
 BUDGET = {"epsilon": 1.1, "delta": 1e-5}
 MAKERS = [lambda **k: DPAMBSSGD(**BUDGET, **k), lambda **k: ProjectedDPSGD(**BUDGET, n_epochs=3, **k)]
 both = pytest.mark.parametrize("make", MAKERS, ids=["ambssgd", "dpsgd"])
@@ -26,7 +26,7 @@ def test_all_of_the_budget_and_no_more_is_spent(make):
 
 @both
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_neighbours_show_only_through_releases_and_move_them_by_no_more_than_their_bound(make, adjacency):
+def test_neighbours_differ_only_in_releases_and_by_no_more_than_the_sensitivity(make, adjacency):
     drawn = shared_subspace(500, 300, n_features=5, n_components=2, seed=1)
 
     def ready():
@@ -79,13 +79,13 @@ def test_printed_noise_that_breaks_its_claim_is_refused_and_nothing_is_spent():
     assert ledger.entries == []
 
 
-def test_it_learns_where_there_are_rows_enough():
-    found = []
+def test_ambssgd_learns_with_many_rows():
+    errors = []
     for seed in range(5):
         drawn = shared_subspace(500, 20_000, seed=seed)
         model = DPAMBSSGD(**BUDGET, learning_rate=0.5, batch_size=2000, basis=drawn.basis, random_state=seed)
-        found.append(np.linalg.norm(model.fit(drawn.X, drawn.y).coef_ - drawn.private_coef))
-    assert np.mean(found) < 0.1
+        errors.append(np.linalg.norm(model.fit(drawn.X, drawn.y).coef_ - drawn.private_coef))
+    assert np.mean(errors) < 0.1
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 50.0])
@@ -121,7 +121,7 @@ def test_public_tasks_give_the_subspace_and_without_them_all_features_are_used()
         ({"basis": np.eye(3)}, "basis must have one row per feature"),
     ],
 )
-def test_bad_parameters_are_named_and_nothing_is_spent(make, params, words):
+def test_bad_parameters_are_refused_by_name_and_nothing_is_spent(make, params, words):
     drawn = shared_subspace(500, 100, seed=6)
     adjacency = make().adjacency
     ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=adjacency)

@@ -1,4 +1,4 @@
-"""Paper 4: private learning in a public subspace and on public features; its algorithms and bounds.
+"""Paper 4: algorithms and bounds for private learning in a public subspace and on public features.
 
 "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
 """

@@ -1,8 +1,8 @@
-"""The paper's bounds as functions, to plan how many public tasks' rows, private rows and dimensions are needed.
+"""The paper's bounds as functions, to plan how many public rows, private rows and dimensions are needed.
 
 Theorems 5.2, 5.4 and 5.5 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution
-Shift", arXiv:2312.15551. The theorems hide constants and logarithms; `constant` stands for the former and the latter
-are left out, so values are for comparing plans, not for promising errors.
+Shift", arXiv:2312.15551. The theorems hide constants and logarithms. Here `constant` replaces the constants and the
+logarithms are left out, so the values compare plans but do not guarantee errors.
 """
 
 import math
@@ -18,7 +18,7 @@ class TransferBound:
     Parameters
     ----------
     terms : dict of str to float
-        What each term stands for, and its size.
+        Name of each term, and its size.
     """
 
     terms: dict[str, float]
@@ -30,16 +30,19 @@ class TransferBound:
 
 
 def subspace_bound(n_features: int, n_components: int, n_public: int, *, constant: float = 1.0) -> float:
-    """Return Theorem 5.2's bound on the sine of the angle between the true subspace and that of moments.
+    """Return Theorem 5.2's bound on the sine of the angle between the true subspace and the one by "moments".
 
-    sqrt(d k² / n1), at most 1.
+    The bound is sqrt(d k² / n1), at most 1.
 
     Examples
     --------
     >>> subspace_bound(25, 5, 10_000)
     0.25
     """
-    d, k, n = _dimensions(n_features, n_components, n_public, "n_public")
+    d, k = checks.count(n_features, "n_features"), checks.count(n_components, "n_components")
+    if k > d:
+        raise ValueError(f"n_components must be at most n_features, {d}, got {k}.")
+    n = checks.count(n_public, "n_public")
     return min(1.0, checks.positive(constant, "constant") * math.sqrt(d * k**2 / n))
 
 
@@ -56,8 +59,8 @@ def upper_bound(
 ) -> TransferBound:
     """Return Theorem 5.4's bound on the excess risk of private regression within an estimated subspace.
 
-    (σ² + |a|² γ²) (k / n2 + k² ln(1/δ) / (n2 ε)²) + |a|² γ², as the proof has it. The term |a|² / n2^100, what is left
-    of the start, is zero for any number of rows.
+    The bound is (σ² + |a|² γ²) (k / n2 + k² ln(1/δ) / (n2 ε)²) + |a|² γ², as in the proof. The term |a|² / n2^100, the
+    remaining error of the start, is negligible and left out.
 
     Parameters
     ----------
@@ -68,15 +71,15 @@ def upper_bound(
     angle : float
         γ: sine of the largest angle between the estimated subspace and the true one; see `subspace_bound`.
     task_norm, noise : float, default=1.0
-        |a|: length of the private task's coefficients; σ²: variance of labels around it.
+        |a|: length of the private task's coefficients; σ²: variance of the labels around its regression.
     constant : float, default=1.0
-        Of the two terms of private regression; the theorem leaves it open. The last term has constant 1.
+        Constant of the two terms of private regression; the theorem leaves it open. The last term has constant 1.
 
     Returns
     -------
     TransferBound
-        "sampling", "privacy", "subspace". All in mean squared error above that of the true coefficients, which for rows
-        with second moment 1 is the squared error of the coefficients.
+        With terms "sampling", "privacy" and "subspace", each a mean squared error above that of the true coefficients.
+        For rows with second moment 1 this is the squared error of the coefficients.
 
     Examples
     --------
@@ -106,10 +109,10 @@ def lower_bound(
     noise: float = 1.0,
     constant: float = 1.0,
 ) -> TransferBound:
-    """Return Theorem 5.5's bound: what no private regression within an estimated subspace can beat for all tasks.
+    """Return Theorem 5.5's lower bound on the worst-case excess risk of private regression within a subspace.
 
-    c ((σ² + γ²) (k / n2 + k² / (n2 ε)²) + γ²), for tasks of length up to 1. It holds for methods that stay within the
-    subspace; `PrivateSubspaceRegressor(projection="soft")` need not.
+    The bound is c ((σ² + γ²) (k / n2 + k² / (n2 ε)²) + γ²), for tasks of length up to 1. It holds for methods that stay
+    within the subspace; `PrivateSubspaceRegressor(projection="soft")` need not.
 
     Parameters
     ----------
@@ -135,9 +138,9 @@ def lower_bound(
 
 
 def private_rows_needed(n_components: int, *, epsilon: float, error: float) -> float:
-    """Return Equation (8): private rows for an excess risk of `error` above that of the subspace.
+    """Return the number of private rows for an excess risk of `error` above that of the subspace, Equation (8).
 
-    k / error + k / (ε sqrt(error)).
+    The number is k / error + k / (ε sqrt(error)).
 
     Examples
     --------
@@ -152,17 +155,10 @@ def private_rows_needed(n_components: int, *, epsilon: float, error: float) -> f
 def _terms(
     n_components: int, n_private: int, epsilon: float, angle: float, task_norm: float, noise: float
 ) -> tuple[float, float, float, float]:
-    """Return k / n2, (k / (n2 ε))², |a|² γ², and the variance of labels as seen from within the subspace."""
+    """Return k / n2, (k / (n2 ε))², |a|² γ², and the variance of the labels around the best fit in the subspace."""
     k, n = checks.count(n_components, "n_components"), checks.count(n_private, "n_private")
     epsilon, norm = checks.positive(epsilon, "epsilon"), checks.positive(task_norm, "task_norm")
     if isinstance(angle, bool) or not isinstance(angle, int | float) or not 0 <= angle <= 1:
         raise ValueError(f"angle must be a sine, between 0 and 1, got {angle!r}.")
     missed = (norm * angle) ** 2
     return k / n, (k / (n * epsilon)) ** 2, missed, checks.positive(noise, "noise") + missed
-
-
-def _dimensions(n_features: int, n_components: int, n_rows: int, name: str) -> tuple[int, int, int]:
-    d, k = checks.count(n_features, "n_features"), checks.count(n_components, "n_components")
-    if k > d:
-        raise ValueError(f"n_components must be at most n_features, {d}, got {k}.")
-    return d, k, checks.count(n_rows, name)

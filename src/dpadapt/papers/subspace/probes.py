@@ -1,4 +1,9 @@
-"""`LeastSquaresProbe`: linear probing by least squares on class indicators, released once; a baseline."""
+"""Linear probes that `PrivateProbe` is compared with: `DescentProbe` and `LeastSquaresProbe`.
+
+`DescentProbe` trains a linear head by DP-SGD with momentum and a cosine schedule, as in Section 4.2 of "On the Benefits
+of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551. `LeastSquaresProbe`
+solves a ridge regression on class indicators from moments that are released once.
+"""
 
 import math
 from dataclasses import dataclass
@@ -21,17 +26,21 @@ from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Block, Rows
 
-# Rows as the baselines of linear probing take them: centred on public rows, then of unit length or whitened.
-
-
 ROWS = ("unit", "whitened")
-# Directions with less than this share of the average public variance are not amplified further (as in geometry.py).
-_FLOOR = 1e-2
+_GRAMS = ("public", "private")
+
+# Floor added to the public variances when rows are whitened, as a share of their average. A larger floor amplifies
+# directions with little public variance less, but whitens less exactly. The same share as in learning/preparation.py;
+# neighbouring values were not compared.
+_PROBE_WHITENING_FLOOR = 1e-2
+# Ridge of the least-squares probe where the noise is small, as a share of the mean eigenvalue of the Gram matrix. A
+# larger ridge is more stable and shrinks more. Chosen by hand; neighbouring values were not compared.
+_LEAST_PROBE_RIDGE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeRows:
-    """How rows are brought into form, each by itself, from public rows alone.
+    """How rows are transformed: centred on public rows, then scaled to unit length or whitened; each row by itself.
 
     Parameters
     ----------
@@ -39,7 +48,7 @@ class ProbeRows:
     basis : ndarray of shape (n_features, k) or None
         Whitening map; None for rows of unit length.
     typical_norm : float
-        Median length of a public row in this form, its constant 1 included.
+        Median length of a transformed public row, its constant 1 included.
     """
 
     center: NDArray[np.float64]
@@ -47,7 +56,7 @@ class ProbeRows:
     typical_norm: float
 
     def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Return rows in this form; one that is too long for a float comes out not finite, without a warning."""
+        """Return transformed rows; a row that overflows becomes non-finite, without a warning."""
         with np.errstate(over="ignore", invalid="ignore"):
             rows = np.asarray(X, dtype=np.float64) - self.center
             if self.basis is not None:
@@ -56,32 +65,26 @@ class ProbeRows:
 
 
 def probe_rows(X_public: NDArray[np.float64] | None, n_features: int, rows: str) -> ProbeRows:
-    """Return the form of rows; without public ones they are taken to be centred, and can't be whitened."""
+    """Return the transformation of rows. Without public rows the centre is 0, and whitening is refused."""
     if X_public is None:
         if rows == "whitened":
-            raise ValueError("rows='whitened' needs public rows to whiten by. Give public=, or rows='unit'.")
+            raise ValueError("rows='whitened' needs public rows. Give public=, or rows='unit'.")
         return ProbeRows(np.zeros(n_features), None, np.sqrt(2.0))
     center = X_public.mean(axis=0)
     if rows == "unit":
         return ProbeRows(center, None, np.sqrt(2.0))
     values, vectors = np.linalg.eigh((X_public - center).T @ (X_public - center) / len(X_public))
     values = np.maximum(values, 0.0)
-    basis = vectors / np.sqrt(values + _FLOOR * max(float(values.mean()), 1e-300))
+    basis = vectors / np.sqrt(values + _PROBE_WHITENING_FLOOR * max(float(values.mean()), 1e-300))
     lengths = np.linalg.norm((X_public - center) @ basis, axis=1)
     return ProbeRows(center, basis, float(np.sqrt(np.median(lengths) ** 2 + 1.0)))
-
-
-# `DescentProbe`: linear probing by private gradient steps, as the paper does it, and whitened.
-#
-# Section 4.2 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift",
-# arXiv:2312.15551, trains a linear head by DP-SGD with momentum and a cosine schedule.
 
 
 class DescentProbe(LinearClassifier):
     """A linear head on given features, trained by private gradient steps with momentum: a baseline.
 
     With rows of unit length and Poisson batches this is DP-SGD as in Section 4.2 of [1]_. With whitened rows and full
-    batches it is the best simple rival that was found. Both want a learning rate; `PrivateProbe` wants none.
+    batches it is the strongest simple baseline that we know. Both need a learning rate; `PrivateProbe` needs none.
 
     Privacy
     -------
@@ -94,17 +97,18 @@ class DescentProbe(LinearClassifier):
     {epsilon}
     {delta}
     rows : {"unit", "whitened"}, default="unit"
-        Whether rows are brought to unit length, or whitened by public rows. Both centre them on public rows first.
+        Whether rows are scaled to unit length, or whitened by public rows. In both cases they are centred on public
+        rows first.
     n_steps : int, default=100
     batch_size : int, optional
         Expected size of a Poisson batch. Default: all rows in every step.
     learning_rate : float, default=1.0
-        At the start; it falls to zero along a cosine.
+        Initial learning rate; it falls to zero along a cosine.
     momentum : float, default=0.9
         At least 0 and below 1.
     clip_norm : float, optional
-        Each row's gradient is scaled down to this length. Default: that of a public row of median length whose
-        residual is half as long as it can be.
+        Clipping norm of a row's gradient. Default: the gradient norm of a public row of median length whose residual is
+        half as long as it can be.
     {classes}
     {adjacency}
     {n_rows}
@@ -113,7 +117,7 @@ class DescentProbe(LinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, k)
-        For rows in the form that `rows` names.
+        Coefficients of rows transformed according to `rows`.
     intercept_ : ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
@@ -121,7 +125,7 @@ class DescentProbe(LinearClassifier):
 
     Notes
     -----
-    Public labels are not used.
+    Public labels are used only as the list of classes.
 
     References
     ----------
@@ -177,7 +181,7 @@ class DescentProbe(LinearClassifier):
         {private X}
         {private labels}
         public : Public, optional
-            Public features with the same columns; their labels, if any, only say which there are.
+            Public features with the same columns; their labels, if any, are used only as the list of classes.
         {ledger}
         """
         checks.one_of(self.rows, ROWS, "rows")
@@ -219,7 +223,7 @@ class DescentProbe(LinearClassifier):
         return self
 
     def _plan(self, budget: Budget) -> Plan:
-        """Return the steps with the least noise that the budget allows."""
+        """Return the plan of all steps, with the least noise that the budget allows."""
         steps = checks.count(self.n_steps, "n_steps")
         rate = 1.0
         if self.batch_size is not None:
@@ -243,7 +247,7 @@ def _descend(
     learning_rate: float,
     momentum: float,
 ) -> NDArray[np.float64]:
-    """Return the last iterate of descent with momentum along a cosine schedule."""
+    """Return the last iterate of gradient descent with momentum and a cosine schedule."""
     current, velocity = start.copy(), np.zeros_like(start)
     sampled = isinstance(run.plan, Sampled)
     expected = n_rows * run.plan.rate if isinstance(run.plan, Sampled) else n_rows
@@ -256,16 +260,11 @@ def _descend(
     return current
 
 
-_GRAMS = ("public", "private")
-# Of the mean eigenvalue of the Gram matrix: what is left where noise is small.
-_LEAST_RIDGE = 0.01
-
-
 class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """A linear head by ridge regression on class indicators: a baseline that reads the rows once.
+    """A linear head by ridge regression on class indicators: a baseline without iterations.
 
-    The sum of rows per class is released, and the matrix of second moments comes from public rows or is released too.
-    Rows are centred on public ones and brought to unit length.
+    The sum of rows per class is released; the Gram matrix comes from public rows or is released too. Rows are centred
+    on public rows and scaled to unit length.
 
     Privacy
     -------
@@ -279,7 +278,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     {epsilon}
     {delta}
     gram : {"public", "private"}, default="public"
-        Whose second moments to use. "public" needs public rows.
+        Which rows give the Gram matrix. "public" needs public rows.
     {classes}
     {adjacency}
     {n_rows}
@@ -288,7 +287,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features)
-        For centred rows of unit length.
+        Coefficients of centred rows of unit length.
     intercept_ : ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
@@ -333,11 +332,11 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         {private X}
         {private labels}
         public : Public, optional
-            Public features with the same columns; their labels, if any, only say which there are.
+            Public features with the same columns; their labels, if any, are used only as the list of classes.
         {ledger}
         """
-        own = checks.one_of(self.gram, _GRAMS, "gram") == "private"
-        if public is None and not own:
+        private_gram = checks.one_of(self.gram, _GRAMS, "gram") == "private"
+        if public is None and not private_gram:
             raise ValueError("gram='public' needs public rows. Give public=, or gram='private'.")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=False)
@@ -349,12 +348,12 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         form = probe_rows(X_public, X.shape[1], "unit")
         solution = np.zeros((X.shape[1] + 1, len(classes)))
         if budget.worthwhile:
-            known = None
-            if X_public is not None and not own:
+            public_gram = None
+            if X_public is not None and not private_gram:
                 rows = np.column_stack([form.transform(X_public), np.ones(len(X_public))])
-                known = rows.T @ rows / len(rows)
+                public_gram = rows.T @ rows / len(rows)
             private = Rows(form.transform(X), codes, intercept=True)
-            solution = _solve(child, private, len(classes), budget, form, known)
+            solution = _ridge_solution(child, private, len(classes), budget, form, public_gram)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(child, budget, [source])
         self._form: ProbeRows = form
@@ -363,49 +362,49 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of each class, or by how much the second leads the first if there are two."""
+        """Return the score of each class; with two classes, the score of the second minus that of the first."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         scores = np.asarray(self._form.transform(X) @ self.coef_.T + self.intercept_)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of the largest score of each row."""
+        """Return the class with the largest score for each row."""
         scores = self.decision_function(X)
         return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)])
 
 
-def _solve(
+def _ridge_solution(
     ledger: Ledger,
     rows: Rows,
     n_classes: int,
     budget: Budget,
     form: ProbeRows,
-    known: NDArray[np.float64] | None,
+    public_gram: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
-    """Release the moments and return the ridge solution."""
-    noises = split_noise(budget.mu, [1.0] if known is not None else [0.5, 0.5])
+    """Release the moments and return the ridge solution; without `public_gram` the Gram matrix is released too."""
+    noises = split_noise(budget.mu, [1.0] if public_gram is not None else [0.5, 0.5])
     labels = ["row per class", "Gram matrix"][: len(noises)]
     charges: list[tuple[Repeated | Sampled | Mechanism, str]] = [
         (Repeated(Gaussian(noise)), label) for noise, label in zip(noises, labels, strict=True)
     ]
-    # Charged all at once: a cap too small for both raises before anything is drawn.
+    # Charged together: a cap too small for both raises before any noise is drawn.
     runs = ledger.start_all(charges)
-    identity = np.eye(n_classes) - 1.0 / n_classes
+    centred = np.eye(n_classes) - 1.0 / n_classes
 
     def indicators(block: Block) -> NDArray[Any]:
-        return np.asarray(identity[block.y])
+        return np.asarray(centred[block.y])
 
-    # An indicator less its mean has length below 1, so a row of length sqrt 2 is hardly ever clipped.
+    # A centred indicator has length below 1, so a row of length sqrt 2 is hardly ever clipped.
     cross = runs[0].release(clipped_outer_sum(rows, indicators, form.typical_norm)) / budget.n_rows
-    # The ridge is as large as noise can make a direction seem: in the sums, and in the Gram matrix if that is released.
+    # The ridge is as large as the noise of one direction: in the sums, and in the Gram matrix if that is released.
     noise = budget.noise(form.typical_norm) * math.sqrt(len(cross) * len(noises))
-    gram = known
+    gram = public_gram
     if gram is None:
         released = runs[1].release(clipped_gram(rows, form.typical_norm)) / budget.n_rows
         gram = (released + released.T) / 2
-        # The largest eigenvalue of symmetric noise with entries of this deviation is about sqrt(2 k) times it.
+        # The largest eigenvalue of k x k symmetric noise is about sqrt(2 k) times the deviation of its entries.
         noise += budget.noise(form.typical_norm**2) * math.sqrt(2.0) * math.sqrt(2.0 * len(gram))
-    ridge = noise + _LEAST_RIDGE * max(float(np.trace(gram)), 0.0) / len(gram)
+    ridge = noise + _LEAST_PROBE_RIDGE * max(float(np.trace(gram)), 0.0) / len(gram)
     values, vectors = np.linalg.eigh(gram)
     return np.asarray((vectors / (np.maximum(values, 0.0) + ridge)) @ (vectors.T @ cross))

@@ -1,7 +1,9 @@
-"""`ProjectedDPSGD`: DP-SGD on all features or along a subspace, the comparison of the paper's Figure 3.
+"""The paper's private solvers of linear regression in a subspace: `DPAMBSSGD` and `ProjectedDPSGD`.
 
-M. Abadi et al., "Deep Learning with Differential Privacy", 2016, as used in Section 5.4 of "On the Benefits of Public
-Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
+`DPAMBSSGD` is the algorithm of P. Varshney, A. Thakurta, P. Jain, "(Nearly) Optimal Private Linear Regression via
+Adaptive Clipping", COLT 2022, as used in step 3 of Algorithm 1 and in Theorem A.3 of "On the Benefits of Public
+Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551. `ProjectedDPSGD` is DP-SGD
+(M. Abadi et al., "Deep Learning with Differential Privacy", 2016), the baseline of its Section 5.4 and Figure 3.
 """
 
 import math
@@ -23,18 +25,21 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.representation.subspace import PublicSubspace, assumed_of, checked_basis
+from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
 from dpadapt.representation.task_model import METHODS
 from dpadapt.rows import Rows
 
-# What the paper's two private solvers share: rows projected on a subspace, isotropic there, without a level.
-
-
 Vector = NDArray[np.float64]
+
+_NOISES = ("exact", "paper")
+# Residuals are counted in bins whose upper edges are powers of 2, from 2^-8 to 2^8. Smaller residuals count in the
+# first bin and larger ones in the last. A wider range suits more scales of the target; more bins drown in noise
+# earlier. Chosen by hand; neighbouring values were not compared.
+_LOWEST_BIN, _HIGHEST_BIN = -8, 8
 
 
 class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Base: private regression on rows projected on a given subspace, a public one, or not at all."""
+    """Base: private regression without intercept on rows projected on a given subspace, a public one, or not at all."""
 
     n_components: int | None
     method: str
@@ -68,24 +73,24 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
                 rows = Rows(np.asarray(X @ basis, dtype=np.float64), np.asarray(y, dtype=np.float64))
             solution, notes = self._solve(child, rows, budget)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = ["rows and target are of about unit variance", *assumed_of(self.basis)]
+        assumed = ["rows and target are of about unit variance", *basis_assumptions(self.basis)]
         self.privacy_ = self._receipt(child, budget, assumed, notes=notes)
         self.n_components_ = basis.shape[1]
         self.coef_, self.intercept_ = basis @ solution, 0.0
         return self
 
     def _subspace(self, public: Public | None, n_features: int) -> Vector:
-        """Return orthonormal columns: `basis`, or what public tasks share, or all features."""
+        """Return orthonormal columns: `basis`, else the subspace of public tasks, else all features."""
         if self.basis is not None:
             return checked_basis(self.basis, n_features)
         if public is None:
             return np.eye(n_features)
-        # Rows as they come, as in the paper's model.
+        # Neither whitening nor intercepts, as in the paper's model.
         learned = PublicSubspace(self.n_components, method=self.method, whiten=False, fit_intercept=False)
         return np.asarray(learned.fit(public).components_.T)
 
     def _check_parameters(self) -> None:
-        """Check what can be checked before data is read."""
+        """Check the solver's own parameters, before data is read."""
         raise NotImplementedError
 
     def _solve(self, ledger: Ledger, rows: Rows, budget: Budget) -> tuple[Vector, list[str]]:
@@ -97,24 +102,13 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         return self._scores(X)
 
 
-# `DPAMBSSGD`: one private pass over batches with adaptive clipping and tail averaging.
-#
-# P. Varshney, A. Thakurta, P. Jain, "(Nearly) Optimal Private Linear Regression via Adaptive Clipping", COLT 2022, as
-# it is used in step 3 of Algorithm 1 and in Theorem A.3 of "On the Benefits of Public Representations for Private
-# Transfer Learning under Distribution Shift", arXiv:2312.15551.
-
-
-_NOISES = ("exact", "paper")
-# Residuals are counted in bins whose upper edges are powers of 2, from 2^-8, below which all count alike, to 2^8.
-_LOWEST, _HIGHEST = -8, 8
-
-
 class DPAMBSSGD(ProjectedRegressor):
-    """Linear regression by one private pass of stochastic gradient descent whose clipping adapts.
+    """Linear regression by one private pass of stochastic gradient descent with adaptive clipping.
 
-    Each batch first releases a histogram of the sizes of its residuals, which sets the clipping norm; a second batch
-    then releases its clipped gradient. Every row takes part once of each, on average. The last half of the iterates is
-    averaged. With public tasks this is Algorithm 1 of [1]_ as printed: subspace by moments, projection, DP-AMBSSGD.
+    In each step one batch releases a histogram of the sizes of its residuals, which sets the clipping norm; a second
+    batch then releases its clipped gradient. On average every row takes part once in each kind of release. The last
+    half of the iterates is averaged. With public tasks this is Algorithm 1 of [1]_ as printed: subspace by moments,
+    projection, DP-AMBSSGD.
 
     Privacy
     -------
@@ -127,17 +121,17 @@ class DPAMBSSGD(ProjectedRegressor):
     {epsilon}
     {delta}
     noise : {"exact", "paper"}, default="exact"
-        "exact" adds the least Gaussian noise that the budget allows. "paper" adds what Theorem A.3 prints,
-        sqrt(8 ln(1/δ)) / ε sensitivities per release; the receipt then shows what that truly costs.
+        "exact" adds the least Gaussian noise that the budget allows. "paper" adds the noise of Theorem A.3, with noise
+        multiplier sqrt(8 ln(1/δ)) / ε per release; the receipt then shows its true cost.
     batch_size : int, default=250
-        Expected number of rows of a batch; the paper does not say.
+        Expected number of rows of a batch; the paper does not give one.
     learning_rate : float, optional
-        Default: 1 / (4 k), as Theorem A.3 prints, for k coordinates.
+        Default: 1 / (4 k) for k coordinates, as in Theorem A.3.
     n_components, method, basis
-        The subspace, as in `PrivateSubspaceRegressor`; by default of the paper's moments. Without `basis` and public
-        tasks all features are used.
+        The subspace, as in `PrivateSubspaceRegressor`; by default estimated by "moments", as in the paper. Without
+        `basis` and public tasks all features are used.
     adjacency : {"replace-one", "zero-out", "add-remove"}, default="replace-one"
-        Which data sets count as neighbours; the paper replaces one row.
+        Which data sets are neighbours; in the paper one row is replaced.
     {n_rows}
     {random_state}
 
@@ -145,7 +139,7 @@ class DPAMBSSGD(ProjectedRegressor):
     ----------
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
-        0: the paper's model has none.
+        0: the paper's model has no intercept.
     n_components_ : int
     n_features_in_ : int
     privacy_ : Receipt
@@ -153,11 +147,11 @@ class DPAMBSSGD(ProjectedRegressor):
 
     Notes
     -----
-    Written from the description; the authors' code is not public. Rows are taken to have second moment about 1. The
-    clipping norm is twice the upper edge of the fullest bin of residuals, times sqrt(k), the length of a row.
+    Written from the description; the authors' code is not public. Rows are assumed to have second moment about 1. The
+    clipping norm is twice the upper edge of the fullest bin of residuals, times sqrt(k), the typical length of a row.
 
-    The paper cuts the rows into disjoint batches, each used once. Here batches are Poisson samples of the same expected
-    size and number: that is what the ledger can count, and the same noise costs less so.
+    The paper splits the rows into disjoint batches, each used once. Here batches are Poisson samples of the same
+    expected size and number: the ledger can account for them, and the same noise then costs less.
 
     References
     ----------
@@ -220,9 +214,9 @@ class DPAMBSSGD(ProjectedRegressor):
         current, total = np.zeros(k), np.zeros(k)
         pairs = zip(sizes.batches(rows.n_rows), gradients.batches(rows.n_rows), strict=True)
         for t, (first, second) in enumerate(pairs):
-            counts = sizes.release(histogram(_bins(rows.take(first), current), _HIGHEST - _LOWEST + 1))
-            # Most residuals of a bell-shaped law are below twice the fullest bin.
-            clip_norm = 2 * math.sqrt(k) * 2.0 ** (int(np.argmax(counts)) + _LOWEST)
+            counts = sizes.release(histogram(_residual_bins(rows.take(first), current), _HIGHEST_BIN - _LOWEST_BIN + 1))
+            # Most residuals of a bell-shaped distribution are below twice the upper edge of the fullest bin.
+            clip_norm = 2 * math.sqrt(k) * 2.0 ** (int(np.argmax(counts)) + _LOWEST_BIN)
             weights = gradient_weights(SquaredLoss(), current)
             gradient = gradients.release(clipped_outer_sum(rows.take(second), weights, clip_norm)) / expected
             current = current - length * gradient
@@ -237,35 +231,36 @@ class DPAMBSSGD(ProjectedRegressor):
         return total / (steps - steps // 2), notes
 
     def _multiplier(self, steps: int) -> float:
-        """Return the noise of each release over its sensitivity."""
+        """Return the noise multiplier of each release."""
         adjacency = Adjacency.of(self.adjacency)
         if self.noise == "exact":
-            # Histograms and gradients alike: 2 `steps` releases.
+            # Histograms and gradients have the same noise multiplier: 2 * steps releases.
             return calibrate(self.epsilon, self.delta, steps=2 * steps, rate=1.0 / steps, adjacency=adjacency)
         printed = math.sqrt(8 * math.log(1 / self.delta)) / self.epsilon
         event = SampledEvent(GaussianEvent(printed), 1.0 / steps)
-        true = cost_of({event: 2 * steps}, self.delta, adjacency=adjacency)
-        if true > self.epsilon:
+        true_cost = cost_of({event: 2 * steps}, self.delta, adjacency=adjacency)
+        if true_cost > self.epsilon:
             raise PrivacyError(
-                f"noise='paper' claims epsilon={self.epsilon:.4g}, but that noise costs {true:.4g} at "
+                f"noise='paper' claims epsilon={self.epsilon:.4g}, but that noise costs {true_cost:.4g} at "
                 f"delta={self.delta:.3g}. Use noise='exact'."
             )
         return printed
 
 
-def _bins(rows: Rows, solution: Vector) -> Vector:
-    """Return the bin of each row's residual; -1, which counts nowhere, for rows that are not finite."""
+def _residual_bins(rows: Rows, solution: Vector) -> Vector:
+    """Return the bin of each row's residual; -1, which is not counted, for rows that are not finite."""
     with np.errstate(all="ignore"):
         sizes = np.abs(rows.y - rows.X @ solution)
-        codes = np.clip(np.ceil(np.log2(np.maximum(sizes, 2.0**_LOWEST))), _LOWEST, _HIGHEST) - _LOWEST
+        exponents = np.ceil(np.log2(np.maximum(sizes, 2.0**_LOWEST_BIN)))
+        codes = np.clip(exponents, _LOWEST_BIN, _HIGHEST_BIN) - _LOWEST_BIN
     return np.where(np.isfinite(sizes) & np.isfinite(rows.norms), codes, -1.0)
 
 
 class ProjectedDPSGD(ProjectedRegressor):
-    """Linear regression by DP-SGD: on all features, along a known subspace, or along that of public tasks.
+    """Linear regression by DP-SGD: on all features, within a given subspace, or within that of public tasks.
 
-    The baselines of Section 5.4 of [1]_, with its clipping norm, learning rate and number of epochs. The last iterate
-    is the solution.
+    These are the baselines of Section 5.4 of [1]_, with its clipping norm, learning rate and number of epochs. The last
+    iterate is the solution.
 
     Privacy
     -------
@@ -278,10 +273,10 @@ class ProjectedDPSGD(ProjectedRegressor):
     {epsilon}
     {delta}
     clip_norm, learning_rate : float, default=0.5 and 0.1
-        The paper's, found by a grid search on the private data, which it does not account for.
+        The paper's values, from a grid search on the private data whose cost it does not count.
     n_epochs : int, default=50
     batch_size : int, default=250
-        Expected number of rows of a batch; the paper does not say.
+        Expected number of rows of a batch; the paper does not give one.
     n_components, method, basis
         The subspace, as in `DPAMBSSGD`.
     {adjacency}
@@ -292,7 +287,7 @@ class ProjectedDPSGD(ProjectedRegressor):
     ----------
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
-        0: the paper's model has none.
+        0: the paper's model has no intercept.
     n_components_ : int
     n_features_in_ : int
     privacy_ : Receipt
