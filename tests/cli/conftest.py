@@ -1,5 +1,6 @@
 """Tables for the command line, and a way to run it."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import main
+
+# Tests import `refusals`.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @dataclass(frozen=True)

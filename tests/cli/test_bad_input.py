@@ -2,34 +2,12 @@
 
 import os
 import sqlite3
-from pathlib import Path
 
 import pandas as pd
 import pytest
+from refusals import SECRET_NUMBER, SECRET_TEXT, edit_private, refused
 
 from dpadapt.accounting.ledger import Ledger
-
-SECRET_TEXT = "ZEBRA7731"
-SECRET_NUMBER = "98765.4321"
-
-
-def refused(outcome, *named: str) -> None:
-    assert outcome.code == 2, outcome.out
-    assert outcome.err.startswith("dpadapt: error: ")
-    assert outcome.err.count("\n") == 1
-    assert outcome.out == ""
-    for name in named:
-        assert name in outcome.err
-    for secret in (SECRET_TEXT, SECRET_NUMBER, "Traceback"):
-        assert secret not in outcome.err
-
-
-def edit_private(site, change) -> None:
-    frame = pd.read_csv(site.private, dtype=str)
-    # Every private table holds the sentinels somewhere, whatever else is wrong with it.
-    frame.loc[1, "id"], frame.loc[2, "bmi"] = SECRET_TEXT, SECRET_NUMBER
-    change(frame).to_csv(site.private, index=False)
-
 
 PRIVATE = {
     "missing column": (lambda f: f.drop(columns="age"), ["--private", "'age'", "missing"]),
@@ -167,20 +145,6 @@ def test_bad_option(run, site, changes, named):
     edit_private(site, lambda f: f)
     refused(run(*site.fit(**changes)), named)
     assert site.untouched()
-
-
-@pytest.mark.parametrize("public", [True, False])
-def test_fewer_than_ten_private_rows_are_refused(run, site, tmp_path, public):
-    edit_private(site, lambda f: f.iloc[:9])
-    changes = {} if public else {"public": None}
-    refused(run(*site.fit(**changes)), "--private", "at least 10 rows", "Nothing was spent")
-    assert site.untouched()
-
-
-def test_how_few_rows_there_are_is_not_told_where_their_number_is_private(run, site, tmp_path):
-    edit_private(site, lambda f: f.iloc[:9])
-    outcome = run(*site.fit(adjacency="add-remove", rows=9, ledger=None))
-    assert outcome.code == 0, outcome.err
 
 
 @pytest.mark.parametrize("table", ["public", "private"])
@@ -324,44 +288,6 @@ def test_public_values_may_be_shown(run, site, tmp_path):
     frame.to_csv(tmp_path / "public.csv", index=False)
     refused(run(*site.fit()), "--public", "'old'", "row 4")
     assert site.untouched()
-
-
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        ("age\n1\nNA\n", "row 2"),
-        ("age\n1\ninf\n", "row 2"),
-        ("plan,age\na,1\n,2\n", "'plan'"),
-        ("", "empty"),
-        ("age\n", "no rows"),
-    ],
-)
-def test_bad_table_for_a_schema(run, tmp_path, content, named):
-    path = tmp_path / "public.csv"
-    path.write_text(content)
-    refused(run("schema", path, "-o", tmp_path / "schema.toml"), named)
-    assert not (tmp_path / "schema.toml").exists()
-
-
-def test_schema_into_a_missing_folder_or_of_a_missing_column(run, site, tmp_path):
-    refused(run("schema", tmp_path / "public.csv", "-o", tmp_path / "no" / "schema.toml"), "--out")
-    refused(run("schema", tmp_path / "public.csv", "-o", tmp_path / "s.toml", "--category", "shoe"), "--category")
-
-
-def test_bad_predictions(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
-    new, out = tmp_path / "new.csv", tmp_path / "o.csv"
-    refused(run("predict", tmp_path, new, "-o", out), "not a model")
-    refused(run("predict", tmp_path / "nothing", new, "-o", out), "not a model")
-    refused(run("predict", site.out, new, "-o", tmp_path / "o.xlsx"), "--out")
-    refused(run("predict", site.out, new, "-o", tmp_path / "no" / "o.csv"), "--out")
-    refused(run("predict", site.out, new, "-o", tmp_path), "--out")
-    frame = pd.read_csv(new, dtype=str)
-    frame.assign(region=SECRET_TEXT).to_csv(new, index=False)
-    refused(run("predict", site.out, new, "-o", out), "'region'")
-    frame.drop(columns="age").to_csv(new, index=False)
-    refused(run("predict", site.out, new, "-o", out), "'age'")
-    assert not Path(out).exists()
 
 
 def test_no_private_value_leaves_with_a_good_fit(run, site):

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt.cli.options import parse_epsilons
-
 BOTH = pytest.mark.parametrize("command", ["forecast", "rehearse"])
 TASKS = pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
 QUICK = {"forecast": {}, "rehearse": {"repeats": 2, "seed": 0}}
@@ -147,7 +145,3 @@ def test_bad_option_of_a_rehearsal(run, site, changes, named):
 def test_a_public_table_too_small_to_split_is_refused(run, site, tmp_path):
     pd.read_csv(tmp_path / "public.csv").head(20).to_csv(tmp_path / "public.csv", index=False)
     bad(run, site, "rehearse", "at least 30 rows")
-
-
-def test_budgets_are_sorted_and_listed_once():
-    assert parse_epsilons("3, 1,0.3,1") == [0.3, 1.0, 3.0]

@@ -8,7 +8,6 @@ import pytest
 
 from dpadapt import Ledger, persist
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.tables import Schema, encode_features, read_table
 
 
 @pytest.fixture
@@ -133,24 +132,6 @@ def test_schema_fit_predict(run, tmp_path, site, label, task, suffix):
     else:
         assert (predictions["prediction"] == truth).mean() > 0.7
         assert np.allclose(predictions["probability of 0"] + predictions["probability of 1"], 1)
-
-
-def test_text_classes_come_back_as_text(run, site, tmp_path):
-    assert run(*site.fit(label="region", task="classification")).code == 0
-    rows = tmp_path / "rows.csv"
-    pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
-    assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
-    assert set(pd.read_csv(tmp_path / "o.csv")["prediction"]) <= {"north", "south", "west"}
-
-
-def test_the_model_in_the_folder_is_the_one_that_predicts(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
-    rows = tmp_path / "rows.csv"
-    pd.read_csv(site.private).drop(columns=["id", "cost"]).to_csv(rows, index=False)
-    assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
-    saved = persist.load(site.out)
-    X = encode_features(read_table(rows, private=True), Schema.from_dict(saved.extra["schema"]), label="cost")
-    assert np.allclose(pd.read_csv(tmp_path / "o.csv")["prediction"], saved.model.predict(X))
 
 
 def test_fit_charges_the_ledger_what_the_receipt_says(run, site):
@@ -278,32 +259,6 @@ def test_the_number_of_rows_may_be_private(run, site, tmp_path):
 def test_the_schema_is_on_the_receipt_as_assumed(run, site):
     assert run(*site.fit()).code == 0
     assert any("schema" in fact for fact in json.loads((site.out / "receipt.json").read_text())["assumptions"])
-
-
-def test_a_schema_is_not_overwritten_unasked(run, site, tmp_path):
-    outcome = run("schema", tmp_path / "public.csv", "-o", site.schema)
-    assert outcome.code == 2
-    assert "--force" in outcome.err
-    assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--force").code == 0
-
-
-def test_ledger_show_and_history(run, site):
-    assert run(*site.fit(method="linear")).code == 0
-    shown = run("ledger", "show", site.ledger)
-    assert "patients" in shown.out
-    assert "epsilon = 3" in shown.out
-    facts = json.loads(run("ledger", "show", site.ledger, "--json").out)
-    assert facts["charges"] == 1
-    assert facts["spent_epsilon"] == pytest.approx(1.0, abs=1e-3)
-    assert "gradient" in run("ledger", "history", site.ledger).out
-    charges = json.loads(run("ledger", "history", site.ledger, "--json").out)["charges"]
-    assert charges[0]["times"] >= 1
-
-
-def test_looking_at_a_missing_ledger_makes_none(run, tmp_path):
-    outcome = run("ledger", "show", tmp_path / "no.ledger")
-    assert outcome.code == 2
-    assert not list(tmp_path.iterdir())
 
 
 def _full_disk(monkeypatch, *, refuses):

@@ -304,15 +304,6 @@ def test_class_that_public_labels_lack_is_not_lost_as_epsilon_grows():
     assert losses[2] <= 1.03 * losses[1]
 
 
-def test_steps_without_a_limit_end_far_out(monkeypatch):
-    ends = []
-    for longest in (classification_plan._LONGEST_STEP, 1e9):
-        monkeypatch.setattr(classification_plan, "_LONGEST_STEP", longest)
-        model = _with_a_class_that_public_labels_lack(4.0)
-        ends.append(log_loss(three[2600:], model.predict_proba(X[2600:])))
-    assert ends[0] < 0.2 < ends[1]
-
-
 def test_label_that_nobody_declared_is_refused_without_being_shown():
     secret = np.where(np.arange(4000) == 7, 6174, y)
     public = Public(X_public, y_public)
@@ -366,3 +357,12 @@ def test_the_public_model_is_kept_and_is_what_a_budget_of_nothing_gives():
     assert np.array_equal(model.public_model().predict_proba(X), nothing.predict_proba(X))
     assert not np.array_equal(model.public_model().predict_proba(X), model.predict_proba(X))
     assert model.fit(X, y).public_model() is None
+
+
+def test_steps_without_a_limit_end_far_out(monkeypatch):
+    ends = []
+    for longest in (classification_plan._LONGEST_STEP, 1e9):
+        monkeypatch.setattr(classification_plan, "_LONGEST_STEP", longest)
+        model = _with_a_class_that_public_labels_lack(4.0)
+        ends.append(log_loss(three[2600:], model.predict_proba(X[2600:])))
+    assert ends[0] < 0.2 < ends[1]

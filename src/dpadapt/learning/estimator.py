@@ -79,8 +79,10 @@ class Budget:
     @classmethod
     def of(cls, epsilon: float, delta: float, n_rows: float, adjacency: Adjacency | str) -> "Budget":
         """Check the privacy parameters and return the budget of a fit with `n_rows` rows, a public number."""
-        mu = gaussian_mu(checks.positive(epsilon, "epsilon"), checks.delta(delta))
-        return cls(mu, float(n_rows), Adjacency.of(adjacency).factor)
+        epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
+        if delta == 0:
+            raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
+        return cls(gaussian_mu(epsilon, delta), float(n_rows), Adjacency.of(adjacency).factor)
 
     @property
     def worthwhile(self) -> bool:
@@ -140,8 +142,6 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
 
     def _budget(self, n_rows: int) -> Budget:
         """Check the privacy parameters and return what may be spent."""
-        if checks.delta(self.delta) == 0:
-            raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
         adjacency = Adjacency.of(self.adjacency)
         if adjacency is Adjacency.ADD_REMOVE:
             if self.n_rows is None:

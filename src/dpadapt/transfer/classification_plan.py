@@ -377,6 +377,7 @@ def make_plan(prepared: Prepared, budget: Budget, prior: str) -> Plan:
     """Return the plan for a budget."""
     expected = expected_change(prepared, prior)
     h, classes = prepared.curvature, prepared.start.shape[1]
+    tolerance = _TOLERATED_HARM * prepared.entropy
     signal = budget.n_rows * budget.mu / budget.factor
     # Without a public model there is nothing to protect.
     gate_share = min(max((_GATE_PRECISION / signal) ** 2, 0.01), 0.1) if prepared.warm else 0.0
@@ -396,7 +397,6 @@ def make_plan(prepared: Prepared, budget: Budget, prior: str) -> Plan:
     noise = budget.noise(clip_norm) / math.sqrt(1.0 - gate_share)
     steps, *gate = split_noise(budget.mu, [(1.0 - gate_share) / STEPS, *([gate_share] if gate_share else [])])
     charges = [(Repeated(Gaussian(steps), STEPS), "gradient"), *((Repeated(Gaussian(one)), "gate") for one in gate)]
-    tolerance = _TOLERATED_HARM * prepared.entropy
     return Plan(weights, expected, clip_norm, noise, gate_share, _GATE_CAUTION[prior], tolerance, blur, charges)
 
 

@@ -1,0 +1,24 @@
+"""What every refusal on the command line looks like: one line, the argument named, no private value."""
+
+import pandas as pd
+
+SECRET_TEXT = "ZEBRA7731"
+SECRET_NUMBER = "98765.4321"
+
+
+def refused(outcome, *named: str) -> None:
+    assert outcome.code == 2, outcome.out
+    assert outcome.err.startswith("dpadapt: error: ")
+    assert outcome.err.count("\n") == 1
+    assert outcome.out == ""
+    for name in named:
+        assert name in outcome.err
+    for secret in (SECRET_TEXT, SECRET_NUMBER, "Traceback"):
+        assert secret not in outcome.err
+
+
+def edit_private(site, change) -> None:
+    frame = pd.read_csv(site.private, dtype=str)
+    # Every private table holds the sentinels somewhere, whatever else is wrong with it.
+    frame.loc[1, "id"], frame.loc[2, "bmi"] = SECRET_TEXT, SECRET_NUMBER
+    change(frame).to_csv(site.private, index=False)
