@@ -54,7 +54,7 @@ lint: $(STAMP)
 ## statistical audits of every mechanism and estimator, crash tests at full size
 audit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m slow
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/contract/test_accountants.py tests/tables/test_schema.py tests/accounting
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/tables tests/accounting
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks performance

@@ -1,7 +1,7 @@
-"""Charge one durable ledger from many processes and kill them at random; run by test_crash.py in a process of its own.
+"""Charge one durable ledger from many processes and kill them at random; test_store.py runs this as a process.
 
 Each worker writes "intend k" to its own file, synchronised, before charge k, and "drawn k" right after the draw. A
-killed worker is started again and goes on with the next k.
+killed worker is started again and continues with the next k.
 """
 
 import json
@@ -28,7 +28,7 @@ def cap(charges):
 
 
 def work(ledger, folder, worker, charges):
-    """Charge until done or out of budget."""
+    """Charge until all charges are made or the budget is spent."""
     path = folder / f"worker{worker}"
     done = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     # The last line may have been cut short by a kill.
@@ -52,7 +52,7 @@ def work(ledger, folder, worker, charges):
 
 
 def start(shared, folder, worker, charges):
-    """Fork a worker; every other one uses the ledger it inherits, the rest open it themselves."""
+    """Fork a worker; workers with odd numbers use the ledger that they inherit, the others open it themselves."""
     pid = os.fork()
     if pid:
         return pid
@@ -67,7 +67,7 @@ def start(shared, folder, worker, charges):
 
 
 def main(folder, workers, charges, kills, allowed, seed):
-    """Run until all workers are done; print how many were really killed."""
+    """Run until all workers are done; print how many were killed while they worked."""
     shared = Ledger.open(folder / "ledger", epsilon=cap(allowed), delta=DELTA)
     chance = random.Random(seed)
     running = {worker: start(shared, folder, worker, charges) for worker in range(workers)}
@@ -78,7 +78,7 @@ def main(folder, workers, charges, kills, allowed, seed):
             worker = chance.choice(sorted(running))
             os.kill(running[worker], signal.SIGKILL)
             _, status = os.waitpid(running[worker], 0)
-            # It may just have finished; then there was nothing to kill.
+            # It may have finished just before the signal.
             if os.WIFSIGNALED(status):
                 killed += 1
                 running[worker] = start(shared, folder, worker, charges)

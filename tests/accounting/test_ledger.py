@@ -1,4 +1,4 @@
-"""The door: check, record, draw, in that order; nothing can be drawn twice for one charge."""
+"""The ledger checks, records and draws, in that order; nothing is released that was not charged."""
 
 import copy
 import json
@@ -47,7 +47,7 @@ class Broken(Gaussian):
 
 @dataclass(frozen=True)
 class Witness(Gaussian):
-    """Notes when it draws."""
+    """Logs its draws."""
 
     log: list = None
 
@@ -67,7 +67,7 @@ def test_ledger_charges_before_drawing():
     assert ledger.spent() == epsilon(Gaussian(2.0), 1e-6)
 
 
-def test_too_small_a_cap_draws_nothing_and_records_nothing():
+def test_a_release_over_the_cap_is_neither_recorded_nor_drawn():
     ledger, log = Ledger(0.1, 1e-6), []
     with pytest.raises(BudgetExceeded, match=r"over the cap of 0\.1\. Nothing was released"):
         ledger.release(Witness(2.0, log), SUM, label="sum")
@@ -76,7 +76,7 @@ def test_too_small_a_cap_draws_nothing_and_records_nothing():
     assert ledger.spent() == 0.0
 
 
-def test_a_statistic_without_the_needed_bound_spends_nothing():
+def test_a_statistic_without_the_needed_bound_is_refused_before_charging():
     ledger, log = Ledger(10.0, 1e-6), []
     for mechanism, statistic, error in (
         (Laplace(1.0), SUM, PrivacyError),
@@ -92,14 +92,14 @@ def test_a_statistic_without_the_needed_bound_spends_nothing():
     assert ledger.entries == []
 
 
-def test_a_bad_statistic_does_not_use_up_a_runs_step():
+def test_a_refused_statistic_does_not_use_a_step_of_the_run():
     run = Ledger(10.0, 1e-6).start(Repeated(Laplace(5.0), 2), label="x")
     with pytest.raises(PrivacyError):
         run.release(SUM)
     assert run.left == 2
 
 
-def test_a_run_releases_as_often_as_was_paid_for():
+def test_a_run_makes_as_many_releases_as_were_charged():
     run = Ledger(100.0, 1e-6).start(Repeated(Gaussian(2.0), 3), label="x")
     for _ in range(3):
         run.release(SUM)
@@ -119,7 +119,7 @@ def test_a_sampled_run_releases_once_per_batch():
     assert run.left == 0
 
 
-def test_a_batch_can_not_be_passed_over():
+def test_a_batch_can_not_be_skipped():
     run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
     batches = run.batches(10)
     next(batches)
@@ -138,14 +138,14 @@ def test_empty_batches_are_released_like_any_other():
     assert np.stack(released).shape == (3, 2)
 
 
-def test_runs_can_not_be_duplicated():
+def test_runs_can_not_be_copied_or_pickled():
     run = Ledger(100.0, 1e-6).start(Gaussian(2.0), label="x")
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(PrivacyError, match="can't be copied or pickled"):
             duplicate(run)
 
 
-def test_ledgers_in_memory_can_not_be_duplicated():
+def test_ledgers_in_memory_can_not_be_copied_or_pickled():
     ledger = Ledger(100.0, 1e-6)
     for each in (ledger, ledger.child(1.0, 1e-6, label="fit")):
         for duplicate in (copy.copy, copy.deepcopy):
@@ -210,7 +210,7 @@ def test_threads_share_one_cap_and_one_run():
     assert made.count("release") == 500
 
 
-def test_a_child_charges_its_parent_and_keeps_to_both_caps():
+def test_a_child_charges_its_parent_and_obeys_both_caps():
     parent = Ledger(3.0, 1e-6)
     child = parent.child(1.0, 1e-6, label="fit")
     child.release(Gaussian(10.0), SUM, label="sum")
@@ -225,7 +225,7 @@ def test_a_child_charges_its_parent_and_keeps_to_both_caps():
     assert generous.entries == []
 
 
-def test_several_plans_are_charged_all_or_none():
+def test_several_plans_are_charged_together_or_not_at_all():
     ledger = Ledger(5.0, 1e-6)
     with pytest.raises(BudgetExceeded):
         ledger.start_all([(Gaussian(2.0), "a"), (Gaussian(0.1), "b")])
@@ -234,7 +234,7 @@ def test_several_plans_are_charged_all_or_none():
     assert [entry.times for entry in ledger.entries] == [1, 2]
 
 
-def test_a_deliberate_leak_needs_an_unlimited_cap_and_is_on_record():
+def test_a_deliberate_leak_needs_an_unlimited_cap_and_is_recorded():
     with pytest.raises(BudgetExceeded):
         Ledger(1e9, 0.5).release(NonPrivate(), SUM, label="leak")
     ledger = Ledger(math.inf, 1e-6)
@@ -243,7 +243,7 @@ def test_a_deliberate_leak_needs_an_unlimited_cap_and_is_on_record():
     assert ledger.receipt().epsilon == math.inf
 
 
-def test_a_cost_that_is_not_a_number_does_not_pass(monkeypatch):
+def test_a_cost_of_nan_is_refused(monkeypatch):
     monkeypatch.setattr("dpadapt.accounting.ledger.cost_of", lambda *args, **kwargs: math.nan)
     with pytest.raises(BudgetExceeded):
         Ledger(1.0, 1e-6).start(Gaussian(2.0), label="x")
@@ -261,7 +261,7 @@ def test_seeds_mark_entries_and_make_noise_repeat():
     assert parent.receipt().seeded
 
 
-def test_the_value_itself_is_not_changed_by_a_release():
+def test_a_release_does_not_change_the_statistic():
     bounded = histogram([0, 1, 1], 2)
     Ledger(9.0, 1e-6).release(Gaussian(2.0), bounded, label="x")
     Ledger(9.0, 1e-6).release(DiscreteLaplace(2.0), bounded, label="x")
@@ -272,7 +272,7 @@ def test_the_value_itself_is_not_changed_by_a_release():
 def test_noise_is_relative_to_the_ledgers_adjacency(adjacency):
     ledger = Ledger(math.inf, adjacency=adjacency, random_state=0)
     noise = ledger.release(Gaussian(1.0), clipped_sum(np.zeros((1, 4000)), 3.0), label="x")
-    # Seeded. The deviation of a standard deviation over n normals is 1 / sqrt(2 n): four of them.
+    # Seeded. The standard deviation of n normal variates has a relative standard error of 1 / sqrt(2 n): four of them.
     factor = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
     assert noise.std() == pytest.approx(3.0 * factor, rel=4 / math.sqrt(8000))
 
@@ -298,7 +298,7 @@ def test_spent_is_the_cost_of_what_was_recorded_and_never_above_the_cap(charges,
 
 
 @pytest.mark.parametrize("first", [[], [Gaussian(5.0)], [Gaussian(8.0), Laplace(20.0)]])
-def test_what_remains_can_be_spent_and_not_much_more(first):
+def test_the_remaining_epsilon_can_be_spent_and_not_much_more(first):
     ledger = Ledger(2.0, 1e-5)
     for mechanism in first:
         ledger.start(mechanism, label="first")
@@ -309,13 +309,19 @@ def test_what_remains_can_be_spent_and_not_much_more(first):
     ledger.start(Gaussian(calibrate(left, 1e-5)), label="rest")
 
 
-def test_votes_and_labels_in_messages_are_the_callers_only():
+def test_messages_contain_the_label_but_no_private_value():
     with pytest.raises(BudgetExceeded) as caught:
         Ledger(0.1, 0.0).release(Laplace(1.0), votes([[0.123456789]]), label="ballots")
     assert "ballots" in str(caught.value)
     assert "123456" not in str(caught.value)
 
 
+def test_a_refused_release_does_not_suggest_another_ledger():
+    with pytest.raises(BudgetExceeded, match="another ledger for the same data would lack what was already spent"):
+        Ledger(0.1, 0.0).start(Laplace(1.0), label="x")
+
+
+# Runs that are resumed after a crash.
 PLAN = Repeated(Gaussian(20.0), 10)
 RESUMED_SUM = clipped_sum([[0.5]], 1.0)
 
@@ -325,16 +331,16 @@ def ledger(tmp_path):
     return Ledger.open(tmp_path / "ledger", epsilon=3.0, delta=1e-6)
 
 
-def again(tmp_path):
+def reopened(tmp_path):
     return Ledger.open(tmp_path / "ledger")
 
 
-def test_a_resumed_run_has_what_is_left_and_is_charged_once(tmp_path, ledger):
+def test_a_resumed_run_makes_the_remaining_releases_and_is_charged_once(tmp_path, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     spent = ledger.spent()
     for _ in range(4):
         run.release(RESUMED_SUM)
-    other = again(tmp_path)
+    other = reopened(tmp_path)
     resumed = other.resume(PLAN, run.mark, label="steps")
     assert resumed.left == 6
     for _ in range(6):
@@ -343,7 +349,7 @@ def test_a_resumed_run_has_what_is_left_and_is_charged_once(tmp_path, ledger):
         resumed.release(RESUMED_SUM)
     assert other.spent() == spent
     assert [entry.times for entry in other.entries] == [10]
-    assert again(tmp_path).resume(PLAN, run.mark, label="steps").left == 0
+    assert reopened(tmp_path).resume(PLAN, run.mark, label="steps").left == 0
 
 
 def test_each_release_is_recorded_before_it_is_drawn(tmp_path, ledger):
@@ -354,7 +360,7 @@ def test_each_release_is_recorded_before_it_is_drawn(tmp_path, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     with pytest.raises(KeyboardInterrupt):
         run.release(RESUMED_SUM)
-    assert again(tmp_path).resume(PLAN, run.mark, label="steps").left == 9
+    assert reopened(tmp_path).resume(PLAN, run.mark, label="steps").left == 9
 
 
 def test_reserved_releases_count_as_made(tmp_path, ledger):
@@ -362,7 +368,7 @@ def test_reserved_releases_count_as_made(tmp_path, ledger):
     run.reserve(5)
     run.release(RESUMED_SUM)
     assert run.left == 9
-    assert again(tmp_path).resume(PLAN, run.mark, label="steps").left == 5
+    assert reopened(tmp_path).resume(PLAN, run.mark, label="steps").left == 5
     with pytest.raises(PrivacyError, match="all made, or reserved"):
         run.reserve(6)
     for nothing in (0, -5):
@@ -370,14 +376,14 @@ def test_reserved_releases_count_as_made(tmp_path, ledger):
             run.reserve(nothing)
 
 
-def test_two_that_resume_one_run_share_what_is_left(tmp_path, ledger):
+def test_two_resumptions_of_one_run_share_its_remaining_releases(tmp_path, ledger):
     mark = ledger.start(PLAN, label="steps", resumable=True).mark
-    first, second = (again(tmp_path).resume(PLAN, mark, label="steps") for _ in range(2))
+    first, second = (reopened(tmp_path).resume(PLAN, mark, label="steps") for _ in range(2))
     for _ in range(5):
         first.release(RESUMED_SUM)
         second.release(RESUMED_SUM)
     for run in (first, second):
-        assert run.left == 5  # as far as it knows
+        assert run.left == 5  # the other one's releases are only in the file
         with pytest.raises(PrivacyError, match="reserved by another process"):
             run.release(RESUMED_SUM)
 
@@ -393,7 +399,7 @@ def _release_all(path, mark, drawn):
         pass
 
 
-def test_processes_together_release_no_more_than_was_paid(tmp_path, ledger):
+def test_processes_together_make_no_more_releases_than_were_charged(tmp_path, ledger):
     mark = ledger.start(PLAN, label="steps", resumable=True).mark
     context = multiprocessing.get_context("fork")
     drawn = context.Value("i", 0)
@@ -410,11 +416,11 @@ def test_resuming_needs_the_same_plan_label_mark_and_ledger(tmp_path, ledger):
     mark = ledger.start(PLAN, label="steps", resumable=True).mark
     Ledger.open(tmp_path / "other", epsilon=3.0, delta=1e-6).start(PLAN, label="steps", resumable=True)
     attempts = [
-        (again(tmp_path), Repeated(Gaussian(20.0), 11), mark, "steps"),
-        (again(tmp_path), Repeated(Gaussian(19.0), 10), mark, "steps"),
-        (again(tmp_path), Sampled(Gaussian(20.0), 0.5, 10), mark, "steps"),
-        (again(tmp_path), PLAN, mark, "others"),
-        (again(tmp_path), PLAN, "0" * 32, "steps"),
+        (reopened(tmp_path), Repeated(Gaussian(20.0), 11), mark, "steps"),
+        (reopened(tmp_path), Repeated(Gaussian(19.0), 10), mark, "steps"),
+        (reopened(tmp_path), Sampled(Gaussian(20.0), 0.5, 10), mark, "steps"),
+        (reopened(tmp_path), PLAN, mark, "others"),
+        (reopened(tmp_path), PLAN, "0" * 32, "steps"),
         (Ledger.open(tmp_path / "other"), PLAN, mark, "steps"),
     ]
     for other, plan, asked, label in attempts:
@@ -422,16 +428,16 @@ def test_resuming_needs_the_same_plan_label_mark_and_ledger(tmp_path, ledger):
             other.resume(plan, asked, label=label)
 
 
-def test_an_ordinary_run_can_not_be_resumed(tmp_path, ledger):
+def test_a_run_that_is_not_resumable_can_not_be_resumed(tmp_path, ledger):
     run = ledger.start(PLAN, label="steps")
     assert run.mark == ""
     with pytest.raises(PrivacyError, match="holds no such run"):
-        again(tmp_path).resume(PLAN, run.mark, label="steps")
+        reopened(tmp_path).resume(PLAN, run.mark, label="steps")
     with pytest.raises(PrivacyError, match="resumable=True"):
         run.reserve(1)
 
 
-def test_a_ledger_in_memory_refuses_before_charging():
+def test_a_ledger_in_memory_refuses_resumable_runs_before_charging():
     ledger = Ledger(epsilon=3.0, delta=1e-6)
     for one in (ledger, ledger.child(1.0, 1e-6, label="fit")):
         with pytest.raises(PrivacyError, match="only a durable ledger"):
@@ -441,12 +447,12 @@ def test_a_ledger_in_memory_refuses_before_charging():
         assert one.entries == []
 
 
-def test_children_resume_under_their_own_cap_and_name(tmp_path, ledger):
+def test_children_resume_with_their_own_cap_and_label(tmp_path, ledger):
     child = ledger.child(2.5, 1e-6, label="fit").child(2.4, 1e-6, label="part")
     run = child.start(PLAN, label="steps", resumable=True)
     run.release(RESUMED_SUM)
     receipt = child.receipt()
-    other = again(tmp_path)
+    other = reopened(tmp_path)
     resumed = other.child(2.5, 1e-6, label="fit").child(2.4, 1e-6, label="part")
     assert resumed.resume(PLAN, run.mark, label="steps").left == 9
     assert resumed.receipt() == receipt
@@ -457,38 +463,38 @@ def test_children_resume_under_their_own_cap_and_name(tmp_path, ledger):
         other.child(0.1, 1e-6, label="fit").child(2.4, 1e-6, label="part").resume(PLAN, run.mark, label="steps")
 
 
-def test_a_resumed_run_draws_other_samples_and_noise(tmp_path, ledger):
+def test_a_resumed_run_draws_new_samples_and_noise(tmp_path, ledger):
     plan = Sampled(Gaussian(20.0), 0.5, 3)
     run = ledger.start(plan, label="steps", resumable=True)
     first = next(run.batches(1000)), run.release(clipped_sum(np.ones((4, 50)), 1.0))
-    resumed = again(tmp_path).resume(plan, run.mark, label="steps")
+    resumed = reopened(tmp_path).resume(plan, run.mark, label="steps")
     second = next(resumed.batches(1000)), resumed.release(clipped_sum(np.ones((4, 50)), 1.0))
     assert resumed.left == 1
     assert not any(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
-def test_taking_back_what_was_recorded_is_noticed(tmp_path, ledger):
+def test_lowering_the_recorded_number_of_releases_is_detected(tmp_path, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     run.reserve(5)
     with sqlite3.connect(tmp_path / "ledger") as connection:
         connection.execute("""UPDATE entries SET entry = '{"mark": "x", "used": 0}' WHERE id = 3""")
     with pytest.raises(LedgerError, match="can't be trusted"):
-        again(tmp_path)
+        reopened(tmp_path)
 
 
-def test_resuming_is_no_way_to_draw_a_sample_anew(tmp_path, ledger):
+def test_a_sample_that_was_drawn_but_not_released_counts_as_used(tmp_path, ledger):
     plan = Sampled(Gaussian(20.0), 0.5, 3)
     run = ledger.start(plan, label="steps", resumable=True)
-    next(run.batches(1000))  # looked at, never released
-    assert again(tmp_path).resume(plan, run.mark, label="steps").left == 2
+    next(run.batches(1000))  # drawn, never released
+    assert reopened(tmp_path).resume(plan, run.mark, label="steps").left == 2
 
 
 @pytest.mark.parametrize(("mark", "used"), [("known", 11), ("known", -1), ("unknown", 1), ("known", 1e400)])
-def test_a_chain_that_counts_what_was_not_paid_for_is_refused(tmp_path, ledger, mark, used):
+def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(tmp_path, ledger, mark, used):
     run = ledger.start(PLAN, label="steps", resumable=True)
     store = ledger._store
     text = json.dumps({"mark": run.mark if mark == "known" else "x", "used": used})
     with store._transaction("BEGIN IMMEDIATE") as connection:
         store._extend(connection, [text])
     with pytest.raises(LedgerError, match="can't be trusted"):
-        again(tmp_path)
+        reopened(tmp_path)

@@ -1,4 +1,4 @@
-"""Receipts: they survive JSON and pickling, and a claim that is too low does not verify."""
+"""Receipts survive JSON and pickling, and a claimed epsilon that is too low is detected."""
 
 import math
 import pickle
@@ -45,11 +45,11 @@ def receipt_of(plans, adjacency=Adjacency.ZERO_OUT, delta=1e-6):
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])
 @pytest.mark.parametrize("name", PLANS)
-def test_honest_receipts_verify_and_forged_ones_do_not(name, adjacency):
+def test_true_receipts_verify_and_too_low_claims_do_not(name, adjacency):
     receipt = receipt_of(PLANS[name], adjacency)
-    verdict = receipt.verify()
-    assert verdict.lower <= receipt.epsilon * (1 + 1e-6) + 1e-6
-    assert verdict.upper >= receipt.epsilon * (1 - 1e-9)
+    verification = receipt.verify()
+    assert verification.lower <= receipt.epsilon * (1 + 1e-6) + 1e-6
+    assert verification.upper >= receipt.epsilon * (1 - 1e-9)
     if name != "tiny pure":  # its optimistic bound is 0 on the grid
         with pytest.raises(PrivacyError, match="but its events cost at least"):
             replace(receipt, epsilon=0.8 * min(receipt.epsilon, 30.0)).verify()
@@ -83,10 +83,11 @@ def test_an_infinite_epsilon_survives_json():
     assert Receipt.from_json(receipt.to_json()).epsilon == math.inf
 
 
-def test_text_and_html_say_what_was_spent_and_assumed():
-    receipt = Ledger(9.0, 1e-6, random_state=0)
-    receipt.start(Repeated(Gaussian(9.0), 2), label="<gradient>")
-    receipt = receipt.receipt(assumptions=["the number of rows"])
+def test_text_and_html_show_releases_and_assumptions():
+    ledger = Ledger(9.0, 1e-6, random_state=0)
+    ledger.start(Repeated(Gaussian(9.0), 2), label="<gradient>")
+    receipt = ledger.receipt(assumptions=["the number of rows"])
+    assert "assumed public: the number of rows" in str(receipt)
     assert "released: <gradient>: Gaussian(noise_multiplier=9) x 2 (seeded)" in str(receipt)
     assert "no privacy guarantee" in str(receipt)
     assert "&lt;gradient&gt;" in receipt._repr_html_()

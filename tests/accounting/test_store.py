@@ -1,4 +1,4 @@
-"""Durable ledgers: what is committed stays, and a file that can't be trusted is refused with a LedgerError only."""
+"""Durable ledgers: what is committed stays, and a file that can't be trusted is refused, always with a LedgerError."""
 
 import contextlib
 import copy
@@ -27,6 +27,7 @@ DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
 def notes(path, word):
+    """Return the numbers of the charges that a worker noted with `word`, "intend" or "drawn"."""
     lines = [line.split() for line in path.read_text().splitlines()]
     return {int(words[1]) for words in lines if words[:1] == [word] and len(words) == 3}
 
@@ -135,7 +136,7 @@ def test_a_new_ledger_needs_terms(path):
 @pytest.mark.parametrize(
     "terms", [{"epsilon": 4.0}, {"delta": 1e-5}, {"adjacency": Adjacency.REPLACE_ONE}, {"dataset": "customers"}]
 )
-def test_other_terms_are_refused(path, ledger, terms):
+def test_an_existing_ledger_is_refused_with_other_terms(path, ledger, terms):
     with pytest.raises(LedgerError, match=next(iter(terms)).replace("dataset", "data set")):
         Ledger.open(path, **terms)
     assert Ledger.open(path, epsilon=3.0, delta=1e-6, adjacency=Adjacency.ZERO_OUT, dataset="patients").spent() > 0
@@ -181,13 +182,13 @@ def test_altered_files_are_refused(path, ledger, what):
     edit(path, DAMAGE[what])
     with pytest.raises(LedgerError):
         Ledger.open(path)
-    # A process that had it open already shows no altered entry as true.
+    # A process that has the file open already refuses altered entries too.
     if what not in ("cap raised", "cap removed", "terms garbled", "terms impossible", "format of the future"):
         with pytest.raises(LedgerError):
             _ = ledger.entries
 
 
-def test_an_open_ledger_never_forgets_when_rows_vanish(path, ledger):
+def test_an_open_ledger_detects_deleted_entries(path, ledger):
     before = ledger.spent()
     edit(path, "DELETE FROM entries WHERE id = 3", "UPDATE meta SET value = '2' WHERE key = 'count'")
     with pytest.raises(LedgerError):
@@ -198,7 +199,7 @@ def test_an_open_ledger_never_forgets_when_rows_vanish(path, ledger):
 
 
 def crafted(path, text):
-    """Append a row with a valid hash, as only someone who means to would."""
+    """Append a row with a valid hash, as only deliberate tampering would."""
     from dpadapt.accounting.store import _link
 
     connection = sqlite3.connect(path)
@@ -266,8 +267,16 @@ def test_truncated_and_overwritten_files_never_show_less_than_was_spent(path, le
         assert Ledger.open(damaged).spent() >= spent  # the damage hit unused bytes
 
 
-def test_a_ledger_that_vanished_or_was_replaced_is_not_charged(path, ledger, tmp_path):
-    old = tmp_path / "backup"
+def test_the_message_about_a_damaged_ledger_says_that_the_budget_is_spent(path, ledger):
+    edit(path, DAMAGE["last row deleted"])
+    with pytest.raises(LedgerError, match="budget of its data set must be taken as spent") as caught:
+        Ledger.open(path)
+    assert "backup" not in str(caught.value)
+    assert "an older copy or a new ledger would lack charges" in str(caught.value)
+
+
+def test_a_deleted_or_replaced_ledger_is_not_charged(path, ledger, tmp_path):
+    old = tmp_path / "older copy"
     shutil.copy(path, old)
     ledger.start(STEP, label="later")
     os.replace(old, path)
@@ -279,10 +288,10 @@ def test_a_ledger_that_vanished_or_was_replaced_is_not_charged(path, ledger, tmp
     assert not path.exists()
 
 
-def test_a_ledger_held_by_another_process_says_so(path, ledger, monkeypatch):
-    really = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: really(*args, **{**options, "timeout": 0.05}))
-    holder = really(path, isolation_level=None)
+def test_a_ledger_locked_by_another_process_is_refused_for_the_time_being(path, ledger, monkeypatch):
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, **{**options, "timeout": 0.05}))
+    holder = connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerError, match="held by another process"):
         ledger.start(STEP, label="x")
@@ -309,7 +318,7 @@ def test_durable_ledgers_pickle_as_their_path(path, ledger, monkeypatch):
     again.start(STEP, label="from the copy")
     assert ledger.entries[-1].label == "from the copy"
     path.unlink()
-    with pytest.raises(ValueError, match="there is no ledger"):
+    with pytest.raises(ValueError, match=r"there is no ledger .* its budget must be taken as spent"):
         pickle.loads(data)
 
 
@@ -339,8 +348,8 @@ def test_processes_charge_one_ledger(path):
     assert len({entry.label for entry in ledger.entries}) == 40
 
 
-def test_charges_after_a_fork_outlive_the_other_process(path):
-    """SQLite's locks do not cross a fork: a kept connection let the parent delete the log the child committed to."""
+def test_charges_after_a_fork_survive_the_end_of_the_other_process(path):
+    """SQLite's locks are not inherited: with a kept connection the parent deleted the log the child committed to."""
     ledger = Ledger.open(path, epsilon=1.0, delta=0.0)
     ledger.start(RandomizedResponse(1e-4), label="parent")
     ready, go = os.pipe(), os.pipe()
@@ -404,8 +413,8 @@ def test_a_ledger_made_by_several_processes_at_once_is_one_ledger(path):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_whoever_comes_second_must_agree_on_the_terms(path, monkeypatch):
+def test_terms_must_agree_if_another_process_made_the_ledger_first(path, monkeypatch):
     Ledger.open(path, epsilon=1.0, delta=0.0)
-    monkeypatch.setattr(type(path), "exists", lambda self: False)  # the other process was faster
+    monkeypatch.setattr(type(path), "exists", lambda self: False)  # as if it had not existed a moment ago
     with pytest.raises(LedgerError, match=r"has epsilon=1\.0, not 2\.0"):
         Ledger.open(path, epsilon=2.0, delta=0.0)

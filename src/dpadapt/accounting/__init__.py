@@ -1,4 +1,4 @@
-"""Accounting: what releases cost (`epsilon`, `calibrate`) and the ledger they go through."""
+"""Accounting: the cost of releases (`epsilon`, `delta`), their noise (`calibrate`), and the ledger that makes them."""
 
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.cost import delta, epsilon

@@ -27,9 +27,9 @@ def calibrate(
     epsilon, delta : float
         The budget. Gaussian noise needs delta > 0.
     steps : int, default=1
-        How many releases.
+        Number of releases.
     rate : float, default=1.0
-        Probability with which each record takes part in a step (Poisson sampling); 1 means all rows, every time.
+        Probability with which each record takes part in a step (Poisson sampling); 1 means all rows in every step.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
         The multiplier is relative to the sensitivity under this relation.
 
@@ -52,24 +52,29 @@ def _sampled(epsilon: float, delta: float, steps: int, rate: float, adjacency: A
     def event(multiplier: float) -> dict[Event, int]:
         return {SampledEvent(GaussianEvent(multiplier), rate): steps}
 
-    # Without sampling the cost is higher, so that multiplier is always enough; Rényi composition comes closer.
+    # Sampling lowers the cost, so the multiplier without sampling is always enough. Rényi composition gives a closer
+    # upper bound where it is available.
     high = math.sqrt(steps) / gaussian_mu(epsilon, delta)
     if oracles.rdp_supports(event(1.0), adjacency):
-        high = min(high, _least(lambda s: float(oracles.rdp(event(s)).get_epsilon(delta)), epsilon, high, 1e-3))
-    # A privacy-loss distribution on a coarse grid is quick and close; the exact cost then settles the last digits.
+        high = min(high, _smallest(lambda s: float(oracles.rdp(event(s)).get_epsilon(delta)), epsilon, high, 1e-3))
+    # A privacy-loss distribution on a coarse grid is quick and close to the answer. The last search uses the cost that
+    # the ledger will charge.
     coarse = oracles.GRID * 10
-    near = _least(
+    near = _smallest(
         lambda s: float(oracles.pld(event(s), adjacency, grid=coarse).get_epsilon_for_delta(delta)), epsilon, high, 2e-4
     )
-    return _least(lambda s: cost_of(event(s), delta, adjacency=adjacency), epsilon, near * 1.0002, 1e-4, spread=1.002)
+    return _smallest(
+        lambda s: cost_of(event(s), delta, adjacency=adjacency), epsilon, near * 1.0002, 1e-4, spread=1.002
+    )
 
 
-def _least(
+def _smallest(
     cost: Callable[[float], float], target: float, enough: float, tolerance: float, *, spread: float = 1.1
 ) -> float:
-    """Return a multiplier with cost <= `target`, at most `tolerance` (relative) above the least such.
+    """Return a multiplier with cost <= `target`, at most `tolerance` (relative) above the smallest such multiplier.
 
-    Regula falsi on log cost against log multiplier, from `enough` downwards; only evaluated points are returned.
+    Regula falsi on log cost against log multiplier, from `enough` downwards. The answer is always a multiplier whose
+    cost was computed.
     """
     high, cost_high = enough, cost(enough)
     while cost_high > target:
@@ -83,13 +88,13 @@ def _least(
         cost_low = cost(low)
     while high / low > 1 + tolerance:
         share = (math.log(cost_low) - math.log(target)) / (math.log(cost_low) - math.log(max(cost_high, 1e-300)))
-        # Aim a little above the root, so that the upper end, which is the answer, comes down.
+        # Aim a little above the root, so that the upper end of the bracket, which is the answer, is lowered.
         share = min(0.95, max(0.05, share + 0.3 * tolerance / math.log(high / low)))
         middle = low * float((high / low) ** share)
         cost_middle = cost(middle)
         if cost_middle <= target:
             high, cost_high = middle, cost_middle
-            # A second point just below closes the bracket in one further step when the model is good.
+            # If interpolation is good, a second point just below closes the bracket in one further step.
             below = max(low, middle / (1 + tolerance))
             if below > low:
                 cost_below = cost(below)

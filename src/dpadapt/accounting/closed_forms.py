@@ -1,71 +1,23 @@
-"""Exact closed forms for Gaussian noise.
+"""Costs in closed form: Gaussian noise exactly, and any rho-zCDP release by Rényi orders.
 
 T releases with noise multipliers s_1 … s_T are together exactly as private as one release with multiplier 1 / mu,
-mu² = Σ 1 / s_t². The curve is Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018:
+mu² = Σ 1 / s_t². Such a release is called mu-Gaussian. Its privacy profile is that of Balle and Wang, "Improving the
+Gaussian Mechanism for Differential Privacy", ICML 2018:
 
     delta(epsilon) = Φ(mu/2 - epsilon/mu) - e^epsilon Φ(-mu/2 - epsilon/mu).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from dpadapt import checks
 
-# Conversions between privacy notions: pure, zCDP, GDP, RDP and (epsilon, delta).
-
-
-def pure_to_rho(epsilon: float) -> float:
-    """Return the zCDP parameter of an (epsilon, 0)-private release (Bun and Steinke 2016, Proposition 1.4)."""
-    return checks.positive(epsilon, "epsilon") ** 2 / 2
-
-
-def mu_to_rho(mu: float) -> float:
-    """Return the zCDP parameter of a mu-Gaussian release."""
-    return mu**2 / 2
-
-
-def rho_to_mu(rho: float) -> float:
-    """Return the mu of the Gaussian noise that is exactly rho-zCDP.
-
-    For calibrating Gaussian noise only: zCDP in general does *not* imply GDP.
-    """
-    return math.sqrt(2 * rho)
-
-
-def rho_to_epsilon(rho: float, delta: float) -> float:
-    """Return the epsilon at `delta` of anything rho-zCDP, by optimising over Rényi orders.
-
-    Examples
-    --------
-    >>> rho_to_epsilon(0.1, 1e-6) < 0.1 + 2 * math.sqrt(0.1 * math.log(1e6))  # the textbook conversion
-    True
-    """
-    orders = 1 + np.geomspace(1e-3, 1e6, 20001)
-    return rdp_to_epsilon(orders.tolist(), (rho * orders).tolist(), delta)
-
-
-def rdp_to_epsilon(orders: Sequence[float], divergences: Sequence[float], delta: float) -> float:
-    """Return the epsilon at `delta` of a Rényi curve.
-
-    Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, Proposition 12.
-    """
-    delta = checks.delta(delta)
-    if delta == 0:
-        return math.inf
-    a, r = np.asarray(orders, dtype=float), np.asarray(divergences, dtype=float)
-    usable = (a > 1) & np.isfinite(r)
-    if not usable.any():
-        return math.inf
-    a, r = a[usable], r[usable]
-    epsilons = r + np.log1p(-1 / a) - np.log(delta * a) / (a - 1)
-    return max(0.0, float(epsilons.min()))
-
-
-# Roots are found to about 1e-12; stepping this much to the safe side keeps the answer valid.
-_SAFETY = 1e-10
-_ABSOLUTE = 2e-14
+# Relative and absolute step from a computed root to the safe side. Roots are accurate to about 1e-12, so the result is
+# a valid bound; larger steps would waste budget.
+_ROOT_MARGIN = 1e-10
+_ABSOLUTE_ROOT_MARGIN = 2e-14
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -84,7 +36,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         return 1.0
     upper = float(log_ndtr(mu / 2 - epsilon / mu))
     lower = float(log_ndtr(-mu / 2 - epsilon / mu))
-    # exp(upper) - exp(epsilon + lower), without losing the small difference.
+    # exp(upper) - exp(epsilon + lower), without cancellation.
     return max(0.0, -math.exp(upper) * math.expm1(min(0.0, epsilon + lower - upper)))
 
 
@@ -104,7 +56,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     # delta(epsilon) <= exp(-(epsilon/mu - mu/2)² / 2) bounds the root from above.
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) + 1
     root = _decreasing_root(lambda e: math.log(max(gaussian_delta(mu, e), 5e-324)) - math.log(delta), 0.0, high)
-    return root * (1 + _SAFETY) + _ABSOLUTE
+    return root * (1 + _ROOT_MARGIN) + _ABSOLUTE_ROOT_MARGIN
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -123,8 +75,26 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         high *= 2
     log_delta = math.log(delta)
     root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), 1e-12, high)
-    # Twice, so that the epsilon of the answer, itself rounded up, is still within the target.
-    return max(0.0, root * (1 - 2 * _SAFETY) - 2 * _ABSOLUTE)
+    # Twice the margins: then `gaussian_epsilon` of the answer, which is rounded up, is still at most `epsilon`.
+    return max(0.0, root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN)
+
+
+def rho_to_epsilon(rho: float, delta: float) -> float:
+    """Return the epsilon at `delta` of any rho-zCDP release, by optimising over Rényi orders.
+
+    Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, Proposition 12.
+
+    Examples
+    --------
+    >>> rho_to_epsilon(0.1, 1e-6) < 0.1 + 2 * math.sqrt(0.1 * math.log(1e6))  # the textbook conversion
+    True
+    """
+    delta = checks.delta(delta)
+    if delta == 0 or math.isinf(rho):
+        return math.inf
+    orders = 1 + np.geomspace(1e-3, 1e6, 20001)
+    epsilons = rho * orders + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(0.0, float(epsilons.min()))
 
 
 def _decreasing_root(f: Callable[[float], float], low: float, high: float) -> float:

@@ -1,7 +1,8 @@
-"""`epsilon` and `delta`: what a collection of events costs.
+"""`epsilon` and `delta`: the cost of a collection of events.
 
-Exact where a closed form exists (Gaussian noise alone, pure events at delta = 0); otherwise the smallest of the bounds
-that hold: the sum of pure epsilons, Rényi composition, and privacy-loss distributions. Every answer is an upper bound.
+The cost is exact where a closed form exists (Gaussian noise alone, pure events at delta = 0). Otherwise it is the
+smallest of the valid bounds: the sum of pure epsilons, Rényi composition, and privacy-loss distributions. Every answer
+is an upper bound.
 """
 
 import math
@@ -28,17 +29,28 @@ from dpadapt.mechanisms.mechanism import (
 
 Events = Event | Mechanism | Plan | Mapping[Event, int] | Iterable[Event | Mechanism | Plan]
 
+# The events whose cost this module can compute. A subclass of one of them is refused too: its cost may differ.
+_KNOWN_EVENTS = (
+    GaussianEvent,
+    LaplaceEvent,
+    ConcentratedEvent,
+    PureEvent,
+    BoundedRangeEvent,
+    SampledEvent,
+    NonPrivateEvent,
+)
+
 
 def epsilon(events: Events, delta: float, *, adjacency: Adjacency = Adjacency.ZERO_OUT) -> float:
-    """Return the epsilon that `events` cost together at `delta`.
+    """Return the epsilon of all `events` together at `delta`.
 
     Parameters
     ----------
-    events : event, mechanism, plan, or several of them; or a mapping of event to how often it happened
+    events : event, mechanism, plan, or several of them; or a mapping from events to their numbers
     delta : float
         In [0, 1). At 0 only pure events have a finite cost.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
-        Matters for sampled events only: the noise of an event is relative to the adjacency's own sensitivity.
+        Matters for sampled events only: other events hold the noise relative to the sensitivity of the adjacency.
 
     Examples
     --------
@@ -51,7 +63,7 @@ def epsilon(events: Events, delta: float, *, adjacency: Adjacency = Adjacency.ZE
 
 
 def delta(events: Events, epsilon: float, *, adjacency: Adjacency = Adjacency.ZERO_OUT) -> float:
-    """Return the delta that `events` have together at `epsilon`; the inverse of `epsilon`.
+    """Return the delta of all `events` together at `epsilon`: the inverse of the function `epsilon`.
 
     Examples
     --------
@@ -65,49 +77,37 @@ def delta(events: Events, epsilon: float, *, adjacency: Adjacency = Adjacency.ZE
 
 
 def tally(events: Events) -> dict[Event, int]:
-    """Count equal events; refuse anything that is not one."""
+    """Return the number of each event; refuse anything whose cost is unknown."""
     if isinstance(events, Mapping):
         counted = dict(events)
     else:
         counted = {}
         for item in [events] if isinstance(events, Event | Mechanism | Plan) else events:
-            event, times = (item, 1) if isinstance(item, Event) else _event_of(item)
+            if isinstance(item, Event):
+                event, times = item, 1
+            else:
+                plan = as_plan(item)
+                event, times = plan.event(), plan.steps
             counted[event] = counted.get(event, 0) + times
     for event, times in counted.items():
-        if type(event) not in _KNOWN:
+        if type(event) not in _KNOWN_EVENTS:
             raise TypeError(f"unknown event {type(event).__name__}: its cost can't be computed, so it is refused.")
         if times < 0:
             raise ValueError(f"{event} can't have happened {times} times.")
     return {event: times for event, times in counted.items() if times}
 
 
-_KNOWN = (
-    GaussianEvent,
-    LaplaceEvent,
-    ConcentratedEvent,
-    PureEvent,
-    BoundedRangeEvent,
-    SampledEvent,
-    NonPrivateEvent,
-)
-
-
-def _event_of(item: Mechanism | Plan) -> tuple[Event, int]:
-    plan = as_plan(item)
-    return plan.event(), plan.steps
-
-
 def gaussian_part(counted: Mapping[Event, int]) -> float | None:
-    """Return the mu of `counted` if it is Gaussian noise alone, else None."""
+    """Return the mu of `counted` if all events are Gaussian, else None."""
     if not all(isinstance(event, GaussianEvent) for event in counted):
         return None
-    # Not 1 / s²: s² can overflow or vanish where 1 / s does neither.
+    # Not 1 / s²: s² can overflow or underflow where 1 / s does neither.
     scales = [(1 / e.noise_multiplier, n) for e, n in counted.items() if isinstance(e, GaussianEvent)]
     return math.sqrt(math.fsum(n * scale * scale for scale, n in scales))
 
 
 def _pure_epsilon(counted: Mapping[Event, int]) -> float:
-    """Return the sum of pure epsilons, inf if some event has none."""
+    """Return the sum of pure epsilons; inf if some event is not pure."""
     total = 0.0
     for event, times in counted.items():
         match event:
@@ -116,7 +116,8 @@ def _pure_epsilon(counted: Mapping[Event, int]) -> float:
             case LaplaceEvent(noise_multiplier=s):
                 total += times / s
             case SampledEvent(event=LaplaceEvent(noise_multiplier=s), rate=q):
-                # Amplification by sampling: log(1 + q (e^epsilon - 1)); beyond 700 it would overflow and gain nothing.
+                # Amplification by sampling: log(1 + q (e^epsilon - 1)). Above epsilon = 700 the exponential would
+                # overflow; there the cost is bounded by that without sampling.
                 total += times * (math.log1p(q * math.expm1(1 / s)) if s > 1 / 700 else 1 / s)
             case _:
                 return math.inf
@@ -137,35 +138,29 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
     if delta == 0 or not oracles.pld_supports(counted, adjacency):
         return best
     while True:
-        grid = _grid(best)
+        grid = oracles.grid_for(best)
         best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_epsilon_for_delta(delta)))
-        # The first bound may have been far off, and the grid too coarse with it.
-        if _grid(best) > grid / 2:
+        # If the first bound was much too high, the grid was too coarse: repeat with a finer one.
+        if oracles.grid_for(best) > grid / 2:
             return best
 
 
 def _quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacency) -> float:
-    """Return the least of the bounds that need no privacy-loss distribution."""
+    """Return the smallest of the bounds that need no privacy-loss distribution."""
     best = _pure_epsilon(counted)
     if delta == 0:
         return best
     # By joint convexity a Poisson sample never costs more than all rows.
-    whole: dict[Event, int] = {}
+    unsampled: dict[Event, int] = {}
     for event, times in counted.items():
         inner = event.event if isinstance(event, SampledEvent) else event
-        whole[inner] = whole.get(inner, 0) + times
-    mu = gaussian_part(whole)
+        unsampled[inner] = unsampled.get(inner, 0) + times
+    mu = gaussian_part(unsampled)
     if mu is not None:
         best = min(best, gaussian_epsilon(mu, delta))
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_epsilon(delta)))
     return best
-
-
-def _grid(bound: float) -> float:
-    """Return a grid fit for a cost of at most `bound`."""
-    # A cost in the hundreds is no protection: coarsen the grid rather than run out of memory on its tail.
-    return max(oracles.GRID, bound * 2e-5) if math.isfinite(bound) else oracles.GRID
 
 
 @lru_cache(maxsize=4096)
@@ -185,6 +180,7 @@ def _delta(items: frozenset[tuple[Event, int]], epsilon: float, adjacency: Adjac
         best = min(best, float(oracles.rdp(counted).get_delta(epsilon)))
     if oracles.pld_supports(counted, adjacency):
         quick = oracles.rdp_supports(counted, adjacency)
-        grid = _grid(_quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency))
-        best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_delta_for_epsilon(epsilon)))
+        bound = _quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency)
+        distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
+        best = min(best, float(distribution.get_delta_for_epsilon(epsilon)))
     return best

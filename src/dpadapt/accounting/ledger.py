@@ -1,7 +1,7 @@
-"""THE DOOR: nothing computed from private rows leaves except through `Ledger.release` and `Run.release`.
+"""`Ledger` and `Run`: the only way by which anything computed from private rows is released.
 
-Both check the caps, record the event, and only then draw noise. A crash in between leaves the budget spent, never the
-data exposed.
+Each release is checked against the caps and recorded before noise is drawn. After a crash in between, the budget counts
+as spent, and nothing was released.
 """
 
 import math
@@ -27,16 +27,16 @@ from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import GaussianEvent, Mechanism, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
 
-# A plan that was charged, and how much of it is left: the half of the door that opens several times.
-
-
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
+
+# Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
+_CAP_TOLERANCE = 1e-9
 
 
 class Run:
-    """A plan that was charged: it may release as often as was paid for, and draws its own samples.
+    """A plan that was charged: it makes as many releases as were charged, and draws its own samples.
 
-    A resumable run has a `mark`, by which `Ledger.resume` finds it; any other has none.
+    A resumable run has a `mark`, by which `Ledger.resume` finds it. The mark of any other run is empty.
     """
 
     def __init__(
@@ -64,30 +64,38 @@ class Run:
     def batches(self, n_rows: int) -> Iterator[NDArray[np.int64]]:
         """Yield the indices of each step's Poisson sample of range(n_rows); release once per batch."""
         if not isinstance(self.plan, Sampled):
-            raise TypeError("this run uses all rows in every step; only a Sampled plan has batches.")
+            raise TypeError("this run uses all rows in every step: only a Sampled plan has batches.")
         for _ in range(self._left):
             if self._batch_ready:
                 raise PrivacyError(
-                    "the last batch was not released. Every batch counts, an empty one too: skipping some would be "
-                    "choosing among samples by what is in them."
+                    "the last batch was not released. Release every batch, an empty one too: skipping a batch would "
+                    "select samples by their content, which was not charged."
                 )
             with self._lock:
-                # Recorded before it is drawn: resuming must not be a way to draw a sample anew until it suits.
+                # Recorded before the sample is drawn: otherwise one could resume, and draw again, until a sample suits.
                 self._use_one()
                 self._batch_ready = True
             yield self._random.poisson_sample(n_rows, self.plan.rate)
 
     def release(self, bounded: Bounded) -> Any:
-        """Draw: the noisy value of `bounded`."""
+        """Return the noisy value of `bounded`."""
         mechanism, sampled = self.plan.mechanism, isinstance(self.plan, Sampled)
         scale = mechanism.scale(bounded, self._adjacency, sampled=sampled)
         with self._lock:
             if self._pid != os.getpid():
-                raise PrivacyError("a run can't be shared by processes: each would use what was charged once.")
+                raise PrivacyError(
+                    "a run can't be shared by processes: each would make the releases that were charged once. Start "
+                    "the run in the process that uses it."
+                )
             if self._left <= 0:
-                raise PrivacyError(f"this run was charged for {self.plan.steps} releases and has made them all.")
+                raise PrivacyError(
+                    f"this run was charged for {self.plan.steps} releases and has made them all. For more releases "
+                    f"start a new run, which is charged again."
+                )
             if not self._batch_ready:
-                raise PrivacyError("a sampled run releases once per batch: take the next one from run.batches(n_rows).")
+                raise PrivacyError(
+                    "a sampled run releases once per batch: take the next batch from run.batches(n_rows)."
+                )
             if not sampled:
                 self._use_one()
             self._left -= 1
@@ -95,7 +103,7 @@ class Run:
         return self._draw(mechanism, bounded, scale, self._random)
 
     def _use_one(self) -> None:
-        """Record durably, where the run may be resumed, that one more release may have been made."""
+        """If the run is resumable, record durably that one more release may have been made."""
         if self._record is None:
             return
         if self._reserved == 0:
@@ -104,12 +112,12 @@ class Run:
         self._reserved -= 1
 
     def reserve(self, steps: int) -> None:
-        """Record durably that the next `steps` releases may have been made: cheaper than before each of them.
+        """Record durably that the next `steps` releases may have been made: quicker than one record for each.
 
-        After a crash the reserved ones count as made, whether they were or not.
+        After a crash all reserved releases count as made, whether they were or not.
         """
         if self._record is None:
-            raise PrivacyError("this run can't be resumed, so it reserves nothing. Start it with resumable=True.")
+            raise PrivacyError("this run can't be resumed, so nothing can be reserved. Start it with resumable=True.")
         steps = checks.count(steps, "steps")
         with self._lock:
             self._record(self.mark, steps)
@@ -117,12 +125,12 @@ class Run:
 
     @property
     def left(self) -> int:
-        """How many releases are paid for and not yet made."""
+        """Number of releases that were charged and not yet made."""
         return self._left
 
     def __copy__(self) -> NoReturn:
-        """Refuse: two copies would make twice the releases that were paid for."""
-        raise PrivacyError("a run can't be copied or pickled: the copy's releases would not be paid for.")
+        """Refuse: two copies would make twice the releases that were charged."""
+        raise PrivacyError("a run can't be copied or pickled: the releases of the copy would not be charged.")
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         """Refuse, as `__copy__` does."""
@@ -133,28 +141,22 @@ class Run:
         self.__copy__()
 
 
-__all__ = ["Ledger", "Run"]
-
-# Calibrated noise meets its target to 1e-10; a cap is not exceeded by rounding.
-_ROUNDING = 1e-9
-
-
 class Ledger:
-    """The budget of one private data set, and the only way out of it.
+    """The budget of one private data set, the record of its charges, and the only way to release from it.
 
     Parameters
     ----------
     epsilon, delta : float
-        The cap on everything ever released about this data set: a limit, not a target.
+        The cap on the cost of everything ever released about this data set: a limit, not a target.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
         Which data sets count as neighbours.
     random_state : int, optional
-        For tests only: seeds the noise and marks every entry, because there is no guarantee then.
+        For tests only: seeds the noise and marks every entry, because then there is no guarantee.
 
     Notes
     -----
-    A ledger can't be copied, and one in memory can't be pickled: a copy would be charged while the original forgets.
-    For several processes use `Ledger.open`.
+    A ledger can't be copied, and a ledger in memory can't be pickled: charges to the copy would be missing in the
+    original. For several processes use `Ledger.open`.
 
     Examples
     --------
@@ -214,18 +216,21 @@ class Ledger:
         Parameters
         ----------
         path : str or Path
-            An SQLite file, safe to share between processes of one machine.
+            An SQLite file. Several processes of one machine may use it at the same time.
         epsilon, delta : float, optional
-            The cap. Needed to make a new ledger; for an existing one they must agree with it.
+            The cap. Needed for a new ledger; for an existing ledger they must equal its cap.
         adjacency : Adjacency, optional
             Default for a new ledger: Adjacency.ZERO_OUT.
         dataset : str, optional
-            A name for the private data set. An existing ledger of another name is refused.
+            Name of the private data set. An existing ledger of another data set is refused.
         """
         path = Path(path)
         if not path.exists():
             if epsilon is None or delta is None:
-                raise ValueError(f"there is no ledger {path.name}: give epsilon and delta to make one.")
+                raise ValueError(
+                    f"there is no ledger {path.name}: give epsilon and delta to make one for data about which nothing "
+                    f"was released yet. If there was a ledger before, its budget must be taken as spent."
+                )
             relation = Adjacency.of(adjacency or Adjacency.ZERO_OUT)
             cap = checks.positive(epsilon, "epsilon", infinite=True), checks.delta(delta)
             store = FileStore.create(path, Terms(*cap, relation.value, dataset or ""))
@@ -237,15 +242,15 @@ class Ledger:
                 f"the ledger {path.name} belongs to the data set {terms.dataset!r}, not to {dataset!r}. "
                 f"Use that data set's own ledger."
             )
-        for name, asked, kept in (
+        for name, given, kept in (
             ("epsilon", epsilon, terms.epsilon),
             ("delta", delta, terms.delta),
             ("adjacency", None if adjacency is None else Adjacency.of(adjacency).value, terms.adjacency),
         ):
-            if asked is not None and asked != kept:
+            if given is not None and given != kept:
                 raise LedgerError(
-                    f"the ledger {path.name} has {name}={kept!r}, not {asked!r}. A cap is fixed when the ledger is "
-                    f"made; leave {name} out to use it as it is."
+                    f"the ledger {path.name} has {name}={kept!r}, not {given!r}. It is fixed when the ledger is made; "
+                    f"leave {name} out to use the ledger as it is."
                 )
         ledger = object.__new__(cls)
         ledger._setup(store, terms.epsilon, terms.delta, Adjacency.of(terms.adjacency), random_source(None))
@@ -253,14 +258,14 @@ class Ledger:
         return ledger
 
     def child(self, epsilon: float, delta: float, *, label: str, random_state: int | None = None) -> "Ledger":
-        """Return a ledger with a cap of its own whose charges are this ledger's too.
+        """Return a ledger with a cap of its own whose charges are also charged to this ledger.
 
         Parameters
         ----------
         epsilon, delta : float
-            The most that may be charged through the child.
+            The cap on what is charged through the child.
         label : str
-            Put before the label of each of its entries here.
+            Put before the label of each of the child's entries in this ledger.
         random_state : int, optional
             For tests only, as in `Ledger`.
         """
@@ -272,20 +277,20 @@ class Ledger:
         return ledger
 
     def release(self, mechanism: Mechanism, bounded: Bounded, *, label: str) -> Any:
-        """Check the cap, record, then draw: the noisy value of `bounded`."""
-        mechanism.scale(bounded, self.adjacency)  # refuses a statistic it can't protect, before anything is spent
+        """Check the cap, record the event, then return the noisy value of `bounded`."""
+        mechanism.scale(bounded, self.adjacency)  # refuses an unsuitable statistic before anything is charged
         return self.start(mechanism, label=label).release(bounded)
 
     def start(self, plan: Plan | Mechanism, *, label: str, resumable: bool = False) -> "Run":
-        """Charge a whole plan at once and return the run that may carry it out.
+        """Charge a whole plan at once and return the run that makes its releases.
 
         Parameters
         ----------
         plan : Repeated, Sampled or Mechanism
         label : str
         resumable : bool, default=False
-            Keep count of the run's releases durably, so that `resume` can go on with it after a crash. Needs a ledger
-            made by `Ledger.open`, or a child of one.
+            Record the number of the run's releases durably, so that `resume` can continue it after a crash. Needs a
+            ledger made by `Ledger.open`, or a child of one.
         """
         if not resumable:
             return self.start_all([(plan, label)])[0]
@@ -294,15 +299,15 @@ class Ledger:
         return Run(ready, self.adjacency, self._random, self._draw, mark=mark, record=self._reserve)
 
     def resume(self, plan: Plan | Mechanism, mark: str, *, label: str) -> "Run":
-        """Go on with a resumable run that was charged earlier, in another process perhaps; nothing new is charged.
+        """Continue a resumable run that was charged earlier, perhaps by another process; nothing is charged again.
 
-        The run has the releases left that were neither made nor reserved when it was interrupted.
+        The run makes the releases that were neither made nor reserved when it was interrupted.
 
         Parameters
         ----------
         plan, label : as they were given to `start`; others are refused.
         mark : str
-            The interrupted run's `mark`.
+            The `mark` of the interrupted run.
         """
         ready = as_plan(plan)
         used = self._readmit(Entry(label, ready.event(), ready.steps, self._random.seeded), mark)
@@ -311,7 +316,7 @@ class Ledger:
         return run
 
     def start_all(self, plans: Sequence[tuple[Plan | Mechanism, str]]) -> list["Run"]:
-        """Charge several plans, each with its label, all or none; return their runs."""
+        """Charge several plans, each with its label, all of them or none; return their runs."""
         ready = [(as_plan(plan), label) for plan, label in plans]
         self._charge([Entry(label, plan.event(), plan.steps, self._random.seeded) for plan, label in ready])
         return [Run(plan, self.adjacency, self._random, self._draw) for plan, _ in ready]
@@ -321,10 +326,10 @@ class Ledger:
         return cost_of(self._store.tally(), self.delta, adjacency=self.adjacency)
 
     def remaining(self) -> float:
-        """Return the epsilon, at this ledger's delta, of the largest further release that still fits.
+        """Return the epsilon, at this ledger's delta, of the largest further release that the cap still allows.
 
-        Gaussian noise is meant if delta > 0, a pure release otherwise. Not the difference of cap and `spent`:
-        composition is kinder than addition.
+        The release has Gaussian noise if delta > 0 and is pure otherwise. With delta > 0 this can be more than the cap
+        minus `spent`, because several releases together can cost less than the sum of their epsilons.
         """
         tally = self._store.tally()
         if not self.delta or math.isinf(self.epsilon):
@@ -346,7 +351,7 @@ class Ledger:
         return self._store.entries()
 
     def history(self) -> list[tuple[str, Entry]]:
-        """Everything charged so far with its time (UTC; empty for a ledger in memory)."""
+        """Return everything charged so far with its time (UTC; empty for a ledger in memory)."""
         if isinstance(self._store, FileStore):
             return self._store.history()
         return [("", entry) for entry in self.entries]
@@ -374,22 +379,23 @@ class Ledger:
     def _check(self, label: str) -> Callable[[Tally], None]:
         def check(after: Tally) -> None:
             need = cost_of(after, self.delta, adjacency=self.adjacency)
-            # Not `need > cap`: a cost that is not a number must not pass.
-            if not need <= self.epsilon * (1 + _ROUNDING):
+            # Not `need > cap`: a cost of NaN must be refused.
+            if not need <= self.epsilon * (1 + _CAP_TOLERANCE):
                 raise BudgetExceeded(
                     f"{label!r} would bring the cost to epsilon={need:.4g} at delta={self.delta:.3g}, over the cap of "
-                    f"{self.epsilon:.4g}. Nothing was released. Ask for less, or use a ledger with a higher cap."
+                    f"{self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise; another ledger "
+                    f"for the same data would lack what was already spent."
                 )
 
         return check
 
     def __repr__(self) -> str:
-        """Show the cap and what is spent."""
+        """Return a text with the cap and what is spent."""
         return f"Ledger(spent={self.spent():.4g} of epsilon={self.epsilon:.4g}, delta={self.delta:.3g})"
 
     def __copy__(self) -> NoReturn:
-        """Refuse: a copy would be charged while the original forgets."""
-        raise PrivacyError("a ledger can't be copied: the copy's charges would be forgotten. Pass the ledger itself.")
+        """Refuse: charges to the copy would be missing in the original."""
+        raise PrivacyError("a ledger can't be copied: charges to the copy would be lost. Pass the ledger itself.")
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         """Refuse, as `__copy__` does."""
@@ -400,8 +406,8 @@ class Ledger:
         if isinstance(self._store, FileStore):
             return (Ledger.open, (str(self._store.path.resolve()),))
         raise PrivacyError(
-            "a ledger in memory can't be sent to another process: its charges would be forgotten. "
-            "Use Ledger.open(path, ...), or n_jobs=1."
+            "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
+            "Ledger.open(path, ...), or use n_jobs=1."
         )
 
 

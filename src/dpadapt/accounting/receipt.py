@@ -1,8 +1,9 @@
-"""`Receipt`: what was released and what it cost, in a form that can be kept, shown and checked."""
+"""`Receipt` and its entries: what was released and what it cost, as text, HTML or JSON, with a check of the cost."""
 
 import html
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,10 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import BoundedRangeEvent, Event, NonPrivateEvent, from_dict
 
-# `Entry`: one line of a ledger.
-
 
 @dataclass(frozen=True)
 class Entry:
-    """One charge: what was done, how often, and what it was for.
+    """One charge in a ledger: the event, how often it was charged, and what it was for.
 
     Parameters
     ----------
@@ -26,9 +25,9 @@ class Entry:
     event : Event
         What one release costs.
     times : int
-        How many releases were charged.
+        Number of releases that were charged.
     seeded : bool
-        Whether the noise came from a seed, in which case there is no guarantee.
+        Whether the noise came from a seed; then there is no guarantee.
     """
 
     label: str
@@ -37,7 +36,7 @@ class Entry:
     seeded: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready description, `entry_from_dict` reads it back."""
+        """Return a JSON-ready description; `entry_from_dict` reads it back."""
         return {"label": self.label, "event": self.event.to_dict(), "times": self.times, "seeded": self.seeded}
 
     def __str__(self) -> str:
@@ -51,9 +50,17 @@ def entry_from_dict(fields: dict[str, Any]) -> Entry:
     return Entry(str(fields["label"]), from_dict(fields["event"]), int(fields["times"]), bool(fields["seeded"]))
 
 
+def add_entries(tally: Mapping[Event, int], entries: Iterable[Entry]) -> dict[Event, int]:
+    """Return `tally`, the number of each event, with `entries` added."""
+    after = dict(tally)
+    for entry in entries:
+        after[entry.event] = after.get(entry.event, 0) + entry.times
+    return after
+
+
 @dataclass(frozen=True)
 class Verification:
-    """A second opinion on a receipt: the true cost lies between `lower` and `upper`."""
+    """Result of a second accountant: the true epsilon lies between `lower` and `upper`."""
 
     claimed: float
     lower: float
@@ -68,15 +75,15 @@ class Receipt:
     Parameters
     ----------
     epsilon, delta : float
-        The cost: an upper bound.
+        The cost, an upper bound.
     adjacency : Adjacency
-        Which data sets it makes hard to tell apart.
+        Which data sets count as neighbours.
     entries : tuple of Entry
-        Every charge.
+        All charges.
     assumptions : tuple of str
-        Facts about the private data that are taken to be public.
+        Facts about the private data that are assumed to be public.
     warnings : tuple of str
-        What a reader should know before relying on it.
+        What a reader should know before relying on the receipt.
 
     Examples
     --------
@@ -97,15 +104,12 @@ class Receipt:
 
     @property
     def seeded(self) -> bool:
-        """Whether any noise came from a seed: then there is no guarantee."""
+        """Whether any noise came from a seed; then there is no guarantee."""
         return any(entry.seeded for entry in self.entries)
 
     def tally(self) -> dict[Event, int]:
-        """Return how often each event happened."""
-        counted: dict[Event, int] = {}
-        for entry in self.entries:
-            counted[entry.event] = counted.get(entry.event, 0) + entry.times
-        return counted
+        """Return the number of each event."""
+        return add_entries({}, self.entries)
 
     def verify(self) -> Verification:
         """Recompute the cost from the events with a second accountant.
@@ -113,27 +117,28 @@ class Receipt:
         Raises
         ------
         PrivacyError
-            If the claim is lower than the events allow.
+            If the claimed epsilon is lower than the events allow.
         """
         counted = self.tally()
         if not counted:
-            verdict = Verification(self.epsilon, 0.0, 0.0, "none needed")
+            verification = Verification(self.epsilon, 0.0, 0.0, "none needed")
         elif any(isinstance(event, NonPrivateEvent) for event in counted):
-            verdict = Verification(self.epsilon, math.inf, math.inf, "none needed")
+            verification = Verification(self.epsilon, math.inf, math.inf, "none needed")
         else:
-            verdict = self._second_opinion(counted)
-        # The optimistic bound is valid up to the mass that is cut off its tails.
-        if self.epsilon < verdict.lower * (1 - 1e-6) - 1e-6:
+            verification = self._recomputed(counted)
+        # The tolerance covers the probability mass that the optimistic distribution cuts off its tails.
+        if self.epsilon < verification.lower * (1 - 1e-6) - 1e-6:
             raise PrivacyError(
-                f"the receipt claims epsilon={self.epsilon:.4g}, but its events cost at least {verdict.lower:.4g}."
+                f"the receipt claims epsilon={self.epsilon:.4g}, but its events cost at least {verification.lower:.4g}."
             )
-        return verdict
+        return verification
 
-    def _second_opinion(self, counted: dict[Event, int]) -> Verification:
-        # A bounded range is less than pure: the distribution of the pure event is no lower bound for it.
-        ranges = any(isinstance(event, BoundedRangeEvent) for event in counted)
-        if self.delta > 0 and not ranges and oracles.pld_supports(counted, self.adjacency):
-            grid = max(oracles.GRID, self.epsilon * 2e-5) if math.isfinite(self.epsilon) else oracles.GRID
+    def _recomputed(self, counted: dict[Event, int]) -> Verification:
+        # An event of bounded range costs less than the pure event of the same epsilon, whose distribution stands in for
+        # it in `oracles.pld`. So that distribution would give no lower bound.
+        bounded_range = any(isinstance(event, BoundedRangeEvent) for event in counted)
+        if self.delta > 0 and not bounded_range and oracles.pld_supports(counted, self.adjacency):
+            grid = oracles.grid_for(self.epsilon)
             optimistic = oracles.pld(counted, self.adjacency, grid=grid, pessimistic=False)
             lower, upper = float(optimistic.get_epsilon_for_delta(self.delta)), math.inf
             names = ["optimistic privacy-loss distribution"]
@@ -175,7 +180,7 @@ class Receipt:
         )
 
     def __str__(self) -> str:
-        """Show the receipt as text."""
+        """Return the receipt as text."""
         lines = [
             f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}",
             f"protects: {self.adjacency.protects}; {self.adjacency.rows}",

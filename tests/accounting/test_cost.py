@@ -1,0 +1,190 @@
+"""The cost of events: what every accountant must satisfy, bounds from dp-accounting, and golden values."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from dpadapt.accounting import delta, epsilon, oracles
+from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
+from dpadapt.mechanisms.mechanism import (
+    BoundedRangeEvent,
+    ConcentratedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    PureEvent,
+    Repeated,
+    Sampled,
+    SampledEvent,
+)
+
+DELTA = 1e-5
+
+# One collection for every kind of event and for every branch of the accountant.
+COLLECTIONS = {
+    "Gaussian": {GaussianEvent(2.0): 3, GaussianEvent(5.0): 10},
+    "little noise": {GaussianEvent(0.5): 1},
+    "Laplace": {LaplaceEvent(4.0): 5},
+    "pure": {PureEvent(0.2): 5},
+    "range": {BoundedRangeEvent(0.2): 50},
+    "concentrated": {ConcentratedEvent(0.05): 2},
+    "sampled": {SampledEvent(GaussianEvent(1.2), 0.03): 100},
+    "sampled, all": {SampledEvent(GaussianEvent(1.2), 1.0): 3},
+    "sampled Laplace": {SampledEvent(LaplaceEvent(2.0), 0.1): 5},
+    "Gaussian and pure": {GaussianEvent(2.0): 1, PureEvent(0.3): 2, LaplaceEvent(5.0): 1},
+    "Gaussian and concentrated": {GaussianEvent(2.0): 1, ConcentratedEvent(0.05): 1, BoundedRangeEvent(0.2): 3},
+    "Gaussian and sampled": {GaussianEvent(5.0): 2, SampledEvent(GaussianEvent(1.5), 0.05): 50},
+}
+FINITE_AT_ZERO = ("Laplace", "pure", "range", "sampled Laplace")
+# ADD_REMOVE takes the path of ZERO_OUT: see test_add_remove_costs_what_zero_out_costs.
+everywhere = pytest.mark.parametrize("adjacency", [Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])
+every = pytest.mark.parametrize("name", COLLECTIONS)
+
+
+def test_nothing_costs_nothing():
+    for nothing in ([], {}, {GaussianEvent(1.0): 0}):
+        assert epsilon(nothing, DELTA) == 0.0
+        assert epsilon(nothing, 0.0) == 0.0
+        assert delta(nothing, 0.0) == 0.0
+
+
+@everywhere
+@every
+def test_a_deliberate_leak_has_infinite_cost(name, adjacency):
+    leak = {**COLLECTIONS[name], NonPrivateEvent(): 1}
+    assert epsilon(leak, 0.99, adjacency=adjacency) == math.inf
+    assert delta(leak, 1e9, adjacency=adjacency) == 1.0
+    assert epsilon(NonPrivate(), DELTA) == math.inf
+
+
+def test_unknown_events_are_refused():
+    @dataclass(frozen=True)
+    class Free(Event):
+        """Claims to cost nothing."""
+
+    @dataclass(frozen=True)
+    class Cheaper(GaussianEvent):
+        """Looks like a known event."""
+
+    for event in (Free(), Cheaper(1.0), "Gaussian", 3):
+        with pytest.raises(TypeError, match=r"unknown event|expected a mechanism"):
+            epsilon([event], DELTA)
+        with pytest.raises(TypeError, match="unknown event"):
+            epsilon({event: 1}, DELTA)
+    with pytest.raises(ValueError, match="can't have happened -1 times"):
+        epsilon({GaussianEvent(1.0): -1}, DELTA)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.0, math.nan, "x"])
+def test_delta_must_lie_in_the_unit_interval(bad):
+    with pytest.raises(ValueError, match="delta must lie in"):
+        epsilon(Gaussian(1.0), bad)
+
+
+@everywhere
+@every
+def test_cost_is_monotone(name, adjacency):
+    events = COLLECTIONS[name]
+    cost = epsilon(events, DELTA, adjacency=adjacency)
+    assert 0 < cost < math.inf
+    more = {event: times + 1 for event, times in events.items()}
+    assert epsilon(more, DELTA, adjacency=adjacency) > cost
+    assert epsilon(events, DELTA / 10, adjacency=adjacency) >= cost * (1 - 1e-9)
+    assert epsilon(noisier(events), DELTA, adjacency=adjacency) < cost
+    assert delta(events, cost * 1.1, adjacency=adjacency) <= delta(events, cost, adjacency=adjacency)
+
+
+def noisier(events):
+    """Return the same events with 20% more noise."""
+
+    def change(event):
+        if isinstance(event, SampledEvent):
+            return SampledEvent(change(event.event), event.rate)
+        (value,) = event._fields().values()
+        return type(event)(value * 1.2 if hasattr(event, "noise_multiplier") else value / 1.2)
+
+    return {change(event): times for event, times in events.items()}
+
+
+@everywhere
+@every
+def test_epsilon_and_delta_are_inverse(name, adjacency):
+    events = COLLECTIONS[name]
+    cost = epsilon(events, DELTA, adjacency=adjacency)
+    if name in FINITE_AT_ZERO and cost == epsilon(events, 0.0, adjacency=adjacency):
+        assert delta(events, cost, adjacency=adjacency) == 0.0
+        return
+    back = delta(events, cost, adjacency=adjacency)
+    # Exact for Gaussian noise; otherwise both are upper bounds, on one grid.
+    assert back <= DELTA * (1 + 1e-6)
+    assert epsilon(events, back, adjacency=adjacency) == pytest.approx(cost, rel=1e-6 if name == "Gaussian" else 1e-3)
+
+
+@every
+def test_add_remove_costs_what_zero_out_costs(name):
+    assert epsilon(COLLECTIONS[name], DELTA, adjacency=Adjacency.ADD_REMOVE) == epsilon(COLLECTIONS[name], DELTA)
+
+
+@pytest.mark.parametrize("name", [name for name in COLLECTIONS if name not in FINITE_AT_ZERO])
+def test_only_pure_events_are_finite_at_delta_zero(name):
+    assert epsilon(COLLECTIONS[name], 0.0) == math.inf
+
+
+def test_pure_costs_add_up_at_delta_zero():
+    events = {PureEvent(0.5): 2, LaplaceEvent(2.0): 3, BoundedRangeEvent(0.25): 4}
+    assert epsilon(events, 0.0) == pytest.approx(0.5 * 2 + 3 / 2 + 0.25 * 4)
+    assert delta(events, 3.5) == 0.0
+
+
+def test_extreme_noise_has_a_cost():
+    assert epsilon(GaussianEvent(1e200), DELTA) == 0.0
+    assert epsilon(GaussianEvent(1e-200), DELTA) == math.inf
+    assert epsilon(SampledEvent(LaplaceEvent(1e-3), 0.5), 0.0) >= 999.0
+    # Without the bound for all rows, which sets the grid, this would need gigabytes.
+    cost = epsilon({SampledEvent(GaussianEvent(0.01), 0.01): 3}, DELTA, adjacency=Adjacency.REPLACE_ONE)
+    assert 1000 < cost < 20_000
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0, 4.0])
+def test_sampling_lowers_the_cost_and_rate_one_costs_what_all_rows_cost(noise):
+    for make in (Gaussian, Laplace):
+        whole = epsilon(Repeated(make(noise), 5), DELTA)
+        costs = [epsilon(Sampled(make(noise), rate=rate, steps=5), DELTA) for rate in (0.01, 0.3, 1.0)]
+        assert costs[0] < costs[1] < costs[2]
+        assert costs[2] == pytest.approx(whole, rel=2e-3)
+
+
+# Without BoundedRangeEvent: it costs less than the pure event that stands in for it in `oracles.pld`.
+WITH_DISTRIBUTION = [
+    (name, adjacency)
+    for name, events in COLLECTIONS.items()
+    for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
+    if oracles.pld_supports(events, adjacency) and not any(isinstance(event, BoundedRangeEvent) for event in events)
+]
+
+
+@pytest.mark.parametrize(("name", "adjacency"), WITH_DISTRIBUTION)
+def test_the_cost_is_never_below_the_optimistic_privacy_loss_distribution(name, adjacency):
+    optimistic = oracles.pld(COLLECTIONS[name], adjacency, pessimistic=False).get_epsilon_for_delta(DELTA)
+    assert epsilon(COLLECTIONS[name], DELTA, adjacency=adjacency) >= optimistic - 1e-9
+
+
+GOLDEN = [
+    # dp-accounting 0.6.0, PLD, interval 1e-4, delta 1e-5.
+    (Sampled(Gaussian(1.5), rate=0.04, steps=2250), Adjacency.ADD_REMOVE, 6.770, 0.01),
+    (Sampled(Gaussian(1.0), rate=0.01, steps=5000), Adjacency.ADD_REMOVE, 4.2019, 1e-4),
+    # The same noise over twice the clip, PLD under REPLACE_ONE.
+    (Sampled(Gaussian(0.5), rate=0.01, steps=5000), Adjacency.REPLACE_ONE, 7.1463, 1e-4),
+    (Gaussian(1.0), Adjacency.REPLACE_ONE, 4.3772, 1e-4),
+]
+
+
+@pytest.mark.parametrize(("plan", "adjacency", "value", "tolerance"), GOLDEN)
+def test_golden_costs(plan, adjacency, value, tolerance):
+    assert epsilon(plan, DELTA, adjacency=adjacency) == pytest.approx(value, abs=tolerance)
+
+
+def test_golden_costs_detect_slightly_less_noise():
+    assert abs(epsilon(Sampled(Gaussian(1.48), rate=0.04, steps=2250), DELTA) - 6.770) > 0.01
