@@ -1,8 +1,8 @@
-"""First-aid stations: where to put new ones when paramedics on call, whose homes are secret, can be sent already.
+"""First-aid stations: where to put new ones when paramedics on call, whose homes are secret, can already be sent.
 
-A town of four quarters. Every home should be near a station or a paramedic. The homes are public, the paramedics' are
-not; the number of paramedics is secret too. Both are made up here, so that the true distances can be shown; with real
-paramedics they would be releases themselves.
+A town has four quarters. Every home should be near a station or a paramedic. The homes are public; the addresses of the
+paramedics and their number are secret. Both sets are synthetic, so that the true distances can be shown. With real
+paramedics the true distances would have to be released like any other statistic.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ paramedics = np.vstack([rng.normal(middle, 0.6, (150, 2)) for middle in quarters
 
 
 def distance(stations):
-    """Mean distance of a home to its nearest station or paramedic."""
+    """Return the mean distance of a home to its nearest station or paramedic."""
     return float(np.minimum(nearest(homes, homes[stations])[1], nearest(homes, paramedics)[1]).mean())
 
 
@@ -32,11 +32,11 @@ print(f"  12 stations as if there were no paramedics  {1000 * distance(cluster_t
 print(f"  12 stations by the private method           {1000 * distance(model.centers_):.0f}")
 print(f"  12 stations knowing every address           {1000 * distance(non_private(paramedics, homes, 12)):.0f}")
 estimate, bound = 1000 * model.cost_estimate_, 1000 * model.cost_bound_
-print(f"its own estimate {estimate:.0f}, and a bound that holds with 95%: {bound:.0f}")
+print(f"the private estimate is {estimate:.0f}, and with probability 95% the distance is at most {bound:.0f}")
 near = nearest(homes[model.centers_], quarters)[0]
 print("stations by quarter:", np.bincount(near, minlength=4).tolist(), "(paramedics live in the first two)")
 
-# Nobody there: the answer is that of the homes alone, up to a chance of one in ten at most.
+# Without any paramedic the answer is that of the homes alone, with probability at least 0.9.
 alone = PrivateSourceTargetClustering(n_clusters=12, epsilon=1.0).fit(
     np.empty((0, 2)), public=Public(homes), ledger=ledger
 )

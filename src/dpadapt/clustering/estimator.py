@@ -15,8 +15,8 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.clustering.certificate import certified_cost, choose_neighbours, most_moved
 from dpadapt.clustering.inference import Choice, choose
 from dpadapt.clustering.releases import (
+    COUNT_NOISES,
     LABELS,
-    NOISES,
     Plan,
     assumed_public,
     checked_inputs,
@@ -208,7 +208,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         if not given:
             raise ValueError("n_clusters must be a whole number or several of them, got none.")
         epsilon, delta = checks.positive(self.epsilon, "epsilon"), checks.delta(self.delta)
-        if checks.one_of(self.noise, NOISES, "noise") == "gaussian" and delta == 0:
+        if checks.one_of(self.noise, COUNT_NOISES, "noise") == "gaussian" and delta == 0:
             raise ValueError("delta must be positive for noise='gaussian', got 0. A common choice is 1e-6.")
         checks.unit(self.gate, "gate")
         if not checks.unit(self.gamma, "gamma") < 0.5:

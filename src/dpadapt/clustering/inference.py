@@ -49,7 +49,8 @@ _LEAST_POOL_SHARE = 1e-3
 # Clumping, the parameter of Pólya's urn (small: sources are concentrated in few places): the value where counts are
 # uninformative, the factor from between parts to within parts (more even), and the range that is allowed.
 _USUAL_CLUMPING, _CLUMPING_WITHIN_PARTS, _LEAST_CLUMPING, _MOST_CLUMPING = 8.0, 1.4, 0.5, 32.0
-# With more sources than this per clump of Pólya's urn, the number of clumps grows.
+# Pólya's parameter grows by 1 for every this many sources of a part: without that, hundreds of sources would all sit in
+# the same few clumps.
 _MOST_IN_CLUMP = 100.0
 
 # Shares at which the probability of missing a bin's sources is tabulated; most shares are small.

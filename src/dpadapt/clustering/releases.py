@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Counts = NDArray[np.int64]
 CountNoise = DiscreteLaplace | DiscreteGaussian
 
-NOISES = ("laplace", "gaussian")
+COUNT_NOISES = ("laplace", "gaussian")
 LABELS = "sources by distance", "sources in coarse bins", "sources in bins split by the coarse counts"
 
 # The tuned constants below were chosen together, on the development draws that docs/clustering.md lists; except where a

@@ -20,7 +20,7 @@ Transform = Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[Any]]
 # compared.
 
 # Bytes of a block of distances, so that it stays in the processor's cache.
-_DISTANCE_BLOCK_BYTES = 2**20
+_NEAREST_BLOCK_BYTES = 2**20
 # Candidates whose gain greedy computes together: fewer take more passes of Python, more compute needless sums.
 _GREEDY_BATCH = 16
 # Entries of the cost matrix that FasterPAM searches together, and the least number of candidates among them. A larger
@@ -66,7 +66,7 @@ def nearest(A: NDArray[Any], B: NDArray[Any]) -> tuple[NDArray[np.int64], NDArra
 
 def blocks(n_rows: int, n_columns: int) -> list[slice]:
     """Return slices of rows whose distances to `n_columns` others stay in the processor's cache."""
-    size = max(1, _DISTANCE_BLOCK_BYTES // (8 * max(1, n_columns)))
+    size = max(1, _NEAREST_BLOCK_BYTES // (8 * max(1, n_columns)))
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
