@@ -119,7 +119,7 @@ def _fit(
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
-    from dpadapt.report.terminal import facts_table, fit_table
+    from dpadapt.report.terminal import fit_table, receipt_table
 
     order = Order(
         private=private,
@@ -142,7 +142,7 @@ def _fit(
     summary = carry_out(order)
     screen = console()
     if order.task == "clustering":
-        screen.print(facts_table("Receipt", summary["facts"]))
+        screen.print(receipt_table(summary["receipt"], summary["facts"]))
     else:
         screen.print(fit_table(summary))
         screen.print("What the public and the private rows contributed", style="bold")
@@ -491,14 +491,9 @@ def _write_chosen(model: Any, order: Order, inputs: _Inputs) -> dict[str, Any]:
         raise ValueError("--public must be the table of rows to choose from with --task clustering.")
     rows = inputs.public.table.frame.iloc[model.centers_]
     persist.write_atomically(order.out / _CHOSEN, rows.rename_axis("row").to_csv().encode())
-    receipt = receipt_facts(model.privacy_)
     facts = {
-        "cost": receipt["cost"],
-        "protects": receipt["protects"],
-        "released": "\n".join(receipt["released"]),
-        "assumed public": "\n".join(receipt["assumptions"]),
         "chosen": f"{order.clusters} of {len(inputs.public.X):,} public rows",
         "distance to expect": f"{model.cost_estimate_:.4g} from a public row to its nearest centre, an estimate in the "
         f"units of the encoded columns",
     }
-    return {"facts": facts, "receipt": receipt}
+    return {"facts": facts, "receipt": receipt_facts(model.privacy_)}

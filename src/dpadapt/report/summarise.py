@@ -56,7 +56,7 @@ def guarantee_in_words(receipt: Receipt) -> list[str]:
     --------
     >>> from dpadapt.accounting import Ledger
     >>> print(guarantee_in_words(Ledger(epsilon=1.0, delta=1e-6).receipt())[0][:34])
-    Suppose somebody knows every other
+    Suppose somebody knows all private
     """
     if receipt.seeded:
         return [
@@ -67,7 +67,7 @@ def guarantee_in_words(receipt: Receipt) -> list[str]:
         return ["There is no guarantee: something was released without noise."]
     highest = percent(best_guess(receipt.epsilon, receipt.delta))
     return [
-        f"Suppose somebody knows every other private row, sees this model and all of this page, and has to guess "
+        f"Suppose somebody knows all private rows but one, sees this model and all of this page, and has to guess "
         f"{receipt.adjacency.question}. A random guess is right half of the time. Their guess is right at most "
         f"{highest} of the time, whatever else they know and however much they compute.",
         f"The privacy unit is one row. For a person with k rows, epsilon is about k times as large. "
