@@ -86,7 +86,7 @@ def show(results: dict[str, Any]) -> None:
         drawn.add_row(row["claim"], row["paper"], row["measured"], row["verdict"])
     console.print(drawn)
     for sentence in facts(results):
-        console.print(sentence)
+        console.print(sentence, markup=False)
 
 
 def markdown(results: dict[str, Any]) -> str:

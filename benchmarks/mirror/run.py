@@ -49,7 +49,8 @@ def show(results: dict[str, Any]) -> None:
                 table.add_row(*row)
             console.print(table)
         if part.get("skipped"):
-            console.print(f"skipped: {part['skipped']}")
+            # Not as markup: names of extras stand in brackets.
+            console.print(f"skipped: {part['skipped']}", markup=False)
         for row in part["claims"]:
             claims.add_row(row["claim"], row["measured"], row["verdict"])
     console.print(claims)

@@ -96,7 +96,8 @@ def show(results: dict[str, Any]) -> None:
         claims.add_row(row["claim"], row["measured"], row["verdict"])
     console.print(claims)
     for sentence in summary["facts"]:
-        console.print(sentence)
+        # Not as markup: names of extras stand in brackets.
+        console.print(sentence, markup=False)
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -129,7 +130,7 @@ def _first(pair: tuple[int, Any]) -> int:
 
 def _spoken(piece: Piece) -> str:
     part, key = piece
-    return f"{part}: {', '.join(map(str, key)) if isinstance(key, tuple) else key}"
+    return f"{part}: {', '.join(str(one) for one in key if one)}"
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_results_go_to_json_to_a_page_and_into_the_documentation(rows, tmp_path,
     results = {
         "quick": True,
         "rows": {name: rows if name == "subspace" else [] for name in run.PARTS},
-        "skipped": ["probe: no data"],
+        "skipped": ["probe: pip install 'dpadapt[torch]'"],
         "minutes": 1.0,
         "processes": 1,
         "versions": {"numpy": "2"},
@@ -93,12 +93,15 @@ def test_results_go_to_json_to_a_page_and_into_the_documentation(rows, tmp_path,
     run.write_report(results, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") >= 2
-    assert "Left out, probe: no data" in page
+    assert "Left out, probe: pip install" in page
     run.write_markdown(results, tmp_path / "page.md")
     run.write_markdown(results, tmp_path / "page.md")
     assert (tmp_path / "page.md").read_text().count(run.START) == 1
     run.show(results)
-    assert "paper 4" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "paper 4" in printed
+    # Brackets are no markup.
+    assert "dpadapt[torch]" in printed
 
 
 def probe_row(title, epsilon, **values):
