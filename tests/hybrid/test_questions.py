@@ -174,3 +174,11 @@ def test_a_custom_loss_must_lie_between_zero_and_one():
 def test_malformed_linear_hypotheses_are_refused(arguments):
     with pytest.raises(ValueError, match=r"coef|classes"):
         LinearHypothesis(*arguments)
+
+
+def test_hypotheses_label_extreme_rows_without_a_warning():
+    X = np.array([[0.1, 9.0], [3.0, 0.0], [1e200, 0.0]])
+    ball = EllipsoidHypothesis(np.array([0]), np.ones(1), 1.0, np.array(["in", "out"]))
+    assert ball.predict(X).tolist() == ["in", "out", "out"]
+    assert ConstantHypothesis(2).predict(X).tolist() == [2, 2, 2]
+    assert np.isfinite(Squares()(X)[:2]).all()

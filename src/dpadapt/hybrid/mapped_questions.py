@@ -158,6 +158,15 @@ class MappedQuestion(Question):
 
     where: PublicMap
 
+    @property
+    def n_quantities(self) -> int:
+        """How many quantities the question is about; each person is asked for one of them."""
+        return 1
+
+    def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw which quantity each person is asked for."""
+        return np.asarray(random.integers(0, self.n_quantities, n))
+
     def message(self) -> dict[str, Any]:
         """Return plain numbers and arrays that describe the question."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -303,9 +312,10 @@ class ScoreQuestion(MappedQuestion):
     positive: Any = 1
     kind = "score"
 
-    def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Draw which number each person is asked for."""
-        return np.asarray(random.integers(0, len(self.numbers), n))
+    @property
+    def n_quantities(self) -> int:
+        """One for each of `numbers`."""
+        return len(self.numbers)
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
         """Return each person's number in [-1, 1]."""
@@ -354,9 +364,10 @@ class SquareQuestion(MappedQuestion):
     where: PublicMap
     kind = "square"
 
-    def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Draw which numeric feature each person is asked about."""
-        return np.asarray(random.integers(0, len(self.where.numbers), n))
+    @property
+    def n_quantities(self) -> int:
+        """One for each numeric feature."""
+        return len(self.where.numbers)
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
         """Return each person's number in [-1, 1]."""

@@ -17,18 +17,18 @@ from dpadapt.papers.reweigh.planning import (
 EASY = {"alpha": 0.08, "epsilon": 0.5, "delta": 1e-4, "divergence": 0.3515}
 
 
-def test_appendix_d_needs_the_papers_324_7_million_records():
-    found = plan(**EASY, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000, density=0.08 / (4 * 1.3515))
-    assert found.rows == pytest.approx(324_700_000, rel=1e-3)
-    assert found.noise == pytest.approx(math.sqrt(20))
-    assert "324,6" in str(found)
+def test_appendix_d_needs_324_7_million_records_as_in_the_paper():
+    sizes = plan(**EASY, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000, density=0.08 / (4 * 1.3515))
+    assert sizes.rows == pytest.approx(324_700_000, rel=1e-3)
+    assert sizes.noise == pytest.approx(math.sqrt(20))
+    assert "324,6" in str(sizes)
 
 
 def test_one_bit_each_needs_a_twentieth_of_the_people():
-    found = plan(**EASY)
-    assert found.rounds == paper_rounds(0.08, 0.3515) == 141_569
-    assert found.people == 687_191
-    assert found.people_exact < found.people / 20
+    sizes = plan(**EASY)
+    assert sizes.rounds == paper_rounds(0.08, 0.3515) == 141_569
+    assert sizes.people == 687_191
+    assert sizes.people_exact < sizes.people / 20
     # At 1,000 rounds, as the paper's runs took.
     assert paper_people(0.08, 1e-6 / 2000, 0.5, 1e-4) == 564_566
 
@@ -41,8 +41,8 @@ def test_algorithm_4_costs_a_tenth_of_what_its_accountant_says():
 
 
 def test_the_planned_records_keep_the_claimed_cost():
-    found = plan(**EASY, descent=Descent(1.0, 0.5, 9))
-    cost = algorithm_4_cost(found.rows, found.density, found.rounds, found.steps, found.noise, 1e-4)
+    sizes = plan(**EASY, descent=Descent(1.0, 0.5, 9))
+    cost = algorithm_4_cost(sizes.rows, sizes.density, sizes.rounds, sizes.steps, sizes.noise, 1e-4)
     assert cost.exact <= cost.truncated <= 0.5 * (1 + 1e-6)
 
 
@@ -59,7 +59,7 @@ def test_corollary_b3_sizes():
 
 
 @pytest.mark.parametrize("divergence", [-0.1, math.inf, math.nan, "1", True])
-def test_a_divergence_that_no_weights_can_bridge_is_refused(divergence):
+def test_an_unusable_divergence_is_refused(divergence):
     with pytest.raises(ValueError, match="divergence must be"):
         plan(0.08, 0.5, 1e-4, divergence)
 
@@ -72,6 +72,6 @@ def test_bad_targets_are_named(change, name):
         plan(**{**EASY, **change})
 
 
-def test_too_few_records_for_a_draw_are_refused():
+def test_too_few_records_for_the_density_are_refused():
     with pytest.raises(ValueError, match="density times n_rows"):
         algorithm_4_cost(10, 0.01, 1, 1, 5.0, 1e-4)

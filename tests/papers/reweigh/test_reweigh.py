@@ -1,4 +1,4 @@
-"""Subsample-Test-Reweigh: what it spends, whom it asks, what it returns, and what it refuses."""
+"""Subsample-Test-Reweigh: what it spends, how many people it asks, what it returns, and what it refuses."""
 
 import math
 import pickle
@@ -11,12 +11,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, audit
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.deciding import decide, people_needed
-from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis, LossQuestion
+from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
-from dpadapt.papers.reweigh.rounds import Protocol
 
 FEW_STEPS = DescentLearner(n_steps=5)
 
@@ -27,7 +25,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def sample(n, seed, share=0.5):
-    """Draw rows of which `share` lie on the right, where the label follows the second feature's sign reversed."""
+    """Draw rows of which `share` lie on the right (first feature above 0), where labels are reversed."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, 2))
     X[:, 0] = np.abs(X[:, 0]) * np.where(rng.random(n) < share, 1, -1)
@@ -47,56 +45,34 @@ def model(learner=LISTED, **params):
     return SubsampleTestReweigh(learner, **{"alpha": 0.05, "random_state": 0, "divergence": 9.0, **params})
 
 
-def test_reweighing_finds_what_the_curators_population_hides():
+def test_reweighing_finds_the_hypothesis_of_a_rare_part_of_the_curators_population():
     X, y = sample(4000, 0, share=0.1)  # a tenth looks like the target
-    found = model(n_rounds=8).fit(X, y, agents=people(1.0))
-    assert found.hypothesis_ is DOWN
-    assert found.accepted_
-    assert 1 < found.rounds_ <= 8
+    fitted = model(n_rounds=8).fit(X, y, agents=people(1.0))
+    assert fitted.hypothesis_ is DOWN
+    assert fitted.accepted_
+    assert 1 < fitted.rounds_ <= 8
     alone = model().fit(X, y)
     assert alone.hypothesis_ is UP
-    assert found.baselines_["S-only"].estimate > 0.9
-    assert found.baselines_["constant"].estimate == pytest.approx(0.5, abs=0.2)
+    assert fitted.baselines_["S-only"].estimate > 0.9
+    assert fitted.baselines_["constant"].estimate == pytest.approx(0.5, abs=0.2)
 
 
 def test_the_first_round_is_enough_where_the_populations_agree():
     X, y = sample(4000, 0, share=0.1)
     agents = people(0.05)
-    found = model().fit(X, y, agents=agents)
-    assert (found.rounds_, found.accepted_, found.hypothesis_) == (1, True, UP)
-    assert found.users_asked_ == agents.asked == found.tests_[0].asked + found.baselines_["constant"].asked
+    fitted = model().fit(X, y, agents=agents)
+    assert (fitted.rounds_, fitted.accepted_, fitted.hypothesis_) == (1, True, UP)
+    assert fitted.users_asked_ == agents.asked == fitted.tests_[0].asked + fitted.baselines_["constant"].asked
 
 
 def test_without_an_accepted_round_the_best_tested_is_returned():
     X, y = sample(4000, 0, share=0.1)
-    found = model(n_rounds=8).fit(X, y, agents=people(0.7))  # no listed hypothesis is good
-    assert not found.accepted_
-    best = min(found.tests_, key=lambda test: test.estimate)
+    fitted = model(n_rounds=8).fit(X, y, agents=people(0.7))  # no listed hypothesis is good
+    assert not fitted.accepted_
+    best = min(fitted.tests_, key=lambda test: test.estimate)
     assert best.estimate == pytest.approx(0.3, abs=0.1)
-    assert found.hypothesis_ is DOWN
-    assert found.rounds_ == 8
-
-
-@pytest.mark.parametrize("n_rounds", [1, 2, 3, 5, 8, 100, 1024])
-def test_tests_are_few(n_rounds):
-    tested = Protocol(n_rounds, 1.0, 0.1, 0.1, 0.2, 1e-3).tested
-    assert tested[0] == 1
-    assert tested[-1] == n_rounds
-    assert len(tested) <= math.ceil(math.log2(n_rounds)) + 1
-    assert len(Protocol(n_rounds, 1.0, 0.1, 0.1, 0.2, 1e-3, paper=True).tested) == n_rounds
-
-
-@pytest.mark.parametrize("error", [1e-9, 1e-3, 0.3, 0.45])
-def test_people_are_counted_for_the_longest_course_that_the_tests_can_take(error):
-    """Just as many people as are asked for, and losses that keep every test undecided for as long as can be."""
-    protocol = Protocol(4, 1.0, 0.1, 0.1, 0.2, error)
-    most = protocol.most_people(1.0)
-    agents = SimulatedAgents(np.zeros((100, 1)), np.arange(100) < 15, 1.0, n_people=most, random_state=0)
-    always = LinearHypothesis([0.0], -1.0, [False, True])
-    # One batch, so that the test is cut before it is looked at.
-    longest = decide(agents, LossQuestion(always), 0.1, 0.2, error=error, batch=most).asked
-    assert longest == people_needed(0.1, 0.2, error / 4, 1.0)
-    assert most == len(protocol.tested) * longest + protocol.baseline_people(1.0)
+    assert fitted.hypothesis_ is DOWN
+    assert fitted.rounds_ == 8
 
 
 @pytest.mark.parametrize("learner", [FEW_STEPS, LISTED], ids=["descent", "finite"])
@@ -106,13 +82,13 @@ def test_receipt_stays_within_the_budget_and_verifies(learner, adjacency):
     n_rows = 2000 if adjacency == "add-remove" else None
     settings = {"epsilon": 0.8, "delta": 1e-5, "adjacency": adjacency, "n_rows": n_rows, "n_rounds": 3}
     ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=Adjacency.of(adjacency))
-    found = model(learner, **settings).fit(X, y, agents=people(0.5), ledger=ledger)
-    receipt = found.privacy_
+    fitted = model(learner, **settings).fit(X, y, agents=people(0.5), ledger=ledger)
+    receipt = fitted.privacy_
     assert 0.99 * 0.8 <= receipt.epsilon <= 0.8 * (1 + 1e-9)
     verdict = receipt.verify()
     assert verdict.lower <= receipt.epsilon * (1 + 1e-6) <= verdict.upper * (1 + 1e-3)
     assert ledger.spent() == pytest.approx(receipt.epsilon, rel=1e-6)
-    assert sum("rounds got right" in entry.label for entry in ledger.entries) == 1
+    assert sum("rounds with a correct label" in entry.label for entry in ledger.entries) == 1
 
 
 def test_all_rounds_are_charged_before_the_first_draw():
@@ -127,14 +103,14 @@ def test_all_rounds_are_charged_before_the_first_draw():
     assert ledger.entries == []
     assert agents.asked == 0
     generous = Ledger(epsilon=1.0, delta=1e-5)
-    found = model(FEW_STEPS, epsilon=1.0, delta=1e-5).fit(X, y, agents=people(0.5), ledger=generous)
-    assert found.rounds_ <= 4
+    fitted = model(FEW_STEPS, epsilon=1.0, delta=1e-5).fit(X, y, agents=people(0.5), ledger=generous)
+    assert fitted.rounds_ <= 4
     assert len(generous.entries) == 5  # four rounds and the histograms, however early the tests stopped
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_what_a_record_moves_over_all_rounds_is_no_more_than_was_charged(adjacency):
-    """On a pair of data sets Gaussian releases have mu² = sum of (distance / noise)² exactly: an audit without luck."""
+def test_a_record_moves_all_releases_together_by_no_more_than_was_charged(adjacency):
+    """On a pair of data sets Gaussian releases have mu² = sum of (distance / noise)² exactly: a deterministic audit."""
     relation = Adjacency.of(adjacency)
     budget = 1.0
 
@@ -161,22 +137,22 @@ def test_what_a_record_moves_over_all_rounds_is_no_more_than_was_charged(adjacen
 def test_infinite_epsilon_is_algorithm_1_and_recorded_as_a_leak():
     X, y = sample(4000, 0, share=0.1)
     for constants in ("exact", "paper"):
-        found = model(FEW_STEPS, epsilon=math.inf, n_rounds=2, constants=constants, alpha=0.1).fit(
+        fitted = model(FEW_STEPS, epsilon=math.inf, n_rounds=2, constants=constants, alpha=0.1).fit(
             X, y, agents=people(0.1)
         )
-        assert found.privacy_.epsilon == math.inf
-        assert any("not private" in text for text in found.privacy_.warnings)
+        assert fitted.privacy_.epsilon == math.inf
+        assert any("not private" in text for text in fitted.privacy_.warnings)
     with pytest.raises(BudgetExceeded):
         model(FEW_STEPS, epsilon=math.inf).fit(X, y, ledger=Ledger(1.0, 1e-6))
 
 
-def test_the_papers_constants_are_refused_with_what_they_ask_for():
+def test_the_papers_constants_are_refused_if_they_need_too_many_steps():
     X, y = sample(4000, 0)
     with pytest.raises(ValueError, match=r"[\d,]+ rounds of [\d,]+ steps were planned"):
         model(None, constants="paper", divergence=0.35, alpha=0.08, density=0.1).fit(X, y, agents=people(0.5))
 
 
-def test_agents_who_could_run_out_are_not_asked_and_nothing_is_spent():
+def test_too_few_people_are_not_asked_and_nothing_is_spent():
     X, y = sample(2000, 0)
     ledger, agents = Ledger(5.0, 1e-5), people(n=1000)
     with pytest.raises(PrivacyError, match="Nothing was spent"):
@@ -186,18 +162,18 @@ def test_agents_who_could_run_out_are_not_asked_and_nothing_is_spent():
 
 
 @pytest.mark.parametrize(("response_rate", "tested"), [(0.1, 2), (1e-9, 0)])
-def test_what_was_paid_for_is_kept_if_people_do_not_answer(response_rate, tested):
+def test_hypotheses_are_kept_if_people_do_not_answer(response_rate, tested):
     X, y = sample(4000, 0, share=0.1)
     asked = model(n_rounds=8)
     few = asked._protocol(4000, 2, people()).most_people(3.0)
     # No listed hypothesis is good, so that no test ends the rounds before people run out.
     agents = SimulatedAgents(*sample(9000, 1, 0.7), 3.0, n_people=few, response_rate=response_rate, random_state=1)
-    found = asked.fit(X, y, agents=agents)
-    assert len(found.tests_) == tested
-    assert not found.accepted_
-    assert any("a test was left out" in text for text in found.privacy_.warnings)
-    assert found.hypothesis_ is UP  # the first round's, which is the best of those tested
-    assert ("S-only" in found.baselines_) == bool(tested)
+    fitted = asked.fit(X, y, agents=agents)
+    assert len(fitted.tests_) == tested
+    assert not fitted.accepted_
+    assert any("a test was left out" in text for text in fitted.privacy_.warnings)
+    assert fitted.hypothesis_ is UP  # the first round's, which is the best of those tested
+    assert ("S-only" in fitted.baselines_) == bool(tested)
 
 
 def test_agents_with_other_columns_are_refused_and_nothing_is_spent():
@@ -211,7 +187,7 @@ def test_agents_with_other_columns_are_refused_and_nothing_is_spent():
 
 
 @pytest.mark.parametrize("seed", [None, 0])
-def test_the_receipt_tells_of_peoples_noise(seed):
+def test_the_receipt_warns_of_seeded_people(seed):
     X, y = sample(2000, 0)
     agents = SimulatedAgents(*sample(60_000, 1, 0.1), 3.0, random_state=seed)
     receipt = model(random_state=None).fit(X, y, agents=agents).privacy_
@@ -220,12 +196,12 @@ def test_the_receipt_tells_of_peoples_noise(seed):
     assert any("epsilon = 3 for each" in fact for fact in receipt.assumptions)
 
 
-def test_a_hopeless_budget_spends_nothing_and_says_so():
+def test_too_small_a_budget_spends_nothing_and_the_receipt_says_so():
     X, y = sample(2000, 0)
-    found = model(FEW_STEPS, epsilon=1e-4, delta=1e-9).fit(X, y)
-    assert found.privacy_.entries == ()
-    assert any("nothing was spent" in text for text in found.privacy_.warnings)
-    assert set(found.predict(X)) == {0}
+    fitted = model(FEW_STEPS, epsilon=1e-4, delta=1e-9).fit(X, y)
+    assert fitted.privacy_.entries == ()
+    assert any("nothing was spent" in text for text in fitted.privacy_.warnings)
+    assert set(fitted.predict(X)) == {0}
 
 
 def test_a_fitted_model_can_be_pickled_and_a_fit_repeated():
@@ -238,13 +214,13 @@ def test_a_fitted_model_can_be_pickled_and_a_fit_repeated():
     assert copy.privacy_ == first.privacy_
 
 
-def test_labels_may_be_words():
+def test_labels_may_be_strings():
     X, y = sample(4000, 0, share=0.0)
     words = np.array(["no", "yes"])
     agents = SimulatedAgents(X, words[y], 3.0, random_state=0)
-    found = model(FEW_STEPS, alpha=0.1).fit(X, words[y], agents=agents)
-    assert np.mean(found.predict(X) == words[y]) > 0.9
-    assert found.accepted_
+    fitted = model(FEW_STEPS, alpha=0.1).fit(X, words[y], agents=agents)
+    assert np.mean(fitted.predict(X) == words[y]) > 0.9
+    assert fitted.accepted_
 
 
 @pytest.mark.parametrize(
@@ -281,17 +257,17 @@ def test_bad_settings_are_named_and_nothing_is_spent(params, message):
     assert agents.asked == 0
 
 
-def test_everything_that_people_are_asked_can_travel_to_a_device():
+def test_every_question_can_be_sent_to_a_device():
     X, y = sample(2000, 0, share=0.0)
     agents = people(0.0)
-    found = model(FEW_STEPS, alpha=0.1).fit(X, y, agents=agents)
+    fitted = model(FEW_STEPS, alpha=0.1).fit(X, y, agents=agents)
     assert len(agents.record) > 1
     for asked in agents.record:
         asked.question.message()
-    assert found.baselines_["constant"].estimate == pytest.approx(0.5, abs=0.15)
+    assert fitted.baselines_["constant"].estimate == pytest.approx(0.5, abs=0.15)
 
 
-def test_agents_must_be_agents_and_the_learner_one():
+def test_agents_and_learner_must_have_the_right_type():
     X, y = sample(200, 0)
     with pytest.raises(TypeError, match="learner must be a Learner"):
         model("descent").fit(X, y)

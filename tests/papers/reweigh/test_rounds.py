@@ -1,13 +1,18 @@
-"""Weights: the dense projection is what the paper says, and why its normaliser must be released."""
+"""The rounds: weights are the paper's dense projection, their normaliser must be released, and tests are few."""
+
+import math
 
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
 from dpadapt.accounting import delta
+from dpadapt.hybrid.agents import SimulatedAgents
+from dpadapt.hybrid.deciding import decide, people_needed
+from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 from dpadapt.mechanisms import Gaussian
 from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.papers.reweigh.rounds import dense_weights, normaliser, record_weights, released_weights
+from dpadapt.papers.reweigh.rounds import Protocol, dense_weights, normaliser, record_weights, released_weights
 
 
 @pytest.mark.parametrize("density", [0.02, 0.1, 0.5, 1.0])
@@ -15,21 +20,21 @@ def test_projection_is_dense_and_adds_up(density):
     rng = np.random.default_rng(0)
     for n in (60, 200):
         weights = np.exp(-3 * rng.exponential(size=n))
-        found = dense_weights(weights, density)
-        assert found.sum() == pytest.approx(density * n)
-        assert found.max() <= 1
-        assert density * found.max() <= found.mean() * (1 + 1e-9)
-        # Below the cap all are the same multiple of what they were: the smallest such c.
-        free = found < 1
+        projected = dense_weights(weights, density)
+        assert projected.sum() == pytest.approx(density * n)
+        assert projected.max() <= 1
+        assert density * projected.max() <= projected.mean() * (1 + 1e-9)
+        # Below the cap, all weights are multiplied by the same c.
+        free = projected < 1
         if free.any():
-            assert np.ptp(found[free] / weights[free]) == pytest.approx(0, abs=1e-9)
+            assert np.ptp(projected[free] / weights[free]) == pytest.approx(0, abs=1e-9)
 
 
 def test_projection_after_hundreds_of_rounds_does_not_underflow():
     logs = -np.array([3000.0, 3001.0, 3050.0])
-    found = record_weights(logs, normaliser(logs, np.ones(3), 0.5))
-    assert found.sum() == pytest.approx(1.5)
-    assert found[0] == 1.0
+    weights = record_weights(logs, normaliser(logs, np.ones(3), 0.5))
+    assert weights.sum() == pytest.approx(1.5)
+    assert weights[0] == 1.0
 
 
 def test_one_record_moves_the_distribution_by_at_most_one_over_kappa_n():
@@ -65,10 +70,10 @@ def _hockey_stick(first, second, epsilon, step):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.1])
 def test_a_normaliser_computed_from_the_records_exceeds_its_claimed_delta(epsilon):
-    """Densities integrated numerically: 2,000 records of equal weight, against the same with one further, heavy one.
+    """Integrate densities numerically: 2,000 records of equal weight, with and without another, heavy record.
 
-    Recomputing c makes room for the newcomer (weight 1) by lowering the weight of all others: the sum moves by what the
-    newcomer adds and once more by what the others lose. Claimed is what Poisson sampling at that rate costs.
+    Recomputing c lowers the weight of all others when the heavy record (weight 1) is added: the sum moves by what that
+    record adds and once more by what the others lose. Claimed is the cost of Poisson sampling at that rate.
     """
     n, total, rate, noise = 2000, 4.0, 0.5, 8.0
     step = 0.01
@@ -109,7 +114,7 @@ def test_released_weights_follow_from_the_counts_alone_and_never_exceed_one():
         assert total >= 0.1 * noisy.sum() * (1 - 1e-9)
 
 
-def test_weights_are_as_large_as_they_may_be():
+def test_released_weights_are_as_large_as_possible():
     weights, total = released_weights(np.array([0.0, 0.0, 900.0]), 1.0, 0.1, 5.0)
     assert weights[2] == 1.0
     assert total == pytest.approx(900.0)
@@ -117,7 +122,7 @@ def test_weights_are_as_large_as_they_may_be():
     assert weights[2] == pytest.approx(0.1)  # the paper's: they add up to density times n
 
 
-def test_counts_that_are_all_noise_give_weights_all_the_same():
+def test_counts_of_noise_alone_still_give_weights_between_0_and_1():
     weights, total = released_weights(np.array([-50.0, -3.0]), 1.0, 0.5, 30.0)
     assert ((weights > 0) & (weights <= 1)).all()
     assert total == 1.0
@@ -129,6 +134,27 @@ def test_density_must_be_a_share(density):
         dense_weights(np.ones(10), density)
 
 
-def test_less_than_one_record_can_not_carry_all_the_weight():
+def test_a_density_of_less_than_one_record_is_refused():
     with pytest.raises(ValueError, match="at least 1"):
         dense_weights(np.ones(10), 0.05)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3, 5, 8, 100, 1024])
+def test_tests_are_on_a_geometric_schedule_unless_the_papers_constants_are_used(n_rounds):
+    tested = Protocol(n_rounds, 1.0, 0.1, 0.1, 0.2, 1e-3).tested
+    assert tested[0] == 1
+    assert tested[-1] == n_rounds
+    assert len(tested) <= math.ceil(math.log2(n_rounds)) + 1
+    assert len(Protocol(n_rounds, 1.0, 0.1, 0.1, 0.2, 1e-3, paper=True).tested) == n_rounds
+
+
+@pytest.mark.parametrize("error", [1e-9, 1e-3, 0.3, 0.45])
+def test_most_people_is_the_length_of_the_longest_tests(error):
+    protocol = Protocol(4, 1.0, 0.1, 0.1, 0.2, error)
+    most = protocol.most_people(1.0)
+    agents = SimulatedAgents(np.zeros((100, 1)), np.arange(100) < 15, 1.0, n_people=most, random_state=0)
+    always = LinearHypothesis([0.0], -1.0, [False, True])
+    # One batch, so that the test reaches its cut-off before it is evaluated.
+    longest = decide(agents, LossQuestion(always), 0.1, 0.2, error=error, batch=most).asked
+    assert longest == people_needed(0.1, 0.2, error / 4, 1.0)
+    assert most == len(protocol.tested) * longest + protocol.baseline_people(1.0)

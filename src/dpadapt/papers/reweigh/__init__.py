@@ -1,4 +1,4 @@
-"""Paper 3: Subsample-Test-Reweigh in the hybrid model, its learners and its bounds.
+"""Paper 3: Subsample-Test-Reweigh in the hybrid model, its learners, and the sizes that its theorems ask for.
 
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
 """

@@ -1,7 +1,7 @@
-"""`SeparatorLearner`: a hyperplane by exact minimisation of the squared hinge, **not private**: for Algorithm 1.
+"""Learners of `SubsampleTestReweigh`: what a learner is, and the learners of linear models.
 
-The paper's Appendix C uses a support vector machine with C = 1e30, whose solver does not converge; Newton's method on
-the squared hinge needs a dozen steps, each on the records inside the margin alone.
+A learner says what one round releases, and makes a hypothesis from weighted rows by these releases. `DescentLearner` is
+ours, `OnlineLearner` has the paper's steps and noise, and `SeparatorLearner` is not private: it is for Algorithm 1.
 """
 
 import math
@@ -28,20 +28,22 @@ from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
 from dpadapt.papers.reweigh.planning import Descent
 from dpadapt.rows import Rows
 
-# What a learner is: it says what one round would release, and makes a hypothesis of weighted rows by doing that.
-
-
 Plans = Sequence[tuple[Plan | Mechanism, str]]
+Single = NDArray[np.float32]
+
+# The variance of `OnlineLearner`'s noise over the squared Lipschitz constant: sigma² = 20 L², the least that Theorem
+# A.3 allows.
+_ONLINE_NOISE_VARIANCE = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a learner may know before it sees a row: all of it is public.
+    """What a learner may know before it uses a row. All of it is public.
 
     Parameters
     ----------
     n_rows : float
-        A public number of rows.
+        The public number of rows.
     n_features : int
     classes : ndarray of shape (2,)
     density : float
@@ -65,8 +67,8 @@ class Sample:
     codes : ndarray of int64
         The class of each row, 0 or 1. Private.
     weights : ndarray
-        Of each row, in [0, 1]: a function of that row and of what was released before. 0 for a null record, which must
-        not count at all.
+        The weight of each row, in [0, 1]: a function of that row and of earlier releases. 0 for a null record, which
+        must not contribute to anything.
     total : float
         A public estimate of the sum of weights, to divide by.
     facts : Facts
@@ -82,11 +84,14 @@ class Sample:
 class Learner(Protocol):
     """What `SubsampleTestReweigh` needs of a learner.
 
-    Everything that leaves a learner leaves through the runs it is given, one for each of its plans.
+    A learner releases only through the runs that it is given, one for each of its plans.
     """
 
     def plans(self, mu: float, facts: Facts) -> Plans:
-        """Return what one round releases, with labels, at a cost of mu (see `noise_of`, `choice_of`); inf: no noise."""
+        """Return what one round releases, with labels, at a cost of mu (see `noise_of`, `choice_of`).
+
+        There is no noise if mu is infinite.
+        """
         ...
 
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
@@ -102,7 +107,7 @@ def noise_of(mu: float, share: float, steps: int = 1) -> Repeated:
 
 
 def counts_of(mu: float, share: float, steps: int, *, pure: bool) -> Repeated:
-    """Return `steps` releases of a histogram that together cost sqrt(share) * mu; `pure`: without any delta."""
+    """Return `steps` releases of a histogram that together cost sqrt(share) * mu; without delta if `pure`."""
     if not pure or math.isinf(mu):
         return noise_of(mu, share, steps)
     return Repeated(DiscreteLaplace(math.sqrt(steps / share) / mu), steps)
@@ -111,7 +116,7 @@ def counts_of(mu: float, share: float, steps: int, *, pure: bool) -> Repeated:
 def choice_of(mu: float, share: float, steps: int = 1) -> Repeated:
     """Return `steps` choices by the exponential mechanism that together cost about sqrt(share) * mu.
 
-    Each is epsilon²/8-zCDP, a Gaussian release mu²/2: so epsilon = 2 mu. No noise if mu is infinite.
+    A choice is epsilon²/8-zCDP and a Gaussian release mu²/2-zCDP, hence epsilon = 2 mu. No noise if mu is infinite.
     """
     if math.isinf(mu):
         return Repeated(NonPrivate(), steps)
@@ -119,13 +124,13 @@ def choice_of(mu: float, share: float, steps: int = 1) -> Repeated:
 
 
 def chosen(run: Run, scores: Bounded) -> int:
-    """Return which candidate a run that `choice_of` planned chooses; the best, where nothing is protected."""
-    found = run.release(scores)
-    return int(np.argmax(found)) if isinstance(run.plan.mechanism, NonPrivate) else int(found)
+    """Return the candidate that a run of `choice_of` chooses: the best one if there is no noise."""
+    released = run.release(scores)
+    return int(np.argmax(released)) if isinstance(run.plan.mechanism, NonPrivate) else int(released)
 
 
 def strength(plans_at: Callable[[float], Plans], epsilon: float, delta: float, adjacency: Adjacency) -> float:
-    """Return the largest mu for which what `plans_at(mu)` releases costs at most (`epsilon`, `delta`)."""
+    """Return the largest mu at which the releases of `plans_at(mu)` cost at most (`epsilon`, `delta`)."""
     if math.isinf(epsilon):
         return math.inf
 
@@ -147,12 +152,14 @@ def strength(plans_at: Callable[[float], Plans], epsilon: float, delta: float, a
         low, high = (mu, high) if cost <= epsilon else (low, mu)
         if not low and (fixed or high < 1e-3 * start):
             raise ValueError(
-                f"the learner's own noise costs epsilon={cost:.3g} or more on so few rows, over the {epsilon:.3g} that "
-                f"this fit may spend. Nothing was spent. Bring more rows, or lower n_rounds or the learner's n_steps."
+                f"the learner's own noise costs at least epsilon={cost:.3g} with this many rows, more than the "
+                f"{epsilon:.3g} that this fit may spend. Nothing was spent. Bring more rows, or lower n_rounds or the "
+                f"learner's n_steps."
             )
         if fixed or (low > 0 and high / low < 1 + 2e-4):
             break
-        # Cost grows about as mu does, so this lands near the root; a hair below it, to be returned.
+        # The cost is roughly proportional to mu, so that this guess is close to the root. It aims slightly below the
+        # root, because the largest mu that fits is returned.
         guess = mu * min(4.0, max(0.25, epsilon / max(cost, 1e-300))) * (1 - 5e-5)
         mu = guess if low < guess < high else (low + high) / 2 if math.isfinite(high) else 2 * low
     return low
@@ -163,31 +170,27 @@ def _cost(events: frozenset[tuple[Event, int]], delta: float, adjacency: Adjacen
     return cost_of(dict(events), delta, adjacency=adjacency)
 
 
-# `DescentLearner`: a generalised linear model by private weighted gradient descent, for any round of reweighing.
-#
-# Every gradient is that of the weighted records, clipped record by record: full batch (exactly Gaussian), or on
-# Poisson samples for very many rows.
-
-
 @dataclass(frozen=True)
 class DescentLearner:
-    """Weighted private descent on the loss of a generalised linear model.
+    """Private gradient descent on the weighted loss of a generalised linear model.
+
+    Every gradient is a sum over the weighted records, each clipped: of all records, which costs exactly as Gaussian
+    noise does, or of Poisson samples, for very many rows.
 
     Parameters
     ----------
     row_map : callable, optional
-        A public map from raw rows to features, each row by itself; features should be about 1 in size. Default: none.
+        A public map from raw rows to features, each row by itself; features should be of size about 1. Default: none.
     loss : Loss, default=LogisticLoss()
-        By its derivative in the score, for classes coded 0 and 1.
+        The loss, given by its derivative in the score, for classes coded 0 and 1.
     n_steps : int, default=40
         Gradient steps in a round.
     clip_norm : float, optional
-        Each record's gradient is scaled down to this length. Default: half the length of a row whose features spread
-        over [-1, 1].
+        The clipping norm of a record's gradient. Default: half the length of a row whose features spread over [-1, 1].
     step : float, optional
-        Length of each step. Default: what is stable for such rows.
+        Step size. Default: one that is stable for such rows.
     sampling_rate : float, default=1.0
-        Below 1: each step sees a Poisson sample of the records. It saves time, not noise; for very many rows.
+        Below 1, each step uses a Poisson sample of the records. This saves time, not noise; for very many rows.
 
     Examples
     --------
@@ -214,19 +217,19 @@ class DescentLearner:
         q = self.sampling_rate
         if q == 1.0 or math.isinf(mu):
             return [(noise_of(mu, 1.0, self.n_steps), "gradient")]
-        # The limit law of many sampled steps: mu² = q² steps (e^(1/s²) - 1). A first guess; `strength` settles it.
+        # The limit law of many sampled steps: mu² = q² steps (e^(1/s²) - 1). An approximation; `strength` finds the mu
+        # whose exact cost fits.
         noise = 1.0 / math.sqrt(math.log1p(mu**2 / (q**2 * self.n_steps)))
         return [(Sampled(Gaussian(noise), q, self.n_steps), "gradient")]
 
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the average of the last half of the steps."""
-        facts = sample.facts
         Z = sample.X if self.row_map is None else self.row_map(sample.X)
         rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
         # A record's gradient is multiplied by its weight, at most 1, before it is clipped: the bound stays clip_norm.
         rows.leverage = sample.weights.astype(Z.dtype)
         square = 1.0 + Z.shape[1] / 3.0
-        found = private_descent(
+        solution = private_descent(
             runs[0],
             rows,
             self.loss,
@@ -235,46 +238,42 @@ class DescentLearner:
             n_rows=sample.total,
             step=constant(8.0 / square if self.step is None else self.step),
         )
-        return hyperplane(self.row_map, found, facts.classes)
+        return hyperplane(self.row_map, solution, sample.facts.classes)
 
 
 def hyperplane(row_map: RowMap | None, solution: NDArray[Any], classes: NDArray[Any]) -> Hypothesis:
-    """Return the hypothesis with these coefficients, the constant's last; without a map it can travel to devices."""
+    """Return the hypothesis with these coefficients, the constant's last; without a map it can be sent to devices."""
     coef, intercept = np.asarray(solution[:-1], dtype=np.float64), float(solution[-1])
     if row_map is None:
         return LinearHypothesis(coef, intercept, classes)
     return MappedHypothesis(row_map, coef, intercept, classes)
 
 
-# `OnlineLearner`: the paper's private online descent, with its constants (Algorithm 3, as Algorithm 4 uses it).
-#
-# A step sees about one record's worth of weight and pays for a sample of rate 1 / (density n). The paper draws one
-# record by the weights; here each record takes part with its own probability, independently, which costs no more and
-# lets the weights be normalised by a release. The noise is the paper's, so what it costs depends on the number of
-# rows: with too few, the ledger refuses.
-
-
-# sigma² = 20 L², the least that Theorem A.3 allows.
-_SQUARE = 20.0
-
-
 @dataclass(frozen=True)
 class OnlineLearner:
-    """Online descent over a ball of hypotheses, averaged over all steps.
+    """The paper's private online descent over a ball of hypotheses, averaged over all steps (Algorithm 3).
+
+    A step uses a sample whose weights add up to about 1, and pays for a sample of rate 1 / (density n). The noise is
+    the paper's, so that its cost depends on the number of rows: with too few, the fit is refused.
 
     Parameters
     ----------
     row_map : callable, optional
         A public map from raw rows to features, each row by itself. Default: none.
     lipschitz : float, default=1.0
-        L: gradients are scaled down to this length.
+        L, the clipping norm of gradients.
     diameter : float, default=2.0
-        D, of the ball of hypotheses.
+        D, the diameter of the ball of hypotheses.
     alpha, beta : float
-        Of the number of steps, R, where that is not given.
+        They determine the number of steps, R, if `n_steps` is not given.
     n_steps : int, optional
-        R. Default: the paper's formula, which is beyond reach for small alpha.
+        R. Default: the paper's formula, which is too large to run for small alpha.
     loss : Loss, default=LogisticLoss()
+
+    Notes
+    -----
+    The paper draws one record by the weights. Here each record takes part with its own probability, independently,
+    which costs no more and lets the weights be normalised by a release.
     """
 
     row_map: RowMap | None = None
@@ -292,10 +291,12 @@ class OnlineLearner:
             checks.count(self.n_steps, "n_steps")
 
     def steps(self, n_features: int) -> int:
-        """Return R, for rows of so many features."""
+        """Return R, for rows of `n_features` features."""
         if self.n_steps is not None:
             return self.n_steps
-        return Descent(self.lipschitz, self.diameter, n_features + 1).steps(self.alpha, self.beta, _SQUARE)
+        return Descent(self.lipschitz, self.diameter, n_features + 1).steps(
+            self.alpha, self.beta, _ONLINE_NOISE_VARIANCE
+        )
 
     def plans(self, mu: float, facts: Facts) -> Plans:
         """Return the steps of one round, at the paper's noise whatever mu is."""
@@ -303,7 +304,7 @@ class OnlineLearner:
         if math.isinf(mu):
             return [(Repeated(NonPrivate(), steps), "gradient")]
         rate = min(1.0, 1.0 / (facts.density * facts.n_rows))
-        return [(Sampled(Gaussian(math.sqrt(_SQUARE)), rate, steps), "gradient")]
+        return [(Sampled(Gaussian(math.sqrt(_ONLINE_NOISE_VARIANCE)), rate, steps), "gradient")]
 
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the average of all steps."""
@@ -312,11 +313,11 @@ class OnlineLearner:
         rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
         rows.leverage = sample.weights.astype(Z.dtype)
         sampled = isinstance(run.plan, Sampled)
-        # What the weights of a sample add up to on average: 1, if the weights add up to density times n.
+        # The expected sum of the weights in a sample: 1, if all weights add up to density times n.
         expected = sample.total * (run.plan.rate if isinstance(run.plan, Sampled) else 1.0)
         at = np.zeros(Z.shape[1] + 1)
         average = np.zeros_like(at)
-        noise = math.sqrt(_SQUARE) * self.lipschitz
+        noise = math.sqrt(_ONLINE_NOISE_VARIANCE) * self.lipschitz
         batches = run.batches(rows.n_rows) if sampled else iter([None] * run.plan.steps)
         for r, index in enumerate(batches, start=1):
             batch = rows if index is None else rows.take(index)
@@ -327,19 +328,23 @@ class OnlineLearner:
         return hyperplane(self.row_map, average / run.plan.steps, sample.facts.classes)
 
 
-Single = NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class SeparatorLearner:
-    """Minimise ridge / 2 |w|² + the weighted sum of squared hinge losses. Only for epsilon = inf.
+    """The hyperplane that minimises ridge / 2 |w|² + the weighted sum of squared hinge losses. **Not private.**
+
+    It is for Algorithm 1 and needs epsilon = inf. Newton's method takes a dozen steps, each on the records inside the
+    margin alone.
 
     Parameters
     ----------
     ridge : float, default=1.0
-        Small: the hyperplane separates as well as it can.
+        The smaller it is, the better the hyperplane separates.
     n_steps : int, default=20
-        Most Newton steps.
+        The largest number of Newton steps.
+
+    Notes
+    -----
+    The paper's Appendix C uses a support vector machine with C = 1e30 instead, whose solver does not converge.
     """
 
     ridge: float = 1.0
@@ -356,15 +361,16 @@ class SeparatorLearner:
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the hyperplane."""
         if not isinstance(runs[0].plan.mechanism, NonPrivate):
-            raise PrivacyError("this learner is not private: it must be charged as a leak.")
+            raise PrivacyError("this learner is not private: it must be charged as a NonPrivate release.")
         X = np.column_stack([sample.X, np.ones(len(sample.X))]).astype(np.float32)
         signs = (2 * sample.codes - 1).astype(np.float32)
-        found = _newton(X, signs, sample.weights.astype(np.float32), self.ridge, self.n_steps).astype(np.float64)
-        return LinearHypothesis(found[:-1], found[-1], sample.facts.classes)
+        weights = sample.weights.astype(np.float32)
+        solution = _newton(X, signs, weights, self.ridge, self.n_steps).astype(np.float64)
+        return LinearHypothesis(solution[:-1], solution[-1], sample.facts.classes)
 
 
 def _newton(X: Single, signs: Single, weights: Single, ridge: float, n_steps: int) -> Single:
-    """Return the minimiser, to a thousandth of the objective."""
+    """Return the minimiser; Newton steps end when the objective falls by less than a thousandth."""
     coef = np.zeros(X.shape[1], dtype=np.float32)
     scores = np.zeros(len(X), dtype=np.float32)
 

@@ -1,7 +1,8 @@
-"""`SparseLearner`: ellipsoids in a few of many coordinates, by private choices of coordinates, radius and weights.
+"""Learners that make private choices: from a list of hypotheses, of parities, and of sparse ellipsoids.
 
-The sparse hypotheses of the paper's section 4, for its Appendix D: the sample grows with the logarithm of the number of
-coordinates, not with the number itself.
+`FiniteLearner` is Corollary 4.4 of the paper, `ParityLearner` its Appendix B. `SparseLearner` is for the sparse
+hypotheses of section 4 and Appendix D: its sample grows with the logarithm of the number of coordinates, not with the
+number itself.
 """
 
 import math
@@ -26,17 +27,30 @@ from dpadapt.mechanisms.mechanism import Mechanism
 from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack
 from dpadapt.papers.reweigh.learners import Facts, Plans, Sample, choice_of, chosen
 
-# `FiniteLearner`: the exponential mechanism over a public list of hypotheses (Corollary 4.4 of the paper).
+Array = NDArray[np.float64]
+
+# The constants of `SparseLearner`. Chosen by hand; neighbouring values were not compared.
+#
+# Squared radii that can be chosen, in units of the squared scale: from a hundredth to a hundred, four percent apart. A
+# finer grid fits the radius better and makes the choice among more candidates.
+_SQUARED_RADII = np.geomspace(0.01, 100.0, 240)
+# A record votes for the coordinates in which it is closer to the origin than this, in units of the scale.
+_CLOSE_TO_ORIGIN = 0.6
+# The factors by which one choice may change a coordinate's weight.
+_WEIGHT_FACTORS = (0.0, *(2.0**power for power in (-1, -0.5, -0.25, -0.125, 0, 0.125, 0.25, 0.5, 1)))
+# Shares of a round's budget, without and with a choice of weights: for the coordinates, and for their number and the
+# radius together. The weights get the rest.
+_SPARSE_SHARES = {False: (0.5, 0.5), True: (0.15, 0.1)}
 
 
 @dataclass(frozen=True)
 class FiniteLearner:
-    """Choose the hypothesis that gets most weight right, by the exponential mechanism.
+    """A hypothesis from a public list, chosen by the exponential mechanism: score is the weight it labels correctly.
 
     Parameters
     ----------
     hypotheses : sequence of Hypothesis
-        The class, listed without looking at private rows. Not empty.
+        The list, made without looking at private rows. Not empty.
 
     Examples
     --------
@@ -64,32 +78,27 @@ class FiniteLearner:
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the chosen hypothesis."""
         labels = sample.facts.classes[sample.codes]
-        # A warning would tell of an extreme row.
+        # A warning would reveal that there is an extreme row.
         with np.errstate(all="ignore"):
             right = weighted_votes((h.predict(sample.X) == labels for h in self.hypotheses), sample.weights)
         return self.hypotheses[chosen(runs[0], right)]
 
 
-# `ParityLearner`: parities of bits, which people who answer for themselves can't teach, from one round at a curator.
-#
-# Appendix B of the paper. S. P. Kasiviswanathan et al. (2008) solve a random part of the records' equations; here in
-# several batches of records at once, of which the answer given most often is kept.
-
-
 @dataclass(frozen=True)
 class ParityLearner:
-    """Private parity in several batches of records.
+    """The parity of some bits, which one noisy bit from each person can't teach, from one round at a curator.
 
-    Rows hold bits, as numbers: above 1/2 is 1. Weights are not used, unless they are 0: equations hold or
-    they don't.
+    Each batch of records solves a random part of the records' equations, as in S. P. Kasiviswanathan et al. (2008); the
+    most frequent answer of the batches is returned. An entry above 1/2 is a bit of 1. Of the weights only 0 has an
+    effect: it removes a record.
 
     Parameters
     ----------
     n_batches : int, default=8
-        Each answers with probability 1/2, if the records it keeps span all bits; so all are silent with probability
-        1 / 2^n_batches.
+        A batch answers with probability 1/2, if the records that it keeps span all bits; so no batch answers with
+        probability 1 / 2^n_batches.
     keep : float, optional
-        Probability with which a record is kept. Default: the most that epsilon allows; the paper's is epsilon / 4.
+        The probability with which a record is kept. Default: the most that epsilon allows; the paper's is epsilon / 4.
 
     Examples
     --------
@@ -112,7 +121,7 @@ class ParityLearner:
             checks.unit(self.keep, "keep")
 
     def plans(self, mu: float, facts: Facts) -> Plans:
-        """Return one answer per batch; a record is in one batch, so they cost what one costs."""
+        """Return one answer per batch. A record is in one batch, so that all together cost as much as one."""
         # An (epsilon, 0) release is epsilon²/2-zCDP at most, and a Gaussian one mu²/2.
         return [(self.mechanism(min(mu, 50.0), facts.n_features), "parity")]
 
@@ -121,19 +130,19 @@ class ParityLearner:
         return RandomParity(epsilon, n_features, self.n_batches, self.keep)
 
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
-        """Return the parity that most batches give; the first class for all rows if none gives any."""
+        """Return the most frequent parity of the batches; the first class for all rows if no batch answers."""
         # A record without weight is null: all of its bits are 0, and so is its label.
-        counts = sample.weights > 0
-        bits, labels = (sample.X > 0.5) & counts[:, None], (sample.codes == 1) & counts
+        used = sample.weights > 0
+        bits, labels = (sample.X > 0.5) & used[:, None], (sample.codes == 1) & used
         answers = runs[0].release(equations(pack(bits), labels))
-        chosen = most_frequent(answers)
-        if chosen is None:
+        parity = most_frequent(answers)
+        if parity is None:
             return ConstantHypothesis(sample.facts.classes[0])
-        return ParityHypothesis(chosen, sample.facts.classes)
+        return ParityHypothesis(parity, sample.facts.classes)
 
 
 def most_frequent(answers: NDArray[np.int8]) -> NDArray[np.bool_] | None:
-    """Return the row that occurs most often among those that are answers, or None."""
+    """Return the most frequent row among the batches that answered, or None if none did."""
     given = answers[(answers != NOTHING).all(axis=1)]
     if not len(given):
         return None
@@ -141,34 +150,22 @@ def most_frequent(answers: NDArray[np.int8]) -> NDArray[np.bool_] | None:
     return np.asarray(rows[np.argmax(counts)] == 1)
 
 
-Array = NDArray[np.float64]
-
-# Squared radii in squares of the scale: from a hundredth to a hundred, four percent apart.
-_SQUARES = np.geomspace(0.01, 100.0, 240)
-# A record votes for the coordinates in which it is closer to the origin than this, in scales.
-_CLOSE = 0.6
-# What a coordinate's weight may be multiplied by in one choice.
-_FACTORS = (0.0, *(2.0**power for power in (-1, -0.5, -0.25, -0.125, 0, 0.125, 0.25, 0.5, 1)))
-# Shares of a round's budget: coordinates; how many and the radius; what is left goes to the weights, if any.
-_SHARES = {False: (0.5, 0.5), True: (0.15, 0.1)}
-
-
 @dataclass(frozen=True)
 class SparseLearner:
     """An ellipsoid around the origin in at most `most` coordinates; one class inside, the other outside.
 
-    Records of the inside class vote for the coordinates in which they are close to the origin; the exponential
-    mechanism picks coordinates one by one, then the number of them that count and the radius, together, and then, if
-    `passes` is not 0, the weight of each coordinate together with a new radius.
+    Records of the inside class vote for the coordinates in which they are close to the origin. The exponential
+    mechanism chooses coordinates one by one, then how many of them to use together with the radius. If `passes` is not
+    0, it then chooses the weight of each coordinate together with a new radius.
 
     Parameters
     ----------
     most : int, default=12
-        Most coordinates that may count.
+        The largest number of coordinates.
     exactly : bool, default=False
-        Whether it is known that all `most` of them count.
+        Whether it is known that the number is `most`.
     passes : int, default=0
-        How often each coordinate's weight is chosen anew; 0: all weights are 1, a ball.
+        How often each coordinate's weight is chosen; with 0, all weights are 1, and the ellipsoid is a ball.
     inside : int, default=0
         Which of the two classes, in order, is inside.
     scale : float, default=1.0
@@ -201,17 +198,17 @@ class SparseLearner:
             raise ValueError(f"inside must be 0 or 1, the class that is inside, got {self.inside!r}.")
 
     def plans(self, mu: float, facts: Facts) -> Plans:
-        """Return the choices of coordinates, of their number and the radius, and of their weights."""
+        """Return the choices of coordinates, of their number with the radius, and of their weights."""
         most = min(self.most, facts.n_features)
-        selection, radius = _SHARES[self.passes > 0]
-        found = [
+        selection, radius = _SPARSE_SHARES[self.passes > 0]
+        choices = [
             (choice_of(mu, selection, most), "choice of a coordinate"),
             (choice_of(mu, radius), "choice of how many and of the radius"),
         ]
         if self.passes:
             share = 1 - selection - radius
-            found.append((choice_of(mu, share, self.passes * most), "choice of a coordinate's weight"))
-        return found
+            choices.append((choice_of(mu, share, self.passes * most), "choice of a coordinate's weight"))
+        return choices
 
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the chosen ellipsoid."""
@@ -221,8 +218,8 @@ class SparseLearner:
         counts = [len(columns)] if self.exactly else list(range(1, len(columns) + 1))
         with np.errstate(all="ignore"):
             ranks = np.column_stack([_ranks(weighted_squares(part[:, :k], np.ones(k))) for k in counts])
-        scores = threshold_votes(ranks, inside, sample.weights, len(_SQUARES))
-        rule, threshold = divmod(chosen(runs[1], scores), len(_SQUARES))
+        scores = threshold_votes(ranks, inside, sample.weights, len(_SQUARED_RADII))
+        rule, threshold = divmod(chosen(runs[1], scores), len(_SQUARED_RADII))
         weights = (np.arange(len(columns)) < counts[rule]).astype(np.float64)
         for step in range(self.passes * len(columns)):
             j = step % len(columns)
@@ -230,44 +227,44 @@ class SparseLearner:
         kept = np.flatnonzero(weights)
         order = kept[np.argsort(columns[kept])]
         classes = sample.facts.classes if self.inside == 0 else sample.facts.classes[::-1]
-        square = float(_SQUARES[threshold] * self.scale**2)
+        square = float(_SQUARED_RADII[threshold] * self.scale**2)
         return EllipsoidHypothesis(columns[order], weights[order], square, classes)
 
     def _coordinates(self, sample: Sample, run: Run) -> NDArray[np.int64]:
-        """Choose coordinates one by one, the most voted for first."""
+        """Choose coordinates one by one, by the votes for them."""
         members = np.flatnonzero(sample.codes == self.inside)
-        close = np.abs(sample.X[members]) < _CLOSE * self.scale
+        close = np.abs(sample.X[members]) < _CLOSE_TO_ORIGIN * self.scale
         weights = sample.weights[members]
         left = list(range(sample.X.shape[1]))
-        found = []
+        columns = []
         for _ in range(run.plan.steps):
             votes = weighted_votes((close[:, j] for j in left), weights)
-            found.append(left.pop(chosen(run, votes)))
-        return np.array(found, dtype=np.int64)
+            columns.append(left.pop(chosen(run, votes)))
+        return np.array(columns, dtype=np.int64)
 
 
 def _reweighted(
     part: NDArray[Any], weights: Array, j: int, inside: NDArray[np.bool_], record_weights: Array, run: Run
 ) -> tuple[float, int]:
-    """Choose the weight of coordinate `j` and the radius; a weight of 0 may come back as 1."""
+    """Choose the weight of coordinate `j` and the radius; a weight of 0 may become 1 again."""
     others = np.where(np.arange(len(weights)) == j, 0.0, weights)
     base = weighted_squares(part, others)
     square = weighted_squares(part[:, [j]], np.ones(1))
-    options = [factor * (weights[j] or 1.0) for factor in _FACTORS]
+    options = [factor * (weights[j] or 1.0) for factor in _WEIGHT_FACTORS]
     if not others.any():
-        # The last coordinate that counts must stay.
+        # The last coordinate with a weight must keep it.
         options = options[1:]
     with np.errstate(all="ignore"):
         ranks = np.column_stack([_ranks(base + option * square) for option in options])
-    scores = threshold_votes(ranks, inside, record_weights, len(_SQUARES))
-    rule, threshold = divmod(chosen(run, scores), len(_SQUARES))
+    scores = threshold_votes(ranks, inside, record_weights, len(_SQUARED_RADII))
+    rule, threshold = divmod(chosen(run, scores), len(_SQUARED_RADII))
     return options[rule], threshold
 
 
 def _ranks(totals: Array) -> NDArray[np.int64]:
-    """Return the place of the first squared radius that is not below each total."""
-    step = math.log(_SQUARES[1] / _SQUARES[0])
+    """Return the index of the first squared radius that is not below each total."""
+    step = math.log(_SQUARED_RADII[1] / _SQUARED_RADII[0])
     with np.errstate(all="ignore"):
-        # Evenly spaced logarithms: no search.
-        place = np.ceil(np.log(totals / _SQUARES[0]) / step)
-    return np.asarray(np.clip(np.nan_to_num(place, nan=np.inf), 0, len(_SQUARES)), dtype=np.int64)
+        # The logarithms are evenly spaced, so that no search is needed.
+        place = np.ceil(np.log(totals / _SQUARED_RADII[0]) / step)
+    return np.asarray(np.clip(np.nan_to_num(place, nan=np.inf), 0, len(_SQUARED_RADII)), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How many records, rounds and people the paper's theorems ask for, and what its Algorithm 4 really costs.
+"""How many records, rounds and people the paper's theorems ask for, and what its Algorithm 4 costs exactly.
 
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: Algorithms 1, 2, 3, 4,
 Theorem A.3 and Corollary B.3. Everything here is arithmetic on public numbers.
@@ -15,12 +15,12 @@ from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
 
 @dataclass(frozen=True)
 class StrPlan:
-    """What the theorems ask for.
+    """The sizes that the theorems ask for.
 
     Parameters
     ----------
     rounds : int
-        T: the most rounds.
+        T: the largest number of rounds.
     density : float
         kappa: no record has more than 1 / density times the average weight.
     people : int
@@ -28,7 +28,7 @@ class StrPlan:
     people_exact : int
         The same with one randomized bit per person and exact binomial errors.
     rows : int or None
-        n: the curator's records; None where a learner's sample size is needed and was not given.
+        n: the curator's records; None if a learner's sample size is needed and was not given.
     steps : int or None
         R: steps of descent in a round (Algorithm 4 only).
     noise : float or None
@@ -71,12 +71,12 @@ def plan(
     n_steps: int | None = None,
     density: float | None = None,
 ) -> StrPlan:
-    """Return what the paper asks for: Algorithm 2, or Algorithm 4 if `descent` is given.
+    """Return the sizes that the paper asks for: those of Algorithm 2, or of Algorithm 4 if `descent` is given.
 
     Parameters
     ----------
     alpha, beta : float
-        Target: an error of 4 alpha at most, with probability 1 - 3 beta. Below 1/8.
+        The target: an error of at most 4 alpha with probability 1 - 3 beta. Below 1/8.
     epsilon, delta : float
         For the curator's records and for each person alike, as in the paper.
     divergence : float
@@ -86,15 +86,15 @@ def plan(
     descent : Descent, optional
         Lipschitz constant, diameter and dimension (Algorithm 4).
     n_rounds, n_steps, density : optional
-        In place of the paper's T, R and kappa.
+        Used instead of the paper's T, R and kappa.
 
     Examples
     --------
-    >>> found = plan(0.08, 0.5, 1e-4, 0.3515, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000,
+    >>> sizes = plan(0.08, 0.5, 1e-4, 0.3515, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000,
     ...              density=0.08 / (4 * 1.3515))
-    >>> found.rows  # the paper: 324,700,000
+    >>> sizes.rows  # the paper: 324,700,000
     324683250
-    >>> found.people, found.people_exact  # in one test: Gaussian answers, one bit each
+    >>> sizes.people, sizes.people_exact  # in one test: Gaussian answers, one bit each
     (564492, 25626)
     """
     alpha, beta = _small(alpha, "alpha"), _small(beta, "beta")
@@ -106,7 +106,7 @@ def plan(
     reach = 1.0 if descent is None else descent.lipschitz * descent.diameter
     rounds = paper_rounds(alpha, divergence, reach=reach) if n_rounds is None else checks.count(n_rounds, "n_rounds")
     people = paper_people(alpha, beta / (2 * rounds), epsilon, delta)
-    # Both of a test's errors at beta / (8 T), as the logarithm in N0 has it.
+    # Both errors of a test are beta / (8 T), as the logarithm in N0 implies.
     exact = people_needed(2 * alpha, 4 * alpha, beta / (8 * rounds), epsilon)
     if descent is None:
         rows = None
@@ -114,27 +114,27 @@ def plan(
             size = checks.count(sample_size, "sample_size")
             rows = math.ceil(size * math.sqrt(288 * rounds * math.log(2 / delta)) / (epsilon * kappa))
         return StrPlan(rounds, kappa, people, exact, rows)
-    # sigma depends on n, which depends on R, which depends on sigma; it only falls as n grows, so this settles.
+    # sigma depends on n, n on R, and R on sigma. sigma falls as n grows, so that the iteration converges.
     steps, square, rows = 1, 20.0, 1
     for _ in range(100):
         steps = descent.steps(alpha, beta, square) if n_steps is None else checks.count(n_steps, "n_steps")
         inner = 52 * steps * rounds / (8 * kappa**2 * epsilon)
-        found = math.ceil(math.sqrt(inner * math.log(inner)))
-        if found == rows:
+        needed = math.ceil(math.sqrt(inner * math.log(inner)))
+        if needed == rows:
             break
-        rows = found
+        rows = needed
         square = max(20.0, (16 * math.log(1 / delta) / epsilon + 8) / math.log(kappa * rows))
     return StrPlan(rounds, kappa, people, exact, rows, steps, math.sqrt(square))
 
 
 @dataclass(frozen=True)
 class Descent:
-    """What Algorithm 3, the paper's online descent, is given.
+    """The terms of Algorithm 3, the paper's online descent.
 
     Parameters
     ----------
     lipschitz, diameter : float
-        Of the loss and of the set of hypotheses: losses reach up to their product.
+        The Lipschitz constant of the loss and the diameter of the set of hypotheses: the largest loss is their product.
     n_features : int
     """
 
@@ -143,7 +143,7 @@ class Descent:
     n_features: int
 
     def steps(self, alpha: float, beta: float, square: float) -> int:
-        """Return R, with noise of variance `square` times the squared Lipschitz constant."""
+        """Return R, for noise with a variance of `square` times the squared Lipschitz constant."""
         reach = (self.diameter * self.lipschitz / alpha) ** 2
         return math.ceil(reach * max(9 * (1 + square * self.n_features), 8 * math.log(2 / beta)))
 
@@ -167,15 +167,15 @@ def paper_rows(alpha: float, beta: float, divergence: float, dimension: int) -> 
 
 
 def paper_people(alpha: float, beta: float, epsilon: float, delta: float) -> int:
-    """Return N(alpha, beta) of section 2: people with Gaussian answers for a mean to within alpha.
+    """Return N(alpha, beta) of section 2: how many Gaussian answers give a mean to within alpha.
 
-    The closed form holds for epsilon <= 1 only; beyond, its noise is too small for its claim.
+    The closed form holds for epsilon <= 1 only; for larger epsilon its noise is too small.
     """
     return math.ceil(4 * math.log(2 / delta) * math.log(4 / beta) / (epsilon * alpha) ** 2)
 
 
 def parity_rows(n_features: int, beta: float, epsilon: float, divergence: float) -> tuple[int, int]:
-    """Return the number of batches and the records in each that Corollary B.3 asks for.
+    """Return the number of batches, and of records in each, that Corollary B.3 asks for.
 
     Examples
     --------
@@ -189,34 +189,36 @@ def parity_rows(n_features: int, beta: float, epsilon: float, divergence: float)
 
 @dataclass(frozen=True)
 class Cost:
-    """What Algorithm 4 costs at one delta: by the paper's truncated concentrated privacy, and exactly."""
+    """The epsilon of Algorithm 4 at one delta: by the paper's truncated concentrated privacy, and exactly."""
 
     truncated: float
     exact: float
 
 
 def algorithm_4_cost(n_rows: int, density: float, n_rounds: int, n_steps: int, noise: float, delta: float) -> Cost:
-    """Return the epsilon of Algorithm 4 at `delta`, the paper's way (Theorem A.3) and by Rényi divergences.
+    """Return the epsilon of Algorithm 4 at `delta`, by the paper's Theorem A.3 and by Rényi divergences.
 
     Parameters
     ----------
-    n_rows, density, n_rounds, n_steps : the n, kappa, T and R of the paper
+    n_rows, density, n_rounds, n_steps
+        The n, kappa, T and R of the paper.
     noise : float
         Standard deviation of a step's noise over the Lipschitz constant.
     delta : float
 
     Notes
     -----
-    Exact here: a step draws one record; in two neighbouring runs the draw differs with probability s <= 1 / (density n)
-    at most, and then, and only then, the two gradients may be twice the Lipschitz constant apart. By the convexity of
-    every hockey-stick divergence a step is no worse than Gaussian noise over 2 L on a sample of rate s.
+    Why the second is exact: a step draws one record. In two neighbouring runs the draws differ with probability
+    s <= 1 / (density n), and only then may the two gradients differ, by at most twice the Lipschitz constant. By the
+    convexity of every hockey-stick divergence, a step is no worse than Gaussian noise with sensitivity 2 L on a sample
+    of rate s.
     """
     size = density * n_rows
     if size <= 1:
         raise ValueError(f"density times n_rows must exceed 1, got {size:.3g}. Bring more rows or raise density.")
     square = noise**2
     log = math.log(size)
-    # eq. (4) and 2 L² / sigma² <= 0.1 are the theorem's conditions.
+    # The theorem's conditions: eq. (4) and 2 L² / sigma² <= 0.1.
     valid = square >= 20 * (1 - 1e-12) and log >= 6 * (2 + math.log(square / 2)) / square and square * log > 8
     truncated = math.inf
     if valid:
@@ -229,18 +231,19 @@ def algorithm_4_cost(n_rows: int, density: float, n_rounds: int, n_steps: int, n
 
 
 def check_divergence(divergence: float) -> float:
-    """Return the divergence if it is a number that the theorems can use."""
+    """Return the divergence, or raise a ValueError if the theorems can't use it."""
     if isinstance(divergence, bool) or not isinstance(divergence, int | float):
         raise ValueError(f"divergence must be a number, got {type(divergence).__name__}.")
     if not 0 <= divergence < math.inf:
         raise ValueError(
-            f"divergence must be finite and not negative, got {divergence!r}: where the target has people whom the "
-            f"curator's population lacks, no weights can help."
+            f"divergence must be finite and not negative, got {divergence!r}. It is infinite if the curator's "
+            f"population lacks a part of the target population; then no weights can help."
         )
     return float(divergence)
 
 
 def _small(value: float, name: str) -> float:
+    """Return the value if it lies between 0 and 1/8."""
     if not 0 < value < 0.125:
         raise ValueError(f"{name} must lie between 0 and 1/8, as in the paper, got {value!r}.")
     return float(value)

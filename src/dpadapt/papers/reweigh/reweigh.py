@@ -1,4 +1,4 @@
-"""`SubsampleTestReweigh`: learn at a curator, be tested by people who trust only themselves, reweigh, repeat.
+"""`SubsampleTestReweigh`: learn from a curator's records, let people test the hypothesis, reweigh the records, repeat.
 
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022: Algorithms 1, 2 and 4.
 """
@@ -24,52 +24,57 @@ from dpadapt.papers.reweigh.learners import DescentLearner, Facts, Learner, Onli
 from dpadapt.papers.reweigh.planning import check_divergence, paper_rounds
 from dpadapt.papers.reweigh.rounds import Checked, Outcome, Protocol, check_density, require_people, run_rounds
 
-# Share of the budget that the histograms behind the weights get; the learner has the rest.
+# The share of mu² for the histograms that the weights are computed from; the learner has the rest. A larger share gives
+# less noisy weights. In a prototype 1% to 3% was enough.
 _HISTOGRAM_SHARE = 0.03
-_ROUNDS = 4
-# Rounds times steps beyond this take hours; the paper's constants ask for many millions.
-_WORK = 2_000_000
+# The default number of rounds. All rounds are paid for in advance, so that more of them mean more noise in each. Chosen
+# by hand; neighbouring values were not compared.
+_DEFAULT_ROUNDS = 4
+# The largest number of rounds times steps: more take hours. The paper's constants ask for many millions.
+_MOST_STEPS = 2_000_000
 
 
 class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """A classifier for a population that only answers questions, learned from a curator's sample of another one.
+    """A classifier for a population that only answers questions, learned from a curator's sample of another population.
 
-    In each round a private learner fits the curator's weighted records; fresh people of the target population, each
-    with one noisy bit, test whether its error there is small; if not, records that were got right lose weight. Returned
-    is the accepted hypothesis, or the best tested one. Without `agents` there is one round and no test: the curator's
-    population is then all there is.
+    In each round a private learner fits the curator's weighted records. People of the target population, who have not
+    been asked before, then test whether its error is small, with one noisy bit each. If it is not, records that were
+    labelled correctly lose weight. The accepted hypothesis is returned, or else the one with the smallest tested error.
+    Without `agents` there is one round and no test.
 
     Privacy
     -------
     Protects one record of the curator (see `adjacency`), and each person with the agents' own pure epsilon.
-    Releases: the learner's (for `DescentLearner`, clipped weighted gradients, Gaussian); from the second round on, a
-    histogram of how many rounds got a record right, Gaussian.
-    Costs at most `epsilon`, `delta`; see `privacy_`. All rounds are charged before the first, whenever the tests stop.
+    Releases: those of the learner (for `DescentLearner`, clipped weighted gradients, Gaussian); from the second round
+    on, a histogram of how many rounds labelled a record correctly, Gaussian, or discrete Laplace if delta is 0.
+    Costs at most `epsilon`, `delta`; see `privacy_`. All rounds are charged before the first, however early they stop.
 
     Parameters
     ----------
     learner : Learner, optional
         How a hypothesis is learned in a round: `DescentLearner` (default), `FiniteLearner`, `SparseLearner`, ….
     alpha : float, default=0.05
-        A test tells an error of at most 2 alpha from one of at least 4 alpha. Below 1/4.
+        A test decides between an error of at most 2 alpha and one of at least 4 alpha. Below 1/4.
     epsilon : float, default=1.0
-        Most this fit may spend. Positive; inf is Algorithm 1: no protection, and the receipt says so.
+        The most that this fit may spend. Positive; inf is Algorithm 1: no protection, and the receipt says so.
     {delta}
     divergence : float, default=1.0
-        The chi-squared divergence of the target from the curator's population, or a guess of it. Not read off data.
+        The chi-squared divergence of the target from the curator's population, or a guess of it. Choose it without the
+        private rows.
     attainable : float, default=0.0
-        The least error that a hypothesis can have on the target population; tests allow for it.
+        The smallest error that a hypothesis can have on the target population; it is added to both limits of a test.
     n_rounds : int, optional
-        Most rounds. Default: 4; with `constants="paper"` the paper's formula.
+        The largest number of rounds. Default: 4; with `constants="paper"` the paper's formula.
     learning_rate : float, optional
-        How fast records that were got right lose weight. Default: 1; the paper's: alpha / 8.
+        How fast records that were labelled correctly lose weight. Default: 1; the paper's: alpha / 8.
     density : float, optional
         The weights add up to at least this share of the rows. Default: 1 / (divergence + 1); the paper's: alpha / 8 of
         that.
     constants : {"exact", "paper"}, default="exact"
-        Whose constants. "paper" also tests every round; what it asks for is often beyond reach, see `plan`.
+        Whose constants to use. "paper" also tests every round; it often needs more rounds and records than are
+        feasible, see `plan`.
     test_error : float, default=1e-3
-        The most that all tests together may err with.
+        The error probability of all tests together.
     classes : array-like of two, optional
         The labels. Default: those that occur in `y`, which the receipt then lists as assumed public.
     {adjacency}
@@ -83,23 +88,23 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     rounds_ : int
         How many rounds were run.
     users_asked_ : int
-        How many people were asked, the baselines included.
+        How many people were asked, including those for the baselines.
     accepted_ : bool
         Whether a test accepted the hypothesis.
     tests_ : tuple of Checked
         Each test: its round, the estimated error, how many people it asked.
     baselines_ : dict of str to Checked
-        "S-only" (the first round) and "constant" (the better label for everyone), as people tested them; one is missing
-        if people ran out before.
+        People's tests of "S-only" (the first round) and of "constant" (the better of the two constant labels). An entry
+        is missing if people ran out before.
     n_features_in_ : int
     privacy_ : Receipt
         What was released about the curator's records and what it cost.
 
     Notes
     -----
-    Where we differ from the paper (`constants="exact"`): the normaliser of the weights is released, since one that is
-    computed from the records breaks the analysis of sampling; a round sees all records, weighted, instead of a sample;
-    tests use one randomized bit per person and exact binomial errors; not every round is tested.
+    Where we differ from the paper (`constants="exact"`): the normaliser of the weights is released, because the
+    analysis of sampling does not hold for one that is computed from the records; a round uses all records, weighted,
+    instead of a sample; tests use one randomized bit per person and exact binomial errors; not every round is tested.
 
     References
     ----------
@@ -116,7 +121,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     (True, 1, True)
     """
 
-    # The agents and the ledger always belong to the fit, also when scikit-learn routes metadata.
+    # `agents` and `ledger` always belong to `fit`, also when scikit-learn routes metadata.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"agents": True, "ledger": True}
 
     def __init__(
@@ -172,9 +177,9 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         y : array-like of shape (n_rows,)
             The curator's labels.
         agents : Agents, optional
-            People of the target population. Default: nobody, so one round and no test.
+            People of the target population. Default: nobody, hence one round and no test.
         ledger : Ledger, optional
-            The curator's ledger; it is charged what this fit spends.
+            The curator's ledger, to which this fit is charged.
         """
         X, y = self._check_rows(X, y, y_numeric=False)
         if agents is not None and not isinstance(agents, Agents):
@@ -233,16 +238,18 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         return np.asarray(self.hypothesis_.predict(X))
 
     def _terms(self, n_rows: int) -> Budget:
-        """Return what may be spent; without a finite epsilon there is no noise to budget for."""
+        """Check the privacy parameters and return the budget; epsilon = inf is allowed, and delta = 0 if pure."""
         epsilon, delta = checks.positive(self.epsilon, "epsilon", infinite=True), checks.delta(self.delta)
         pure = self.learner is not None and getattr(self.learner, "pure", False)
         if epsilon < math.inf and not (pure and delta == 0):
             return self._budget(n_rows)
-        # Only whether the budget is worth it depends on mu; a pure release at epsilon is like a Gaussian one at it.
-        likely: Budget = clone(self).set_params(epsilon=1.0, delta=1e-6)._budget(n_rows)
-        return replace(likely, mu=epsilon)
+        # mu only decides whether the budget is worthwhile; a pure release at epsilon counts like a Gaussian one with
+        # mu = epsilon.
+        checked: Budget = clone(self).set_params(epsilon=1.0, delta=1e-6)._budget(n_rows)
+        return replace(checked, mu=epsilon)
 
     def _learner(self, protocol: Protocol) -> Learner:
+        """Return the given learner, or the default one."""
         if self.learner is not None:
             if not (hasattr(self.learner, "plans") and hasattr(self.learner, "learn")):
                 raise TypeError(
@@ -259,11 +266,12 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         attainable = self.attainable
         if not 0 <= attainable < 1 or not 4 * alpha + attainable < 1:
             raise ValueError(
-                f"4 * alpha + attainable must be below 1, the worst error there is, got {4 * alpha + attainable!r}."
+                f"attainable must lie in [0, 1) and 4 * alpha + attainable below 1, the largest error, got "
+                f"{attainable!r} and {4 * alpha + attainable!r}."
             )
         error = checks.positive(self.test_error, "test_error")
         private = self.epsilon < math.inf
-        rounds = paper_rounds(alpha, divergence, private=private) if paper else _ROUNDS
+        rounds = paper_rounds(alpha, divergence, private=private) if paper else _DEFAULT_ROUNDS
         if self.n_rounds is not None:
             rounds = checks.count(self.n_rounds, "n_rounds")
         if agents is None:
@@ -275,7 +283,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         rate = self.learning_rate
         if rate is None:
             rate = alpha / 8 if paper else 1.0
-        found = Protocol(
+        protocol = Protocol(
             rounds,
             checks.positive(rate, "learning_rate"),
             density,
@@ -283,13 +291,13 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             4 * alpha + attainable,
             error,
             paper=paper,
-            # The size of a sample that Appendix C takes, for hyperplanes.
+            # The sample size of Appendix C, for hyperplanes.
             draws=math.ceil((n_features + math.log(rounds / 0.05)) / alpha) if paper and not private else 0,
         )
-        return replace(found, error=min(error / len(found.tested), 0.49))
+        return replace(protocol, error=min(error / len(protocol.tested), 0.49))
 
     def _plans(self, learner: Learner, protocol: Protocol, facts: Facts) -> Plans:
-        """Return all that will be released, at the strength that the budget allows."""
+        """Return everything that will be released, with the least noise that the budget allows."""
         rounds = protocol.n_rounds
         share = _HISTOGRAM_SHARE if rounds > 1 else 0.0
 
@@ -297,13 +305,16 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             each = learner.plans(mu * math.sqrt((1 - share) / rounds), facts)
             plans = [(plan, f"round {t + 1}: {label}") for t in range(rounds) for plan, label in each]
             if rounds > 1:
-                plans.append((counts_of(mu, share, rounds - 1, pure=self.delta == 0), "rounds got right"))
+                plans.append(
+                    (counts_of(mu, share, rounds - 1, pure=self.delta == 0), "histogram of rounds with a correct label")
+                )
             return plans
 
         terms = float(self.epsilon), float(self.delta), Adjacency.of(self.adjacency)
         return at(strength(at, *terms))
 
     def _notes(self, agents: Agents | None) -> list[str]:
+        """Return the warnings of the receipt that don't depend on the rounds."""
         notes = []
         if math.isinf(self.epsilon):
             notes.append("not private: epsilon is infinite, so hypotheses show the rows; they must not be shared")
@@ -315,15 +326,16 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
 
 def _check_work(learner: Learner, n_rounds: int, facts: Facts) -> None:
-    """Refuse what would take hours, before anybody is asked or charged."""
+    """Raise a ValueError if the rounds would take hours, before anybody is asked or charged."""
     steps = sum(as_plan(plan).steps for plan, _ in learner.plans(1.0, facts))
-    if n_rounds * steps > _WORK:
+    if n_rounds * steps > _MOST_STEPS:
         raise ValueError(
-            f"{n_rounds:,} rounds of {steps:,} steps were planned, more than the {_WORK:,} steps that are carried out. "
-            f"Lower n_rounds or the learner's n_steps; `dpadapt.papers.reweigh.plan` says what the paper asks for."
+            f"{n_rounds:,} rounds of {steps:,} steps were planned, more than the limit of {_MOST_STEPS:,} steps. Lower "
+            f"n_rounds or the learner's n_steps; `dpadapt.papers.reweigh.plan` shows what the paper asks for."
         )
 
 
 def _baselines(outcome: Outcome) -> dict[str, Checked]:
-    found = {"S-only": outcome.tests[0]} if outcome.tests else {}
-    return found if outcome.constant is None else {**found, "constant": outcome.constant}
+    """Return the tests of the first round and of the constant hypothesis, if there were any."""
+    baselines = {"S-only": outcome.tests[0]} if outcome.tests else {}
+    return baselines if outcome.constant is None else {**baselines, "constant": outcome.constant}

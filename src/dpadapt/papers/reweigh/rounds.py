@@ -1,4 +1,10 @@
-"""The rounds of Subsample-Test-Reweigh: learn from weighted records, ask fresh people, reweigh; the best one wins."""
+"""The rounds of Subsample-Test-Reweigh: learn from weighted records, let people test the hypothesis, reweigh.
+
+A record's weight falls with the number of rounds whose hypothesis labelled it correctly. `dense_weights` is the paper's
+projection, eq. (2). Its normaliser c is computed from all records, so that one record moves the weights of all others.
+Ours takes c from a noisy histogram instead (`released_weights`), so that a record's weight depends only on the record
+itself and on releases.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,15 +23,11 @@ from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.mechanism import NoiseMechanism
 from dpadapt.papers.reweigh.learners import Facts, Learner, Sample
 
-# Weights of the curator's records: multiplicative updates, the dense projection, and a normaliser that is released.
-#
-# A record's weight falls with the number of rounds that got it right. `dense_weights` is the projection of the paper,
-# eq. (2), whose normaliser c is computed from all records: one record then moves every other one's weight. Ours takes
-# c from a noisy histogram instead, so that a record's weight depends on itself and on what was released, on nothing
-# else.
-
-
 Array = NDArray[np.float64]
+
+# The error probability of the test that estimates the constant baseline, which is only reported. A smaller one asks
+# more people. Chosen by hand; neighbouring values were not compared.
+_BASELINE_ERROR = 0.05
 
 
 def normaliser(log_weights: Array, counts: Array, density: float) -> float:
@@ -34,9 +36,9 @@ def normaliser(log_weights: Array, counts: Array, density: float) -> float:
     Parameters
     ----------
     log_weights : ndarray
-        Logarithms of different weights.
+        The logarithm of each distinct weight.
     counts : ndarray
-        How many records have each; what is not positive counts as none.
+        How many records have this weight; counts that are not positive are treated as 0.
     density : float
         In (0, 1].
 
@@ -52,24 +54,24 @@ def normaliser(log_weights: Array, counts: Array, density: float) -> float:
     if not present.any():
         return 0.0
     logs, amounts = logs[present], amounts[present]
-    # Relative to the heaviest, so that nothing underflows after many rounds.
+    # Relative to the largest weight, so that nothing underflows after many rounds.
     relative = np.exp(logs - logs[0])
     wanted = density * amounts.sum()
-    # If the first j kinds are held at 1, the rest must make up for what they leave.
-    held = np.concatenate([[0.0], np.cumsum(amounts)[:-1]])
+    # If the j largest weights are capped at 1, the others must add up to the remainder.
+    capped = np.concatenate([[0.0], np.cumsum(amounts)[:-1]])
     rest = np.cumsum((amounts * relative)[::-1])[::-1]
     with np.errstate(divide="ignore"):
-        candidates = np.maximum(wanted - held, 0.0) / np.maximum(rest, 1e-300)
-    # The first j for which no further kind would exceed 1 is the solution.
+        candidates = np.maximum(wanted - capped, 0.0) / np.maximum(rest, 1e-300)
+    # The solution is the first j for which no other weight exceeds 1.
     fits = candidates * relative <= 1 + 1e-12
     j = int(np.argmax(fits)) if fits.any() else len(logs) - 1
     return math.log(max(candidates[j], 1e-300)) - float(logs[0])
 
 
 def dense_weights(weights: Array, density: float) -> Array:
-    """Return the projection of `weights` that is dense, eq. (2): min(1, c * weight), adding up to density * n.
+    """Return the dense projection of `weights`, eq. (2): min(1, c * weight), with the sum density * n.
 
-    No weight exceeds 1 / density times the average. For the paper's algorithms; the normaliser is not protected.
+    No weight exceeds 1 / density times the average. The normaliser is not protected.
 
     Examples
     --------
@@ -89,17 +91,17 @@ def record_weights(log_weights: Array, log_c: float) -> Array:
 
 
 def released_weights(noisy: Array, learning_rate: float, density: float, noise: float | None) -> tuple[Array, float]:
-    """Return the weight for each number of rounds got right, and the weights' sum over records, from noisy counts.
+    """Return the weight of a record for each number of rounds that labelled it correctly, and the sum of all weights.
 
-    Everything here follows from the release: entry b of `noisy` estimates how many records b rounds got right. `noise`
-    is its standard deviation; with None the weights add up to density times the number of records, as in the paper,
-    even where they could all be larger.
+    Both are post-processing of a released histogram: entry b of `noisy` estimates how many records b rounds labelled
+    correctly. `noise` is the standard deviation of an entry. If it is None, the weights add up to density times the
+    number of records, as in the paper, even where they could all be larger.
     """
     logs = -learning_rate * np.arange(len(noisy), dtype=np.float64)
     counts = np.maximum(noisy, 0.0)
     log_c = normaliser(logs, counts, density)
-    # A sum that no cap limits can be scaled up until the heaviest records that seem to exist have weight 1: the noise
-    # of what is learned from the weighted records does not grow with them.
+    # Weights below the cap are scaled up until the heaviest records that seem to exist have weight 1: the noise of the
+    # learner does not grow with the weights.
     if noise is not None:
         exists = noisy > max(2.0 * noise, 0.05 * density * counts.sum())
         log_c = max(log_c, -float(logs[np.argmax(exists)])) if exists.any() else log_c
@@ -108,7 +110,7 @@ def released_weights(noisy: Array, learning_rate: float, density: float, noise: 
 
 
 def check_density(density: float, n_rows: float) -> None:
-    """Refuse a density that would put all weight on less than one record."""
+    """Raise a ValueError if the density is not in (0, 1] or puts all weight on less than one record."""
     if not 0 < density <= 1:
         raise ValueError(f"density must lie in (0, 1], got {density!r}.")
     if density * n_rows < 1:
@@ -118,24 +120,20 @@ def check_density(density: float, n_rows: float) -> None:
         )
 
 
-# The constant baseline is only reported, so a rough figure will do.
-_BASELINE_ERROR = 0.05
-
-
 @dataclass(frozen=True)
 class Checked:
-    """One test by fresh people.
+    """One test by people who were not asked before.
 
     Parameters
     ----------
     round : int
-        The round that learned the hypothesis, from 1; 0 for a constant one.
+        The round that learned the hypothesis, from 1; 0 for the constant hypothesis.
     estimate : float
         The estimated error on the target population.
     asked : int
         How many people were asked.
     accepted : bool
-        Whether the test found the error small enough.
+        Whether the test decided that the error is small enough.
     """
 
     round: int
@@ -152,16 +150,16 @@ class Protocol:
     ----------
     n_rounds : int
     learning_rate, density : float
-        Of the weights.
+        Of the weights; see `released_weights`.
     low, high : float
-        A test tells an error of at most `low` from one of at least `high`.
+        A test decides between an error of at most `low` and one of at least `high`.
     error : float
-        The most that one test may err with.
+        The error probability of one test.
     paper : bool
-        Whether every round is tested, and the weights always add up to `density`; else tests are on a geometric
-        schedule, and weights as large as may be.
+        If True, every round is tested, and the weights add up to `density` times the number of records. Otherwise tests
+        are on a geometric schedule, and weights are as large as possible.
     draws : int
-        Not 0: a round sees this many records, drawn by their weights. Not private: for Algorithm 1 alone.
+        If not 0, a round uses this many records, drawn by their weights. Not private: for Algorithm 1 only.
     """
 
     n_rounds: int
@@ -182,8 +180,8 @@ class Protocol:
         return tuple(sorted({*doubling, self.n_rounds}))
 
     def most_people(self, epsilon: float) -> int:
-        """Return how many people the tests and the baseline may ask, at most."""
-        # Where a sequential test is cut.
+        """Return the largest number of people that the tests and the baseline may ask."""
+        # The number of answers at which a sequential test is cut off.
         size = people_needed(self.low, self.high, CUT_SHARE * self.error, epsilon)
         return len(self.tested) * size + self.baseline_people(epsilon)
 
@@ -194,7 +192,7 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the rounds came to."""
+    """The hypothesis that the rounds return, how many rounds were run, and the tests."""
 
     hypothesis: Hypothesis
     rounds: int
@@ -204,13 +202,13 @@ class Outcome:
 
 
 def require_people(agents: Agents, protocol: Protocol) -> None:
-    """Refuse before anything is spent if people could run out."""
+    """Raise a PrivacyError if people could run out, before anything is spent."""
     most = protocol.most_people(agents.epsilon)
     if agents.available < most:
         raise PrivacyError(
-            f"{len(protocol.tested)} tests and the constant baseline may ask {most} people, but {agents.available} are "
-            f"left who were never asked. Nothing was spent. Bring more people, lower n_rounds, or raise alpha or "
-            f"test_error."
+            f"{len(protocol.tested)} tests and the constant baseline may ask {most} people, but only "
+            f"{agents.available} have not been asked before. Nothing was spent. Bring more people, lower n_rounds, or "
+            f"raise alpha or test_error."
         )
 
 
@@ -227,9 +225,9 @@ def run_rounds(
     agents: Agents | None,
     generator: np.random.Generator | None = None,
 ) -> Outcome:
-    """Carry out the rounds; every release was charged before. `generator` draws records where the protocol says so."""
+    """Run the rounds. Every release was charged before; `generator` draws records if the protocol asks for draws."""
     right = np.zeros(len(X), dtype=np.int64)
-    # A null record, which is what zero-out turns a record into, has no weight and counts nowhere.
+    # A null record, into which zero-out turns a record, has weight 0 and is in no bin of a histogram.
     with np.errstate(all="ignore"):
         null = ~np.isfinite(np.einsum("ij,ij->i", X, X))
     hypotheses: list[Hypothesis] = []
@@ -244,7 +242,7 @@ def run_rounds(
         sample = Sample(X, codes, np.where(null, 0.0, per_count[right]), total, facts)
         if protocol.draws and generator is not None:
             sample = _drawn(sample, protocol.draws, generator)
-        # A warning would tell of an extreme row.
+        # A warning would reveal that there is an extreme row.
         with np.errstate(all="ignore"):
             hypotheses.append(learner.learn(sample, runs))
             right += hypotheses[-1].predict(X) == y
@@ -252,23 +250,24 @@ def run_rounds(
             try:
                 tests.append(_test(agents, hypotheses[-1], t + 1, protocol))
             except PrivacyError as error:
-                # The rounds are paid for: what they gave is kept, not lost with the people who did not answer.
+                # The rounds are paid for: their hypotheses are kept although too few people answered.
                 notes = (f"a test was left out: {error}",)
                 break
             if tests[-1].accepted:
                 break
     if agents is None or not tests:
         return Outcome(hypotheses[-1], len(hypotheses), notes=notes)
-    # An accepted test is the last one; else the least estimate.
+    # Only the last test can be an accepted one; otherwise the smallest estimate decides.
     best = tests[-1] if tests[-1].accepted else min(tests, key=lambda test: test.estimate)
     constant = _constant(agents, facts, protocol)
     return Outcome(hypotheses[best.round - 1], len(hypotheses), tuple(tests), constant, notes)
 
 
-def _reweigh(run: Run, right: NDArray[np.int64], t: int, protocol: Protocol) -> tuple[NDArray[np.float64], float]:
+def _reweigh(run: Run, right: NDArray[np.int64], t: int, protocol: Protocol) -> tuple[Array, float]:
+    """Release the histogram after `t` rounds; return `released_weights`."""
     mechanism = run.plan.mechanism
     noisy = run.release(histogram(right, t + 1))
-    # In counts: a record is one unit in one bin, or in two under replace-one.
+    # In counts. A record moves one bin by 1, or two bins under replace-one, hence at most sqrt 2 in l2.
     noise = math.sqrt(2) * mechanism.noise_multiplier if isinstance(mechanism, NoiseMechanism) else 0.0
     return released_weights(
         np.asarray(noisy, dtype=np.float64),
@@ -279,23 +278,23 @@ def _reweigh(run: Run, right: NDArray[np.int64], t: int, protocol: Protocol) -> 
 
 
 def _drawn(sample: Sample, n: int, generator: np.random.Generator) -> Sample:
-    """Draw records by their weights, with replacement: the subsample of Algorithm 1."""
+    """Return the subsample of Algorithm 1: records drawn by their weights, with replacement."""
     index = generator.choice(len(sample.X), size=n, p=sample.weights / sample.weights.sum())
     return Sample(sample.X[index], sample.codes[index], np.ones(n), float(n), sample.facts)
 
 
 def _test(agents: Agents, hypothesis: Hypothesis, number: int, protocol: Protocol) -> Checked:
-    question = LossQuestion(hypothesis)
-    found = decide(agents, question, protocol.low, protocol.high, error=protocol.error)
-    return Checked(number, found.estimate, found.asked, found.accepted)
+    """Let people test the hypothesis of round `number`."""
+    verdict = decide(agents, LossQuestion(hypothesis), protocol.low, protocol.high, error=protocol.error)
+    return Checked(number, verdict.estimate, verdict.asked, verdict.accepted)
 
 
 def _constant(agents: Agents, facts: Facts, protocol: Protocol) -> Checked | None:
-    """Estimate the error of the better constant hypothesis, if there are people left: one question does both labels."""
+    """Estimate the error of the better constant hypothesis, if enough people are left; one question covers both."""
     n = protocol.baseline_people(agents.epsilon)
     if agents.available < n:
         return None
-    # As a hyperplane it can travel to a device.
+    # A LinearHypothesis with coefficients 0.
     always = LinearHypothesis(np.zeros(facts.n_features), -1.0, facts.classes)
     answers = agents.ask(LossQuestion(always), n)
     if not len(answers):
