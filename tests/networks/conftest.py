@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the driver that is killed."""
+"""Let the tests of this folder import its helper modules."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Train a small network with a checkpoint and note every draw; run by test_checkpoint.py, which kills it."""
+"""Train a small network with a checkpoint and log every draw of noise; test_resumable_training.py runs and kills it."""
 
 import os
 import sys
@@ -28,19 +28,19 @@ def estimator(folder, **params):
 
 
 def opened(folder, name="ledger"):
-    """Return the durable ledger, with a note made of each draw before its value can be used."""
+    """Return a durable ledger that logs each draw before its value can be used."""
     ledger = Ledger.open(folder / name, epsilon=2.5, delta=1e-5)
     draw = ledger._draw
 
-    def noting(*release):
+    def logged(*release):
         drawn = draw(*release)
-        with (folder / "draws").open("a") as notes:
-            notes.write("drawn\n")
-            notes.flush()
-            os.fsync(notes.fileno())
+        with (folder / "draws").open("a") as log:
+            log.write("drawn\n")
+            log.flush()
+            os.fsync(log.fileno())
         return drawn
 
-    ledger._draw = noting
+    ledger._draw = logged
     return ledger
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks on `PrivateNetwork`."""
+"""`PrivateNetwork`: its cost and releases, what public rows contribute, custom losses, and scikit-learn's checks."""
 
 import copy
 import pickle
@@ -48,7 +48,7 @@ def flat(model):
 
 
 @pytest.mark.parametrize(("transfer", "batch_size"), [("cold", 400), ("warm", 100), ("mirror", 10**6)])
-def test_the_whole_budget_is_spent_and_no_more(transfer, batch_size):
+def test_the_whole_budget_is_spent_and_not_more(transfer, batch_size):
     model = make(transfer=transfer, batch_size=batch_size).fit(X, y, public=PUBLIC)
     receipt = model.privacy_
     assert receipt.epsilon == pytest.approx(2.0, rel=1e-3)
@@ -60,7 +60,7 @@ def test_the_whole_budget_is_spent_and_no_more(transfer, batch_size):
     assert any("number of rows" in fact for fact in receipt.assumptions)
 
 
-def test_steps_that_weigh_private_gradients_with_zero_are_not_charged():
+def test_steps_with_weight_zero_of_private_gradients_are_not_charged():
     model = make(transfer="mirror", decay_steps=2).fit(X, y, public=PUBLIC)
     assert [entry.times for entry in model.privacy_.entries] == [2]
     floored = make(transfer="mirror", decay_steps=2, mixing_floor=0.2).fit(X, y, public=PUBLIC)
@@ -81,7 +81,7 @@ def test_the_callers_ledger_is_charged_and_its_cap_holds():
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one", "add-remove"])
 @pytest.mark.parametrize("transfer", ["cold", "mirror"])
 def test_replay_finds_no_leak(adjacency, transfer):
-    """Fit twice on neighbours with the same releases: nothing but the releases may show."""
+    """Fit on neighbours with the same releases: the results must be equal."""
     params = {"transfer": transfer, "adjacency": adjacency, "classes": [0, 1, 2]}
     params["n_rows"] = 400 if adjacency == "add-remove" else None
     relation = Adjacency.of(adjacency)
@@ -103,7 +103,7 @@ def test_replay_finds_no_leak(adjacency, transfer):
 
 
 @pytest.mark.parametrize("module", [None, convolution], ids=["perceptron", "convolution"])
-def test_no_record_moves_a_release_further_than_its_noise_assumes(module):
+def test_no_row_moves_a_release_beyond_its_sensitivity(module):
     def fit(data, ledger):
         return make(module=module, classes=[0, 1, 2], n_steps=2, clip_norm=0.3).fit(*data, public=PUBLIC, ledger=ledger)
 
@@ -123,28 +123,7 @@ def test_no_record_moves_a_release_further_than_its_noise_assumes(module):
     assert furthest > 0.25
 
 
-def test_gradients_are_divided_by_the_expected_batch_and_empty_batches_count(monkeypatch):
-    """At a rate of one in a hundred thousand, every batch is empty: what moves the weights is noise alone."""
-    ledger = Ledger(epsilon=10.0, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
-    released = []
-
-    def draw(mechanism, bounded, scale, random):
-        released.append(bounded.value)
-        return np.full(bounded.value.shape, 100.0)
-
-    ledger._draw = draw
-    # Finding the least noise at so low a rate takes long, and is not the point here.
-    monkeypatch.setattr("dpadapt.networks.resumable_training.calibrate", lambda *budget, **plan: 10.0)
-    module = perceptron(4, 3)
-    params = {"adjacency": "add-remove", "n_rows": 10**8, "batch_size": 1000, "n_steps": 2, "average": 0.0}
-    model = make(module=module, learning_rate=0.5, transfer="cold", **params).fit(X, y, ledger=ledger)
-    assert len(released) == 2
-    assert not np.any(released)
-    before = np.concatenate([weights.detach().numpy().ravel() for weights in module.parameters()])
-    assert flat(model) - before == pytest.approx(np.full(before.size, -2 * 0.5 * 100.0 / 1000), rel=1e-3)
-
-
-def test_public_rows_help():
+def test_warm_is_more_accurate_than_cold_with_a_small_budget():
     cold, warm = (
         make(transfer=how, epsilon=0.1, learning_rate=0.05).fit(X, y, public=PUBLIC).score(X, y)
         for how in ("cold", "warm")
@@ -162,14 +141,14 @@ def test_many_private_rows_improve_on_few_public_ones():
         assert model.score(X_many, y_many) > start.score(X_many, y_many) + 0.05
 
 
-def test_a_budget_that_drowns_everything_gives_the_public_network_and_spends_nothing():
+def test_a_budget_too_small_to_help_gives_the_public_network_and_spends_nothing():
     model = make(epsilon=1e-3, delta=1e-9).fit(X, y, public=PUBLIC)
     assert model.privacy_.epsilon == 0
     assert any("nothing was spent" in text for text in model.privacy_.warnings)
     assert model.score(X, y) > 0.6
 
 
-def test_seeded_fits_repeat_and_others_do_not():
+def test_seeded_fits_are_equal_and_unseeded_fits_differ():
     first, second = make().fit(X, y, public=PUBLIC), make().fit(X, y, public=PUBLIC)
     assert np.array_equal(flat(first), flat(second))
     module = perceptron(4, 3)
@@ -178,7 +157,7 @@ def test_seeded_fits_repeat_and_others_do_not():
     assert not np.array_equal(flat(secure[0]), flat(secure[1]))
 
 
-def test_torchs_own_stream_and_the_given_module_stay_as_they_are():
+def test_a_fit_changes_neither_torchs_global_stream_nor_the_given_module():
     module = perceptron(4, 3)
     before = copy.deepcopy(module.state_dict())
     torch.manual_seed(1)
@@ -204,7 +183,7 @@ def test_clones_copies_and_cross_validation_work():
 
 
 @pytest.mark.parametrize("labels", [["a", "b", "c"], [10, 20, 30], [False, True]], ids=["text", "numbers", "two"])
-def test_labels_of_any_kind_come_back(labels):
+def test_labels_of_any_type_are_predicted(labels):
     named = np.asarray(labels)[np.minimum(y, len(labels) - 1)]
     model = make(transfer="cold").fit(X, named)
     assert model.classes_.tolist() == labels
@@ -213,7 +192,7 @@ def test_labels_of_any_kind_come_back(labels):
     assert model.decision_function(X).shape == ((400,) if len(labels) == 2 else (400, 3))
 
 
-def test_regression_by_a_loss_of_ones_own():
+def test_a_custom_loss_gives_a_regressor():
     target = (X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]]
     public = Public(PUBLIC.X, (PUBLIC.X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]])
     model = make(module=linear(4, 2), loss=squared_loss, public_learning_rate=0.05, public_steps=200)
@@ -224,7 +203,7 @@ def test_regression_by_a_loss_of_ones_own():
     assert -0.3 < model.score(X, target) <= 0
 
 
-def test_sequences_of_words():
+def test_a_language_model_is_trained_on_sequences():
     random = np.random.default_rng(0)
     text = (np.arange(5)[None, :] + random.integers(0, 6, (300, 1))) % 6
     public = Public(text[:60, :-1], text[:60, 1:])
@@ -235,7 +214,7 @@ def test_sequences_of_words():
     assert model.score(text[60:, :-1], text[60:, 1:]) > -1.0  # uniform guessing scores -1.79
 
 
-def test_probes_train_their_last_layer_alone():
+def test_frozen_layers_are_not_trained():
     module = perceptron(4, 3)
     module[1].requires_grad_(False)
     model = make(module=module).fit(X, y, public=PUBLIC)
@@ -244,21 +223,14 @@ def test_probes_train_their_last_layer_alone():
 
 
 @pytest.mark.parametrize(("optimizer", "momentum", "rate"), [("adam", 0.9, 0.01), ("sgd", 0.9, 0.05)])
-def test_other_optimizers_train_too(optimizer, momentum, rate):
+def test_other_optimizers_learn(optimizer, momentum, rate):
     X_many, y_many = data(5000, 5)
     params = {"optimizer": optimizer, "momentum": momentum, "learning_rate": rate, "epsilon": 8.0}
     model = make(transfer="cold", n_steps=40, batch_size=5000, average=0.8, **params).fit(X_many, y_many)
     assert model.score(X_many, y_many) > 0.75
 
 
-def test_the_progress_bar_shows_steps_alone(capsys):
-    make(verbose=True).fit(X, y, public=PUBLIC)
-    shown = capsys.readouterr().out
-    assert "5/5" in shown
-    assert "loss" not in shown
-
-
-def test_watching_shows_every_step_and_the_last_is_the_fitted_network():
+def test_watch_is_called_after_every_step_and_last_with_the_fitted_network():
     seen = []
 
     def watch(step, module):
@@ -268,8 +240,49 @@ def test_watching_shows_every_step_and_the_last_is_the_fitted_network():
     assert [step for step, _ in seen] == [1, 2, 3, 4, 5]
     assert np.array_equal(seen[-1][1], flat(watched))
     assert not np.array_equal(seen[0][1], seen[1][1])
-    # Looking changes nothing.
+    # Watching changes nothing.
     assert np.array_equal(flat(make().fit(X, y, public=PUBLIC)), flat(watched))
+
+
+def test_a_verbose_fit_shows_steps_and_no_loss(capsys):
+    make(verbose=True).fit(X, y, public=PUBLIC)
+    shown = capsys.readouterr().out
+    assert "5/5" in shown
+    assert "loss" not in shown
+
+
+def test_public_rows_need_labels_and_the_shape_of_private_rows():
+    with pytest.raises(ValueError, match="public must have labels"):
+        make().fit(X, y, public=Public(X[:10].copy()))
+    images = X.reshape(400, 1, 2, 2)
+    with pytest.raises(ValueError, match="shape"):
+        PrivateNetwork(n_steps=2).fit(images, y, public=Public(np.zeros((9, 1, 4, 1)), y[:9]))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"transfer": "hot"},
+        {"optimizer": "lbfgs"},
+        {"n_steps": 0},
+        {"batch_size": 0},
+        {"clip_norm": 0.0},
+        {"learning_rate": -1.0},
+        {"momentum": 1.0},
+        {"average": 1.5},
+        {"epsilon": 0.0},
+        {"delta": 0.0},
+        {"mixing_floor": 2.0, "transfer": "mirror"},
+        {"holdout": 0.0},
+        {"public_steps": -1},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused_by_name(params):
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    with pytest.raises(ValueError, match=f"{'floor' if 'mixing_floor' in params else next(iter(params))} must"):
+        make(**params).fit(X, y, public=PUBLIC, ledger=ledger)
+    assert ledger.entries == []
 
 
 # Each exception with its reason.
@@ -277,11 +290,11 @@ EXPECTED_FAILURES: dict[str, str] = {}
 
 
 @parametrize_with_checks(
-    # The checks have a few dozen rows; at a usual budget nothing would be released on so few, and little tested.
+    # The checks have a few dozen rows; with a usual budget a fit on so few would release nothing.
     [PrivateNetwork(epsilon=100.0, delta=0.01, n_steps=3, random_state=0)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_contract(estimator, check):
     if check.func.__name__ == "check_methods_subset_invariance":
-        pytest.skip("wants scores of a part equal to 1e-7, which float32 products of other shapes may miss")
+        pytest.skip("requires scores of a subset to agree to 1e-7, which float32 products of other shapes may not")
     check(estimator)

@@ -1,4 +1,4 @@
-"""Scratch, fine-tuning and probing: what each keeps of the module, and what it reaches where public labels don't."""
+"""Scratch, fine-tuning and probing: what each does with the module's weights, and that features help."""
 
 import copy
 
@@ -16,11 +16,11 @@ from dpadapt.networks.models import perceptron  # noqa: E402
 
 
 def task(n, seed, labels):
-    """Rows of two hidden features; `labels` says which questions are asked of them."""
+    """Return rows and the labels of the "public" or the "private" task, which depend on the same two features."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, 6)).astype(np.float32)
     first, second = np.abs(X[:, 0]), np.abs(X[:, 1])
-    # Nothing linear in the rows tells of either: a network has to find the features.
+    # Neither task is linear in the rows: a network must learn the features.
     return X, 2 * (first > 0.67) + (second > 0.67) if labels == "public" else (first > second).astype(int)
 
 
@@ -40,7 +40,7 @@ def weights(module):
     return [p.detach().numpy().copy() for p in module.parameters()]
 
 
-def test_a_probe_trains_the_last_layer_alone(module):
+def test_a_probe_trains_only_the_last_layer(module):
     model = network(module, transfer="probe").fit(*task(1000, 1, "private"))
     before, after = weights(module), weights(model.module_)
     assert all(np.array_equal(a, b) for a, b in zip(before[:-2], after[:-2], strict=True))
@@ -48,9 +48,9 @@ def test_a_probe_trains_the_last_layer_alone(module):
     assert all(p.requires_grad for p in module.parameters())
 
 
-def test_fine_tuning_starts_where_the_module_is_and_scratch_does_not(module):
+def test_fine_tuning_starts_from_the_modules_weights_and_scratch_does_not(module):
     X, y = task(1000, 1, "private")
-    # A hopeless budget leaves the start.
+    # With a budget too small to help, the fitted module is the start.
     tuned, scratch = (
         network(module, transfer=way).set_params(epsilon=1e-9).fit(X, y) for way in ("finetune", "scratch")
     )
@@ -63,25 +63,25 @@ def test_fine_tuning_starts_where_the_module_is_and_scratch_does_not(module):
     assert "weights of the module" not in scratch.privacy_.assumptions[-1]
 
 
-def test_public_rows_are_only_for_the_temperature_in_the_three_ways(module):
+def test_public_rows_do_not_change_the_weights_in_the_three_ways(module):
     X, y = task(1000, 1, "private")
     rows = task(100, 2, "private")
     model = network(module, transfer="finetune").set_params(epsilon=1e-9).fit(X, y, public=Public(*rows))
     assert all(np.array_equal(a, b) for a, b in zip(weights(module), weights(model.module_), strict=True))
 
 
-def test_features_help_where_public_labels_say_nothing(module):
-    found = three_ways(
+def test_public_features_help_where_public_labels_do_not(module):
+    results = three_ways(
         network(module),
         *task(2000, 1, "private"),
         test=task(2000, 3, "private"),
         epsilons=(1.0,),
         settings={"probe": {"learning_rate": 4.0}},
     )
-    reached = {result.transfer: result.accuracy for result in found}
-    assert [result.transfer for result in found] == ["public only", "scratch", "finetune", "probe"]
-    assert abs(reached["public only"] - 0.5) < 0.05
-    assert reached["probe"] > reached["scratch"] + 0.05
+    accuracy = {result.transfer: result.accuracy for result in results}
+    assert [result.transfer for result in results] == ["public only", "scratch", "finetune", "probe"]
+    assert abs(accuracy["public only"] - 0.5) < 0.05
+    assert accuracy["probe"] > accuracy["scratch"] + 0.05
 
 
 def test_every_way_is_charged(module):
@@ -91,7 +91,7 @@ def test_every_way_is_charged(module):
     assert len(ledger.entries) == 6
 
 
-def test_pretraining_leaves_the_given_module_alone_and_ends_in_a_head_of_zeros():
+def test_pretraining_does_not_change_the_given_module_and_adds_a_head_of_zeros():
     given = perceptron(6, 2, hidden=(4,))
     before = weights(given)
     X, y = task(200, 0, "public")
@@ -102,7 +102,7 @@ def test_pretraining_leaves_the_given_module_alone_and_ends_in_a_head_of_zeros()
     assert not np.array_equal(weights(made)[0], before[0])
 
 
-def test_what_can_not_be_probed_is_refused_before_anything_is_spent(module):
+def test_modules_and_settings_that_fit_no_way_are_refused_before_anything_is_spent(module):
     X, y = task(600, 1, "private")
     ledger = Ledger(10.0, 1e-4)
     with pytest.raises(ValueError, match="Linear"):
@@ -121,7 +121,7 @@ def test_what_can_not_be_probed_is_refused_before_anything_is_spent(module):
 
 
 class HeadFirst(nn.Module):
-    """Defines its layers in another order than it calls them, and has a weight of its own."""
+    """Defines its layers in another order than it calls them, and owns a parameter directly."""
 
     def __init__(self):
         super().__init__()
@@ -131,15 +131,17 @@ class HeadFirst(nn.Module):
         return self.head(torch.relu(self.body(rows * self.gain)))
 
 
-@pytest.mark.parametrize(("transfer", "words"), [("scratch", "drawn anew"), ("probe", "body gives 5 numbers, not 2")])
-def test_a_module_that_a_way_would_start_wrongly_is_refused_before_anything_is_spent(transfer, words):
+@pytest.mark.parametrize(
+    ("transfer", "words"), [("scratch", "reinitialised"), ("probe", "body returns 5 numbers, not 2")]
+)
+def test_a_module_that_a_way_would_prepare_wrongly_is_refused_before_anything_is_spent(transfer, words):
     ledger = Ledger(10.0, 1e-4)
     with pytest.raises(ValueError, match=words):
         network(HeadFirst(), transfer=transfer).fit(*task(600, 1, "private"), ledger=ledger)
     assert ledger.entries == []
 
 
-def test_a_new_head_replaces_the_last_linear_layer_wherever_it_is():
+def test_a_new_head_replaces_the_last_linear_layer_at_any_depth():
     whole = with_head(nn.Linear(3, 2), 5)
     nested = with_head(nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))), 5)
     assert whole.out_features == 5
@@ -147,12 +149,12 @@ def test_a_new_head_replaces_the_last_linear_layer_wherever_it_is():
     assert copy.deepcopy(nested)(torch.zeros(1, 3)).shape == (1, 5)
 
 
-def test_a_cap_that_is_reached_midway_keeps_what_was_paid_for(module):
+def test_results_that_were_paid_for_are_returned_when_the_cap_is_reached(module):
     X, y = task(300, 1, "private")
     ledger = Ledger(epsilon=2.5, delta=1e-4)
     with pytest.warns(UserWarning, match="stopped before finetune at epsilon 2"):
-        found = three_ways(
+        results = three_ways(
             network(module, n_steps=3), X, y, test=task(200, 2, "private"), epsilons=[2.0], ledger=ledger
         )
-    assert [one.transfer for one in found] == ["public only", "scratch"]
+    assert [result.transfer for result in results] == ["public only", "scratch"]
     assert len(ledger.entries) == 1

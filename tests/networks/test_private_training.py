@@ -1,15 +1,26 @@
-"""The schedule of first-order mirror descent, in both readings of the paper, and temperature scaling."""
+"""Private steps: the mixing schedule, the optimizers, division by the expected batch size, and safe error messages."""
 
 import math
+import traceback
 
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from dpadapt import Adjacency, Ledger, PrivacyError  # noqa: E402
+from dpadapt.networks import PrivateNetwork  # noqa: E402
+from dpadapt.networks.models import perceptron  # noqa: E402
+from dpadapt.networks.private_training import Recipe, State, mixing_weights, progress  # noqa: E402
+
+RANDOM = np.random.default_rng(0)
+X, y = RANDOM.standard_normal((60, 4)), RANDOM.integers(0, 3, 60)
 
 
-from dpadapt.networks.private_training import mixing_weights
-from dpadapt.networks.public_training import fit_temperature, log_loss
+def flat(module):
+    return np.concatenate([weights.detach().numpy().ravel() for weights in module.parameters()])
 
 
 def test_the_weight_follows_the_cosine_and_never_turns_negative():
@@ -23,13 +34,13 @@ def test_the_weight_follows_the_cosine_and_never_turns_negative():
     assert np.count_nonzero(weights) == 2000
 
 
-def test_by_default_the_decay_is_slow():
+def test_the_default_decay_is_slow():
     weights = mixing_weights(100)
     assert weights[-1] == pytest.approx(math.cos(math.pi * 99 / 400))
     assert np.all(np.diff(weights) < 0)
 
 
-def test_a_floor_holds():
+def test_the_weight_stays_above_its_floor():
     weights = mixing_weights(100, decay_steps=10, floor=0.3)
     assert weights.min() == 0.3
     assert weights[0] == 1.0
@@ -41,14 +52,85 @@ def test_bad_schedules_are_refused(options):
         mixing_weights(10, **options)
 
 
-def test_temperature_undoes_a_scale_and_lowers_the_loss():
-    random = np.random.default_rng(0)
-    codes = random.integers(0, 4, 4000)
-    scores = np.eye(4)[codes] + random.gumbel(size=(4000, 4))
-    found = fit_temperature(7 * scores, codes)
-    assert found == pytest.approx(7 * fit_temperature(scores, codes), rel=1e-2)
-    assert log_loss(7 * scores, codes, found) < log_loss(7 * scores, codes) - 0.1
+def recipe(optimizer, momentum=0.9, average=0.0, n_steps=4):
+    return Recipe(
+        rate=1.0,
+        n_rows=10.0,
+        clip_norm=1.0,
+        learning_rate=0.1,
+        optimizer=optimizer,
+        momentum=momentum,
+        average=average,
+        mixing=np.ones(n_steps),
+    )
 
 
-def test_few_rows_that_are_all_right_do_not_ask_for_certainty():
-    assert fit_temperature(np.eye(3) * 2, np.arange(3)) > 0.1
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_updates_are_those_of_torchs_optimizer(name):
+    weights = nn.Parameter(torch.ones(3))
+    reference = {
+        "sgd": lambda: torch.optim.SGD([weights], lr=0.1, momentum=0.9),
+        "adam": lambda: torch.optim.Adam([weights], lr=0.1, betas=(0.9, 0.999)),
+    }[name]()
+    state = State(torch.ones(3))
+    for step in range(4):
+        gradient = torch.tensor([1.0, -2.0, 0.5]) * (step + 1)
+        state.update(gradient, recipe(name))
+        weights.grad = gradient.clone()
+        reference.step()
+        assert state.weights.numpy() == pytest.approx(weights.detach().numpy(), rel=1e-4)
+
+
+def test_the_average_forgets_the_start():
+    state, settings = State(torch.full((2,), 100.0)), recipe("sgd", momentum=0.0, average=0.97)
+    state.update(torch.full((2,), 1000.0), settings)  # from 100 to 0, where it stays
+    for _ in range(50):
+        state.update(torch.zeros(2), settings)
+    assert state.step == 51
+    assert state.average.tolist() == [0.0, 0.0]
+
+
+def test_steps_with_weight_zero_are_not_counted_as_releases():
+    settings = Recipe(1.0, 10.0, 1.0, 0.1, "sgd", 0.0, 0.0, mixing_weights(6, decay_steps=2))
+    assert settings.n_private == 2
+
+
+def test_gradients_are_divided_by_the_expected_batch_size_and_empty_batches_count(monkeypatch):
+    """At a sampling rate of one in a hundred thousand, every batch is empty: only noise moves the weights."""
+    ledger = Ledger(epsilon=10.0, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+    released = []
+
+    def draw(mechanism, bounded, scale, random):
+        released.append(bounded.value)
+        return np.full(bounded.value.shape, 100.0)
+
+    ledger._draw = draw
+    # Calibrating the noise at so low a rate is slow, and is not tested here.
+    monkeypatch.setattr("dpadapt.networks.resumable_training.calibrate", lambda *budget, **plan: 10.0)
+    module = perceptron(4, 3)
+    params = {"adjacency": "add-remove", "n_rows": 10**8, "batch_size": 1000, "n_steps": 2, "average": 0.0}
+    model = PrivateNetwork(module, 2.0, 1e-5, learning_rate=0.5, transfer="cold", random_state=0, **params)
+    model.fit(X, y, ledger=ledger)
+    assert len(released) == 2
+    assert not np.any(released)
+    before = flat(module)
+    assert flat(model.module_) - before == pytest.approx(np.full(before.size, -2 * 0.5 * 100.0 / 1000), rel=1e-3)
+
+
+def test_the_error_of_a_loss_on_private_targets_does_not_show_them():
+    """torch quotes a target that is no class; the trial, on synthetic targets, can't find it."""
+    targets = np.append(np.zeros(59, int), 77123)
+    loss = lambda outputs, targets: nn.functional.cross_entropy(outputs, targets, reduction="none")  # noqa: E731
+    with pytest.raises(PrivacyError, match="failed on private rows") as failure:
+        PrivateNetwork(nn.Linear(4, 2), n_steps=2, batch_size=60, loss=loss, random_state=0).fit(X, targets)
+    assert "77123" not in "".join(traceback.format_exception(failure.value))
+    assert failure.value.__context__ is None
+
+
+def test_the_progress_bar_shows_only_steps(capsys):
+    with progress(5, verbose=True) as show:
+        for step in range(1, 6):
+            show(step)
+    shown = capsys.readouterr().out
+    assert "5/5" in shown
+    assert "loss" not in shown

@@ -1,4 +1,4 @@
-"""Checkpoints: a killed and resumed training is charged once and draws no more than it was charged for."""
+"""Checkpoints: a killed and resumed training is charged once, and makes no more releases than it was charged for."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ DRIVER = Path(__file__).with_name("kill_driver.py")
 
 
 class Killed(BaseException):
-    """Stands for a crash inside the process."""
+    """Simulates a crash inside the process."""
 
 
 def draws(folder):
@@ -32,7 +32,7 @@ def draws(folder):
 
 
 def crash_at(monkeypatch, step):
-    """Let the training die after it has drawn the noise of a step, before it can use it."""
+    """Crash the training after the noise of a step was drawn, before it is used."""
     update = private_training.State.update
 
     def dying(state, gradient, recipe):
@@ -62,7 +62,7 @@ def uninterrupted(tmp_path_factory):
     return model.privacy_
 
 
-def test_a_training_killed_by_the_system_has_the_receipt_of_an_uninterrupted_one(tmp_path, uninterrupted):
+def test_a_killed_and_resumed_training_has_the_receipt_of_an_uninterrupted_one(tmp_path, uninterrupted):
     process = subprocess.Popen([sys.executable, str(DRIVER), str(tmp_path)])
     deadline = time.monotonic() + 120
     while draws(tmp_path) < 12 and process.poll() is None and time.monotonic() < deadline:
@@ -77,7 +77,7 @@ def test_a_training_killed_by_the_system_has_the_receipt_of_an_uninterrupted_one
     assert model.privacy_ == uninterrupted
     assert [entry.times for entry in ledger.entries] == [STEPS]
     assert ledger.spent() == pytest.approx(model.privacy_.epsilon)
-    # A kill may lose what was reserved and not yet drawn, but nothing is drawn beyond the charge.
+    # A kill may lose releases that were reserved and not yet drawn, but nothing is drawn beyond the charge.
     assert STEPS - 7 <= draws(tmp_path) <= STEPS
     assert not (tmp_path / "checkpoint").exists()
 
@@ -88,11 +88,11 @@ def test_a_step_lost_in_a_crash_is_not_drawn_again(monkeypatch, tmp_path, uninte
     assert draws(tmp_path) == step + 1
     model = estimator(tmp_path).fit(X, y, public=public, ledger=opened(tmp_path))
     assert model.privacy_ == uninterrupted
-    # The rest of the block that was reserved is lost with it.
+    # The rest of the reserved block is lost too.
     assert draws(tmp_path) == step + 1 + STEPS - min(STEPS, 7 * (step // 7 + 1))
 
 
-def test_a_resumed_training_goes_on_from_its_checkpoint(monkeypatch, tmp_path):
+def test_a_resumed_training_continues_from_its_checkpoint(monkeypatch, tmp_path):
     X, y, public = killed_fit(monkeypatch, tmp_path, 30)
     kept = torch.load(tmp_path / "checkpoint", weights_only=True)
     assert kept["step"] == 28
@@ -111,7 +111,7 @@ def test_a_resumed_training_goes_on_from_its_checkpoint(monkeypatch, tmp_path):
     assert torch.equal(seen[0][1], kept["weights"])
 
 
-def test_a_copied_checkpoint_buys_nothing(monkeypatch, tmp_path):
+def test_a_copied_checkpoint_allows_no_further_releases(monkeypatch, tmp_path):
     X, y, public = killed_fit(monkeypatch, tmp_path, 30)
     shutil.copy(tmp_path / "checkpoint", tmp_path / "copy")
     estimator(tmp_path).fit(X, y, public=public, ledger=opened(tmp_path))
@@ -181,7 +181,7 @@ def test_a_checkpoint_needs_a_durable_ledger_and_no_seed(tmp_path):
 
 
 def test_a_checkpoint_holds_nothing_private(monkeypatch, tmp_path):
-    """Two data sets, the same releases: the files' contents are the same but for the mark."""
+    """With two data sets and the same releases, the checkpoints differ only in the mark."""
     contents = []
     for secret in (1.0, 9.0):
         folder = tmp_path / str(secret)
@@ -200,7 +200,7 @@ def test_a_checkpoint_holds_nothing_private(monkeypatch, tmp_path):
     assert first.pop("mark") != second.pop("mark")
     assert first.keys() == second.keys()
     for name, value in first.items():
-        values, others = (found if isinstance(found, list) else [found] for found in (value, second[name]))
+        values, others = (entry if isinstance(entry, list) else [entry] for entry in (value, second[name]))
         for one, other in zip(values, others, strict=True):
             assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other, name
 

@@ -1,4 +1,4 @@
-"""Private training of torch networks: needs the extra `torch`."""
+"""Private training of torch networks. Needs the extra `torch`."""
 
 try:
     import torch  # noqa: F401

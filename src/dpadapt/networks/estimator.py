@@ -1,4 +1,4 @@
-"""`PrivateNetwork`: a torch network trained on private rows, with public ones beside; scikit-learn outside."""
+"""`PrivateNetwork`: a scikit-learn estimator that trains a torch network on private rows, helped by public rows."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import softmax
 from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
-from dpadapt.networks.fine_tuning import WAYS, started
+from dpadapt.networks.fine_tuning import WAYS, prepare_module
 from dpadapt.networks.private_training import OPTIMIZERS, Recipe, mixing_weights
 from dpadapt.networks.public_training import (
     PublicRows,
@@ -38,76 +38,79 @@ TRANSFERS = ("cold", "warm", "mirror", *WAYS)
 
 
 def _classifies(estimator: Any) -> bool:
+    """Return whether the estimator is a classifier: with a custom loss it is one only if it has classes."""
     return estimator.loss is None or estimator.classes is not None
 
 
 class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A torch network trained by private gradient steps, from scratch or with the help of public rows.
 
-    Each step draws a Poisson sample of the private rows, clips every row's gradient, and releases their noisy sum
-    (DP-SGD). Public rows cost nothing: they give the start ("warm"), and in "mirror" their gradient is mixed into each
-    step, Eq. (1) of [2]_. The result is an average over iterates, and held-out public rows scale its probabilities.
+    Each step draws a Poisson sample of the private rows, clips every row's gradient, and releases the noisy sum
+    (DP-SGD). Public rows cost nothing: with "warm" the network is first trained on them, and with "mirror" their
+    gradient is also mixed into each step, Eq. (1) of [2]_. The result is an average over iterates, and held-out public
+    rows calibrate its probabilities.
 
     Privacy
     -------
     Protects one private row (see `adjacency`): for sequences, one sequence.
-    Releases: sums of clipped gradients over Poisson samples, Gaussian; charged at once, before the first.
-    Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the module's start are not protected.
+    Releases: sums of clipped gradients over Poisson samples, Gaussian; all are charged before the first.
+    Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the module's initial weights are not protected.
 
     Parameters
     ----------
     module : Module or callable, optional
-        A network, trained from the weights that it has, or a function without arguments that makes one. Only parameters
-        that require gradients are trained: freeze the others for a probe. For classification it must give a score per
+        A network, trained from its current weights, or a function without arguments that returns one. Only parameters
+        that require gradients are trained: freeze the others for a probe. For classification it must return a score per
         class. Default: one hidden layer of 64 units.
     {epsilon}
     {delta}
     transfer : {"cold", "warm", "mirror", "scratch", "finetune", "probe"}, default="warm"
-        What public rows are for. "cold": only the temperature. "warm": also the start. "mirror": also each step.
-        Without public rows all three are "cold". Or, if public data has shaped the module before, what its weights are
-        for, public rows being for the temperature only. "scratch": nothing, they are drawn anew. "finetune": the start.
-        "probe": features; only the last Linear layer is trained. See `dpadapt.networks.fine_tuning`.
+        How public rows are used. "cold": only to fit the temperature. "warm": also to train the network first.
+        "mirror": also in each step. Without public rows all three are "cold". For a pretrained module, how its weights
+        are used; public rows then only fit the temperature. "scratch": not at all, they are reinitialised. "finetune":
+        as the start. "probe": as features; only the last Linear layer is trained. See `dpadapt.networks.fine_tuning`.
     loss : callable, optional
-        Takes outputs and targets, returns one loss per row, shape (B,). Default: cross-entropy of classes. With a loss
-        of your own, targets are given to it as they are, unless `classes` is given too.
+        Takes outputs and targets, returns one loss per row, shape (B,). Default: cross-entropy of classes. A custom
+        loss gets the targets unchanged, unless `classes` is given too.
     n_steps : int, default=300
         Steps of the private training.
     batch_size : int, default=1000
         Expected size of a Poisson sample. At or above the number of rows, every step takes all of them.
     clip_norm : float, default=1.0
-        Each row's gradient is scaled down to this length.
+        Clipping norm of a row's gradient.
     learning_rate : float, default=1.0
-        Of the private steps.
+        Learning rate of the private steps.
     optimizer : {"sgd", "adam"}, default="sgd"
-        "adam" wants a learning rate of about 0.002.
+        "adam" needs a learning rate of about 0.002.
     momentum : float, default=0.0
         At least 0 and below 1; 0.9 is usual for "adam".
     average : float, default=0.97
         Decay of the average over iterates; 0 keeps the last iterate.
     decay_steps : int, optional
-        For "mirror": K of [2]_, after which private gradients weigh nothing. Default: twice `n_steps`.
+        For "mirror": K of [2]_, the number of steps after which private gradients have weight `mixing_floor`. Default:
+        twice `n_steps`.
     mixing_floor : float, default=0.0
-        For "mirror": private gradients weigh at least this much. See `dpadapt.networks.private_training`.
+        For "mirror": least weight of private gradients. See `dpadapt.networks.private_training`.
     public_steps : int, default=1000
         Steps of the training on public rows.
     public_batch_size : int, default=64
     public_learning_rate : float, default=0.002
-        Of Adam on public rows.
+        Learning rate of Adam on public rows.
     holdout : float, default=0.15
-        Share of public rows that are held out, to stop the public training and to fit the temperature.
+        Share of public rows held out for early stopping of the public training and for the temperature.
     {classes}
     {adjacency}
     {n_rows}
     checkpoint : path, optional
-        Where to keep the state of the training, so that a fit that was killed goes on when it is called again with the
-        same data. Needs a durable ledger. The file is removed when the fit ends.
+        File for the state of the training, so that a killed fit continues when it is called again with the same data.
+        Needs a durable ledger. The file is removed when the fit ends.
     checkpoint_every : int, default=20
-        Steps between checkpoints; so many steps, paid for, may be lost in a crash.
+        Steps between checkpoints; at most this many steps, which are paid for, are lost in a crash.
     verbose : bool, default=False
-        Show a progress bar. It shows steps alone: a private loss would be a release.
+        Show a progress bar. It shows only steps: a private loss would be a release.
     watch : callable, optional
-        Told after each private step its number and the network so far, for curves on public or test rows. Looking is
-        free, since every step was released; scores on private rows would not be.
+        Called after each private step with its number and the current network, for curves on public or test rows. This
+        costs nothing, because every step was released. Scores on private rows would be further releases.
     {random_state}
 
     Attributes
@@ -115,11 +118,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     module_ : Module
         The trained network.
     temperature_ : float
-        By which scores are divided; 1 without labelled public rows.
+        Divisor of the scores in `predict_proba`; 1 without labelled public rows.
     classes_ : ndarray of shape (n_classes,)
-        Of a classification.
-    engine_ : {"ghost", "vmap", "none"}
-        How gradients were clipped. Chosen on public or made-up rows.
+        Only for classification.
+    engine_ : {"ghost", "vmap"}
+        How gradients were clipped. Chosen on public or synthetic rows.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -209,7 +212,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         X : array-like of shape (n_rows, ...)
             Private rows: features, images or word numbers.
         y : array-like of shape (n_rows,) or (n_rows, ...)
-            Private labels, or the targets of a loss of your own.
+            Private labels, or the targets of a custom loss.
         public : Public, optional
             Public rows of the same shape, with labels.
         {ledger}
@@ -219,11 +222,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         X, y = self._check_rows(X, y, y_numeric=False, **shapes)
         X_public, y_public = self._check_public(public, frame, **shapes)
         if X_public is not None and X_public.shape[1:] != X.shape[1:]:
-            raise ValueError(f"public rows must have the private ones' shape {X.shape[1:]}, got {X_public.shape[1:]}.")
+            raise ValueError(f"public rows must have shape {X.shape[1:]} like private rows, got {X_public.shape[1:]}.")
         if X_public is not None and y_public is None:
-            raise ValueError("public must hold labels: a network learns nothing from rows alone. Leave public out.")
-        shaped = self.transfer in ("finetune", "probe")
-        assumed = ["the weights of the module: they were made without the private rows"] if shaped else []
+            raise ValueError("public must have labels: a network learns nothing from rows without them. Omit public.")
+        uses_weights = self.transfer in ("finetune", "probe")
+        assumed = ["the weights of the module: they were made without the private rows"] if uses_weights else []
         classes = None
         if classifies:
             classes, source = label_set(self.classes, y_public, y)
@@ -234,22 +237,22 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         with _torch_seed(generator):
             n_scores = None if classes is None else len(classes)
             module = new_module(self.module, X.shape[1:], n_scores)
-            module = started(module, checks.one_of(self.transfer, TRANSFERS, "transfer"), n_scores)
+            module = prepare_module(module, checks.one_of(self.transfer, TRANSFERS, "transfer"), n_scores)
             words = n_words(module)
             rows = as_inputs(X, words, "X"), as_targets(y, "y")
-            known = None
+            public_rows = None
             if X_public is not None:
                 labelled = as_inputs(X_public, words, "public X"), as_targets(y_public, "public y")
-                known = split_rows(*labelled, checks.unit(self.holdout, "holdout"), generator)
-            recipe = self._recipe(budget, public=known is not None)
+                public_rows = split_rows(*labelled, checks.unit(self.holdout, "holdout"), generator)
+            recipe = self._recipe(budget, public=public_rows is not None)
             rows_loss = RowsLoss(copy.deepcopy(module), cross_entropy if self.loss is None else self.loss)
-            engine = tried_engine(rows_loss, rows, None if known is None else known.training, classes)
+            engine = tried_engine(rows_loss, rows, None if public_rows is None else public_rows.training, classes)
             child = self._ledger(ledger)
-            prepare = partial(self._prepare, rows_loss, known, generator)
+            prepare = partial(self._prepare, rows_loss, public_rows, generator)
             if not budget.worthwhile:
                 prepare()
             else:
-                # The true number of rows is not among the facts: under add-remove it is private.
+                # The facts do not include the true number of rows, which is private under add-remove.
                 facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module), digest(X_public, y_public)]
                 carry_out(
                     child,
@@ -257,19 +260,19 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                     recipe,
                     rows,
                     prepare=prepare,
-                    public=None if known is None else known.training,
+                    public=None if public_rows is None else public_rows.training,
                     public_batch_size=self.public_batch_size,
                     generator=generator,
                     keeping=self._keeping(facts, ledger),
                     verbose=self.verbose,
                     look=None if self.watch is None else partial(self._look, RowsLoss(module, rows_loss.loss)),
                 )
-            # A new module with the found parameters: what the other may have kept of private rows ends here.
+            # The trained parameters are put into a fresh module: the trained one may have stored private rows.
             RowsLoss(module, rows_loss.loss).put(rows_loss.get())
         temperature = 1.0
-        if classifies and known is not None:
-            scores = outputs_of(module, known.held_out[0]).astype(np.float64)
-            temperature = fit_temperature(scores, known.held_out[1].numpy())
+        if classifies and public_rows is not None:
+            scores = outputs_of(module, public_rows.held_out[0]).astype(np.float64)
+            temperature = fit_temperature(scores, public_rows.held_out[1].numpy())
         # The receipt first: an interrupted refit must not leave a new network under an old receipt.
         self.privacy_ = self._receipt(child, budget, assumed)
         self.module_, self.temperature_, self.engine_ = module.eval(), temperature, engine.name
@@ -281,7 +284,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of each class, or by how much the second leads the first if there are two."""
+        """Return the score of each class; with two classes, the score of the second minus that of the first."""
         scores = self._outputs(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
@@ -291,12 +294,12 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return softmax(self._outputs(X) / self.temperature_)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each row, or the outputs that a loss of your own takes."""
+        """Return the most probable class of each row, or the outputs of the network if the loss is custom."""
         outputs = self._outputs(X)
         return np.asarray(self.classes_[np.argmax(outputs, axis=1)]) if _classifies(self) else outputs
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy, or minus the mean of a loss of your own."""
+        """Return the accuracy, or minus the mean of a custom loss."""
         if _classifies(self):
             return float(super().score(X, y, sample_weight))
         outputs = torch.from_numpy(self._outputs(X).astype(np.float32))
@@ -304,7 +307,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return -float(np.average(losses.numpy(), weights=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn whether this is a classifier, and that rows may have any shape."""
+        """Return scikit-learn's tags: rows may have any shape, and a custom loss makes it no classifier."""
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         if not _classifies(self):
@@ -312,12 +315,13 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
+        """Return the outputs of the trained network."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], allow_nd=True, reset=False)
         return outputs_of(self.module_, as_inputs(X, n_words(self.module_), "X")).astype(np.float64)
 
     def _recipe(self, budget: Budget, *, public: bool) -> Recipe:
-        """Check what the training is made of."""
+        """Check the parameters of the private training and return its recipe."""
         n_steps = checks.count(self.n_steps, "n_steps")
         mixing = np.ones(n_steps)
         if self.transfer == "mirror":
@@ -339,16 +343,16 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             mixing=mixing if public else np.ones(n_steps),
         )
 
-    def _prepare(self, rows_loss: RowsLoss, known: PublicRows | None, generator: np.random.Generator) -> None:
-        """Train on the public rows, if the transfer asks for it."""
+    def _prepare(self, rows_loss: RowsLoss, public_rows: PublicRows | None, generator: np.random.Generator) -> None:
+        """Train on the public rows first, if the transfer is "warm" or "mirror"."""
         steps = checks.count(self.public_steps, "public_steps", least=0)
         size = checks.count(self.public_batch_size, "public_batch_size")
         rate = checks.positive(self.public_learning_rate, "public_learning_rate")
-        if known is not None and self.transfer in ("warm", "mirror") and steps:
+        if public_rows is not None and self.transfer in ("warm", "mirror") and steps:
             train_publicly(
                 rows_loss,
-                known.training,
-                known.held_out,
+                public_rows.training,
+                public_rows.held_out,
                 n_steps=steps,
                 batch_size=size,
                 learning_rate=rate,
@@ -356,37 +360,38 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             )
 
     def _look(self, fresh: RowsLoss, step: int, weights: NDArray[np.float32]) -> None:
-        """Show the network so far, as a module that has never seen a private row."""
+        """Call `watch` with the current parameters in a module that has never seen a private row."""
         fresh.put(weights)
         self.watch(step, fresh.module.eval())  # type: ignore[misc]
 
     def _keeping(self, facts: list[Any], ledger: Ledger | None) -> Keeping | None:
-        """Return where and how often to keep the training's state."""
+        """Return where and how often checkpoints are written, or None."""
         if self.checkpoint is None:
             return None
         if ledger is None:
-            raise ValueError("checkpoint needs a durable ledger, which knows what was spent: ledger=Ledger.open(path).")
+            raise ValueError("checkpoint needs a durable ledger, which records spending: ledger=Ledger.open(path).")
         if self.random_state is not None:
             raise ValueError(
-                "checkpoint needs random_state=None: after a crash, a seed would draw the same noise for other steps."
+                "checkpoint needs random_state=None: after a crash, a seed would repeat the same noise in other steps."
             )
         every = checks.count(self.checkpoint_every, "checkpoint_every")
-        unlike = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "watch", "random_state"}
-        params = {name: value for name, value in self.get_params(deep=False).items() if name not in unlike}
+        # Parameters that may differ between the calls, or that the facts and the name of the loss stand for.
+        left_out = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "watch", "random_state"}
+        params = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
         loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
         return Keeping(Path(self.checkpoint), every, fingerprint([*facts, params, loss]))
 
 
 @contextmanager
 def _torch_seed(generator: np.random.Generator) -> Iterator[None]:
-    """Seed torch for the time of a fit; its own stream goes on afterwards as if nothing had been."""
+    """Seed torch during a fit, and restore its global stream afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator.integers(2**63)))
         yield
 
 
 def _clip_norm(value: float) -> float:
-    """Return a clip length whose sums stay finite in float32."""
+    """Return the clipping norm, or refuse one whose sums might not be finite in float32."""
     if not 1e-12 <= checks.positive(value, "clip_norm") <= 1e12:
         raise ValueError(f"clip_norm must lie between 1e-12 and 1e12, got {value!r}.")
     return float(value)

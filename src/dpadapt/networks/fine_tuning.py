@@ -1,7 +1,7 @@
-"""From scratch, fine-tuned, or with a linear probe: the three ways to train a network that public data has shaped.
+"""Three ways to train a publicly pretrained network on private rows: from scratch, fine-tuned, or as a linear probe.
 
-The columns of Figure 1 of "On the Benefits of Public Representations for Private Transfer Learning under Distribution
-Shift", arXiv:2312.15551, in one call.
+`pretrained` trains a network on a public task. `three_ways` compares the ways: the columns of Figure 1 of "On the
+Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
 """
 
 import copy
@@ -25,43 +25,44 @@ from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
 WAYS = ("scratch", "finetune", "probe")
 
 
-def started(module: nn.Module, transfer: str, n_scores: int | None) -> nn.Module:
-    """Return a module as one of the three ways starts it: renewed, as it is, or frozen up to its last layer.
+def prepare_module(module: nn.Module, transfer: str, n_scores: int | None) -> nn.Module:
+    """Prepare a module, in place, for one of the three ways, and return it.
 
-    Changed in place. Other transfers leave it as it is. `n_scores` is how many numbers its last layer gives.
+    "scratch" reinitialises its weights, "probe" freezes all but its last linear layer, and every other transfer leaves
+    it unchanged. `n_scores` is the number of outputs that the last linear layer must have, or None.
     """
     if transfer == "scratch":
         for name, layer in module.named_modules():
-            renew = getattr(layer, "reset_parameters", None)
-            if callable(renew):
-                renew()
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                reset()
             elif next(layer.parameters(recurse=False), None) is not None:
                 raise ValueError(
-                    f"module has weights in {type(layer).__name__} ({name or 'the module itself'}) that can't be drawn "
-                    f"anew for transfer='scratch'. Give that layer a method reset_parameters."
+                    f"module has weights in {type(layer).__name__} ({name or 'the module itself'}) that can't be "
+                    f"reinitialised for transfer='scratch'. Give that layer a method reset_parameters."
                 )
     elif transfer == "probe":
         module.requires_grad_(False)
         name, last = _last_linear(module)
         if n_scores not in (None, last.out_features):
             raise ValueError(
-                f"module must define the Linear layer that gives the scores last for transfer='probe'; {name} gives "
-                f"{last.out_features} numbers, not {n_scores}."
+                f"module must define the Linear layer that returns the scores last for transfer='probe'; {name} "
+                f"returns {last.out_features} numbers, not {n_scores}."
             )
         last.requires_grad_(True)
     return module
 
 
 def _last_linear(module: nn.Module) -> tuple[str, nn.Linear]:
-    """Return the last linear layer, which gives the scores, and its name."""
-    found = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
-    if not found:
-        raise ValueError("module must end in a Linear layer for transfer='probe': that layer is what is trained.")
-    return found[-1]
+    """Return the name of the last linear layer, which gives the scores, and the layer."""
+    linear_layers = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+    if not linear_layers:
+        raise ValueError("module must end in a Linear layer for transfer='probe': only that layer is trained.")
+    return linear_layers[-1]
 
 
 def with_head(module: nn.Module, n_classes: int, *, zero: bool = True) -> nn.Module:
-    """Return a copy of a module whose last linear layer gives `n_classes` scores; all zero at first, or at random.
+    """Return a copy of a module with a new last linear layer of `n_classes` outputs, with zero or random weights.
 
     Examples
     --------
@@ -91,10 +92,10 @@ def pretrained(
     learning_rate: float = 0.002,
     random_state: int = 0,
 ) -> nn.Module:
-    """Return a copy of `module`, trained on a public task of its own, with a new head of zeros for another task.
+    """Return a copy of `module`, trained on a public task, with a new head of zeros for the private task.
 
-    Public data needs no protection, so this is ordinary training; its labels may have nothing to do with the private
-    ones. Where they are the private ones, keep the head: use `PrivateNetwork(transfer="warm")`.
+    Public data needs no protection, so this is ordinary training. The public classes may differ from the private ones.
+    If they are the same, keep the head: use `PrivateNetwork(transfer="warm")`.
 
     Parameters
     ----------
@@ -103,15 +104,15 @@ def pretrained(
     public : Public
         Labelled.
     n_classes : int
-        Of the private task.
+        Number of classes of the private task.
     n_steps, batch_size : int
     learning_rate : float
-        Of Adam.
+        Learning rate of Adam.
     random_state : int, default=0
         For the order of public rows and the public head.
     """
     if public.y is None:
-        raise ValueError("public must hold labels: a network learns nothing from rows alone.")
+        raise ValueError("public must have labels: a network learns nothing from rows without them.")
     labels, codes = np.unique(np.asarray(public.y), return_inverse=True)
     generator = np.random.default_rng(random_state)
     with torch.random.fork_rng(devices=[]):
@@ -134,7 +135,7 @@ def pretrained(
 
 @dataclass(frozen=True)
 class WayResult:
-    """What one way reached at one budget.
+    """The accuracy of one way at one budget.
 
     Parameters
     ----------
@@ -160,51 +161,51 @@ def three_ways(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     ledger: Ledger | None = None,
 ) -> list[WayResult]:
-    """Train a network privately in all three ways at every epsilon, the start's own accuracy first.
+    """Train a network privately in all three ways at every epsilon, and return the accuracies.
 
     Parameters
     ----------
     estimator : PrivateNetwork
-        With a module that public data has shaped and `classes` declared. Its transfer and epsilon are not used.
+        With a publicly pretrained module and declared `classes`. Its `transfer` and `epsilon` are not used.
     X : array-like of shape (n_rows, ...)
         Private rows.
     y : array-like of shape (n_rows,)
         Private labels.
     test : pair of array-like
-        Rows and labels to measure on. They are not protected: never private ones.
+        Rows and labels to measure on. They are not protected, so they must not be private.
     epsilons : sequence of float, default=(1.0,)
     settings : mapping, optional
-        Parameters of the estimator for one way alone, e.g. ``{"probe": {"learning_rate": 4.0}}``.
+        Parameters of the estimator for one way only, e.g. ``{"probe": {"learning_rate": 4.0}}``.
     ledger : Ledger, optional
-        The private data set's ledger. Every fit is charged, three at each epsilon: its cap must allow for all of them.
-        Where it does not, the results so far are returned, with a warning. Without it nobody adds up what they cost
-        together.
+        The private data set's ledger. Every fit is charged, three at each epsilon, and the cap must allow for all of
+        them. If it does not, the results so far are returned, with a warning. Without a ledger the total cost of the
+        fits is not recorded.
 
     Returns
     -------
     results : list of WayResult
-        The first is "public only": what the module says before any private row is read. Where that is no better than
-        chance, the private task is out of the public data's distribution, and all that helps is the features.
+        The first is "public only": the accuracy of the module before any private row is read. If that is no better than
+        chance, the private task is out of the public data's distribution, and only the features can help.
     """
     settings = {} if settings is None else settings
     for way in settings:
         checks.one_of(way, WAYS, "settings")
     module = estimator.module if isinstance(estimator.module, nn.Module) else None
     if module is None or estimator.classes is None:
-        raise ValueError("estimator must be a PrivateNetwork with a module, trained on public data, and classes.")
+        raise ValueError("estimator must be a PrivateNetwork with a pretrained module and with classes.")
     classes = np.unique(np.asarray(estimator.classes))
     with torch.no_grad():
         scores = copy.deepcopy(module).eval()(as_inputs(np.asarray(test[0]), None, "test rows")).numpy()
-    start = float(np.mean(classes[np.argmax(scores, axis=1)] == np.asarray(test[1])))
-    found = [WayResult("public only", 0.0, start)]
+    public_accuracy = float(np.mean(classes[np.argmax(scores, axis=1)] == np.asarray(test[1])))
+    results = [WayResult("public only", 0.0, public_accuracy)]
     for epsilon in epsilons:
         for way in WAYS:
             model = clone(estimator, safe=False).set_params(transfer=way, epsilon=epsilon, **settings.get(way, {}))
             try:
                 model.fit(X, y, ledger=ledger)
-            except BudgetExceeded as spent:
-                # What was paid for must not be lost.
-                warnings.warn(f"stopped before {way} at epsilon {epsilon:g}: {spent}", stacklevel=2)
-                return found
-            found.append(WayResult(way, float(epsilon), float(model.score(*test))))
-    return found
+            except BudgetExceeded as error:
+                # The results that were paid for must not be lost.
+                warnings.warn(f"stopped before {way} at epsilon {epsilon:g}: {error}", stacklevel=2)
+                return results
+            results.append(WayResult(way, float(epsilon), float(model.score(*test))))
+    return results

@@ -1,7 +1,7 @@
-"""Ready networks: those of paper 2 (Table 2) and two small ones. None has a layer that mixes the rows of a batch.
+"""Networks: those of paper 2 (Table 2) and two small ones, with losses. No layer mixes the rows of a batch.
 
-Table 2 of [2]_ gives layers and sizes but neither padding nor activations. We take tanh, as the work that it cites
-for these networks does [3]_, and the padding stated at each network.
+Table 2 of [2]_ gives layers and sizes but neither padding nor activations. We use tanh, as the work that it cites for
+these networks does [3]_, and the padding stated at each network.
 
 References
 ----------
@@ -23,7 +23,7 @@ from dpadapt import checks
 
 
 def linear(n_features: int, n_outputs: int) -> nn.Module:
-    """Return one fully connected layer on flattened rows: the linear probe.
+    """Return one fully connected layer on flattened rows.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def emnist_cnn(n_outputs: int = 47, *, side: int = 28) -> nn.Module:
     n_outputs : int, default=47
         Classes.
     side : int, default=28
-        Pixels of each side of the grey images, which have shape (n_rows, 1, side, side); at least 14.
+        Width and height of the grey images, which have shape (n_rows, 1, side, side); at least 14.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def cifar_cnn(n_outputs: int = 10) -> nn.Module:
 
 
 class LSTMLayer(nn.Module):  # type: ignore[misc]
-    """A long short-term memory layer made of two fully connected ones, so that its rows' gradients can be clipped.
+    """A long short-term memory layer made of two fully connected layers, so that per-row gradients can be clipped.
 
     Parameters
     ----------
@@ -134,10 +134,10 @@ class LSTMLayer(nn.Module):  # type: ignore[misc]
         """Return the state after each step: (n_rows, n_steps, n_inputs) to (n_rows, n_steps, n_units)."""
         state = memory = sequence.new_zeros(sequence.shape[0], self.n_units)
         states = []
-        for drive in self.from_input(sequence).unbind(1):
-            enter, keep, update, leave = (drive + self.from_state(state)).chunk(4, dim=1)
-            memory = torch.sigmoid(keep) * memory + torch.sigmoid(enter) * torch.tanh(update)
-            state = torch.sigmoid(leave) * torch.tanh(memory)
+        for from_input in self.from_input(sequence).unbind(1):
+            input_gate, forget_gate, update, output_gate = (from_input + self.from_state(state)).chunk(4, dim=1)
+            memory = torch.sigmoid(forget_gate) * memory + torch.sigmoid(input_gate) * torch.tanh(update)
+            state = torch.sigmoid(output_gate) * torch.tanh(memory)
             states.append(state)
         return torch.stack(states, dim=1)
 
@@ -145,15 +145,15 @@ class LSTMLayer(nn.Module):  # type: ignore[misc]
 def lstm_language_model(n_words: int = 8000, *, n_units: int = 120, n_layers: int = 2) -> nn.Module:
     """Return the network for WikiText-2 of [2]_, Table 2c: an embedding, two LSTM layers, a score per word.
 
-    Rows are sequences of word numbers, shape (n_rows, length); so are the targets, the next word at each place. Train
-    it with `sequence_loss`.
+    Rows are sequences of word numbers, shape (n_rows, length). Targets have the same shape: the next word at each
+    position. Train it with `sequence_loss`.
 
     Parameters
     ----------
     n_words : int, default=8000
-        Words, the unknown one included.
+        Vocabulary size, the unknown word included.
     n_units : int, default=120
-        Size of the embedding and of each layer's state.
+        Size of the embedding and of the state of each layer.
     n_layers : int, default=2
 
     Examples
@@ -167,15 +167,15 @@ def lstm_language_model(n_words: int = 8000, *, n_units: int = 120, n_layers: in
 
 
 def sequence_loss(scores: Any, targets: Any) -> Any:
-    """Return each row's mean cross-entropy over its places: scores (B, T, words), targets (B, T), losses (B,)."""
+    """Return the mean cross-entropy of each row over positions: scores (B, T, words), targets (B, T), losses (B,)."""
     return nn.functional.cross_entropy(scores.transpose(1, 2), targets, reduction="none").mean(dim=1)
 
 
 def squared_loss(outputs: Any, targets: Any) -> Any:
-    """Return each row's squared error, summed over its outputs: for regression with a network."""
+    """Return the squared error of each row, summed over its outputs: for regression."""
     return (outputs.flatten(1) - targets.reshape(len(targets), -1)).square().sum(dim=1)
 
 
 def n_parameters(module: nn.Module) -> int:
-    """Return how many numbers a module learns."""
+    """Return the number of trainable parameters of a module."""
     return sum(weights.numel() for weights in module.parameters() if weights.requires_grad)

@@ -1,6 +1,12 @@
-"""Training on private rows: clipped gradient sums through the ledger, mixed with public gradients if asked.
+"""Training on private rows (DP-SGD): clipped gradient sums through the ledger, optionally mixed with public gradients.
 
-Everything that is kept between steps (parameters, averages, moments) follows from releases and public data.
+Everything kept between steps (parameters, averages, moments) is computed from releases and public data.
+
+Mixing is first-order mirror descent, Eq. (1) of paper 2. The paper has alpha_t = cos(pi t / 2K) and prints values of K
+far below the number of steps. Taken literally, alpha is negative after K steps and the training would increase the
+private loss. Two readings make sense: alpha clamped at zero, so that the training continues on public data alone after
+K steps (K as printed); or a slow decay, with K twice the number of steps, so that alpha ends at 0.71, or with a floor
+under alpha.
 """
 
 import math
@@ -21,25 +27,23 @@ from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.networks.public_training import public_batches
 from dpadapt.networks.row_gradients import Engine, clipped_gradient_sum
 
-# How much the private gradient weighs at each step of first-order mirror descent: Eq. (1) of paper 2.
-#
-# The paper has alpha_t = cos(pi t / 2K) and prints values of K far below the number of steps. Taken at its word,
-# alpha turns negative after K steps, and the training would climb the private loss. Two readings make sense:
-#
-# * clamped at zero: after K steps the training goes on with public data alone (K as printed); * a slow decay: K of
-# twice the number of steps, so that alpha ends at 0.71, or a floor under it.
+OPTIMIZERS = ("sgd", "adam")
+
+# Steps over which the average over iterates grows to its full memory: the decay at step t is at most t / (t + 10). A
+# larger value forgets the start for longer. Chosen by hand; neighbouring values were not compared.
+_AVERAGE_WARM_UP = 10
 
 
 def mixing_weights(n_steps: int, *, decay_steps: int | None = None, floor: float = 0.0) -> NDArray[np.float64]:
-    """Return the weight of the private gradient at each step; the public one has the rest.
+    """Return the weight alpha of the private gradient at each step; the public gradient has 1 - alpha.
 
     Parameters
     ----------
     n_steps : int
     decay_steps : int, optional
-        K: after so many steps the weight has come down to `floor`. Default: twice `n_steps`.
+        K: number of steps after which the weight is `floor`. Default: twice `n_steps`.
     floor : float, default=0.0
-        The least weight, below 1.
+        Least weight, below 1.
 
     Examples
     --------
@@ -53,24 +57,21 @@ def mixing_weights(n_steps: int, *, decay_steps: int | None = None, floor: float
     if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor < 1:
         raise ValueError(f"floor must lie in [0, 1), got {floor!r}.")
     steps = np.arange(n_steps)
-    # Beyond K the cosine is negative; it would turn the private gradient round.
+    # After K steps the cosine is negative, which would reverse the private gradient.
     cosine = np.where(steps < K, np.cos(math.pi * np.minimum(steps, K) / (2 * K)), 0.0)
     return np.maximum(cosine, floor)
 
 
-OPTIMIZERS = ("sgd", "adam")
-
-
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What a private training does, all of it public.
+    """The settings of a private training, all of them public.
 
     Parameters
     ----------
     rate : float
-        Probability with which each row takes part in a step.
+        Sampling rate: the probability with which each row takes part in a step.
     n_rows : float
-        A public number of rows.
+        Public number of rows.
     clip_norm : float
     learning_rate : float
     optimizer : {"sgd", "adam"}
@@ -78,7 +79,7 @@ class Recipe:
     average : float
         Decay of the average over iterates; 0 keeps the last one.
     mixing : ndarray
-        Weight of the private gradient at each step. Where it is 0, no private row is touched.
+        Weight of the private gradient at each step. Steps with weight 0 use no private row.
     """
 
     rate: float
@@ -92,13 +93,13 @@ class Recipe:
 
     @property
     def n_private(self) -> int:
-        """How many steps release something: they come first, as the weight never rises from 0."""
+        """Number of steps with a release. They come first, because a weight of 0 is never followed by another."""
         return int(np.count_nonzero(self.mixing))
 
 
 @dataclass(eq=False)
 class State:
-    """Where a training stands: the number of the next step, the iterate, its average, and the optimizer's moments."""
+    """The state of a training: the number of the next step, the iterate, its average, and the optimizer's moments."""
 
     weights: Any
     step: int = 0
@@ -123,8 +124,8 @@ class State:
             t = self.step + 1
             scaled = (second / (1 - 0.999**t)).sqrt_().add_(1e-8)
             self.weights.sub_(recipe.learning_rate / (1 - recipe.momentum**t) * first / scaled)
-        # Young averages forget quickly, so that the start does not weigh on them.
-        decay = min(recipe.average, self.step / (self.step + 10))
+        # Early averages forget quickly, so that they do not depend on the start.
+        decay = min(recipe.average, self.step / (self.step + _AVERAGE_WARM_UP))
         self.average.mul_(decay).add_(self.weights, alpha=1 - decay)
         self.step += 1
 
@@ -143,7 +144,7 @@ def train_privately(
     save: Callable[[State], None] | None = None,
     tick: Callable[[int], None] = lambda step: None,
 ) -> None:
-    """Carry out what is left of a training; `state` holds its end.
+    """Run the remaining steps of a training; `state` holds the result.
 
     Parameters
     ----------
@@ -156,26 +157,26 @@ def train_privately(
         Changed in place.
     recipe : Recipe
     public : pair of inputs and targets, optional
-        Needed where the mixing weight is below 1.
+        Needed if a mixing weight is below 1.
     public_batch_size : int
     generator : Generator
         For the order of public batches.
     block : int, default=1
-        With `save`: how many releases are reserved at once, and then saved.
+        With `save`: number of releases that are reserved together and then saved.
     save : callable, optional
-        Takes the state, keeps it durably. The run must be resumable.
+        Takes the state and stores it durably. The run must be resumable.
     tick : callable
-        Told the number of each finished step.
+        Called with the number of each finished step.
     """
-    others = None if public is None else public_batches(len(public[0]), public_batch_size, generator)
-    # Releases that were reserved before a crash count as made, so the steps that they belonged to are over.
+    batches_of_public = None if public is None else public_batches(len(public[0]), public_batch_size, generator)
+    # Releases that were reserved before a crash count as made, so their steps are over.
     state.step = max(state.step, recipe.n_private - run.left)
     batches = _batches(run, len(rows[0]))
     reserved = 0
     while state.step < len(recipe.mixing):
         at = state.step
         if save is not None and reserved == 0 and at < recipe.n_private:
-            # First the ledger, then the releases, then the checkpoint: a crash may lose steps but can't repeat them.
+            # First the ledger, then the releases, then the checkpoint: a crash may lose steps but never repeats them.
             reserved = min(block, recipe.n_private - at)
             run.reserve(reserved)
         engine.rows_loss.put(state.weights.numpy())
@@ -184,13 +185,13 @@ def train_privately(
         if weight > 0:
             batch = next(batches)
             summed = _private_sum(engine, rows[0][batch], rows[1][batch], recipe.clip_norm)
-            # By the expected number of rows: the drawn one is private.
+            # Divided by the expected batch size: the actual one is private.
             noisy = run.release(summed) / (recipe.rate * recipe.n_rows)
             gradient += weight * torch.from_numpy(noisy.astype(np.float32))
-        if weight < 1 and others is not None and public is not None:
-            chosen = next(others)
-            found = engine.rows_loss.gradient(public[0][chosen], public[1][chosen])
-            gradient += (1 - weight) * torch.from_numpy(found)
+        if weight < 1 and batches_of_public is not None and public is not None:
+            chosen = next(batches_of_public)
+            public_gradient = engine.rows_loss.gradient(public[0][chosen], public[1][chosen])
+            gradient += (1 - weight) * torch.from_numpy(public_gradient)
         state.update(gradient, recipe)
         tick(state.step)
         if save is not None and at < recipe.n_private:
@@ -200,19 +201,20 @@ def train_privately(
 
 
 def _private_sum(engine: Engine, inputs: Any, targets: Any, clip_norm: float) -> Bounded:
-    """Return the clipped sum, or say that it failed, but not how: torch quotes targets that a loss does not know."""
+    """Return the clipped sum, or raise an error without torch's message, which may quote private targets."""
     try:
         return clipped_gradient_sum(engine, inputs, targets, clip_norm)
     except Exception:
         pass
-    # Not inside the handler: the original error would hang on as this one's context.
+    # Raised outside the handler: the original error would be kept as this error's context.
     raise PrivacyError(
-        "module or loss failed on private rows, though not on those of the trial; what it said is not shown. Check the "
-        "range of the targets. What was charged stays spent."
+        "module or loss failed on private rows, though not in the trial; its message is not shown, as it may quote "
+        "private values. Check the range of the targets. The charge stays spent."
     )
 
 
 def _batches(run: Run, n_rows: int) -> Iterator[Any]:
+    """Yield the indices of each Poisson sample, or all rows for a run without sampling."""
     if isinstance(run.plan, Sampled):
         for index in run.batches(n_rows):
             yield torch.from_numpy(index)
@@ -221,12 +223,12 @@ def _batches(run: Run, n_rows: int) -> Iterator[Any]:
             yield slice(None)
 
 
-# A progress bar that shows steps alone: a private loss would be a release.
-
-
 @contextmanager
 def progress(total: int, *, verbose: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function that takes the number of finished steps."""
+    """Show a progress bar, and give the function that sets its number of finished steps.
+
+    It shows only steps: a private loss would be a release.
+    """
     if not verbose:
         yield lambda step: None
         return

@@ -1,4 +1,9 @@
-"""One private training from charge to end: calibrated, charged once, and resumed if it was killed."""
+"""A whole private training: calibrated, charged once, and resumed from a checkpoint if it was killed.
+
+A checkpoint holds parameters and moments, which follow from releases and public data, and the mark of the run in the
+ledger. The ledger, not the checkpoint, holds the number of releases that are left: a copied or stale checkpoint can't
+make more releases than were paid for. Loading a checkpoint runs no code.
+"""
 
 import hashlib
 import io
@@ -23,28 +28,31 @@ from dpadapt.networks.private_training import Recipe, State, progress, train_pri
 from dpadapt.networks.public_training import Pair
 from dpadapt.networks.row_gradients import Engine
 
-# Checkpoints: a training that was killed goes on where it was, and is charged once.
-#
-# A checkpoint holds parameters and moments, which follow from releases and public data, and the mark of the run in
-# the ledger. How many releases are left is for the ledger to say, not for the checkpoint: a copied or stale
-# checkpoint can't make more of them than were paid. Loading one runs no code.
+_CHECKPOINT_FORMAT = "dpadapt network checkpoint 1"
+_RUN_LABEL = "gradients"
 
 
-_FORMAT = "dpadapt network checkpoint 1"
+@dataclass(frozen=True)
+class Keeping:
+    """Where checkpoints are kept, the number of steps between them, and the fingerprint that they must have."""
+
+    path: Path
+    every: int
+    fingerprint: str
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What is needed to go on.
+    """The content of a checkpoint.
 
     Parameters
     ----------
     fingerprint : str
-        Of everything public that must stay the same.
+        Digest of the public facts that must not change.
     mark : str
-        Of the run in the ledger.
+        Mark of the run in the ledger.
     noise_multiplier : float
-        That the run was charged for.
+        Noise multiplier that the run was charged for.
     state : State
     """
 
@@ -55,15 +63,23 @@ class Checkpoint:
 
 
 def fingerprint(facts: list[Any]) -> str:
-    """Return a digest of public facts. Nothing private may be among them: short secrets can be guessed from it."""
+    """Return a digest of public facts. No fact may be private: a short secret can be guessed from its digest."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
 
 
+def digest(*arrays: Any) -> str:
+    """Return a digest of public arrays; any of them may be None."""
+    whole = hashlib.sha256()
+    for array in arrays:
+        whole.update(b"none" if array is None else str(array.shape).encode() + array.tobytes())
+    return whole.hexdigest()
+
+
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint atomically."""
     state = checkpoint.state
     content = {
-        "format": _FORMAT,
+        "format": _CHECKPOINT_FORMAT,
         "fingerprint": checkpoint.fingerprint,
         "mark": checkpoint.mark,
         "noise_multiplier": checkpoint.noise_multiplier,
@@ -87,44 +103,25 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: Path, expected: str) -> Checkpoint:
-    """Read a checkpoint whose fingerprint must be `expected`."""
+    """Read a checkpoint; its fingerprint must be `expected`."""
     try:
         content = torch.load(path, weights_only=True)
-        if content["format"] != _FORMAT:
+        if content["format"] != _CHECKPOINT_FORMAT:
             raise ValueError
         state = State(content["weights"], int(content["step"]), content["average"], list(content["moments"]))
-        found = Checkpoint(str(content["fingerprint"]), str(content["mark"]), float(content["noise_multiplier"]), state)
+        noise_multiplier = float(content["noise_multiplier"])
+        checkpoint = Checkpoint(str(content["fingerprint"]), str(content["mark"]), noise_multiplier, state)
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError, pickle.UnpicklingError):
         raise ValueError(
             f"checkpoint {path.name} can't be read: it is damaged, or no checkpoint of this version. Remove it to "
-            f"start anew; what it was charged stays spent."
+            f"start a new training; the charge of the old one stays spent."
         ) from None
-    if found.fingerprint != expected:
+    if checkpoint.fingerprint != expected:
         raise ValueError(
             f"checkpoint {path.name} belongs to another training: parameters, network, shape of the rows, classes or "
-            f"public data differ. Give the same ones, or another checkpoint; to start anew, remove it."
+            f"public data differ. Give the same ones, or another checkpoint path. To start a new training, remove it."
         )
-    return found
-
-
-def digest(*arrays: Any) -> str:
-    """Return a digest of public arrays; any of them may be None."""
-    whole = hashlib.sha256()
-    for array in arrays:
-        whole.update(b"none" if array is None else str(array.shape).encode() + array.tobytes())
-    return whole.hexdigest()
-
-
-_LABEL = "gradients"
-
-
-@dataclass(frozen=True)
-class Keeping:
-    """Where a training's state is kept, every how many steps, and the fingerprint that it must have."""
-
-    path: Path
-    every: int
-    fingerprint: str
+    return checkpoint
 
 
 def carry_out(
@@ -141,10 +138,10 @@ def carry_out(
     verbose: bool,
     look: Callable[[int, NDArray[np.float32]], None] | None = None,
 ) -> None:
-    """Train the engine's module on private rows, spending the whole of `ledger`.
+    """Train the engine's module on private rows, spending the whole budget of `ledger`.
 
-    `prepare` gives the module its public start; a training that goes on from a checkpoint has it already. `look` is
-    shown the number of each finished step and the parameters that a fit would end with there.
+    `prepare` trains the module on public rows first; a training that is resumed from a checkpoint does not call it.
+    `look` is called with the number of each finished step and the parameters with which a fit would end there.
     """
     earlier = None
     if keeping is not None and keeping.path.exists():
@@ -154,10 +151,10 @@ def carry_out(
         noise = calibrate(ledger.epsilon, ledger.delta, steps=steps, rate=rate, adjacency=ledger.adjacency)
         prepare()
         state = State(torch.from_numpy(engine.rows_loss.get()))
-        run = ledger.start(_plan(recipe, noise), label=_LABEL, resumable=keeping is not None)
+        run = ledger.start(_plan(recipe, noise), label=_RUN_LABEL, resumable=keeping is not None)
     else:
         noise, state = earlier.noise_multiplier, earlier.state
-        run = ledger.resume(_plan(recipe, noise), earlier.mark, label=_LABEL)
+        run = ledger.resume(_plan(recipe, noise), earlier.mark, label=_RUN_LABEL)
 
     def save(state: State) -> None:
         if keeping is not None:
@@ -193,6 +190,7 @@ def carry_out(
 
 
 def _plan(recipe: Recipe, noise_multiplier: float) -> Plan:
+    """Return the plan of all releases: Poisson samples, or all rows in every step if the sampling rate is 1."""
     mechanism = Gaussian(noise_multiplier)
     if recipe.rate < 1:
         return Sampled(mechanism, recipe.rate, recipe.n_private)

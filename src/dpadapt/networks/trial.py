@@ -1,7 +1,7 @@
-"""The trial: before anything is spent, a network is tried on public or made-up rows, and its engine is chosen.
+"""The trial of a network on public or synthetic rows, before anything is spent; it chooses the engine.
 
-What would break the guarantee is refused here: a loss that is not one number per row, rows that influence each other,
-buffers that a forward pass changes. An engine is only used if it agrees with plain gradients taken row by row.
+Networks that would break the guarantee are refused: a loss that is not one number per row, rows that influence each
+other, buffers that a forward pass changes. An engine is used only if it agrees with gradients computed row by row.
 """
 
 import copy
@@ -17,54 +17,57 @@ from dpadapt.networks.ghost_clipping import GhostEngine, Unsupported
 from dpadapt.networks.models import perceptron
 from dpadapt.networks.row_gradients import Engine, RowsLoss, VmapEngine
 
-_TRIED = 4
+# Number of rows of the trial. More rows find rarer kinds of mixing and take longer, as each also passes through the
+# network alone. Chosen by hand; neighbouring values were not compared.
+_NETWORK_TRIAL_ROWS = 4
 
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def refuse_batch_norm(module: nn.Module) -> None:
-    """Refuse layers that mix the rows of a batch by design."""
+    """Refuse batch normalisation, which mixes the rows of a batch."""
     for name, layer in module.named_modules():
         if isinstance(layer, _BATCH_NORMS):
             raise ValueError(
-                f"module has {type(layer).__name__} ({name}), which mixes the rows of a batch: one row would move "
-                f"every other's gradient. Use GroupNorm or LayerNorm."
+                f"module has {type(layer).__name__} ({name}), which mixes the rows of a batch: one row would change "
+                f"the gradients of all others. Use GroupNorm or LayerNorm."
             )
 
 
 def new_module(given: Any, shape: tuple[int, ...], n_classes: int | None) -> nn.Module:
-    """Return the module to train for rows of this shape: a copy, so that the one given stays as it is."""
+    """Return the module to train for rows of this shape: a copy of the given one, or a new one."""
     if given is None:
         if n_classes is None:
-            raise ValueError("module must be given with a loss of your own: its outputs are what the loss takes.")
+            raise ValueError("module must be given with a custom loss: the loss takes its outputs.")
         return perceptron(math.prod(shape), n_classes)
     made = given if isinstance(given, nn.Module) or not callable(given) else given()
     if not isinstance(made, nn.Module):
         raise TypeError(
-            f"module must be a torch Module or a function without arguments that makes one, got {type(made).__name__}."
+            f"module must be a torch Module or a function without arguments that returns one, got "
+            f"{type(made).__name__}."
         )
     refuse_batch_norm(made)
-    return _quiet_copy(made)
+    return _copy_without_inplace(made)
 
 
 def tried_engine(
     rows_loss: RowsLoss, rows: tuple[Any, Any], public: tuple[Any, Any] | None, classes: NDArray[Any] | None
 ) -> Engine:
-    """Try the network on public rows, or on made-up ones of the private rows' shape, and choose the engine."""
+    """Try the network on public rows, or on synthetic rows of the private rows' shape, and return the chosen engine."""
     if public is not None:
-        tried = public[0][:_TRIED], public[1][:_TRIED]
+        tried = public[0][:_NETWORK_TRIAL_ROWS], public[1][:_NETWORK_TRIAL_ROWS]
     else:
-        targets = torch.zeros((_TRIED, *rows[1].shape[1:]), dtype=rows[1].dtype)
+        targets = torch.zeros((_NETWORK_TRIAL_ROWS, *rows[1].shape[1:]), dtype=rows[1].dtype)
         targets[1::2] = 1
-        tried = _made_up_rows(tuple(rows[0].shape[1:]), rows_loss.module), targets
+        tried = _synthetic_rows(tuple(rows[0].shape[1:]), rows_loss.module), targets
     if classes is not None:
         _require_scores(rows_loss.module, tried[0], len(classes))
     return choose_engine(rows_loss, *tried)
 
 
-def _quiet_copy(module: nn.Module) -> nn.Module:
-    """Return a copy without layers that overwrite their input, which gradients by row still need."""
+def _copy_without_inplace(module: nn.Module) -> nn.Module:
+    """Return a copy whose layers do not overwrite their input, which per-row gradients still need."""
     copied = copy.deepcopy(module)
     for layer in copied.modules():
         if getattr(layer, "inplace", False) is True:
@@ -73,34 +76,34 @@ def _quiet_copy(module: nn.Module) -> nn.Module:
 
 
 def _require_scores(module: nn.Module, inputs: Any, n_classes: int) -> None:
-    """Refuse a module that does not give one score per class."""
+    """Refuse a module that does not return one score per class."""
     with torch.no_grad():
         outputs = _run(module, inputs)
     shape = tuple(getattr(outputs, "shape", ()))
     if shape != (len(inputs), n_classes):
         raise ValueError(
-            f"module must give a score per class, shape ({len(inputs)}, {n_classes}) for {len(inputs)} rows, got "
+            f"module must return a score per class, shape ({len(inputs)}, {n_classes}) for {len(inputs)} rows, got "
             f"{shape}. Give its last layer {n_classes} outputs, or declare the classes with classes=."
         )
 
 
-def _made_up_rows(shape: tuple[int, ...], module: nn.Module) -> Any:
-    """Return rows of this shape that nobody gave: words where the module has an embedding, else normal numbers."""
+def _synthetic_rows(shape: tuple[int, ...], module: nn.Module) -> Any:
+    """Return random rows of this shape: word numbers if the module has an embedding, else normal numbers."""
     generator = torch.Generator().manual_seed(5)
     words = n_words(module)
     if words is None:
-        return torch.randn((_TRIED, *shape), generator=generator)
-    return torch.randint(0, words, (_TRIED, *shape), generator=generator)
+        return torch.randn((_NETWORK_TRIAL_ROWS, *shape), generator=generator)
+    return torch.randint(0, words, (_NETWORK_TRIAL_ROWS, *shape), generator=generator)
 
 
 def n_words(module: nn.Module) -> int | None:
-    """Return how many words a module knows: None if it has no embedding, so takes numbers."""
+    """Return the vocabulary size of a module, or None if it has no embedding and takes numbers."""
     sizes = [layer.num_embeddings for layer in module.modules() if isinstance(layer, nn.Embedding)]
     return min(sizes, default=None)
 
 
 def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
-    """Try the module on these rows, none of which is private, and return the quickest engine that is right.
+    """Try the module on these rows, none of which is private, and return the fastest engine that agrees.
 
     Raises
     ------
@@ -109,11 +112,11 @@ def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
     """
     module = rows_loss.module
     if not rows_loss.trainable:
-        raise ValueError("module has no parameter that requires a gradient. Set requires_grad on those to be trained.")
+        raise ValueError("module has no parameter that requires a gradient. Set requires_grad on those to train.")
     if any(weights.dtype != torch.float32 for weights in rows_loss.trainable):
         raise ValueError("module must hold its trainable parameters in float32. Call module.float().")
-    _require_still_buffers(rows_loss, inputs, targets)
-    # In training mode, as rows may be mixed there alone; but chance would make any two passes differ.
+    _require_constant_buffers(rows_loss, inputs, targets)
+    # In training mode, because some modules mix rows only there. Dropout is off: with it any two passes would differ.
     module.train()
     for layer in module.modules():
         if isinstance(layer, _DROPOUTS):
@@ -123,12 +126,12 @@ def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
         together = rows_loss(inputs, targets).detach().numpy()
         alone = np.concatenate([rows_loss(inputs[i : i + 1], targets[i : i + 1]).detach() for i in range(len(inputs))])
         if not (np.isfinite(together).all() and np.isfinite(expected).all()):
-            raise ValueError("loss is not finite on the rows of the trial. Check the module's start and the loss.")
-        # Relative to the losses: a loss in small units must not pass for one that differs little.
+            raise ValueError("loss is not finite on the rows of the trial. Check the module's weights and the loss.")
+        # The tolerance is relative to the losses, so that it also holds for a loss in small units.
         if not np.allclose(together, alone, rtol=1e-3, atol=1e-5 * float(np.abs(alone).max())):
             raise ValueError(
-                "module or loss mixes the rows of a batch, or draws at random outside a Dropout layer: a row's loss is "
-                "not its own, so that clipping would not bound what one row does. Treat each row by itself."
+                "module or loss mixes the rows of a batch, or draws at random outside a Dropout layer: the loss of a "
+                "row is not its own, so clipping would not bound the effect of one row. Treat each row by itself."
             )
         reasons = []
         for make in (GhostEngine, VmapEngine):
@@ -136,20 +139,21 @@ def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
                 engine: Engine = make(rows_loss)
                 if _agrees(engine, inputs, targets, expected):
                     return engine
-                reasons.append(f"{make.name}: gradients that differ from those taken row by row")
+                reasons.append(f"{make.name}: gradients differ from those computed row by row")
             except Unsupported as error:
                 reasons.append(f"{make.name}: {error}")
             except (IndexError, RuntimeError, ValueError) as error:
                 reasons.append(f"{make.name}: {str(error).splitlines()[0]}")
         raise ValueError(
-            f"module has a layer whose gradients can't be taken row by row ({'; '.join(reasons)}). Build it from "
-            f"Linear, Conv1d, Conv2d, Embedding, LayerNorm and GroupNorm, or from what torch.func.vmap can map."
+            f"module has a layer whose gradients can't be computed row by row ({'; '.join(reasons)}). Build it from "
+            f"Linear, Conv1d, Conv2d, Embedding, LayerNorm and GroupNorm, or from layers that torch.func.vmap supports."
         )
     finally:
         module.train()
 
 
-def _require_still_buffers(rows_loss: RowsLoss, inputs: Any, targets: Any) -> None:
+def _require_constant_buffers(rows_loss: RowsLoss, inputs: Any, targets: Any) -> None:
+    """Refuse a module whose forward pass changes a buffer."""
     module = rows_loss.module
     module.train()
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
@@ -157,13 +161,13 @@ def _require_still_buffers(rows_loss: RowsLoss, inputs: Any, targets: Any) -> No
     for name, buffer in module.named_buffers():
         if not torch.equal(buffer, before[name]):
             raise ValueError(
-                f"module changes its buffer {name} on a forward pass, which would keep private values unprotected. "
+                f"module changes its buffer {name} in a forward pass, which would store private values unprotected. "
                 f"Use a layer without running statistics."
             )
 
 
 def _run(function: Any, *tensors: Any) -> Any:
-    """Call with rows of the trial; none is private, so what torch says of them may be told."""
+    """Call a module or loss on rows of the trial. None of them is private, so torch's message may be shown."""
     try:
         return function(*tensors)
     except (RuntimeError, IndexError) as error:
@@ -172,21 +176,21 @@ def _run(function: Any, *tensors: Any) -> Any:
 
 
 def _one_by_one(rows_loss: RowsLoss, inputs: Any, targets: Any) -> NDArray[np.float32]:
-    """Return the gradient of each row, as its batch of one gives it."""
+    """Return the gradient of each row, computed as a batch of one."""
     return np.stack([rows_loss.gradient(inputs[i : i + 1], targets[i : i + 1]) for i in range(len(inputs))])
 
 
 def _agrees(engine: Engine, inputs: Any, targets: Any, expected: NDArray[np.float32]) -> bool:
-    """Tell whether lengths bound those of the expected gradients closely, and weighted sums are theirs."""
-    lengths = np.linalg.norm(expected.astype(np.float64), axis=1)
+    """Return whether the engine's norms are close upper bounds of the expected ones, and its weighted sum is right."""
+    norms = np.linalg.norm(expected.astype(np.float64), axis=1)
     factors = np.linspace(1.0, 0.25, len(expected))
-    found, total = [], np.zeros(expected.shape[1])
+    bounds, total = [], np.zeros(expected.shape[1])
     taken = 0
     for part, combine in engine.parts(inputs, targets):
-        found.append(part)
+        bounds.append(part)
         total += combine(factors[taken : taken + len(part)].copy())
         taken += len(part)
-    longest = float(lengths.max())
-    ratio = np.concatenate(found) / np.maximum(lengths, 1e-30)
-    close = bool(np.all((ratio >= 1 - 1e-4) & (ratio <= 1.05) | (lengths <= 1e-6 * longest)))
-    return close and bool(np.allclose(total, factors @ expected, rtol=1e-3, atol=1e-4 * longest))
+    largest = float(norms.max())
+    ratio = np.concatenate(bounds) / np.maximum(norms, 1e-30)
+    close = bool(np.all((ratio >= 1 - 1e-4) & (ratio <= 1.05) | (norms <= 1e-6 * largest)))
+    return close and bool(np.allclose(total, factors @ expected, rtol=1e-3, atol=1e-4 * largest))

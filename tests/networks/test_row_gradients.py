@@ -1,0 +1,129 @@
+"""`RowsLoss` and the clipped sum of per-row gradients: the same for both engines, and bounded for hostile rows."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from small_networks import norms, one_by_one, problem  # noqa: E402
+from torch import nn  # noqa: E402
+
+from dpadapt.networks import row_gradients  # noqa: E402
+from dpadapt.networks.ghost_clipping import GhostEngine  # noqa: E402
+from dpadapt.networks.models import lstm_language_model, sequence_loss  # noqa: E402
+from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy  # noqa: E402
+
+HOSTILE = [1e3, 1e10, 1e19, 1e30, 3e38, 1e-30, float("inf"), float("nan"), 0.0]
+
+
+def test_language_models_are_clipped_by_sequence():
+    torch.manual_seed(0)
+    rows_loss = RowsLoss(lstm_language_model(50, n_units=8), sequence_loss)
+    inputs, targets = torch.randint(50, (20, 7)), torch.randint(50, (20, 7))
+    plain = one_by_one(rows_loss, inputs, targets)
+    expected_norms = np.linalg.norm(plain, axis=1)
+    for engine in (GhostEngine(rows_loss), VmapEngine(rows_loss)):
+        assert norms(engine, inputs, targets) == pytest.approx(expected_norms, rel=1e-4)
+        expected = (plain * np.minimum(1, 0.3 / expected_norms)[:, None]).sum(axis=0)
+        assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.3).value, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
+@pytest.mark.parametrize("name", ["perceptron", "emnist", "odd convolutions", "used twice"])
+def test_no_row_moves_the_sum_beyond_its_sensitivity(name, engine_of):
+    """Brute force: the sum with each hostile row minus the sum without it."""
+    rows_loss, inputs, targets = problem(name, 6)
+    engine = engine_of(rows_loss)
+    clip_norm, furthest = 0.5, 0.0
+    without = clipped_gradient_sum(engine, inputs[1:], targets[1:], clip_norm).value
+    for value in HOSTILE:
+        for pattern in (torch.ones_like(inputs[0]), torch.sign(inputs[0]), inputs[0]):
+            changed = inputs.clone()
+            changed[0] = value * pattern
+            made = clipped_gradient_sum(engine, changed, targets, clip_norm)
+            moved = float(np.linalg.norm(made.value - without))
+            assert np.isfinite(made.value).all()
+            assert moved <= made.l2 * (1 + 1e-5)
+            furthest = max(furthest, moved)
+    assert furthest > 0.95 * clip_norm  # the bound is reached, so a wrong one would show
+
+
+def test_huge_weights_do_not_break_the_bound():
+    rows_loss, inputs, targets = problem("perceptron", 5)
+    with torch.no_grad():
+        for weights in rows_loss.trainable:
+            weights.mul_(1e18)
+    for engine in (GhostEngine(rows_loss), VmapEngine(rows_loss)):
+        whole = clipped_gradient_sum(engine, inputs, targets, 1.0).value
+        without = clipped_gradient_sum(engine, inputs[1:], targets[1:], 1.0).value
+        assert np.isfinite(whole).all()
+        assert np.linalg.norm(whole - without) <= 1 + 1e-5
+
+
+def test_without_the_shape_check_a_loss_of_the_wrong_shape_breaks_the_bound(monkeypatch):
+    """A loss of shape (B, B) counts each row B times."""
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(6, 4), torch.tensor([1e4, 0.1, 0.2, 0.3, 0.4, 0.5])
+    squared = lambda outputs, targets: (outputs - targets).square()  # noqa: E731  (B, 1) - (B,) is (B, B)
+    rows_loss = RowsLoss(nn.Linear(4, 1), squared)
+    with pytest.raises(ValueError, match=r"shape \(6,\) for 6 rows, got shape \(6, 6\)"):
+        clipped_gradient_sum(GhostEngine(rows_loss), inputs, targets, 1.0)
+    monkeypatch.setattr("dpadapt.networks.row_gradients.checked_losses", lambda losses, n_rows: losses)
+    whole, without = (
+        clipped_gradient_sum(GhostEngine(rows_loss), inputs[at:], targets[at:], 1.0).value for at in (0, 1)
+    )
+    assert np.linalg.norm(whole - without) > 2.0
+
+
+def test_an_empty_batch_gives_zeros():
+    rows_loss, inputs, targets = problem("emnist", 3)
+    for engine in (GhostEngine(rows_loss), VmapEngine(rows_loss)):
+        made = clipped_gradient_sum(engine, inputs[:0], targets[:0], 1.0)
+        assert made.value.shape == (rows_loss.n_parameters,)
+        assert not made.value.any()
+        assert made.l2 == 1.0
+
+
+def test_only_trainable_parameters_have_gradients():
+    rows_loss, inputs, targets = problem("perceptron", 8)
+    module = rows_loss.module
+    module[1].requires_grad_(False)
+    probe = RowsLoss(module, cross_entropy)
+    assert probe.n_parameters == rows_loss.n_parameters - 12 * 7 - 7
+    plain = one_by_one(probe, inputs, targets)
+    for engine in (GhostEngine(probe), VmapEngine(probe)):
+        assert norms(engine, inputs, targets) == pytest.approx(np.linalg.norm(plain, axis=1), rel=1e-5)
+    assert all(not weights.requires_grad for weights in module[1].parameters())
+
+
+def test_parameters_are_read_and_set_as_one_flat_vector():
+    rows_loss, _, _ = problem("perceptron", 5)
+    flat = rows_loss.get()
+    assert flat.shape == (rows_loss.n_parameters,)
+    rows_loss.put(flat + 1)
+    assert np.array_equal(rows_loss.get(), flat + 1)
+    first = rows_loss.trainable[0]
+    assert np.array_equal(first.detach().numpy().ravel(), (flat + 1)[: first.numel()])
+
+
+def test_the_gradient_is_that_of_the_mean_loss():
+    rows_loss, inputs, targets = problem("perceptron", 7)
+    mean = one_by_one(rows_loss, inputs, targets).mean(axis=0)
+    assert np.allclose(rows_loss.gradient(inputs, targets), mean, atol=1e-6)
+
+
+def test_frozen_parameters_require_gradients_again_afterwards():
+    rows_loss, _, _ = problem("perceptron", 1)
+    with rows_loss.frozen():
+        assert not any(weights.requires_grad for weights in rows_loss.trainable)
+    assert all(weights.requires_grad for weights in rows_loss.trainable)
+
+
+def test_vmap_takes_rows_in_chunks_that_fit_into_memory(monkeypatch):
+    rows_loss, inputs, targets = problem("perceptron", 150)
+    assert [len(part) for part, _ in VmapEngine(rows_loss).parts(inputs, targets)] == [64, 64, 22]
+    expected = clipped_gradient_sum(VmapEngine(rows_loss), inputs, targets, 0.5).value
+    monkeypatch.setattr(row_gradients, "_VMAP_STORED", 10 * rows_loss.n_parameters)
+    engine = VmapEngine(rows_loss)
+    assert len(list(engine.parts(inputs, targets))) == 15
+    assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.5).value, expected, atol=1e-5)
