@@ -1,4 +1,4 @@
-"""Weights that match source to target: against independent solvers, and what they are good for."""
+"""Weights that match source to target, against independent solvers; private matching of second moments."""
 
 import math
 
@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from dpadapt import Public
+from dpadapt import Adjacency, Ledger, Public
 from dpadapt.papers.adaptation.matching import (
     DiscrepancyMinimization,
     KernelMeanMatching,
     KernelMeanMatchingClassifier,
+    PrivateDiscrepancyMinimization,
     discrepancy_weights,
     kernel_mean_weights,
     median_distance,
 )
+from dpadapt.papers.adaptation.unprotected import AlphaMixture
 
 
 def kernel(left, right, bandwidth):
@@ -128,8 +130,6 @@ def shifted(seed=0, m=400, n=80):
 
 @pytest.mark.parametrize("estimator", [KernelMeanMatching(), DiscrepancyMinimization()])
 def test_matching_helps_where_only_the_features_shift(estimator):
-    from dpadapt.papers.adaptation.unprotected import AlphaMixture
-
     X, y, public = shifted()
     error = lambda model: np.mean((model.predict(X) - y) ** 2)  # noqa: E731
     source_alone = AlphaMixture(1.0).fit(X, y, public=public)
@@ -137,7 +137,7 @@ def test_matching_helps_where_only_the_features_shift(estimator):
 
 
 @pytest.mark.parametrize("estimator", [KernelMeanMatching(), DiscrepancyMinimization()])
-def test_matching_does_not_read_target_labels(estimator):
+def test_matching_does_not_use_target_labels(estimator):
     X, y, public = shifted()
     first = estimator.fit(X, y, public=public).coef_
     assert np.array_equal(first, estimator.fit(X, y[::-1] * 100, public=public).coef_)
@@ -159,6 +159,58 @@ def test_a_long_source_is_thinned_evenly():
     # Not to the last digit: columns are standardised by all rows.
     assert thinned.coef_ == pytest.approx(KernelMeanMatching(2.0).fit(X, y, public=few).coef_, rel=0.1)
     assert KernelMeanMatching(2.0).fit(X, y, public=public).coef_ != pytest.approx(thinned.coef_, rel=1e-6)
+
+
+class Noiseless:
+    """A ledger whose releases carry no noise; it records the scale of the noise that was due."""
+
+    def __init__(self, adjacency=Adjacency.ZERO_OUT):
+        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
+        self.values, self.scales = [], []
+
+        def release(mechanism, bounded, scale, random):
+            self.values.append(bounded.value.copy())
+            self.scales.append(scale)
+            return bounded.value.copy()
+
+        self.ledger._draw = release
+
+
+def shifted_features(m=800, n=2000):
+    random = np.random.default_rng(0)
+    X_source, X = random.uniform(-2, 2, (m, 2)), random.uniform(0.5, 1.5, (n, 2))
+    curve = lambda X: X[:, 0] ** 2 + X[:, 1]  # noqa: E731
+    return X, curve(X), Public(X_source, curve(X_source))
+
+
+def test_private_matching_comes_close_to_matching_without_privacy():
+    X, y, public = shifted_features()
+    error = lambda model: np.mean((model.predict(X) - y) ** 2)  # noqa: E731
+    source, without_privacy = (
+        AlphaMixture(1.0).fit(X, y, public=public),
+        DiscrepancyMinimization().fit(X, y, public=public),
+    )
+    private = PrivateDiscrepancyMinimization(4.0, 1e-5, random_state=0).fit(X, public=public)
+    assert error(without_privacy) < 0.3 * error(source)
+    assert error(private) < 0.5 * error(source)
+
+
+def test_private_matching_uses_no_private_label():
+    X, y, public = shifted_features(n=300)
+    tapes = [Noiseless(), Noiseless()]
+    first = PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, y, public=public, ledger=tapes[0].ledger)
+    second = PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, public=public, ledger=tapes[1].ledger)
+    assert np.array_equal(first.coef_, second.coef_)
+    assert np.array_equal(tapes[0].values[0], tapes[1].values[0])
+    with pytest.raises(ValueError, match="requires y"):
+        PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, public=Public(public.X))
+
+
+def test_private_matching_without_budget_is_the_source_alone():
+    X, y, public = shifted_features(n=50)
+    model = PrivateDiscrepancyMinimization(1e-3, 1e-9).fit(X, y, public=public)
+    assert model.privacy_.epsilon == 0.0
+    assert model.predict(X) == pytest.approx(AlphaMixture(1.0).fit(X, y, public=public).predict(X), abs=1e-2)
 
 
 @pytest.mark.parametrize("params", [{"bandwidth": 0.0}, {"largest": 0.5}, {"max_rows": 1}, {"ridge": -1.0}])

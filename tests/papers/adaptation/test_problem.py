@@ -1,4 +1,4 @@
-"""The exact solver of problems (6) and (5): optimal, certified, and Huber's where the weights drop out."""
+"""The exact solver of problems (6) and (5), the derivatives in the weights, and the constants of the smooth losses."""
 
 import math
 
@@ -7,12 +7,13 @@ import pytest
 from scipy.optimize import minimize
 
 from dpadapt.papers.adaptation.problem import (
+    CrossEntropy,
     Penalties,
+    SquaredError,
     best_weights,
     huber_objective,
     objective,
     reference_weights,
-    smooth_objective,
     solve,
     stack,
     weight_gradient,
@@ -40,7 +41,7 @@ PENALTIES = [
 
 @pytest.mark.parametrize("one", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("radius", [0.5, 20.0])
-def test_problem_6_without_length_and_maximum_is_huber_regression(one, radius):
+def test_problem_6_without_penalties_two_and_infinity_is_huber_regression(one, radius):
     data = samples()
     found = solve(*data, alpha=0.6, radius=radius, discrepancy=0.1, penalties=Penalties(one))
     X, y, m = stack(*data)
@@ -51,7 +52,7 @@ def test_problem_6_without_length_and_maximum_is_huber_regression(one, radius):
         return huber_objective(X @ w - y, extra, p, one)
 
     assert found.objective == pytest.approx(huber(found.coef), abs=1e-12)
-    # Huber's objective, minimised by a method that knows nothing of weights.
+    # Huber's objective, minimised by a general method without weights.
     ball = {"type": "ineq", "fun": lambda w: radius**2 - w @ w}
     other = minimize(huber, np.zeros(4), method="SLSQP", constraints=[ball], options={"ftol": 1e-14, "maxiter": 500})
     assert found.objective <= other.fun + 1e-9
@@ -135,11 +136,36 @@ def test_weight_gradients_are_the_derivatives_of_the_objectives(sharpness):
 
     def value(u):
         if sharpness:
-            return smooth_objective(losses, 1 / u, p, penalties, sharpness)
+            # Problem (7): (5) with (1 / sharpness) log sum exp(sharpness q) in place of the largest weight.
+            q = 1 / u
+            smooth_maximum = np.log(np.sum(np.exp(sharpness * q))) / sharpness
+            plain = objective(losses, q, p, Penalties(penalties.one, penalties.two), "original")
+            return plain + penalties.infinity * smooth_maximum
         return objective(losses, 1 / u, p, penalties, "convex")
 
     numeric = [(value(u + h) - value(u - h)) / (2 * h.sum()) for h in np.diag(u * 1e-6)]
     assert weight_gradient(losses, u, p, penalties, sharpness) == pytest.approx(np.array(numeric), rel=1e-5, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("loss", [CrossEntropy(), SquaredError()])
+def test_bounds_lipschitz_constants_and_smoothness_of_the_losses_hold(loss, k):
+    rng = np.random.default_rng(0)
+    n, radius = 4000, 2.0
+    scores = rng.standard_normal((n, k))
+    scores *= radius * rng.choice([0.3, 1.0], (n, 1)) / np.linalg.norm(scores, axis=1, keepdims=True)
+    scores = scores[:, 0] if k == 1 else scores
+    codes = rng.integers(max(k, 2), size=n)
+    losses = loss.losses(scores, codes)
+    assert 0 <= losses.min() <= losses.max() <= loss.bound(k, radius)
+    slopes = loss.weights(scores.copy(), codes).reshape(n, k)
+    assert np.linalg.norm(slopes, axis=1).max() <= loss.lipschitz(k, radius)
+    step = 1e-5 * rng.standard_normal((n, k)).reshape(scores.shape)
+    change = loss.losses(scores + step, codes) - losses
+    assert change == pytest.approx(np.sum(slopes * step.reshape(n, k), axis=1), abs=1e-8)
+    bend = loss.weights(scores + step, codes).reshape(n, k) - slopes
+    ratio = np.linalg.norm(bend, axis=1) / np.linalg.norm(step.reshape(n, k), axis=1)
+    assert 0.3 * loss.smoothness(k) < ratio.max() <= loss.smoothness(k) * (1 + 1e-4)
 
 
 def test_bad_input_is_named():

@@ -4,15 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from benchmarks.adaptation.nonprivate import BASELINES, baseline, best_of
 from dpadapt import BudgetExceeded, Ledger, PrivacyError, Public
 from dpadapt.mechanisms.mechanism import NonPrivateEvent
-from dpadapt.papers.adaptation.preparation import weighted_logistic, weighted_ridge
 from dpadapt.papers.adaptation.sbest import SBest, SBestClassifier
 from dpadapt.papers.adaptation.unprotected import AlphaMixture, AlphaMixtureClassifier
 
@@ -56,7 +54,7 @@ def test_a_capped_ledger_refuses_and_an_open_one_is_charged(entry):
 
 
 @every_open
-def test_without_labelled_public_data_the_target_decides_alone(entry):
+def test_without_labelled_public_data_the_model_is_that_of_the_target(entry):
     X, y, public = samples(entry.task)
     alone = entry.estimator().fit(X, y).predict(X)
     assert np.array_equal(alone, entry.estimator().fit(X, y, public=Public(public.X)).predict(X))
@@ -115,46 +113,6 @@ def test_mixture_minimises_the_mixed_error(alpha):
     model = AlphaMixture(alpha, ridge=1e-9).fit(X, y, public=public)
     assert model.coef_ == pytest.approx(oracle.coef_, abs=1e-6)
     assert model.intercept_ == pytest.approx(oracle.intercept_, abs=1e-6)
-
-
-def test_weighted_ridge_equals_scikit_learns():
-    random = np.random.default_rng(0)
-    Z, y, weights = random.normal(size=(30, 3)), random.normal(size=30), random.uniform(0, 1, 30)
-    share = weights / weights.sum()
-    centred = Z - share @ Z
-    size = np.trace((centred * share[:, None]).T @ centred) / 3
-    oracle = Ridge(alpha=0.2 * size).fit(Z, y, sample_weight=share)
-    coef, intercept = weighted_ridge(Z, y, weights, 0.2)
-    assert coef == pytest.approx(oracle.coef_)
-    assert intercept == pytest.approx(oracle.intercept_)
-
-
-def test_weighted_logistic_minimises_the_weighted_loss():
-    random = np.random.default_rng(0)
-    Z, weights = random.normal(size=(60, 2)), random.uniform(0, 1, 60)
-    codes = (Z[:, 0] + random.normal(size=60) > 0).astype(np.int64)
-    share = weights / weights.sum()
-    strength = 0.1 * share @ np.mean(Z**2, axis=1)
-
-    def value(w):
-        scores = Z @ w[:2] + w[2]
-        return share @ (np.logaddexp(0, scores) - codes * scores) + strength * (w[:2] @ w[:2]) / 2
-
-    oracle = minimize(value, np.zeros(3), tol=1e-12)
-    coef, intercept = weighted_logistic(Z, codes, weights, 0.1, 2)
-    assert np.append(coef[0], intercept) == pytest.approx(oracle.x, abs=1e-4)
-
-
-def test_weighted_logistic_without_a_class_never_answers_it():
-    random = np.random.default_rng(0)
-    Z = random.normal(size=(40, 2))
-    codes = (Z[:, 0] > 0).astype(np.int64) * 2  # classes 0 and 2 of three
-    coef, intercept = weighted_logistic(Z, codes, np.ones(40), 1e-3, 3)
-    scores = Z @ coef.T + intercept
-    assert np.mean(scores.argmax(axis=1) == codes) > 0.9
-    assert (scores[:, 1] < scores.max(axis=1) - 100).all()
-    only, level = weighted_logistic(Z, np.ones(40, np.int64), np.ones(40), 1e-3, 3)
-    assert ((Z @ only.T + level).argmax(axis=1) == 1).all()
 
 
 def test_classifier_mixture_at_the_ends_is_one_sample_alone():

@@ -1,7 +1,8 @@
 """Paper 1, private domain adaptation: a private labelled target and a public labelled source.
 
-Use `dpadapt.PrivateTransferRegressor` and `dpadapt.PrivateTransferClassifier` for real work; they are compared with
-these algorithms in `benchmarks/adaptation`.
+R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+2024. Use `dpadapt.PrivateTransferRegressor` and `dpadapt.PrivateTransferClassifier` for real work; they are compared
+with these algorithms in `benchmarks/adaptation`.
 """
 
 from dpadapt.papers.adaptation.bounds import discrepancy, learning_bound, local_discrepancy

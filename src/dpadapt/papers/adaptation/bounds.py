@@ -1,12 +1,13 @@
-"""Labelled discrepancy of a source and a target: how far their mean losses can differ over a set of predictors.
+"""The labelled discrepancy of a source and a target, and the learning bound of Theorem B.1. Not private.
 
 R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-2024, equation (2). None of these functions is private; `squared_loss_discrepancy` and `listed_discrepancy` in
-`mechanisms/bounded_losses.py` make what may be released.
+2024, equation (2) and Appendix B; after P. Awasthi, C. Cortes, M. Mohri. Best-effort adaptation. 2024. The discrepancy
+is how far mean losses of the two samples can differ over a set of predictors. On private rows these values are for the
+data's owner alone; `squared_loss_discrepancy` and `listed_discrepancy` in `mechanisms/bounded_losses.py` make the
+statistics that may be released.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,21 +15,14 @@ from numpy.typing import ArrayLike
 
 from dpadapt import checks
 from dpadapt.mechanisms.trust_region import extremes_in_ball
-from dpadapt.papers.adaptation.problem import Array, mixture_share, reference_weights, stack
-
-# `learning_bound`: the terms of Theorem B.1, so that one sees what limits a reweighted predictor.
-#
-# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-# 2024, Appendix B; after P. Awasthi, C. Cortes, M. Mohri. Best-effort adaptation. 2024. Not private: on private rows
-# its terms are for the data's owner alone.
-
+from dpadapt.papers.adaptation.problem import mixture_share, reference_weights, stack
 
 _REMEDIES = {
     "weighted loss": "the predictor fits the weighted samples badly; another predictor, features or radius may help",
     "discrepancy": "source and target differ; give the source less weight (alpha), or restrict the predictors (radius)",
-    "complexity": "too rich a set of predictors for so few effective rows; lower the radius or spread the weights",
+    "complexity": "the set of predictors is too rich for few effective rows; lower the radius or spread the weights",
     "distance": "the weights are far from the reference; a stronger penalty on that distance brings them closer",
-    "deviation": "too few rows count; spread the weights, or add rows",
+    "deviation": "too few rows have weight; spread the weights, or add rows",
 }
 
 
@@ -47,9 +41,9 @@ class LearningBound:
     distance : float
         Six times the loss bound times the distance of the weights from the reference.
     deviation : float
-        What chance can do.
+        The sampling error.
     loss_bound : float
-        The most that a loss can be: a bound above it says nothing.
+        The largest possible loss: a bound above it says nothing.
     risk : float
         The probability that the bound fails.
     """
@@ -75,22 +69,22 @@ class LearningBound:
 
     @property
     def total(self) -> float:
-        """The bound."""
+        """The bound: the sum of all terms."""
         return math.fsum(self.terms.values())
 
     @property
     def limit(self) -> str:
-        """The largest term."""
+        """The name of the largest term."""
         return max(self.terms, key=lambda name: self.terms[name])
 
     def __str__(self) -> str:
-        """Show the terms and say what limits."""
+        """Return the terms as text, with a remedy for the largest."""
         lines = [f"expected target loss <= {self.total:.4g} with probability {1 - self.risk:.4g}"]
         lines += [
             f"  {name:14}{value:10.4g}  {100 * value / max(self.total, 1e-300):3.0f}%"
             for name, value in self.terms.items()
         ]
-        lines.append(f"what limits: {self.limit}: {_REMEDIES[self.limit]}")
+        lines.append(f"largest term: {self.limit}: {_REMEDIES[self.limit]}")
         if self.total >= self.loss_bound:
             lines.append(f"no loss exceeds {self.loss_bound:.4g}, so the bound says nothing at these sizes")
         return "\n".join(lines)
@@ -117,22 +111,23 @@ def learning_bound(
     alpha : float
         The source's share of the reference weights; the weights must be closer than 1 to them.
     discrepancy : float
-        Of the two distributions. From samples it is an estimate, off by an order of sqrt((m + n) / (m n)).
+        Discrepancy of the two distributions. From samples it is an estimate, with an error of the order of
+        sqrt((m + n) / (m n)).
     complexity : float
         Weighted Rademacher complexity of the losses, e.g. from `linear_complexity`.
     loss_bound : float
-        The most that a loss can be.
+        The largest possible loss.
     risk : float, default=0.05
 
     Examples
     --------
     >>> q = np.full(2000, 1 / 2000)
-    >>> found = learning_bound(
+    >>> bound = learning_bound(
     ...     np.full(2000, 0.1), q, n_source=1000, alpha=0.5, discrepancy=0.5, complexity=0.01, loss_bound=1.0
     ... )
-    >>> found.limit
+    >>> bound.limit
     'discrepancy'
-    >>> round(found.total, 3)
+    >>> round(bound.total, 3)
     0.4
     """
     loss, q = np.asarray(losses, dtype=np.float64).ravel(), np.asarray(weights, dtype=np.float64).ravel()
@@ -148,7 +143,7 @@ def learning_bound(
     distance = float(np.abs(q - reference_weights(m, len(q) - m, mixture_share(alpha) if m else 0.0)).sum())
     if distance >= 1:
         raise ValueError(f"weights must be closer than 1 to the reference weights in sum, got {distance:.4g}.")
-    # sqrt(log log2(2 / (1 - distance))) is the price of choosing the weights by the data; it is 0 at the reference.
+    # sqrt(log log2(2 / (1 - distance))) is the cost of choosing the weights by the data; it is 0 at the reference.
     uniform = math.sqrt(math.log(math.log2(2 / (1 - distance))))
     spread = float(np.linalg.norm(q)) + 2 * distance
     return LearningBound(
@@ -198,9 +193,9 @@ def discrepancy(
     X_source, y_source, X_target, y_target : array-like
         Rows as the predictor sees them: with a constant feature if it has an intercept.
     radius : float
-        Of the ball of coefficients.
+        Radius of the ball of coefficients.
     center : array-like of shape (n_features,), optional
-        Of the ball. Default: 0.
+        Centre of the ball. Default: 0.
 
     Examples
     --------
@@ -236,7 +231,7 @@ def local_discrepancy(
     center: ArrayLike,
     radius: float | None = None,
 ) -> float:
-    """Return the discrepancy over predictors near `center` alone: smaller, and enough if the answer lies there.
+    """Return the discrepancy over predictors near `center` alone: smaller, and enough if the predictor lies there.
 
     Parameters
     ----------
@@ -246,60 +241,5 @@ def local_discrepancy(
     radius : float, optional
         Default: 1 / sqrt(number of target rows), the order that the paper names.
     """
-    near = 1 / np.sqrt(len(np.asarray(y_target))) if radius is None else radius
-    return discrepancy(X_source, y_source, X_target, y_target, radius=float(near), center=center)
-
-
-Difference = Callable[[Array], tuple[float, Array]]
-
-
-def local_search_discrepancy(
-    difference: Difference,
-    shape: tuple[int, ...],
-    *,
-    radius: float,
-    starts: int = 8,
-    n_steps: int = 500,
-    smoothness: float = 1.0,
-    random_state: int = 0,
-) -> float:
-    """Return a lower bound on the discrepancy for any smooth loss, by projected gradient ascent from several starts.
-
-    A local method: nothing certifies that it finds the supremum, and what it finds may jump when one record changes,
-    so it can't be released with the sensitivity of a supremum.
-
-    Parameters
-    ----------
-    difference : callable
-        Takes coefficients, returns the target's mean loss less the source's, and its gradient.
-    shape : tuple of int
-        Of the coefficients.
-    radius : float
-        Of the ball, in Euclidean length.
-    starts : int, default=8
-        Random starts for each sign, besides 0.
-    n_steps : int, default=500
-    smoothness : float, default=1.0
-        Largest curvature of the mean losses; steps are its inverse.
-    random_state : int, default=0
-    """
-    radius, smoothness = checks.positive(radius, "radius"), checks.positive(smoothness, "smoothness")
-    rng = np.random.default_rng(random_state)
-    best = 0.0
-    for sign in (1.0, -1.0):
-        for start in range(checks.count(starts, "starts", least=0) + 1):
-            at = _project(rng.standard_normal(shape), radius) if start else np.zeros(shape)
-            for _ in range(n_steps):
-                value, slope = difference(at)
-                best = max(best, abs(value))
-                following = _project(at + sign * slope / (2 * smoothness), radius)
-                if np.allclose(following, at, rtol=0, atol=1e-12 * radius):
-                    break
-                at = following
-            best = max(best, abs(difference(at)[0]))
-    return best
-
-
-def _project(coef: Array, radius: float) -> Array:
-    length = float(np.linalg.norm(coef))
-    return coef if length <= radius else coef * (radius / length)
+    radius = float(1 / np.sqrt(len(np.asarray(y_target))) if radius is None else radius)
+    return discrepancy(X_source, y_source, X_target, y_target, radius=radius, center=center)

@@ -1,7 +1,10 @@
-"""`PrivateDiscrepancyMinimization`: private-DM, a public labelled source reweighed to an unlabelled private target.
+"""Reweighing a labelled source to an unlabelled target: kernel mean matching and discrepancy minimisation.
 
-After R. Bassily, M. Mohri, A. T. Suresh, "Private Domain Adaptation from a Public Source", 2022 (arXiv:2208.06135), as
-far as Bassily, Cortes, Mao and Mohri (ICML 2024) describe it: see *Notes* for what is our reading.
+Kernel means: Huang et al., NeurIPS 2006. Second moments: Cortes and Mohri, Theoretical Computer Science 2014. Both are
+baselines without privacy; neither uses a label of the target. `PrivateDiscrepancyMinimization` (private-DM) is the
+private form of the second, after R. Bassily, M. Mohri, A. T. Suresh, "Private Domain Adaptation from a Public Source",
+2022 (arXiv:2208.06135), as far as Bassily, Cortes, Mao and Mohri (ICML 2024) describe it: its *Notes* say what is our
+reading.
 """
 
 import math
@@ -10,19 +13,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.estimator import Budget
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
+    AdaptationRegressor,
     Array,
-    Vector,
+    TargetScale,
     standard,
     target_scale,
     unit_geometry,
@@ -32,37 +35,33 @@ from dpadapt.papers.adaptation.private_statistics import joint_length, moment_no
 from dpadapt.papers.adaptation.problem import reference_weights
 from dpadapt.papers.adaptation.unprotected import TwoSamples, UnprotectedClassifier, UnprotectedRegressor
 
-# Weights for source rows that make them look like target rows: kernel means (Huang et al., 2006), second moments
-# (Cortes and Mohri, 2014). Neither looks at a label.
+# Rows of a kernel that are computed at once. Larger blocks need more memory for the distances, besides the kernel
+# itself. Chosen by hand; neighbouring values were not compared.
+_KERNEL_BLOCK_ROWS = 512
 
 
-# Kernels are made in blocks of this many rows, so that the distances need little memory beside the kernel itself.
-_BLOCK = 512
-
-
-def median_distance(rows: Vector, most: int = 1000) -> float:
-    """Return the median distance between rows, of at most `most` of them evenly spread."""
+def median_distance(rows: Array, most: int = 1000) -> float:
+    """Return the median distance between rows, from at most `most` rows evenly spread; 1 if all are equal."""
     some = rows[:: max(1, len(rows) // most)][:most]
-    squares = _square_distances(some, some)
-    apart = squares[np.triu_indices(len(some), 1)]
-    found = math.sqrt(float(np.median(apart))) if len(apart) else 0.0
-    return found if found > 0 else 1.0
+    squares = _square_distances(some, some)[np.triu_indices(len(some), 1)]
+    median = math.sqrt(float(np.median(squares))) if len(squares) else 0.0
+    return median if median > 0 else 1.0
 
 
 def kernel_mean_weights(
-    source: Vector,
-    target: Vector,
+    source: Array,
+    target: Array,
     *,
     bandwidth: float,
     largest: float = 1000.0,
     tolerance: float = 1e-3,
     most_steps: int = 1000,
-) -> Vector:
-    """Return weights, about 1 on average, under which the source has nearly the target's mean in a Gaussian kernel.
+) -> Array:
+    """Return weights, about 1 on average, that bring the source's mean in a Gaussian kernel close to the target's.
 
     Minimises b'Kb / 2 - k'b over 0 <= b <= largest with a sum within m (1 ± (sqrt m - 1) / sqrt m), by accelerated
-    projected gradients that restart when they turn. Stops when a projected step moves less than `tolerance`, relative
-    to the first.
+    projected gradients that restart when the direction turns. Stops when a projected step moves less than `tolerance`,
+    relative to the first.
     """
     m = len(source)
     kernel = _gaussian_kernel(source, source, bandwidth)
@@ -70,10 +69,10 @@ def kernel_mean_weights(
     slack = (math.sqrt(m) - 1) / math.sqrt(m)
     band = m * (1 - slack), m * (1 + slack)
 
-    def gradient(b: Vector) -> Vector:
+    def gradient(b: Array) -> Array:
         return np.asarray(kernel @ b.astype(kernel.dtype), dtype=np.float64) - mean
 
-    # The largest eigenvalue of a kernel with entries in [0, 1]: a few products, and a little more for safety.
+    # The largest eigenvalue of the kernel by power iteration, and 2% more for safety.
     vector = np.ones(m)
     for _ in range(20):
         vector = np.asarray(kernel @ (vector / np.linalg.norm(vector)).astype(kernel.dtype), dtype=np.float64)
@@ -94,28 +93,28 @@ def kernel_mean_weights(
     return weights
 
 
-def _square_distances(left: Vector, right: Vector) -> Vector:
+def _square_distances(left: Array, right: Array) -> Array:
     squares = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)[None]
     return np.asarray(np.maximum(squares - 2.0 * left @ right.T, 0.0))
 
 
-def _gaussian_kernel(left: Vector, right: Vector, bandwidth: float) -> NDArray[np.float32]:
-    # Single precision: half the memory of what is read in every step, and 1e-6 is far below any tolerance here.
+def _gaussian_kernel(left: Array, right: Array, bandwidth: float) -> NDArray[np.float32]:
+    # Single precision halves the memory that is read in every step; its error, 1e-6, is far below any tolerance here.
     kernel = np.empty((len(left), len(right)), np.float32)
-    for start in range(0, len(left), _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for start in range(0, len(left), _KERNEL_BLOCK_ROWS):
+        part = slice(start, start + _KERNEL_BLOCK_ROWS)
         np.exp(_square_distances(left[part], right) / (-2.0 * bandwidth**2), out=kernel[part], casting="same_kind")
     return kernel
 
 
-def _project(point: Vector, largest: float, low: float, high: float) -> Vector:
+def _project(point: Array, largest: float, low: float, high: float) -> Array:
     """Return the nearest point with entries in [0, largest] and a sum in [low, high]."""
     inside = np.clip(point, 0.0, largest)
     total = float(inside.sum())
     if low <= total <= high:
         return inside
     goal = low if total < low else high
-    # The sum of clip(point - shift) falls in shift; both ends are beyond the root.
+    # The sum of clip(point - shift) falls in shift; the root lies between these ends.
     below, above = float(point.min()) - largest, float(point.max())
     for _ in range(100):
         shift = (below + above) / 2
@@ -130,29 +129,29 @@ def _project(point: Vector, largest: float, low: float, high: float) -> Vector:
 class Matched:
     """Weights that add up to 1, the spectral distance they reach, and a lower bound on any such distance."""
 
-    weights: Vector
+    weights: Array
     distance: float
     at_least: float
 
 
-def discrepancy_weights(source: Vector, moment: Vector, *, tolerance: float = 0.01, most_steps: int = 300) -> Matched:
+def discrepancy_weights(source: Array, moment: Array, *, tolerance: float = 0.01, most_steps: int = 300) -> Matched:
     """Return weights q on the simplex for which Σ q_i x_i x_i' is close to `moment` in spectral norm.
 
-    For the squared loss and linear models in a ball that norm is the unlabelled discrepancy, up to a constant. The norm
-    is smoothed to within tolerance / 2 and minimised by accelerated mirror descent from equal weights, so that of
-    several solutions an even one is found. Stops when the distance is within `tolerance`, relative to the norm of
-    `moment`, of its lower bound, or after `most_steps`: a hundred do for a dozen columns, while with a hundred columns
-    the last steps only gather weight on few rows.
+    For the squared loss and linear models in a ball this norm is the unlabelled discrepancy, up to a constant. The norm
+    is smoothed to within tolerance / 2 and minimised by accelerated mirror descent. It starts from equal weights, which
+    favours even weights among several solutions. It stops when the distance is within `tolerance`, relative to the norm
+    of `moment`, of its lower bound, or after `most_steps`. A hundred steps are enough for a dozen columns; with a
+    hundred columns the last steps only concentrate the weight on few rows.
     """
     m, d = source.shape
     accuracy = tolerance * max(float(np.linalg.norm(moment, 2)), 1e-300)
     sharpness = 2 * math.log(2 * d) / accuracy
     current = lead = np.full(m, 1.0 / m)
     logs = np.log(lead)
-    # Differences of moments are affine in the weights, so those of mixed weights are mixed too.
+    # Differences of moments are affine in the weights: those of mixed weights are the mixed differences.
     apart = apart_lead = _second_moment(source, lead) - moment
     best = Matched(lead, float(np.linalg.norm(apart, 2)), 0.0)
-    # Far too small to begin with: it is doubled until the step below is safe.
+    # Too small at the start on purpose: it is doubled until the step below is safe.
     curvature = 1e-3 * sharpness * float(np.median(np.einsum("ij,ij->i", source, source))) ** 2 + 1e-300
     reach = 0.0
     for _ in range(most_steps):
@@ -192,11 +191,11 @@ def discrepancy_weights(source: Vector, moment: Vector, *, tolerance: float = 0.
     return best
 
 
-def _second_moment(source: Vector, weights: Vector) -> Vector:
+def _second_moment(source: Array, weights: Array) -> Array:
     return np.asarray((source * weights[:, None]).T @ source)
 
 
-def _smoothed(values: Vector, sharpness: float) -> tuple[float, Vector]:
+def _smoothed(values: Array, sharpness: float) -> tuple[float, Array]:
     """Return the smoothed largest absolute value, log Σ exp(± sharpness v) / sharpness, and its gradient."""
     both = sharpness * np.concatenate([values, -values])
     top = float(both.max())
@@ -205,15 +204,37 @@ def _smoothed(values: Vector, sharpness: float) -> tuple[float, Vector]:
     return (top + math.log(total)) / sharpness, (mass[: len(values)] - mass[len(values) :]) / total
 
 
-# Unsupervised reweighing of the source: kernel mean matching (Huang et al., NeurIPS 2006) and discrepancy
-# minimisation (Cortes and Mohri, Theoretical Computer Science 2014). Not private.
+class _KernelMeanWeights:
+    """Parameters and weights of kernel mean matching."""
+
+    bandwidth: float | None
+    largest: float
+    max_rows: int
+    ridge: float
+
+    def _check_parameters(self) -> None:
+        if self.bandwidth is not None:
+            checks.positive(self.bandwidth, "bandwidth")
+        if checks.positive(self.largest, "largest") < 1:
+            raise ValueError(f"largest must be at least 1, the average weight, got {self.largest!r}.")
+        checks.count(self.max_rows, "max_rows", least=2)
+        checks.positive(self.ridge, "ridge")
+
+    def _weights(self, samples: TwoSamples) -> Array:
+        m, n = samples.sizes
+        if m == 0:
+            return reference_weights(0, n, 0.0)
+        used = np.arange(m) if m <= self.max_rows else np.linspace(0, m - 1, self.max_rows).astype(np.int64)
+        width = median_distance(samples.rows) if self.bandwidth is None else self.bandwidth
+        weights = np.zeros(m + n)
+        weights[used] = kernel_mean_weights(samples.Z_public[used], samples.Z, bandwidth=width, largest=self.largest)
+        return weights / len(used)
 
 
-class KernelMeanMatching(UnprotectedRegressor):
-    """Ridge regression on source rows weighed so that their kernel mean is the target's. Not private.
+class KernelMeanMatching(_KernelMeanWeights, UnprotectedRegressor):
+    """Ridge regression on source rows weighted so that their kernel mean is the target's. Not private.
 
-    The target's labels are not used, except where there is no labelled public data: then the model is that of the
-    target alone.
+    The target's labels are not used. Without labelled public data the model is that of the target alone.
 
     Privacy
     -------
@@ -224,9 +245,9 @@ class KernelMeanMatching(UnprotectedRegressor):
     bandwidth : float, optional
         Width of the Gaussian kernel on standardised rows. Default: the median distance between rows.
     largest : float, default=1000.0
-        The most that one source row may weigh; the average weight is about 1.
+        Largest weight of a source row; the average weight is about 1.
     max_rows : int, default=8000
-        Of a longer source this many rows are used, evenly spread: the kernel takes 4 max_rows² bytes.
+        From a longer source this many rows are used, evenly spread: the kernel takes 4 max_rows² bytes.
     ridge : float, default=1e-3
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
 
@@ -236,7 +257,7 @@ class KernelMeanMatching(UnprotectedRegressor):
     intercept_ : float
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     Notes
     -----
@@ -272,18 +293,11 @@ class KernelMeanMatching(UnprotectedRegressor):
         self.max_rows = max_rows
         self.ridge = ridge
 
-    def _check_parameters(self) -> None:
-        _check_matching(self.bandwidth, self.largest, self.max_rows, self.ridge)
 
-    def _weights(self, samples: TwoSamples) -> Vector:
-        return _kernel_weights(samples, self.bandwidth, self.largest, self.max_rows)
+class KernelMeanMatchingClassifier(_KernelMeanWeights, UnprotectedClassifier):
+    """Logistic regression on source rows weighted so that their kernel mean is the target's. Not private.
 
-
-class KernelMeanMatchingClassifier(UnprotectedClassifier):
-    """Logistic regression on source rows weighed so that their kernel mean is the target's. Not private.
-
-    The target's labels are not used, except where there is no labelled public data: then the model is that of the
-    target alone.
+    The target's labels are not used. Without labelled public data the model is that of the target alone.
 
     Privacy
     -------
@@ -294,13 +308,13 @@ class KernelMeanMatchingClassifier(UnprotectedClassifier):
     bandwidth : float, optional
         Width of the Gaussian kernel on standardised rows. Default: the median distance between rows.
     largest : float, default=1000.0
-        The most that one source row may weigh; the average weight is about 1.
+        Largest weight of a source row; the average weight is about 1.
     max_rows : int, default=8000
-        Of a longer source this many rows are used, evenly spread: the kernel takes 4 max_rows² bytes.
+        From a longer source this many rows are used, evenly spread: the kernel takes 4 max_rows² bytes.
     ridge : float, default=1e-3
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
     classes : array-like, optional
-        All labels there can be. Default: those that occur.
+        All labels that can occur. Default: those that do occur.
 
     Attributes
     ----------
@@ -309,7 +323,7 @@ class KernelMeanMatchingClassifier(UnprotectedClassifier):
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     References
     ----------
@@ -324,7 +338,7 @@ class KernelMeanMatchingClassifier(UnprotectedClassifier):
     >>> X_public, X = rng.uniform(-2, 2, (300, 1)), rng.uniform(0, 2, (50, 1))
     >>> side = lambda X: np.abs(X[:, 0]) > 1
     >>> model = KernelMeanMatchingClassifier().fit(X, side(X), public=Public(X_public, side(X_public)))
-    >>> model.score(X, side(X)) > 0.8  # no line through the source tells the sides apart
+    >>> model.score(X, side(X)) > 0.8  # no linear model separates the sides over the whole source
     True
     """
 
@@ -343,20 +357,14 @@ class KernelMeanMatchingClassifier(UnprotectedClassifier):
         self.ridge = ridge
         self.classes = classes
 
-    def _check_parameters(self) -> None:
-        _check_matching(self.bandwidth, self.largest, self.max_rows, self.ridge)
-
-    def _weights(self, samples: TwoSamples) -> Vector:
-        return _kernel_weights(samples, self.bandwidth, self.largest, self.max_rows)
-
 
 class DiscrepancyMinimization(UnprotectedRegressor):
-    """Ridge regression on source rows weighed so that their second moment is the target's. Not private.
+    """Ridge regression on source rows weighted so that their second moment is the target's. Not private.
 
     For linear models and the squared loss the unlabelled discrepancy of two samples is the spectral norm of the
     difference of their second moments; the weights minimise it. The constant 1 counts as a feature, so that means are
-    matched too. The target's labels are not used, except where there is no labelled public data: then the model is
-    that of the target alone. `PrivateDiscrepancyMinimization` is the private form.
+    matched too. The target's labels are not used. Without labelled public data the model is that of the target alone.
+    `PrivateDiscrepancyMinimization` is the private form.
 
     Privacy
     -------
@@ -366,7 +374,7 @@ class DiscrepancyMinimization(UnprotectedRegressor):
     ----------
     tolerance : float, default=0.01
         How far above the least discrepancy to stop, relative to the target's second moment. Moments of a small target
-        are not known better than this, and a closer match leaves fewer source rows with any weight.
+        are not more precise than this, and a closer match leaves fewer source rows with any weight.
     ridge : float, default=1e-3
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
 
@@ -376,7 +384,7 @@ class DiscrepancyMinimization(UnprotectedRegressor):
     intercept_ : float
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     References
     ----------
@@ -402,7 +410,7 @@ class DiscrepancyMinimization(UnprotectedRegressor):
         checks.positive(self.tolerance, "tolerance")
         checks.positive(self.ridge, "ridge")
 
-    def _weights(self, samples: TwoSamples) -> Vector:
+    def _weights(self, samples: TwoSamples) -> Array:
         m, n = samples.sizes
         if m == 0:
             return reference_weights(0, n, 0.0)
@@ -411,35 +419,15 @@ class DiscrepancyMinimization(UnprotectedRegressor):
         return np.concatenate([matched.weights, np.zeros(n)])
 
 
-def _check_matching(bandwidth: float | None, largest: float, max_rows: int, ridge: float) -> None:
-    if bandwidth is not None:
-        checks.positive(bandwidth, "bandwidth")
-    if checks.positive(largest, "largest") < 1:
-        raise ValueError(f"largest must be at least 1, the average weight, got {largest!r}.")
-    checks.count(max_rows, "max_rows", least=2)
-    checks.positive(ridge, "ridge")
-
-
-def _kernel_weights(samples: TwoSamples, bandwidth: float | None, largest: float, max_rows: int) -> Vector:
-    m, n = samples.sizes
-    if m == 0:
-        return reference_weights(0, n, 0.0)
-    used = np.arange(m) if m <= max_rows else np.linspace(0, m - 1, max_rows).astype(np.int64)
-    width = median_distance(samples.rows) if bandwidth is None else bandwidth
-    weights = np.zeros(m + n)
-    weights[used] = kernel_mean_weights(samples.Z_public[used], samples.Z, bandwidth=width, largest=largest)
-    return weights / len(used)
-
-
-class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Ridge regression on public source rows weighed towards a private target whose labels are not used.
+class PrivateDiscrepancyMinimization(AdaptationRegressor):
+    """Ridge regression on public source rows weighted to match a private target whose labels are not used.
 
     For the squared loss and linear models the unlabelled discrepancy of two samples is the spectral norm of the
     difference of their second moments. The private second moment is released once; the weights of the public rows that
     bring theirs closest to it, and the regression on the weighted rows, are post-processing.
 
-    Reweighing helps where source and target differ in their features and not in how the labels follow from them. If the
-    labels follow differently, no reweighing that looks at features alone can see it; nothing here protects from that.
+    Reweighing helps where source and target differ in their features but not in how labels depend on features. If that
+    dependence differs, features alone cannot show it, and this method does not protect against it.
 
     Privacy
     -------
@@ -452,12 +440,12 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
     {epsilon}
     {delta}
     tolerance : float, default=0.01
-        How far above the least discrepancy to stop, relative to the second moment, where the noise is smaller than
-        that; matching noise is pointless.
+        How far above the least discrepancy to stop, relative to the second moment. If the noise is larger, it takes
+        the place of `tolerance`: a closer match would fit noise.
     ridge : float, default=1e-3
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
     target_bounds : (float, float), optional
-        Where the target lies; only used without public labels. Default: (-1, 1).
+        Range of the target; only used without public labels. Default: (-1, 1).
     {adjacency}
     {n_rows}
     {random_state}
@@ -472,13 +460,14 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
 
     Notes
     -----
-    What [2]_ says of [1]_: a public labelled source, an unlabelled private target, the squared loss, the solution of
-    discrepancy minimisation, with a smooth approximation of the discrepancy and private variants of Frank-Wolfe and
-    mirror descent on the weights. Our reading differs in one thing: those algorithms touch the private rows in every
-    step, through the gradient of the discrepancy, although that depends on them through their second moment alone. It
-    is released once here, with noise of spectral norm about sqrt(2 d) / (n mu), and mirror descent runs on it for free.
+    [2]_ describes [1]_ as follows: a public labelled source, an unlabelled private target, the squared loss, the
+    solution of discrepancy minimisation, with a smooth approximation of the discrepancy and private variants of
+    Frank-Wolfe and mirror descent on the weights. We differ in one point: those algorithms use the private rows in
+    every step, through the gradient of the discrepancy, although it depends on them through their second moment alone.
+    Here that moment is released once, with noise of spectral norm about sqrt(2 d) / (n mu), and mirror descent on it
+    costs nothing.
 
-    Without labelled public data there is nothing to weigh; then `y` is needed, and the model is the ridge regression
+    Without labelled public data there are no rows to weight; then `y` is needed, and the model is the ridge regression
     that one private second moment of rows and targets gives (AdaSSP).
 
     References
@@ -539,59 +528,47 @@ class PrivateDiscrepancyMinimization(RegressorMixin, PrivateEstimator):  # type:
         tolerance = checks.positive(self.tolerance, "tolerance")
         ridge = checks.positive(self.ridge, "ridge")
         scale = target_scale(self.target_bounds, None)
-        frame, labelled = X, isinstance(public, Public) and public.y is not None
-        if y is None and labelled:
+        if y is None and isinstance(public, Public) and public.y is not None:
             y = np.zeros(np.shape(X)[:1])
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-
-        assumed = []
-        if X_public is not None and y_public is not None:
-            labels = numeric_labels(y_public)
-            weights = np.full(len(labels), 1.0 / len(labels))
-            if budget.worthwhile:
-                geometry = unit_geometry(X.shape[1], X_public)
-                moment, noise = _feature_moment(child, budget, geometry.transform(X))
-                loose = max(tolerance, noise / max(float(np.linalg.norm(moment, 2)), 1e-300))
-                weights = discrepancy_weights(_shortened(geometry, X_public), moment, tolerance=loose).weights
-            scaling = standard(X_public)
-            found = scaling.undo(*weighted_ridge(scaling.apply(X_public), labels, weights, ridge))
-        else:
-            assumed.append("the bounds of the target")
-            geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
-            found = _by_target_alone(child, budget, geometry, X, scale.apply(y))
-            found = found[0] * scale.half, found[1] * scale.half + scale.middle
-        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, assumed)
-        self.coef_, self.intercept_ = found[0], float(found[1])
+        data = self._read(X, y, public, ledger)
+        if data.labelled_public is None:
+            n_features = data.X.shape[1]
+            geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
+            coef, intercept = _fit_target_alone(data.ledger, data.budget, geometry, data.X, scale.apply(data.y))
+            self._finish(data, coef, intercept, scale, ["the bounds of the target"])
+            return self
+        X_public, labels = data.labelled_public
+        weights = np.full(len(labels), 1.0 / len(labels))
+        if data.budget.worthwhile:
+            geometry = unit_geometry(data.X.shape[1], X_public)
+            moment, noise = _feature_moment(data.ledger, data.budget, geometry.transform(data.X))
+            loose = max(tolerance, noise / max(float(np.linalg.norm(moment, 2)), 1e-300))
+            weights = discrepancy_weights(_shortened(geometry, X_public), moment, tolerance=loose).weights
+        scaling = standard(X_public)
+        coef, intercept = scaling.undo(*weighted_ridge(scaling.apply(X_public), labels, weights, ridge))
+        self._finish(data, coef, intercept, TargetScale(0.0, 1.0), [])
         return self
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions for rows of `X`."""
-        return self._scores(X)
 
 
 def _feature_moment(ledger: Ledger, budget: Budget, Z: Array) -> tuple[Array, float]:
-    """Release the average outer product of private rows; return it and the spectral norm to expect of its noise."""
+    """Release the average outer product of private rows; return it and the expected spectral norm of its noise."""
     # Rows are shortened to MAX_NORM: |zz'|_F <= 1, and sqrt 2 between two rows; `clipped_gram` states both.
     gram = clipped_gram(Z, MAX_NORM)
     released = ledger.release(Gaussian(1.0 / budget.mu), gram, label="second moment of the features")
     values, vectors = np.linalg.eigh((released + released.T) / (2 * budget.n_rows))
-    # A second moment has no negative eigenvalue; dropping them brings the release closer to the truth.
+    # A second moment has no negative eigenvalue; setting those to 0 brings the release closer to the true moment.
     moment = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return moment, moment_noise(budget, MAX_NORM) * math.sqrt(2 * len(values))
 
 
 def _shortened(geometry: Geometry, X_public: Array) -> Array:
-    """Return public rows in the final coordinates, shortened as private ones are."""
+    """Return public rows in the final coordinates, shortened like private rows."""
     Z = geometry.transform(X_public)
     lengths = np.linalg.norm(Z, axis=1, keepdims=True)
     return np.asarray(Z * np.minimum(1.0, MAX_NORM / np.maximum(lengths, 1e-300)))
 
 
-def _by_target_alone(ledger: Ledger, budget: Budget, geometry: Geometry, X: Any, e: Array) -> tuple[Array, float]:
+def _fit_target_alone(ledger: Ledger, budget: Budget, geometry: Geometry, X: Any, e: Array) -> tuple[Array, float]:
     """Return coefficients and intercept from one private second moment of rows and targets."""
     solution = np.zeros(X.shape[1] + 1)
     if budget.worthwhile:

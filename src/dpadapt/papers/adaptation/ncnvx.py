@@ -1,7 +1,7 @@
 """`NCnvxAdap`: Algorithm 2 of private domain adaptation, noisy projected descent on problem (7) for smooth losses.
 
 R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-2024, Section 5 and Appendix D.
+2024, Section 5 and Appendix D. The descent follows the printed lines step by step.
 """
 
 import math
@@ -19,220 +19,23 @@ from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, la
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.bounded_losses import limited_rows, listed_discrepancy, own_losses
-from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Plan, Repeated
-from dpadapt.mechanisms.noise import Gaussian, Laplace
-from dpadapt.papers.adaptation import noise as calibration
-from dpadapt.papers.adaptation.preparation import MAX_NORM, AdaptationEstimator, refuse_add_remove, unit_geometry
+from dpadapt.papers.adaptation.noise import NOISES, discrepancy_share
+from dpadapt.papers.adaptation.preparation import MAX_NORM, AdaptationEstimator, NoisePlan, unit_geometry
 from dpadapt.papers.adaptation.problem import Array, CrossEntropy, Penalties, SmoothLoss, mixture_share, weight_gradient
 from dpadapt.rows import Rows
 
-# The descent of Algorithm 2 of private domain adaptation, step by step as printed.
-#
-# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-# 2024, Appendix D.2.
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Rows of length at most 1 and their class codes."""
-
-    Z: Array = field(repr=False)
-    codes: NDArray[np.int64] = field(repr=False)
-
-    def losses(self, loss: SmoothLoss, listed: Array) -> Array:
-        """Return each row's loss under each of the `listed` coefficients, one column for each."""
-        return np.column_stack([loss.losses(self.Z @ coef, self.codes) for coef in listed])
-
-
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """What Algorithm 2 needs to know beside the rows; all public."""
-
-    shape: tuple[int, ...]
-    loss: SmoothLoss
-    n_source: int
-    n_rows: float
-    alpha: float
-    radius: float
-    n_steps: int
-    penalties: Penalties
-    sharpness: float
-    lipschitz: float
-    loss_bound: float
-    gradient_noise: float
-    weight_noise: float | None
-    source_moves: bool
-    average: str
-    random_state: int | None
-
-    @property
-    def step(self) -> float:
-        """One over the smoothness of the objective."""
-        n_scores = 1 if len(self.shape) == 1 else self.shape[1]
-        return 1 / smoothness_of(
-            self.loss.smoothness(n_scores),
-            self.lipschitz,
-            self.loss_bound,
-            max(self.n_source, 1),
-            self.n_rows,
-            self.alpha,
-            self.penalties,
-            self.sharpness,
-        )
-
-
-def smoothness_of(
-    curvature: float,
-    lipschitz: float,
-    loss_bound: float,
-    m: int,
-    n: float,
-    alpha: float,
-    penalties: Penalties,
-    sharpness: float,
-) -> float:
-    """Return the smoothness of problem (7): equations (19), (20) and (21) of the paper."""
-    rest, one, two, top = 1 - alpha, penalties.one, penalties.two, penalties.infinity
-    in_weights = (
-        two * alpha**3 / m**2
-        + 2 * alpha**3 * (abs(2 * loss_bound - one) + two * math.sqrt(n) + top) / m**2.5
-        + top * sharpness * alpha**4 * (m**-3.0 + m**-3.5)
-        + two * rest**3 / n**2
-        + 2 * rest**3 * (abs(loss_bound - one) + two * math.sqrt(m) + top) / n**2.5
-        + top * sharpness * rest**4 * (n**-3.0 + n**-3.5)
-        + 2 * top * sharpness * alpha**2 * rest**2 / (m**1.5 * n**1.5)
-    )
-    return float(curvature + in_weights + lipschitz * (alpha**2 / m**1.5 + rest**2 / n**1.5))
-
-
-def descend(
-    run: Run | None,
-    weight_run: Run | None,
-    rows: Labelled | None,
-    source: Labelled | None,
-    work: Settings,
-    discrepancy: float,
-) -> Array:
-    """Return the iterate, or the average of iterates, that `work` asks for.
-
-    Parameters
-    ----------
-    run, weight_run : Run or None
-        Pay for the gradients in the coefficients and for the losses that move the private weights.
-    rows, source : Labelled or None
-        Private target and public source; without rows the descent is on the source alone.
-    work : Settings
-    discrepancy : float
-        Released before; added to the source's losses.
-    """
-    step = work.step
-    p_source = work.alpha / work.n_source if source is not None and work.alpha else 0.0
-    p_target = (1 - work.alpha) / work.n_rows
-    private = None if rows is None or run is None else Rows(rows.Z, rows.codes)
-    inverse_source = np.full(work.n_source, 1 / p_source) if p_source else np.zeros(0)
-    inverse_target = (
-        np.full(len(rows.codes), 1 / p_target) if rows is not None and weight_run is not None else np.zeros(0)
-    )
-    coef, total = np.zeros(work.shape), np.zeros(work.shape)
-    kept = _kept(work)
-    for t in range(work.n_steps):
-        gradient = np.zeros(work.shape)
-        losses_source, losses_target = np.zeros(len(inverse_source)), np.zeros(len(inverse_target))
-        if source is not None and p_source:
-            scores = source.Z @ coef
-            if work.source_moves:
-                losses_source = work.loss.losses(scores, source.codes) + discrepancy
-            weights = work.loss.weights(scores, source.codes)
-            gradient += source.Z.T @ (weights.T / inverse_source).T
-        if private is not None and run is not None and rows is not None:
-            if weight_run is not None:
-                private.leverage = 1 / (p_target * inverse_target)
-                losses = work.loss.losses(rows.Z @ coef, rows.codes)
-                factors = private.leverage**2
-                losses_target = weight_run.release(own_losses(losses, work.loss_bound, factors)) / factors
-            # No row is longer than 1, so its gradient is no longer than the Lipschitz constant: nothing is clipped.
-            total_gradient = clipped_outer_sum(private, gradient_weights(_Scored(work.loss), coef), work.lipschitz)
-            gradient += p_target * run.release(total_gradient)
-        coef = coef - step * gradient
-        length = float(np.linalg.norm(coef))
-        if length > work.radius:
-            coef *= work.radius / length
-        if kept[t]:
-            total += coef
-        inverse_source, inverse_target = _move_weights(
-            inverse_source, inverse_target, losses_source, losses_target, work, step
-        )
-    return np.asarray(total / kept.sum())
-
-
-def _kept(work: Settings) -> NDArray[np.bool_]:
-    """Return which iterates are averaged: all, the last half, or one that is drawn without looking at any data."""
-    kept = np.ones(work.n_steps, dtype=bool)
-    if work.average == "tail":
-        kept[: work.n_steps // 2] = False
-    elif work.average == "paper":
-        kept[:] = False
-        kept[np.random.default_rng(work.random_state).integers(work.n_steps)] = True
-    return kept
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """A smooth loss where only its derivative is asked for."""
-
-    loss: SmoothLoss
-
-    def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        return self.loss.weights(scores, y)
-
-    def value(self, scores: NDArray[Any], y: NDArray[Any]) -> float:
-        return float(np.mean(self.loss.losses(scores, y)))
-
-
-def _move_weights(
-    inverse_source: Array,
-    inverse_target: Array,
-    losses_source: Array,
-    losses_target: Array,
-    work: Settings,
-    step: float,
-) -> tuple[Array, Array]:
-    """Return the inverse weights after one step: lines 8 to 11."""
-    if not work.source_moves and not len(inverse_target):
-        return inverse_source, inverse_target
-    m = len(inverse_source)
-    p_source = work.alpha / work.n_source if m else 0.0
-    p_target = (1 - work.alpha) / work.n_rows
-    # Private weights that stay still count in the penalties, by their public number.
-    resting = np.full(0 if len(inverse_target) or not p_target else round(work.n_rows), 1 / max(p_target, 1e-300))
-    inverse = np.concatenate([inverse_source, inverse_target, resting])
-    reference = np.repeat([p_source, p_target], [m, len(inverse) - m])
-    losses = np.concatenate([losses_source, losses_target, np.zeros(len(resting))])
-    moved = inverse - step * weight_gradient(losses, inverse, reference, work.penalties, work.sharpness)
-    moved = np.maximum(moved, 1 / np.maximum(reference, 1e-300))
-    after_source = moved[:m] if work.source_moves else inverse_source
-    return after_source, moved[m : m + len(inverse_target)]
-
-
-def public_list(source: Labelled, work: Settings, *, size: int = 64) -> Array:
-    """Return coefficients to compare mean losses at: fixed directions and means of public classes, on the sphere."""
-    rng = np.random.default_rng(0)
-    listed = rng.standard_normal((size, *work.shape))
-    signs = 2.0 * source.codes - 1.0 if len(work.shape) == 1 else np.eye(work.shape[1])[source.codes]
-    towards = source.Z.T @ signs
-    listed[0], listed[1] = towards, -towards
-    lengths = np.sqrt(np.sum(listed**2, axis=tuple(range(1, listed.ndim)), keepdims=True))
-    return np.asarray(listed * (work.radius / np.maximum(lengths, 1e-300)))
-
-
 _AVERAGES = ("mean", "paper", "tail")
+# Number of public predictors over which the discrepancy is taken. More of them come closer to the supremum over the
+# ball, at a cost in time alone: the sensitivity does not depend on it. Chosen by hand; neighbouring values were not
+# compared.
+_LISTED_PREDICTORS = 64
 
 
 class NCnvxAdap(AdaptationEstimator, LinearClassifier):
     """Classification on a private target and a public source, by the paper's noisy projected descent.
 
     Algorithm 2 of [1]_ on its problem (7): any smooth loss of linear scores, coefficients in a ball, a weight for each
-    sample. It is here to be compared with; `PrivateTransferClassifier` is what to use.
+    sample. It is a baseline for comparison; use `PrivateTransferClassifier`.
 
     Privacy
     -------
@@ -244,7 +47,7 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Most this fit may spend. Positive; inf for the paper's form without privacy.
+        The most that this fit may spend. Positive; inf for the paper's form without privacy.
     {delta}
     loss : SmoothLoss, optional
         Default: CrossEntropy(), which is logistic for two classes and softmax for more. SquaredError() is another.
@@ -255,16 +58,17 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
     lambda1, lambda2, lambda_inf : float, default=1.0, 0.0, 0.0
         Penalties on the weights: their distance from the reference, their length, the largest of them.
     sharpness : float, optional
-        Of the smooth maximum (mu in the paper). Default: the root of the number of all rows.
+        Sharpness of the smooth maximum (mu in the paper). Default: the root of the number of all rows.
     n_steps : int, default=1000
         The paper's experiments take 15000.
     noise : {"exact", "paper"}, default="exact"
-        "exact" counts the noise exactly and spends it all on the coefficients, whose weights stay at their reference.
-        "paper" adds what is printed, and refuses an epsilon at which that does not keep its claim.
+        "exact" adds the least noise that the budget allows and spends the budget on the coefficients; the private
+        weights stay at their reference. "paper" adds the printed noise, and refuses an epsilon at which that noise does
+        not satisfy its claim.
     discrepancy_share : float, optional
         The part of epsilon that the discrepancy gets. Default: one half under "paper", 0 under "exact".
     average : {"mean", "paper", "tail"}, default="mean"
-        All iterates; one at random, as in the paper; or the last half.
+        Which iterates to average: all; one at random, as in the paper; or the last half.
     classes : array-like, optional
         The label set. Default: that of the public labels.
     adjacency : {"replace-one", "zero-out", "add-remove"}, default="replace-one"
@@ -285,8 +89,8 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
 
     Notes
     -----
-    The paper gives no way to compute the discrepancy of a general loss; a local search has no bounded sensitivity. Here
-    the supremum runs over a public list of predictors: a local discrepancy, which one row moves by at most B / n.
+    The paper gives no way to compute the discrepancy of a general loss, and a local search has no bounded sensitivity.
+    Here the supremum is over a public list of predictors. One row moves it by at most B / n.
 
     References
     ----------
@@ -359,7 +163,7 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
         {ledger}
         """
         checks.one_of(self.average, _AVERAGES, "average")
-        checks.one_of(self.noise, calibration.NOISES, "noise")
+        checks.one_of(self.noise, NOISES, "noise")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=False)
         X_public, y_public = self._check_public(public, frame)
@@ -371,17 +175,17 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
         shape = (X.shape[1] + 1,) if len(classes) == 2 else (X.shape[1] + 1, len(classes))
         source = None
         if X_public is not None and y_public is not None:
-            source = Labelled(_short(geometry.transform(X_public)), label_codes(y_public, classes, "public y"))
+            source = Labelled(_shortened(geometry.transform(X_public)), label_codes(y_public, classes, "public y"))
         # Everything above is public or has only been validated; what follows goes through the ledger.
-        work, share = self._plan(budget, source, shape)
+        share = discrepancy_share(self.discrepancy_share, self.noise) if source is not None else 0.0
+        settings = self._settings(budget, source, shape, share)
         claim, discrepancy = None, None
         if budget.worthwhile:
-            rows = Labelled(_short(geometry.transform(X)), codes)
-            if self.noise == "paper" and self._protects:
-                claim = calibration.require_valid_claim(self.epsilon, self.delta, share=share)
-            coef, discrepancy = self._private_fit(child, rows, source, work, share)
+            rows = Labelled(_shortened(geometry.transform(X)), codes)
+            claim = self._require_valid_claim(share)
+            coef, discrepancy = self._private_fit(child, rows, source, settings)
         else:
-            coef = descend(None, None, None, source, work, 0.0)
+            coef = _descend(None, None, None, source, settings, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(child, budget, [origin], notes=self._notes(claim))
         raw, level = geometry.coefficients(coef.reshape(len(coef), -1))
@@ -389,30 +193,20 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
         self.classes_, self.discrepancy_ = classes, discrepancy
         return self
 
-    def _plan(self, budget: Budget, source: Labelled | None, shape: tuple[int, ...]) -> tuple[Settings, float]:
-        """Return noise and step lengths, and the discrepancy's share of epsilon; everything here is public."""
+    def _settings(self, budget: Budget, source: "Labelled | None", shape: tuple[int, ...], share: float) -> "Settings":
+        """Return noise and settings of the descent; everything here is public."""
         loss = CrossEntropy() if self.loss is None else self.loss
         alpha = mixture_share(self.alpha) if source is not None else 0.0
-        share = calibration.discrepancy_share(self.discrepancy_share, self.noise) if source is not None else 0.0
         radius, steps = checks.positive(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
         penalties = Penalties(self.lambda1, self.lambda2, self.lambda_inf)
         n_scores = 1 if len(shape) == 1 else shape[1]
         m = 0 if source is None else len(source.codes)
         sharpness = math.sqrt(m + budget.n_rows) if self.sharpness is None else self.sharpness
         sharpness = checks.positive(sharpness, "sharpness")
-        gradient_noise, weight_noise = 0.0, None
-        if not self._protects:
-            weight_noise = 0.0
-        elif self.noise == "paper":
-            refuse_add_remove(self.adjacency)
-            printed = calibration.paper_multiplier((1 - share) * self.epsilon, self.delta, steps)
-            # The printed noise is over 2 G; under zero-out a gradient sum moves by G.
-            halved = 1.0 if Adjacency.of(self.adjacency) is Adjacency.REPLACE_ONE else 2.0
-            gradient_noise, weight_noise = printed * halved, printed
-        else:
-            spending = calibration.exact_spending(self.epsilon, self.delta, share, Adjacency.of(self.adjacency))
-            gradient_noise = math.sqrt(steps) / spending.mu
-        work = Settings(
+        # In units of G: the printed noise is over 2 G; under zero-out and add-remove a gradient sum moves by G.
+        bound = 2.0 if Adjacency.of(self.adjacency) is Adjacency.REPLACE_ONE else 1.0
+        noise = self._noise_plan(share, steps, 2.0, bound)
+        return Settings(
             shape=shape,
             loss=loss,
             n_source=m,
@@ -424,43 +218,226 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
             sharpness=sharpness,
             lipschitz=loss.lipschitz(n_scores, radius),
             loss_bound=loss.bound(n_scores, radius),
-            gradient_noise=gradient_noise,
-            weight_noise=weight_noise,
-            source_moves=source is not None and (bool(share) or weight_noise is not None),
+            noise=noise,
+            source_moves=source is not None and (bool(share) or noise.weights is not None),
             average=self.average,
             random_state=self.random_state,
         )
-        return work, share
 
     def _private_fit(
-        self, ledger: Ledger, rows: Labelled, source: Labelled | None, work: Settings, share: float
-    ) -> tuple[NDArray[np.float64], float | None]:
+        self, ledger: Ledger, rows: "Labelled", source: "Labelled | None", settings: "Settings"
+    ) -> tuple[Array, float | None]:
         """Charge everything, release the discrepancy if it has a share, and descend."""
-        runs = self._start(ledger, source, work, share)
+        gaussian = {}
+        if settings.alpha < 1:
+            gaussian["gradient"] = settings.noise.gradient, settings.n_steps
+            if settings.noise.weights is not None:
+                gaussian["private weights"] = settings.noise.weights, settings.n_steps
+        runs = self._start(ledger, settings.noise, gaussian, has_source=source is not None)
         discrepancy = None
         if "discrepancy" in runs and source is not None:
-            listed = public_list(source, work)
-            losses, means = rows.losses(work.loss, listed), source.losses(work.loss, listed).mean(axis=0)
-            noisy = runs["discrepancy"].release(listed_discrepancy(losses, means, work.loss_bound, work.n_rows))
-            discrepancy = float(np.clip(float(noisy) / work.n_rows, 0.0, work.loss_bound))
-        coef = descend(runs.get("gradient"), runs.get("private weights"), rows, source, work, discrepancy or 0.0)
-        return coef, discrepancy
-
-    def _start(self, ledger: Ledger, source: Labelled | None, work: Settings, share: float) -> dict[str, Run]:
-        """Charge all releases at once; return their runs by label."""
-        plans: dict[str, Plan] = {}
-        if share and self._protects:
-            plans["discrepancy"] = Repeated(Laplace(1 / (share * self.epsilon)))
-        elif source is not None and not self._protects:
-            plans["discrepancy"] = Repeated(NonPrivate())
-        if work.alpha < 1:
-            for label, multiplier in (("gradient", work.gradient_noise), ("private weights", work.weight_noise)):
-                if multiplier is not None:
-                    mechanism: Mechanism = Gaussian(multiplier) if self._protects else NonPrivate()
-                    plans[label] = Repeated(mechanism, work.n_steps)
-        return dict(zip(plans, ledger.start_all([(plan, label) for label, plan in plans.items()]), strict=True))
+            predictors = _public_predictors(source, settings)
+            losses = rows.losses(settings.loss, predictors)
+            means = source.losses(settings.loss, predictors).mean(axis=0)
+            bounded = listed_discrepancy(losses, means, settings.loss_bound, settings.n_rows)
+            noisy = float(runs["discrepancy"].release(bounded))
+            discrepancy = float(np.clip(noisy / settings.n_rows, 0.0, settings.loss_bound))
+        weight_run = runs.get("private weights")
+        return _descend(runs.get("gradient"), weight_run, rows, source, settings, discrepancy or 0.0), discrepancy
 
 
-def _short(Z: NDArray[Any]) -> NDArray[np.float64]:
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of length at most 1 and their class codes."""
+
+    Z: Array = field(repr=False)
+    codes: NDArray[np.int64] = field(repr=False)
+
+    def losses(self, loss: SmoothLoss, predictors: Array) -> Array:
+        """Return each row's loss under each of the `predictors`, one column for each."""
+        return np.column_stack([loss.losses(self.Z @ coef, self.codes) for coef in predictors])
+
+
+def _shortened(Z: NDArray[Any]) -> Array:
     """Return rows scaled down to length 1."""
     return limited_rows(Z, np.zeros(len(Z)), max_norm=MAX_NORM, max_target=1.0).X
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """Everything that the descent of Algorithm 2 depends on besides the rows; all public."""
+
+    shape: tuple[int, ...]
+    loss: SmoothLoss
+    n_source: int
+    n_rows: float
+    alpha: float
+    radius: float
+    n_steps: int
+    penalties: Penalties
+    sharpness: float
+    lipschitz: float
+    loss_bound: float
+    noise: NoisePlan
+    source_moves: bool
+    average: str
+    random_state: int | None
+
+    @property
+    def step(self) -> float:
+        """One over the smoothness of the objective."""
+        n_scores = 1 if len(self.shape) == 1 else self.shape[1]
+        return 1 / smoothness_of(
+            self.loss.smoothness(n_scores),
+            self.lipschitz,
+            self.loss_bound,
+            max(self.n_source, 1),
+            self.n_rows,
+            self.alpha,
+            self.penalties,
+            self.sharpness,
+        )
+
+
+def smoothness_of(
+    curvature: float,
+    lipschitz: float,
+    loss_bound: float,
+    m: int,
+    n: float,
+    alpha: float,
+    penalties: Penalties,
+    sharpness: float,
+) -> float:
+    """Return the smoothness of problem (7): equations (19), (20) and (21) of the paper."""
+    rest, one, two, top = 1 - alpha, penalties.one, penalties.two, penalties.infinity
+    in_weights = (
+        two * alpha**3 / m**2
+        + 2 * alpha**3 * (abs(2 * loss_bound - one) + two * math.sqrt(n) + top) / m**2.5
+        + top * sharpness * alpha**4 * (m**-3.0 + m**-3.5)
+        + two * rest**3 / n**2
+        + 2 * rest**3 * (abs(loss_bound - one) + two * math.sqrt(m) + top) / n**2.5
+        + top * sharpness * rest**4 * (n**-3.0 + n**-3.5)
+        + 2 * top * sharpness * alpha**2 * rest**2 / (m**1.5 * n**1.5)
+    )
+    return float(curvature + in_weights + lipschitz * (alpha**2 / m**1.5 + rest**2 / n**1.5))
+
+
+def _descend(
+    run: Run | None,
+    weight_run: Run | None,
+    rows: Labelled | None,
+    source: Labelled | None,
+    settings: Settings,
+    discrepancy: float,
+) -> Array:
+    """Return the iterate, or the average of iterates, that `settings.average` selects.
+
+    Parameters
+    ----------
+    run, weight_run : Run or None
+        Release the gradients in the coefficients, and the losses that move the private weights.
+    rows, source : Labelled or None
+        Private target and public source; without rows the descent is on the source alone.
+    settings : Settings
+    discrepancy : float
+        Released before; added to the source's losses.
+    """
+    step = settings.step
+    p_source = settings.alpha / settings.n_source if source is not None and settings.alpha else 0.0
+    p_target = (1 - settings.alpha) / settings.n_rows
+    private = None if rows is None or run is None else Rows(rows.Z, rows.codes)
+    inverse_source = np.full(settings.n_source, 1 / p_source) if p_source else np.zeros(0)
+    inverse_target = (
+        np.full(len(rows.codes), 1 / p_target) if rows is not None and weight_run is not None else np.zeros(0)
+    )
+    coef, total = np.zeros(settings.shape), np.zeros(settings.shape)
+    kept = _averaged_iterates(settings)
+    for t in range(settings.n_steps):
+        gradient = np.zeros(settings.shape)
+        losses_source, losses_target = np.zeros(len(inverse_source)), np.zeros(len(inverse_target))
+        if source is not None and p_source:
+            scores = source.Z @ coef
+            if settings.source_moves:
+                losses_source = settings.loss.losses(scores, source.codes) + discrepancy
+            weights = settings.loss.weights(scores, source.codes)
+            gradient += source.Z.T @ (weights.T / inverse_source).T
+        if private is not None and run is not None and rows is not None:
+            if weight_run is not None:
+                private.leverage = 1 / (p_target * inverse_target)
+                losses = settings.loss.losses(rows.Z @ coef, rows.codes)
+                factors = private.leverage**2
+                losses_target = weight_run.release(own_losses(losses, settings.loss_bound, factors)) / factors
+            # No row is longer than 1, so its gradient is no longer than the Lipschitz constant: nothing is clipped.
+            bounded = clipped_outer_sum(private, gradient_weights(_Scored(settings.loss), coef), settings.lipschitz)
+            gradient += p_target * run.release(bounded)
+        coef = coef - step * gradient
+        length = float(np.linalg.norm(coef))
+        if length > settings.radius:
+            coef *= settings.radius / length
+        if kept[t]:
+            total += coef
+        inverse_source, inverse_target = _move_weights(
+            inverse_source, inverse_target, losses_source, losses_target, settings, step
+        )
+    return np.asarray(total / kept.sum())
+
+
+def _averaged_iterates(settings: Settings) -> NDArray[np.bool_]:
+    """Return which iterates are averaged: all, the last half, or one that is drawn independently of the data."""
+    kept = np.ones(settings.n_steps, dtype=bool)
+    if settings.average == "tail":
+        kept[: settings.n_steps // 2] = False
+    elif settings.average == "paper":
+        kept[:] = False
+        kept[np.random.default_rng(settings.random_state).integers(settings.n_steps)] = True
+    return kept
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A `SmoothLoss` as the `Loss` that `gradient_weights` takes."""
+
+    loss: SmoothLoss
+
+    def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        return self.loss.weights(scores, y)
+
+    def value(self, scores: NDArray[Any], y: NDArray[Any]) -> float:
+        return float(np.mean(self.loss.losses(scores, y)))
+
+
+def _move_weights(
+    inverse_source: Array,
+    inverse_target: Array,
+    losses_source: Array,
+    losses_target: Array,
+    settings: Settings,
+    step: float,
+) -> tuple[Array, Array]:
+    """Return the inverse weights after one step: lines 8 to 11."""
+    if not settings.source_moves and not len(inverse_target):
+        return inverse_source, inverse_target
+    m = len(inverse_source)
+    p_source = settings.alpha / settings.n_source if m else 0.0
+    p_target = (1 - settings.alpha) / settings.n_rows
+    # Private weights that do not move still count in the penalties, by their public number.
+    resting = np.full(0 if len(inverse_target) or not p_target else round(settings.n_rows), 1 / max(p_target, 1e-300))
+    inverse = np.concatenate([inverse_source, inverse_target, resting])
+    reference = np.repeat([p_source, p_target], [m, len(inverse) - m])
+    losses = np.concatenate([losses_source, losses_target, np.zeros(len(resting))])
+    moved = inverse - step * weight_gradient(losses, inverse, reference, settings.penalties, settings.sharpness)
+    moved = np.maximum(moved, 1 / np.maximum(reference, 1e-300))
+    after_source = moved[:m] if settings.source_moves else inverse_source
+    return after_source, moved[m : m + len(inverse_target)]
+
+
+def _public_predictors(source: Labelled, settings: Settings) -> Array:
+    """Return coefficients on the sphere to compare mean losses at: fixed directions and public class means."""
+    rng = np.random.default_rng(0)
+    predictors = rng.standard_normal((_LISTED_PREDICTORS, *settings.shape))
+    signs = 2.0 * source.codes - 1.0 if len(settings.shape) == 1 else np.eye(settings.shape[1])[source.codes]
+    towards = source.Z.T @ signs
+    predictors[0], predictors[1] = towards, -towards
+    lengths = np.sqrt(np.sum(predictors**2, axis=tuple(range(1, predictors.ndim)), keepdims=True))
+    return np.asarray(predictors * (settings.radius / np.maximum(lengths, 1e-300)))

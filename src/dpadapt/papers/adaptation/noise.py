@@ -10,13 +10,14 @@ Gaussian mechanism with mu² = 2 T (epsilon / (2 sqrt(T log(3 / delta))))², tha
     mu = epsilon / sqrt(2 log(3 / delta)),     whatever T is.
 
 The proof of Theorem 4.3 takes every step to be epsilon² / (16 T log(1 / delta))-zCDP; two blocks at the printed noise
-are epsilon² / (4 T log(3 / delta))-zCDP, about four times that. At delta = 0.01 the releases keep their claim up to
-epsilon = 8.9 (`largest_valid_claim`), where the theorem says 36.8; below it the noise is 2.4 to 6 times larger than
+are epsilon² / (4 T log(3 / delta))-zCDP, about four times that. At delta = 0.01 the releases satisfy the claim up to
+epsilon = 8.9 (`largest_valid_claim`), where the theorem says 36.8; below 8.9 the noise is 2.4 to 6 times larger than
 needed. The whole method, which spends half of epsilon on the discrepancy and runs the algorithm at the other half,
-keeps it up to 19.66.
+satisfies the claim up to 19.66.
 
-This is for losses that attain both sensitivities of Lemma 4.2 in one pair of rows, as a linear loss does. The squared
-loss can't: there the largest (gradient / 2 G)² + (loss / B)² is 1.29 instead of 2, and the claim fails from 17.5 on.
+These numbers are for losses that attain both sensitivities of Lemma 4.2 in one pair of rows, as a linear loss does. The
+squared loss does not: there the largest (gradient / 2 G)² + (loss / B)² is 1.29 instead of 2, and the claim fails from
+17.5 on.
 """
 
 import math
@@ -31,6 +32,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
 
 NOISES = ("exact", "paper")
+# The part of epsilon that the paper gives to the discrepancy.
 PAPER_SHARE = 0.5
 
 
@@ -52,12 +54,12 @@ def paper_mu(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """What the printed noise costs in truth.
+    """The true cost of the printed noise.
 
     Parameters
     ----------
     claimed, delta : float
-        What the paper says.
+        The paper's claim.
     algorithm_epsilon, algorithm_delta : float
         Algorithm 1 or 2 alone: its epsilon at `delta`, and its delta at `claimed`.
     method_epsilon : float
@@ -77,12 +79,12 @@ class PaperClaim:
 
 
 def paper_claim(epsilon: float, delta: float, *, share: float = PAPER_SHARE) -> PaperClaim:
-    """Return what Algorithm 1 or 2 and the whole method cost at the printed noise.
+    """Return the true cost of Algorithm 1 or 2, and of the whole method, at the printed noise.
 
     Parameters
     ----------
     epsilon, delta : float
-        What the paper claims.
+        The paper's claim.
     share : float, default=0.5
         The part of epsilon that the discrepancy gets, by Laplace noise; 0 for the algorithm alone.
 
@@ -103,6 +105,7 @@ def paper_claim(epsilon: float, delta: float, *, share: float = PAPER_SHARE) -> 
 
 @lru_cache(maxsize=256)
 def _method_cost(epsilon: float, delta: float, share: float) -> float:
+    """Return the true epsilon of the whole method at the printed noise."""
     events: dict[Event, int] = {GaussianEvent(1 / paper_mu(epsilon * (1 - share), delta)): 1}
     if share:
         events[LaplaceEvent(1 / (share * epsilon))] = 1
@@ -111,7 +114,7 @@ def _method_cost(epsilon: float, delta: float, share: float) -> float:
 
 @lru_cache(maxsize=64)
 def largest_valid_claim(delta: float, *, share: float = PAPER_SHARE) -> float:
-    """Return the largest epsilon at which the printed noise keeps its claim, rounded down to three digits.
+    """Return the largest epsilon at which the printed noise satisfies its claim, rounded down to three digits.
 
     Examples
     --------
@@ -123,7 +126,7 @@ def largest_valid_claim(delta: float, *, share: float = PAPER_SHARE) -> float:
     def excess(epsilon: float) -> float:
         return _method_cost(epsilon, delta, share) / epsilon - 1
 
-    # Without the discrepancy's share the claim fails first; that has a closed form.
+    # Without the discrepancy's share the claim fails at a smaller epsilon, whose cost has a closed form.
     low = 1.0 if not share else largest_valid_claim(delta, share=0.0)
     high = 2 * low
     while excess(high) <= 0:
@@ -133,7 +136,7 @@ def largest_valid_claim(delta: float, *, share: float = PAPER_SHARE) -> float:
 
 
 def require_valid_claim(epsilon: float, delta: float, *, share: float = PAPER_SHARE) -> PaperClaim:
-    """Return the claim, or refuse an epsilon at which it is false."""
+    """Return the paper's claim, or refuse an epsilon at which it is false."""
     claim = paper_claim(epsilon, delta, share=share)
     if claim.holds:
         return claim
@@ -147,14 +150,14 @@ def require_valid_claim(epsilon: float, delta: float, *, share: float = PAPER_SH
 
 @dataclass(frozen=True)
 class Spending:
-    """How a fit spends its budget.
+    """How a fit splits its budget.
 
     Parameters
     ----------
     discrepancy_epsilon : float
-        What the discrepancy costs by Laplace noise; 0: it is not released.
+        The cost of the discrepancy by Laplace noise; 0: it is not released.
     mu : float
-        What all gradients in the coefficients may cost together; inf without privacy.
+        The Gaussian budget of all gradients in the coefficients together.
     """
 
     discrepancy_epsilon: float
@@ -172,20 +175,20 @@ def discrepancy_share(share: float | None, noise: str) -> float:
 
 @lru_cache(maxsize=64)
 def exact_spending(epsilon: float, delta: float, share: float, adjacency: Adjacency) -> Spending:
-    """Return the exact split: the discrepancy gets `share` of epsilon, the gradients all that is then left."""
+    """Return the exact split: the discrepancy gets `share` of epsilon, the gradients all that remains."""
     most = gaussian_mu(epsilon, delta)
     if not share:
         return Spending(0.0, most)
     part = share * epsilon
-    fixed = LaplaceEvent(1 / part)
+    discrepancy = LaplaceEvent(1 / part)
 
     def excess(mu: float) -> float:
-        return cost_of({fixed: 1, GaussianEvent(1 / mu): 1}, delta, adjacency=adjacency) - epsilon
+        return cost_of({discrepancy: 1, GaussianEvent(1 / mu): 1}, delta, adjacency=adjacency) - epsilon
 
-    # Costs at most add up, and at least the gradients' own is spent: a bracket. The ledger's own accountant decides,
-    # so that its cap is met and not passed.
     from scipy.optimize import brentq
 
+    # The two costs at most add up, and the gradients' own cost is a lower bound: a bracket for mu. The root is found
+    # with the ledger's accountant, so that the fit reaches its cap and does not exceed it.
     low = gaussian_mu(epsilon - part, delta)
     root = float(brentq(excess, low, most, xtol=1e-7 * most, rtol=1e-7)) if excess(most) > 0 else most
     back = 1e-7

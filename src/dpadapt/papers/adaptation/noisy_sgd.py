@@ -1,6 +1,6 @@
 """`NoisySGD`: noisy projected gradient descent on the private target alone (Bassily, Feldman, Talwar, Thakurta, 2019).
 
-The private baseline of Figure 2 of Bassily, Cortes, Mao and Mohri (ICML 2024): it learns from no public label.
+The private baseline of Figure 2 of Bassily, Cortes, Mao and Mohri (ICML 2024). It does not learn from public labels.
 """
 
 import math
@@ -8,25 +8,32 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded_losses import LimitedRows, Moments, gradient_bounds, limited_rows, squared_loss_gradient
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.papers.adaptation.preparation import MAX_NORM, MAX_TARGET, Array, bounded_rows, target_scale, unit_geometry
+from dpadapt.papers.adaptation.preparation import (
+    MAX_NORM,
+    MAX_TARGET,
+    AdaptationRegressor,
+    Array,
+    bounded_rows,
+    target_scale,
+    unit_geometry,
+)
 
 
-class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+class NoisySGD(AdaptationRegressor):
     """Linear regression in a ball by noisy gradient steps on the private rows, averaged. No transfer.
 
-    Public data gives scales only: how columns are centred and divided, how long a row may be, where targets lie. No
-    public label is learned from.
+    Public data gives scales only: how columns are centred and divided, how long a row may be, where targets lie. The
+    model does not learn from public labels.
 
     Privacy
     -------
@@ -46,8 +53,8 @@ class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     sampling_rate : float, default=1.0
         Probability with which a row takes part in a step. With exact accounting a rate below 1 saves time, never noise.
     target_bounds : (float, float), optional
-        Where the target lies, known without looking at it. Default: where 99% of the public labels lie, else (-1, 1).
-        Targets outside are moved to the nearer end.
+        Range of the target, known without looking at the private data. Default: where 99% of the public labels lie,
+        else (-1, 1). Targets outside are moved to the nearer end.
     {adjacency}
     {n_rows}
     {random_state}
@@ -64,8 +71,8 @@ class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     -----
     [1]_ draws batches of fixed size with replacement and sets the noise by an asymptotic formula; [2]_ states none of
     its constants. Here all rows take part by default, or a Poisson sample of them, and the noise is the least that the
-    exact cost and the exact sensitivity of a squared loss allow: the baseline is stronger than the original. The step
-    length is that of Algorithm 1 of [2]_; at full batches this is that algorithm without a source.
+    exact cost and the exact sensitivity of a squared loss allow. So this baseline is stronger than the original. The
+    step length is that of Algorithm 1 of [2]_; at full batches this is Algorithm 1 without a source.
 
     References
     ----------
@@ -117,67 +124,54 @@ class NoisySGD(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         {private X}
         {private target}
         public : Public, optional
-            Public data with the same columns: for scales only.
+            Public data with the same columns, used for scales only.
         {ledger}
         """
         radius = checks.positive(self.radius, "radius")
         rate = checks.unit(self.sampling_rate, "sampling_rate")
         if self.n_steps is not None:
             checks.count(self.n_steps, "n_steps")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        labels = None if y_public is None else numeric_labels(y_public)
-        scale = target_scale(self.target_bounds, labels)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-
-        geometry = unit_geometry(X.shape[1], X_public)
-        solution = np.zeros(X.shape[1] + 1)
+        data = self._read(X, y, public, ledger)
+        budget = data.budget
+        scale = target_scale(self.target_bounds, data.y_public)
+        geometry = unit_geometry(data.X.shape[1], data.X_public)
+        solution = np.zeros(data.X.shape[1] + 1)
         if budget.worthwhile:
-            steps = self._steps(budget, len(solution))
+            steps = self._default_steps(budget, len(solution)) if self.n_steps is None else self.n_steps
             noise = math.sqrt(steps) / budget.mu
             plan: Plan = Repeated(Gaussian(noise), steps)
             if rate < 1:
                 adjacency = Adjacency.of(self.adjacency)
                 noise = calibrate(self.epsilon, self.delta, steps=steps, rate=rate, adjacency=adjacency)
                 plan = Sampled(Gaussian(noise), rate, steps)
-            rows = bounded_rows(geometry.transform(X), scale.apply(y))
+            rows = bounded_rows(geometry.transform(data.X), scale.apply(data.y))
             single, replaced = gradient_bounds(MAX_NORM, MAX_TARGET, radius)
             # Planning only: the ledger takes the bound of the statistic itself. A sampled step needs twice `single`.
-            moved = single * budget.factor if rate < 1 else replaced if budget.factor == 2.0 else single
-            scatter = moved * noise / (rate * budget.n_rows)
+            bound = single * budget.factor if rate < 1 else replaced if budget.factor == 2.0 else single
+            sigma = bound * noise / (rate * budget.n_rows)
             # Λ / sqrt(T (G² + d σ²)): step 4 of Algorithm 1 of [2].
-            length = radius / math.sqrt(steps * (single**2 + len(solution) * scatter**2))
-            run = child.start(plan, label="gradient")
+            length = radius / math.sqrt(steps * (single**2 + len(solution) * sigma**2))
+            run = data.ledger.start(plan, label="gradient")
             solution = _descent(run, rows, rate * budget.n_rows, length=length, radius=radius)
-        public_scale = labels is not None and self.target_bounds is None
-        bounds = [] if public_scale else ["the bounds of the target"]
-        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, bounds)
-        coef, intercept = geometry.coefficients(solution)
-        self.coef_, self.intercept_ = coef * scale.half, float(intercept) * scale.half + scale.middle
+        public_scale = data.y_public is not None and self.target_bounds is None
+        assumed = [] if public_scale else ["the bounds of the target"]
+        self._finish(data, *geometry.coefficients(solution), scale, assumed)
         return self
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions for rows of `X`."""
-        return self._scores(X)
-
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that a few averaged steps from 0 score badly on small data, at any budget."""
+        """Mark for scikit-learn that a few averaged steps from 0 score badly on small data, at any budget."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags
 
-    def _steps(self, budget: Budget, k: int) -> int:
-        if self.n_steps is not None:
-            return self.n_steps
+    def _default_steps(self, budget: Budget, k: int) -> int:
+        """Return the number of steps that is best in the worst case, for k coefficients."""
         n = budget.n_rows
         return max(1, int(min(n / 8, (self.epsilon * n) ** 2 / (32 * k * math.log(1 / self.delta)))))
 
 
 def _descent(run: Run, rows: LimitedRows, expected: float, *, length: float, radius: float) -> Array:
-    """Return the average of projected noisy steps from 0; about `expected` rows take part in each."""
+    """Return the average of projected noisy steps from 0; `expected` is the mean number of rows in a step."""
     width, steps = rows.X.shape[1], run.plan.steps
     current, total = np.zeros(width), np.zeros(width)
     for moments in _moments(run, rows):
@@ -189,7 +183,7 @@ def _descent(run: Run, rows: LimitedRows, expected: float, *, length: float, rad
 
 
 def _moments(run: Run, rows: LimitedRows) -> Iterator[Moments]:
-    """Yield the sums that each step's gradient follows from: those of all rows, or of a fresh sample."""
+    """Yield the moments for each step's gradient: those of all rows, or of a fresh Poisson sample."""
     if isinstance(run.plan, Sampled):
         for index in run.batches(len(rows.X)):
             batch = limited_rows(rows.X[index], rows.y[index], max_norm=rows.max_norm, max_target=rows.max_target)

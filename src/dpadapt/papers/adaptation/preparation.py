@@ -1,46 +1,63 @@
-"""Weighted ridge and logistic regression on standardised rows: what every reweighing method fits in the end."""
+"""What the estimators of paper 1 share: public scales, base classes, and weighted regressions on standardised rows.
+
+The paper assumes |x| <= r and |y| <= 1 without saying how. Here columns are centred and scaled by public rows, a
+constant feature is appended, rows are divided by a public length (so r = 1), and `limited_rows` or a clipped sum
+enforces the bounds on private rows.
+"""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
 from sklearn.linear_model import LogisticRegression
 
 from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.estimator import Budget, PrivateEstimator
-from dpadapt.learning.preparation import Geometry
+from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.preparation import Geometry, centre_and_scale
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded_losses import LimitedRows, limited_rows
-
-# What the paper takes for granted, from public data: rows no longer than 1 and targets in [-1, 1].
-#
-# The paper assumes |x| <= r and |y| <= 1 without saying how. Here columns are centred and scaled by public rows, a
-# constant feature is appended, rows are divided by a public length (so r = 1), and `limited_rows` or a clipped sum
-# enforces the bounds on private rows.
-
+from dpadapt.mechanisms.mechanism import NonPrivate, Plan, Repeated
+from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.papers.adaptation.noise import PaperClaim, exact_spending, paper_multiplier, require_valid_claim
 
 Array = NDArray[np.float64]
 
+# The largest length of a row and the largest target, after scaling: r and 1 in the paper.
 MAX_NORM = 1.0
 MAX_TARGET = 1.0
+# Quantile of the lengths of public rows that becomes length 1; longer rows are shortened. At the largest length, one
+# odd row would shrink all others; at a low quantile, many rows lose weight. Chosen by hand; neighbours not compared.
+_ROW_LENGTH_QUANTILE = 0.95
+# Quantile of the distances of public labels from their mean that becomes 1; targets beyond are moved to the end. Over
+# the whole range a few labels far out would stretch the scale, and the noise with it. Chosen by hand; neighbouring
+# values were not compared.
+_LABEL_RANGE_QUANTILE = 0.99
+# Score of a class that does not occur among the rows, below any score that a row can reach: exp(-1000) is 0 in floating
+# point.
+_IMPOSSIBLE_SCORE = 1e3
+
+
+# Public scales.
 
 
 def unit_geometry(n_features: int, X_public: Array | None) -> Geometry:
-    """Return how rows are brought to length 1 at most: by public rows, or as features declared to lie in [-1, 1].
+    """Return the map of rows to length 1 at most: by public rows, or for features declared to lie in [-1, 1].
 
     A column that is constant in public has no public scale and is left out.
     """
     k = n_features + 1
     center, scale, length = np.zeros(n_features), np.ones(n_features), math.sqrt(k)
     if X_public is not None:
-        center, spread = X_public.mean(axis=0), X_public.std(axis=0)
-        scale = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(center)), spread, np.inf)
-        # A twentieth of the public rows is longer and will be shortened: one odd row must not shrink all others.
+        center, scale = centre_and_scale(X_public)
         rows = Geometry(center, scale, np.eye(k), np.ones(k), 1.0, 1.0).extend(X_public)
-        length = float(np.quantile(np.linalg.norm(rows, axis=1), 0.95))
+        length = float(np.quantile(np.linalg.norm(rows, axis=1), _ROW_LENGTH_QUANTILE))
     return Geometry(center, scale, np.eye(k) / length, np.full(k, 1 / k), MAX_NORM, MAX_NORM)
 
 
@@ -52,7 +69,7 @@ class TargetScale:
     half: float
 
     def apply(self, y: NDArray[Any]) -> Array:
-        """Return scaled targets; too large ones come out infinite, without a warning."""
+        """Return scaled targets; an overflow gives infinity, without a warning."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray((y - self.middle) / self.half, dtype=np.float64)
 
@@ -60,12 +77,12 @@ class TargetScale:
 def target_scale(bounds: Any, y_public: Array | None) -> TargetScale:
     """Return the scale of declared `bounds`, else that of public labels, else (-1, 1).
 
-    With public labels their mean becomes 0: steps start there, and a start far from all labels would have to be
-    unlearned at the noise's price. Without bounds, one public label in a hundred lies outside.
+    With public labels their mean becomes 0. The descent starts there: from a start far from all labels, noisy steps
+    would first have to cover the distance.
     """
     middle = None if y_public is None else float(y_public.mean())
     if bounds is None and y_public is not None and middle is not None:
-        half = float(np.quantile(np.abs(y_public - middle), 0.99))
+        half = float(np.quantile(np.abs(y_public - middle), _LABEL_RANGE_QUANTILE))
         return TargetScale(middle, half if half > 0 else max(1.0, abs(middle)))
     try:
         low, high = (-1.0, 1.0) if bounds is None else (float(bound) for bound in bounds)
@@ -78,7 +95,10 @@ def target_scale(bounds: Any, y_public: Array | None) -> TargetScale:
 
 
 def bounded_rows(Z: Array, targets: Array) -> LimitedRows:
-    """Return rows of length at most 1; a longer one is shortened with its target, which keeps their linear relation."""
+    """Return rows of length at most 1; a longer row is shortened together with its target.
+
+    Shortening both by the same factor keeps their linear relation.
+    """
     # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         targets = np.clip(targets, -MAX_TARGET, MAX_TARGET) * np.minimum(1.0, MAX_NORM / np.linalg.norm(Z, axis=1))
@@ -86,8 +106,81 @@ def bounded_rows(Z: Array, targets: Array) -> LimitedRows:
     return limited_rows(Z, targets, max_norm=MAX_NORM, max_target=MAX_TARGET)
 
 
+# Base classes of the private estimators.
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionInput:
+    """Checked input of a private regression, with its budget. It holds private rows and is no release."""
+
+    X: NDArray[Any] = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
+    X_public: Array | None
+    y_public: Array | None
+    budget: Budget
+    ledger: Ledger
+
+    @property
+    def labelled_public(self) -> tuple[Array, Array] | None:
+        """Public rows and their labels, or None if either is missing."""
+        return None if self.X_public is None or self.y_public is None else (self.X_public, self.y_public)
+
+
+class AdaptationRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """What the private regressions of paper 1 do before and after their releases."""
+
+    coef_: Array
+    intercept_: float
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions for rows of `X`."""
+        return self._scores(X)
+
+    def _read(self, X: Any, y: Any, public: Public | None, ledger: Ledger | None) -> RegressionInput:
+        """Check private and public rows, and open a ledger for this fit."""
+        rows, targets = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, X)
+        labels = None if y_public is None else numeric_labels(y_public)
+        return RegressionInput(rows, targets, X_public, labels, self._budget(len(rows)), self._ledger(ledger))
+
+    def _finish(
+        self,
+        data: RegressionInput,
+        coef: Array,
+        intercept: Any,
+        scale: TargetScale,
+        assumed: Sequence[str],
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Write the receipt, then the coefficients, which are given for scaled targets."""
+        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
+        self.privacy_ = self._receipt(data.ledger, data.budget, assumed, notes=notes)
+        self.coef_, self.intercept_ = coef * scale.half, float(intercept) * scale.half + scale.middle
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """Noise of everything that Algorithm 1 or 2 releases.
+
+    Parameters
+    ----------
+    gradient : float
+        Noise multiplier of each gradient in the coefficients.
+    weights : float or None
+        Noise multiplier of each gradient in the private weights; None: these weights stay at their reference.
+    discrepancy_epsilon : float
+        What the discrepancy costs by Laplace noise; 0: it is not released with noise.
+    """
+
+    gradient: float
+    weights: float | None
+    discrepancy_epsilon: float
+
+
 class AdaptationEstimator(PrivateEstimator):
-    """A private estimator that also has a form without privacy, at epsilon = inf."""
+    """Budget, noise and charges of Algorithms 1 and 2, which also have a form without privacy, at epsilon = inf."""
+
+    noise: str
 
     @property
     def _protects(self) -> bool:
@@ -102,8 +195,56 @@ class AdaptationEstimator(PrivateEstimator):
             n_rows = checks.count(self.n_rows, "n_rows")
         return Budget(math.inf, float(n_rows), 1.0)
 
-    def _notes(self, claim: Any) -> list[str]:
-        """Return what a reader of the receipt should know: no privacy, or the paper's claim beside the truth."""
+    def _noise_plan(self, share: float, n_steps: int, printed_bound: float, bound: float) -> NoisePlan:
+        """Return the noise of all releases.
+
+        Parameters
+        ----------
+        share : float
+            The part of epsilon that the discrepancy gets.
+        n_steps : int
+        printed_bound, bound : float
+            Sensitivity of a gradient sum as the paper prints it, and as it is under `adjacency`, in one unit.
+        """
+        if not self._protects:
+            return NoisePlan(0.0, 0.0, 0.0)
+        adjacency = Adjacency.of(self.adjacency)
+        if self.noise == "exact":
+            spending = exact_spending(self.epsilon, self.delta, share, adjacency)
+            return NoisePlan(math.sqrt(n_steps) / spending.mu, None, spending.discrepancy_epsilon)
+        if adjacency is Adjacency.ADD_REMOVE:
+            raise PrivacyError(
+                "noise='paper' releases one weight per private row, which tells their number; add-remove protects it. "
+                "Use noise='exact', or replace-one adjacency as in the paper."
+            )
+        # The algorithm runs at what the discrepancy leaves of epsilon.
+        printed = paper_multiplier((1 - share) * self.epsilon, self.delta, n_steps)
+        return NoisePlan(printed * printed_bound / bound, printed, share * self.epsilon)
+
+    def _require_valid_claim(self, share: float) -> PaperClaim | None:
+        """Return the paper's claim if its printed noise is used, or refuse an epsilon at which the claim is false."""
+        if self.noise == "exact" or not self._protects:
+            return None
+        return require_valid_claim(self.epsilon, self.delta, share=share)
+
+    def _start(
+        self, ledger: Ledger, noise: NoisePlan, gaussian: Mapping[str, tuple[float, int]], *, has_source: bool
+    ) -> dict[str, Run]:
+        """Charge all releases at once and return their runs by label.
+
+        `gaussian` gives the noise multiplier and the number of each kind of release besides the discrepancy.
+        """
+        plans: dict[str, Plan] = {}
+        if noise.discrepancy_epsilon:
+            plans["discrepancy"] = Repeated(Laplace(1 / noise.discrepancy_epsilon))
+        elif not self._protects and has_source:
+            plans["discrepancy"] = Repeated(NonPrivate())
+        for label, (multiplier, times) in gaussian.items():
+            plans[label] = Repeated(Gaussian(multiplier) if self._protects else NonPrivate(), times)
+        return dict(zip(plans, ledger.start_all([(plan, label) for label, plan in plans.items()]), strict=True))
+
+    def _notes(self, claim: PaperClaim | None) -> list[str]:
+        """Return notes for the receipt: no privacy, or the paper's claim beside the true cost."""
         if not self._protects:
             return ["epsilon = inf: no noise was added; this model is not private and must not be shared"]
         if claim is None:
@@ -114,43 +255,32 @@ class AdaptationEstimator(PrivateEstimator):
         ]
 
 
-def refuse_add_remove(adjacency: str) -> None:
-    """Refuse the paper's private weights where the number of rows is private: there is one of them for each row."""
-    if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE:
-        raise PrivacyError(
-            "noise='paper' releases one weight per private row, which tells their number; add-remove protects it. "
-            "Use noise='exact', or replace-one adjacency as in the paper."
-        )
-
-
-Vector = NDArray[np.float64]
+# Weighted ridge and logistic regression on standardised rows: the last step of every reweighing method.
 
 
 @dataclass(frozen=True, eq=False)
 class Standard:
     """How columns are centred and scaled. A constant column has an infinite scale, which leaves it out."""
 
-    center: Vector
-    scale: Vector
+    center: Array
+    scale: Array
 
-    def apply(self, X: NDArray[Any]) -> Vector:
+    def apply(self, X: NDArray[Any]) -> Array:
         """Return standardised rows."""
         return np.asarray((X - self.center) / self.scale, dtype=np.float64)
 
-    def undo(self, coef: Vector, intercept: Any) -> tuple[Vector, Any]:
+    def undo(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Return coefficients (last axis: features) and intercept for raw rows."""
         raw = coef / self.scale
         return raw, intercept - raw @ self.center
 
 
 def standard(X: NDArray[Any]) -> Standard:
-    """Return the mean and spread of the columns of `X`."""
-    X = np.asarray(X, dtype=np.float64)
-    center, scale = X.mean(axis=0), X.std(axis=0)
-    return Standard(center, np.where(scale > 1e-12 * np.maximum(1.0, np.abs(center)), scale, np.inf))
+    """Return the standardisation by the columns of `X`."""
+    return Standard(*centre_and_scale(np.asarray(X, dtype=np.float64)))
 
 
-def weighted_ridge(Z: Vector, y: Vector, weights: Vector, ridge: float) -> tuple[Vector, float]:
+def weighted_ridge(Z: Array, y: Array, weights: Array, ridge: float) -> tuple[Array, float]:
     """Return coefficients and intercept that minimise the weighted squared error plus a ridge.
 
     `ridge` is relative to the average eigenvalue of the weighted second moment; the intercept is not penalised.
@@ -170,12 +300,12 @@ def weighted_ridge(Z: Vector, y: Vector, weights: Vector, ridge: float) -> tuple
 
 
 def weighted_logistic(
-    Z: Vector, codes: NDArray[np.int64], weights: Vector, ridge: float, n_classes: int
-) -> tuple[Vector, Vector]:
+    Z: Array, codes: NDArray[np.int64], weights: Array, ridge: float, n_classes: int
+) -> tuple[Array, Array]:
     """Return coefficients and intercepts, one row per score, that minimise the weighted log-loss plus a ridge.
 
-    `ridge` is relative to the average weighted square of a column. A class that has no weight gets a score of -inf's
-    stand-in: so low that it is never the answer.
+    `ridge` is relative to the average weighted square of a column. A class without weight gets a score so low that it
+    is never predicted.
     """
     total = float(weights.sum())
     n_scores = 1 if n_classes == 2 else n_classes
@@ -185,9 +315,10 @@ def weighted_logistic(
     if len(present) == 0:
         return coef, intercept
     if len(present) == 1:
-        # One class only: the answer is that class, whatever the row.
-        intercept[:] = -_NEVER
-        intercept[0 if n_scores == 1 else present[0]] = _NEVER if n_scores > 1 or present[0] == 1 else -_NEVER
+        # One class only: it is predicted for every row.
+        intercept[:] = -_IMPOSSIBLE_SCORE
+        if n_scores > 1 or present[0] == 1:
+            intercept[0 if n_scores == 1 else present[0]] = _IMPOSSIBLE_SCORE
         return coef, intercept
     share = weights[used] / total
     rows = Z[used]
@@ -200,13 +331,9 @@ def weighted_logistic(
     if len(present) == 2:
         # Two of several classes: half the score for one, minus half for the other.
         halves = np.array([[-0.5], [0.5]])
-        coef[present], found = halves * solver.coef_, (halves * solver.intercept_)[:, 0]
+        coef[present], levels = halves * solver.coef_, (halves * solver.intercept_)[:, 0]
     else:
-        coef[present], found = solver.coef_, solver.intercept_
-    intercept[:] = -_NEVER
-    intercept[present] = found
+        coef[present], levels = solver.coef_, solver.intercept_
+    intercept[:] = -_IMPOSSIBLE_SCORE
+    intercept[present] = levels
     return coef, intercept
-
-
-# A score that no row outweighs: exp(-_NEVER) is 0 in floating point.
-_NEVER = 1e3

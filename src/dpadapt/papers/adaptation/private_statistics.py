@@ -1,6 +1,11 @@
-"""`ReverseAdaptation`: a private labelled source, a public target with some labels or none.
+"""`PrivateMixture` and `ReverseAdaptation`: ridge regressions that follow from one private second moment.
 
-The reverse scenario of section 7 of Bassily, Cortes, Mao and Mohri (ICML 2024), which names it and gives no algorithm.
+The statistics follow Y.-X. Wang, "Revisiting differentially private linear regression", UAI 2018 (AdaSSP), in one joint
+release. Everything after the release is post-processing, so it may be solved any number of times.
+
+`PrivateMixture` is the private form of the fixed mixture of Bassily, Cortes, Mao and Mohri (ICML 2024), a baseline for
+their algorithms. `ReverseAdaptation` is for the reverse scenario of their section 7, a private labelled source and a
+public target with some labels or none; they name it and give no algorithm.
 """
 
 import math
@@ -8,21 +13,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.estimator import Budget
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.papers.adaptation.preparation import Array, target_scale
+from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
 
-# One private second moment of rows and targets, and the ridge regressions that follow from it.
-#
-# The statistics follow Y.-X. Wang, "Revisiting differentially private linear regression", UAI 2018 (AdaSSP), in one
-# joint release. Everything after the release is post-processing, so it may be solved as often as one likes.
+# Length that joint rows of features and target are clipped to, in typical lengths of public rows. Clipping a joint row
+# keeps its linear relation: it is a least-squares weight, no bias. Once most rows are clipped, noise and signal shrink
+# alike, so nothing is gained by a longer bound. Chosen by hand; neighbouring values were not compared.
+_JOINT_CLIP_IN_TYPICAL_LENGTHS = 0.8
+# Ridge of every solution, in average eigenvalues of the second moment: it keeps directions that no row has shown from
+# blowing up. A stronger ridge shrinks the coefficients. Chosen by hand; neighbouring values were not compared.
+_MOMENT_RIDGE_FLOOR = 1e-4
+# Weights of the private source that `ReverseAdaptation` tries by cross-validation, and the number of folds. More of
+# either cost time alone, because they are post-processing. Chosen by hand; neighbouring values were not compared.
+_SOURCE_SHARE_GRID = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
+_SOURCE_SHARE_FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,31 +62,30 @@ class Moment:
         )
 
     def solution(self) -> Array:
-        """Return the ridge coefficients, with AdaSSP's ridge: what the noise can take from the smallest eigenvalue."""
+        """Return the ridge coefficients, with AdaSSP's ridge: as much as noise can lower the smallest eigenvalue."""
         k = len(self.value) - 1
         values, vectors = np.linalg.eigh(self.value[:k, :k])
         spectral = self.noise * math.sqrt(2 * k)
-        # A ten-thousandth of the average keeps directions that no row has ever shown from blowing up.
-        floor = 1e-4 * max(float(values.mean()), 0.0) + 1e-12
+        floor = _MOMENT_RIDGE_FLOOR * max(float(values.mean()), 0.0) + 1e-12
         ridge = max(0.0, spectral - float(values[0])) + floor
         return np.asarray(vectors @ ((vectors.T @ self.value[:k, k]) / (values + ridge)))
 
 
 def public_moment(Z: Array, e: Array) -> Moment:
-    """Return the moment of public rows, as they are."""
+    """Return the moment of public rows, without clipping."""
     joint = np.column_stack([Z, e])
     return Moment(joint.T @ joint / len(Z))
 
 
 def kept_share(Z: Array, e: Array, clip_norm: float) -> float:
-    """Return how much of the size of public rows is left when they are shortened as private ones are."""
+    """Return the share of the squared length of public rows that clipping them like private rows leaves."""
     squares = np.einsum("ij,ij->i", Z, Z) + e**2
     return float(np.minimum(squares, clip_norm**2).sum() / max(float(squares.sum()), 1e-300))
 
 
 def private_moment(ledger: Ledger, budget: Budget, Z: Array, e: Array, clip_norm: float) -> Moment:
-    """Release the moment of private rows, all of the budget at once."""
-    # `clipped_gram` shortens each joint row to clip_norm and states the bound: |rr'|_F <= clip_norm², and sqrt 2 times
+    """Release the moment of private rows, with the whole budget."""
+    # `clipped_gram` clips each joint row to clip_norm and states the bound: |rr'|_F <= clip_norm², and sqrt 2 times
     # that between two rows.
     joint = clipped_gram(np.column_stack([Z, e]), clip_norm)
     released = ledger.release(Gaussian(1.0 / budget.mu), joint, label="second moment")
@@ -83,31 +93,21 @@ def private_moment(ledger: Ledger, budget: Budget, Z: Array, e: Array, clip_norm
 
 
 def moment_noise(budget: Budget, clip_norm: float) -> float:
-    """Return the noise in each entry of an average of outer products, if the whole budget goes into it."""
+    """Return the noise in each entry of an average of outer products, if the whole budget is spent on it."""
     # Under replace-one the bound is sqrt 2 clip_norm², where `Budget.noise` counts twice.
     return budget.noise(clip_norm**2) / (math.sqrt(2) if budget.factor == 2.0 else 1.0)
 
 
 def joint_length(geometry: Geometry) -> float:
-    """Return where joint rows are cut off, for targets on the scale of a feature: a little below a typical length.
-
-    Shortening a joint row keeps its linear relation: a least-squares weight, no bias. Noise and signal shrink alike
-    once most rows are shortened, so there is nothing to gain from a longer bound.
-    """
-    return 0.8 * math.hypot(geometry.typical_norm, 1.0)
+    """Return the clipping norm of joint rows, for targets on the scale of a feature."""
+    return _JOINT_CLIP_IN_TYPICAL_LENGTHS * math.hypot(geometry.typical_norm, 1.0)
 
 
-# `PrivateMixture`: private sufficient statistics of the target mixed with the public source's.
-#
-# The private form of the fixed mixture of Bassily, Cortes, Mao and Mohri (ICML 2024): a baseline for their
-# algorithms.
-
-
-class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateMixture(AdaptationRegressor):
     """Linear regression on alpha parts of the public source and 1 - alpha parts of the private target.
 
-    The second moment of the private rows is released once and mixed with the public one: `alpha` stays what one says it
-    is, however wrong the source may be. Without labelled public data alpha is taken as 0, which is AdaSSP.
+    The second moment of the private rows is released once and mixed with the public one. `alpha` is not adapted,
+    however wrong the source may be. Without labelled public data alpha is taken as 0, which is AdaSSP.
 
     Privacy
     -------
@@ -123,7 +123,8 @@ class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         Weight of the source, from 0 (private target only) to 1 (public source only). Choose it without looking at the
         private data.
     target_bounds : (float, float), optional
-        Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
+        Range of the target, known without looking at the private data; used unless public labels are given. Default:
+        (-1, 1).
     {adjacency}
     {n_rows}
     {random_state}
@@ -138,8 +139,8 @@ class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Targets are replaced by what the public model leaves of them. Where that model is the exact minimiser on the source,
-    the mixture's minimiser is the same, and shorter residuals need less noise.
+    Targets are replaced by their residuals from the public model, which are shorter and need less noise. Where the
+    public model is the exact minimiser on the source, the mixture's minimiser does not change.
 
     Examples
     --------
@@ -186,65 +187,51 @@ class PrivateMixture(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         """
         alpha = mixture_share(self.alpha)
         scale = target_scale(self.target_bounds, None)
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-
-        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
-        start = geometry.solution_for(np.append(np.zeros(X.shape[1]), scale.middle))
+        data = self._read(X, y, public, ledger)
+        n_features = data.X.shape[1]
+        geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
+        start = geometry.solution_for(np.append(np.zeros(n_features), scale.middle))
         change, source, clip_norm, kept = np.zeros_like(start), None, joint_length(geometry), 1.0
         # Half the range is two typical residuals: on the scale of a feature, see `joint_length`.
         unit = scale.half
-        if X_public is not None and y_public is not None:
-            labels, Z_public = numeric_labels(y_public), geometry.transform(X_public)
+        if data.labelled_public is not None:
+            X_public, labels = data.labelled_public
+            Z_public = geometry.transform(X_public)
             prior = ridge_by_leave_one_out(Z_public, labels)
-            start, unit = prior.solution, _unit(prior.residuals, labels)
+            start, unit = prior.solution, _residual_unit(prior.residuals, labels)
             e_public = (labels - Z_public @ start) / unit
             source = public_moment(Z_public, e_public)
-            # Shortened rows count less. Undone by what it costs public rows, so that alpha stays what it says.
+            # Clipped rows count less. Dividing by what clipping leaves of public rows keeps alpha what it says.
             kept = kept_share(Z_public, e_public, clip_norm)
         else:
             alpha = 0.0
-        if budget.worthwhile and alpha < 1:
-            Z = geometry.transform(X)
+        if data.budget.worthwhile and alpha < 1:
+            Z = geometry.transform(data.X)
             with np.errstate(over="ignore", invalid="ignore"):
-                e = np.asarray((y - Z @ start) / unit, dtype=np.float64)
-            moment = private_moment(child, budget, Z, e, clip_norm).scaled(1.0 / kept)
+                e = np.asarray((data.y - Z @ start) / unit, dtype=np.float64)
+            moment = private_moment(data.ledger, data.budget, Z, e, clip_norm).scaled(1.0 / kept)
             change = (moment if source is None else source.mixed(moment, alpha)).solution() * unit
-        bounds = [] if y_public is not None else ["the bounds of the target"]
-        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [*bounds, "alpha, which was chosen without the private data"])
-        coef, intercept = geometry.coefficients(start + change)
-        self.coef_, self.intercept_ = coef, float(intercept)
+        assumed = [] if data.y_public is not None else ["the bounds of the target"]
+        assumed.append("alpha, which was chosen without the private data")
+        self._finish(data, *geometry.coefficients(start + change), TargetScale(0.0, 1.0), assumed)
         return self
 
-    def predict(self, X: Any) -> Array:
-        """Return predictions for rows of `X`."""
-        return self._scores(X)
 
+def _residual_unit(residuals: Array, labels: Array) -> float:
+    """Return twice the typical residual of the public model, but at least half the spread of the labels.
 
-def _unit(residuals: Array, labels: Array) -> float:
-    """Return two typical residuals of the public model, and no less than half the labels' spread.
-
-    A target that the public model gets wrong has longer residuals; they must not be cut off, or the source's share
+    A target that the public model predicts badly has longer residuals. They must not be clipped, or the source's share
     would be larger than alpha says.
     """
     return max(2 * math.sqrt(float(np.mean(residuals**2))), 0.5 * float(np.std(labels)), 1e-300)
 
 
-# Shares of the source that are tried: none, all, and a few between.
-_SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
-_FOLDS = 5
-
-
-class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Linear regression for a public target from a private labelled source and what public labels there are.
+class ReverseAdaptation(AdaptationRegressor):
+    """Linear regression for a public target from a private labelled source and the public labels, if there are any.
 
     Minimises alpha times the mean squared error on the private source plus 1 - alpha times that on the labelled public
-    target. The source enters through its second moment, released once, so that everything else is post-processing; in
-    particular alpha may be chosen by cross-validation on the public target, free of charge.
+    target. The source is used through its second moment, released once, so that everything else is post-processing. In
+    particular alpha may be chosen by cross-validation on the public target at no cost.
 
     Privacy
     -------
@@ -260,7 +247,8 @@ class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         Weight of the private source, from 0 to 1. Default: chosen by five-fold cross-validation on the public target;
         1 if that has fewer than ten labelled rows.
     target_bounds : (float, float), optional
-        Where labels lie, known without looking at private ones; used unless public labels are given. Default: (-1, 1).
+        Range of the labels, known without looking at the private data; used unless public labels are given. Default:
+        (-1, 1).
     {adjacency}
     {n_rows}
     {random_state}
@@ -276,14 +264,14 @@ class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     Notes
     -----
     With an unlabelled target only its scales and directions are used: rows of the source count less the farther they
-    lie from the target's rows. If labels follow from the features differently in source and target, an unlabelled
-    target can't show it, and nothing here guards against it.
+    lie from the target's rows. If labels depend on features differently in source and target, an unlabelled target
+    cannot show it, and this method does not protect against it.
 
-    Not offered, because it would not be sound: weights of single source rows that are fitted to both samples, as
-    kernel mean matching and discrepancy minimisation do. Each of them depends on every private row, so that a bound on
-    one row's term does not bound what that row changes. The weights of problem (6) of [1]_ depend on their own row and
-    on released coefficients only: `CnvxAdap` with the target as its public data is sound, but adds the discrepancy to
-    the losses of the public rows, which here are the target's.
+    Weights of single source rows that are fitted to both samples, as in kernel mean matching and discrepancy
+    minimisation, are not offered, because they would not be sound: each weight depends on every private row, so that a
+    bound on one row's term does not bound what that row changes. The weights of problem (6) of [1]_ depend on their own
+    row and on released coefficients only. So `CnvxAdap` with the target as its public data is sound, but it adds the
+    discrepancy to the losses of the public rows, which here are the target's.
 
     References
     ----------
@@ -338,28 +326,23 @@ class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         """
         alpha = None if self.alpha is None else mixture_share(self.alpha)
         scale = target_scale(self.target_bounds, None)
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-
-        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
-        clip_norm, labelled = joint_length(geometry), X_public is not None and y_public is not None
-        middle, unit = scale.middle, scale.half
-        e_public, Z_public = np.empty(0), np.empty((0, X.shape[1] + 1))
-        if X_public is not None and y_public is not None:
-            labels, Z_public = numeric_labels(y_public), geometry.transform(X_public)
-            middle, unit = float(labels.mean()), max(2 * float(labels.std()), 1e-300)
-            e_public = (labels - middle) / unit
-        solution = np.zeros(X.shape[1] + 1)
-        if budget.worthwhile and (alpha is None or alpha > 0 or not labelled):
-            with np.errstate(over="ignore", invalid="ignore"):
-                e = np.asarray((y - middle) / unit, dtype=np.float64)
-            source = private_moment(child, budget, geometry.transform(X), e, clip_norm)
+        data = self._read(X, y, public, ledger)
+        n_features = data.X.shape[1]
+        geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
+        clip_norm, labelled = joint_length(geometry), data.labelled_public is not None
+        e_public, Z_public = np.empty(0), np.empty((0, n_features + 1))
+        if data.labelled_public is not None:
+            X_public, labels = data.labelled_public
+            Z_public = geometry.transform(X_public)
+            scale = TargetScale(float(labels.mean()), max(2 * float(labels.std()), 1e-300))
+            e_public = (labels - scale.middle) / scale.half
+        solution = np.zeros(n_features + 1)
+        if data.budget.worthwhile and (alpha is None or alpha > 0 or not labelled):
+            Z, e = geometry.transform(data.X), scale.apply(data.y)
+            source = private_moment(data.ledger, data.budget, Z, e, clip_norm)
             solution = source.solution()
             if labelled:
-                # Shortened rows count less. Undone by what it costs public rows, so that alpha stays what it says.
+                # Clipped rows count less. Dividing by what clipping leaves of public rows keeps alpha what it says.
                 source = source.scaled(1.0 / kept_share(Z_public, e_public, clip_norm))
                 solution = _mixed_solution(source, Z_public, e_public, alpha)
         elif labelled:
@@ -367,31 +350,24 @@ class ReverseAdaptation(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         assumed = [] if labelled else ["the bounds of the target"]
         if alpha is not None:
             assumed.append("alpha, which was chosen without the private data")
-        # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, assumed)
-        coef, intercept = geometry.coefficients(solution)
-        self.coef_, self.intercept_ = coef * unit, float(intercept) * unit + middle
+        self._finish(data, *geometry.coefficients(solution), scale, assumed)
         return self
-
-    def predict(self, X: Any) -> Array:
-        """Return predictions for rows of `X`."""
-        return self._scores(X)
 
 
 def _mixed_solution(source: Moment, Z: Array, e: Array, alpha: float | None) -> Array:
-    """Return the mixture's coefficients; a share that is not given is the one that predicts left-out rows best."""
+    """Return the mixture's coefficients; without `alpha`, at the share that predicts left-out public rows best."""
     if alpha is None:
-        alpha = 1.0 if len(e) < 2 * _FOLDS else _best_share(source, Z, e)
+        alpha = 1.0 if len(e) < 2 * _SOURCE_SHARE_FOLDS else _best_share(source, Z, e)
     return source.mixed(public_moment(Z, e), alpha).solution()
 
 
 def _best_share(source: Moment, Z: Array, e: Array) -> float:
     """Return the share of the source with the least error on public rows that were left out."""
-    fold = np.arange(len(e)) % _FOLDS
-    errors = np.zeros(len(_SHARES))
-    for left_out in range(_FOLDS):
+    fold = np.arange(len(e)) % _SOURCE_SHARE_FOLDS
+    errors = np.zeros(len(_SOURCE_SHARE_GRID))
+    for left_out in range(_SOURCE_SHARE_FOLDS):
         kept, tested = fold != left_out, fold == left_out
         target = public_moment(Z[kept], e[kept])
-        found = np.stack([source.mixed(target, share).solution() for share in _SHARES], axis=1)
-        errors += np.sum((Z[tested] @ found - e[tested, None]) ** 2, axis=0)
-    return _SHARES[int(np.argmin(errors))]
+        solutions = np.stack([source.mixed(target, share).solution() for share in _SOURCE_SHARE_GRID], axis=1)
+        errors += np.sum((Z[tested] @ solutions - e[tested, None]) ** 2, axis=0)
+    return _SOURCE_SHARE_GRID[int(np.argmin(errors))]

@@ -1,6 +1,19 @@
-"""Smooth losses of linear scores for problem (7): derivatives, values, and the constants that the algorithm needs."""
+"""The optimisation problems of private domain adaptation, the exact solver of (6) and (5), and smooth losses for (7).
+
+R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
+2024. arXiv:2306.08838. Every sample has a weight q. The reference weights p give the m source rows alpha together and
+the n target rows the rest. With d the discrepancy, which is added to the losses of the source, the problems are
+
+    (3), (5)  minimise sum q loss + one (1 - sum q) + two |q|_2 + infinity |q|_inf over 0 <= q <= p;
+    (6)       the same with the convex upper bound one (sum p² / q - 1) in place of one (1 - sum q);
+    (7)       (5) with a smooth maximum in place of |q|_inf.
+
+Problem (3) allows weights above p, but they never help: (3) and (5) have the same minimisers. The paper writes (6) and
+(7) in u = 1 / q. Nothing in this file is private.
+"""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -12,36 +25,23 @@ from dpadapt import checks
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 from dpadapt.mechanisms.trust_region import minimise_in_ball
 
-# The optimisation problems (3), (5), (6) and (7) of private domain adaptation: weights, penalties, objectives.
-#
-# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-# 2024. arXiv:2306.08838. Every sample has a weight q; the reference weights p give the m source rows alpha together
-# and the n target rows the rest.
-#
-# (3), (5) sum q (loss + d on the source) + one (1 - sum q) + two |q|_2 + infinity |q|_inf, 0 <= q <= p (6) the same
-# with the convex upper bound one (sum p² / q - 1) in place of one (1 - sum q) (7) (5) with a smooth maximum in place
-# of |q|_inf
-#
-# Problem (3) allows weights above p, but they never help: (3) and (5) have the same minimisers. The paper writes (6)
-# and (7) in u = 1 / q.
-
-
 Array = NDArray[np.float64]
 Form = Literal["convex", "original"]
+_FORMS = ("convex", "original")
 
 
 @dataclass(frozen=True)
 class Penalties:
-    """How strongly weights are held near the reference and spread out.
+    """Penalties that keep the weights near the reference and spread out.
 
     Parameters
     ----------
     one : float
-        On the distance from the reference weights: kappa 1 or lambda 1 in the paper.
+        Penalty on the distance from the reference weights: kappa 1 or lambda 1 in the paper.
     two : float
-        On the Euclidean length of the weights: kappa 2 or lambda 2.
+        Penalty on the Euclidean length of the weights: kappa 2 or lambda 2.
     infinity : float
-        On the largest weight: kappa or lambda infinity.
+        Penalty on the largest weight: kappa or lambda infinity.
     """
 
     one: float = 1.0
@@ -55,7 +55,7 @@ class Penalties:
 
     @property
     def total(self) -> float:
-        """Their sum."""
+        """The sum of the three penalties."""
         return self.one + self.two + self.infinity
 
 
@@ -64,7 +64,7 @@ def mixture_share(alpha: float) -> float:
     if not isinstance(alpha, int | float | np.floating) or isinstance(alpha, bool) or not 0 <= alpha <= 1:
         raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}.")
     if 1 - 1e-6 < alpha < 1:
-        # Beside so heavy a source the private sums would be lost in rounding, and their bounds with them.
+        # With a source this heavy the private sums, and their bounds, would be lost in rounding.
         raise ValueError(f"alpha must be 1 or at most 1 - 1e-6, got {alpha!r}.")
     return float(alpha)
 
@@ -84,60 +84,40 @@ def reference_weights(n_source: int, n_target: int, alpha: float) -> Array:
 def objective(losses: Array, weights: Array, reference: Array, penalties: Penalties, form: Form) -> float:
     """Return the objective of (6) ("convex") or of (3) and (5) ("original").
 
-    `losses` already hold the discrepancy on the source rows. Rows of reference weight 0 take no part.
+    `losses` already include the discrepancy on the source rows. Rows of reference weight 0 are left out.
     """
     used = reference > 0
     q, p = weights[used], reference[used]
-    near = float(np.sum(p**2 / q)) - 1 if form == "convex" else float(np.abs(q - p).sum() + 1 - p.sum())
+    distance = float(np.sum(p**2 / q)) - 1 if form == "convex" else float(np.abs(q - p).sum() + 1 - p.sum())
     spread = penalties.two * float(np.linalg.norm(q)) + penalties.infinity * float(q.max(initial=0.0))
-    return float(losses[used] @ q) + penalties.one * near + spread
-
-
-def smooth_objective(losses: Array, weights: Array, reference: Array, penalties: Penalties, sharpness: float) -> float:
-    """Return the objective of (7): as (5), with (1 / sharpness) log sum exp(sharpness q) for the largest weight."""
-    used = reference > 0
-    q = weights[used]
-    top = float(q.max(initial=0.0))
-    peak = top + np.log(np.sum(np.exp(sharpness * (q - top)))) / sharpness
-    return (
-        float(losses[used] @ q)
-        + penalties.one * (1 - float(q.sum()))
-        + float(penalties.two * np.linalg.norm(q) + penalties.infinity * peak)
-    )
+    return float(losses[used] @ q) + penalties.one * distance + spread
 
 
 def weight_gradient(losses: Array, inverse: Array, reference: Array, penalties: Penalties, sharpness: float) -> Array:
     """Return the derivative in u = 1 / q of the objective of (6), or of (7) if `sharpness` is positive.
 
-    For (6) the largest weight is a maximum; where several tie, the paper's subgradient counts each of them.
+    In (6) the largest weight is a maximum; if several weights tie, the paper's subgradient counts each of them.
     """
     q = 1 / inverse
     length = float(np.linalg.norm(q))
-    found = -(losses * q**2) - penalties.two * q**3 / max(length, 1e-300)
+    slope = -(losses * q**2) - penalties.two * q**3 / max(length, 1e-300)
     if sharpness > 0:
         share = np.exp(sharpness * (q - q.max()))
-        found += penalties.one * q**2 - penalties.infinity * q**2 * share / share.sum()
+        slope += penalties.one * q**2 - penalties.infinity * q**2 * share / share.sum()
     else:
-        found += penalties.one * reference**2 - penalties.infinity * q**2 * (q == q.max())
-    return found
+        slope += penalties.one * reference**2 - penalties.infinity * q**2 * (q == q.max())
+    return slope
 
 
-# `solve`: the minimiser of problem (6), or a stationary point of (3) and (5), with a certificate.
-#
-# R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
-# 2024. Not private: for public rows, for baselines and as the reference that private algorithms are compared with.
-#
-# For given coefficients the best weights follow from one or two scalar roots (`best_weights`). What is left is a
-# convex function of the coefficients in problem (6); with penalties two = infinity = 0 it is Huber's: a source row
-# counts sqrt(residual² + d), and both are quadratic up to sqrt(one) and linear beyond.
-
-
-_FORMS = ("convex", "original")
+# The exact solver. For given coefficients the best weights follow from one or two scalar roots (`best_weights`). What
+# remains is a function of the coefficients, which is convex in problem (6). With penalties two = infinity = 0 it is
+# Huber's loss: a source row counts sqrt(residual² + d), and both kinds of rows are quadratic up to sqrt(one) and linear
+# beyond.
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Coefficients and weights, with proof of how good they are.
+    """Coefficients and weights, with a bound on how far they are from the minimum.
 
     Parameters
     ----------
@@ -146,8 +126,8 @@ class Solution:
         Source rows first.
     objective : float
     gap : float
-        For problem (6): the objective exceeds its minimum by at most this. For (5), which is not jointly convex: by
-        how much the coefficients could improve the objective at these weights at most; the weights are the best for
+        For problem (6): the objective exceeds its minimum by at most this. For (5), which is not jointly convex: the
+        most by which other coefficients could improve the objective at these weights; the weights are the best for
         these coefficients.
     rounds : int
     form : {"convex", "original"}
@@ -175,12 +155,14 @@ def solve(
     tolerance: float = 1e-10,
     max_rounds: int = 200,
 ) -> Solution:
-    """Minimise (6), or (5), over coefficients of length at most `radius` and sample weights together.
+    """Minimise (6), or (5), over coefficients of length at most `radius` and sample weights together. Not private.
+
+    For public rows, for baselines, and as the reference that private algorithms are compared with.
 
     Parameters
     ----------
     X_source, y_source : array-like or None
-        Source rows, used as they are: scale them and append a constant feature first. None: no source.
+        Source rows, neither scaled nor extended here: scale them and append a constant feature first. None: no source.
     X_target, y_target : array-like
         Target rows.
     alpha : float, default=0.5
@@ -199,10 +181,10 @@ def solve(
     Examples
     --------
     >>> X = np.array([[1.0], [2.0], [1.0]])
-    >>> found = solve(X[:2], [1.0, 2.0], X[2:], [0.5], alpha=0.5, radius=2.0)
-    >>> bool(found.gap < 1e-9)
+    >>> solution = solve(X[:2], [1.0, 2.0], X[2:], [0.5], alpha=0.5, radius=2.0)
+    >>> bool(solution.gap < 1e-9)
     True
-    >>> found.coef.round(3)
+    >>> solution.coef.round(3)
     array([0.857])
     """
     penalties = Penalties() if penalties is None else penalties
@@ -222,7 +204,7 @@ def solve(
 def stack(
     X_source: Any, y_source: Any, X_target: Any, y_target: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Return source rows above target rows, their labels, and how many are of the source."""
+    """Return source rows above target rows, their labels, and the number of source rows."""
     X, y = check_X_y(X_target, y_target, dtype=np.float64, y_numeric=True, estimator="target rows")
     if X_source is None:
         return X, y.astype(np.float64), 0
@@ -246,7 +228,7 @@ def _alternate(
     tolerance: float,
     most: int,
 ) -> Solution:
-    """Newton steps on what is left when the weights are eliminated; the alternating step wherever that fails."""
+    """Minimise with the weights eliminated, by Newton steps; where a Newton step fails, by an alternating step."""
 
     def evaluate(coef: Array) -> tuple[Array, Array, float]:
         residual = X @ coef - y
@@ -269,11 +251,11 @@ def _alternate(
             break
         chosen = None
         for candidate in _candidates(X, y, coef, residual, slope, q, p, radius, penalties, form):
-            found = evaluate(candidate)
-            if chosen is None or found[2] < chosen[1][2]:
-                chosen = candidate, found
-            # A step that gains a fair part of what its quadratic model promises needs no rival.
-            if found[2] < value - 0.05 * max(0.0, float(slope @ (coef - candidate))):
+            evaluated = evaluate(candidate)
+            if chosen is None or evaluated[2] < chosen[1][2]:
+                chosen = candidate, evaluated
+            # If a step gains a fair part of what its quadratic model predicts, no other step is tried.
+            if evaluated[2] < value - 0.05 * max(0.0, float(slope @ (coef - candidate))):
                 break
         if chosen is None or not chosen[1][2] <= value + 1e-15 * abs(value):
             break
@@ -294,8 +276,8 @@ def _candidates(
     radius: float,
     penalties: Penalties,
     form: Form,
-) -> Any:
-    """Yield where to go next: the Newton step, then the alternating step, which never makes things worse."""
+) -> Iterator[Array]:
+    """Yield the next coefficients to try: the Newton step, then the alternating step, which never raises the value."""
     if form == "convex":
         # q moves against the loss of its own row: d q / d loss = -1 / (2 one p² / q³ + two / |q|) below its bound.
         bend = 2 * penalties.one * p**2 / np.maximum(q, 1e-100) ** 3 + penalties.two / np.linalg.norm(q)
@@ -339,7 +321,7 @@ def best_weights(losses: Array, p: Array, penalties: Penalties, form: Form) -> A
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """The problem in the weights alone: separable but for their length and their maximum, two scalars."""
+    """The problem in the weights alone: separable except for their length and their maximum, two scalars."""
 
     losses: Array
     p: Array
@@ -347,6 +329,7 @@ class _Weights:
     form: Form
 
     def best(self) -> Array:
+        """Return the best weights."""
         two = self.penalties.two
         if not two:
             return self._capped(0.0)
@@ -374,7 +357,7 @@ class _Weights:
         def relief(cap: float) -> float:
             return float(np.maximum(-self._slope(np.full_like(self.p, cap), ridge)[free > cap], 0.0).sum()) - infinity
 
-        # The cap falls until what the weights at it would gain from its rise adds up to the penalty on it.
+        # At the best cap, the gains that the weights at the cap would have from raising it add up to the penalty on it.
         top = float(free.max())
         low = top * 1e-9
         if top <= 0 or relief(low) <= 0:
@@ -382,11 +365,12 @@ class _Weights:
         return np.minimum(free, _root(relief, low, top))
 
     def _slope(self, q: Array, ridge: float) -> Array:
+        """Return the derivative of the objective in each weight, without the penalty on the largest."""
         one = self.penalties.one
         return self.losses + ridge * q - (one * (self.p / q) ** 2 if self.form == "convex" else one)
 
     def _separate(self, ridge: float) -> Array:
-        """Return each row's best weight on its own."""
+        """Return each row's best weight, without the penalty on the largest weight."""
         one = self.penalties.one
         if self.form == "original":
             gain = one - self.losses
@@ -407,7 +391,8 @@ class _Weights:
         return np.minimum(q, self.p)
 
 
-def _root(f: Any, low: float, high: float) -> float:
+def _root(f: Callable[[float], float], low: float, high: float) -> float:
+    """Return the root of a falling function in [low, high]; `high` if the function is not negative there."""
     from scipy.optimize import brentq
 
     if f(high) >= 0:
@@ -416,7 +401,7 @@ def _root(f: Any, low: float, high: float) -> float:
 
 
 class SmoothLoss(Protocol):
-    """What `NCnvxAdap` needs to know of a loss of scores, for rows no longer than 1 and coefficients up to `radius`.
+    """A smooth loss of scores for `NCnvxAdap`, with rows no longer than 1 and coefficients no longer than `radius`.
 
     `codes` are classes 0 … K-1; there is one score for two classes, else one for each class.
     """
@@ -430,7 +415,7 @@ class SmoothLoss(Protocol):
         ...
 
     def lipschitz(self, n_scores: int, radius: float) -> float:
-        """Return the longest gradient of one row."""
+        """Return the largest length of one row's gradient."""
         ...
 
     def smoothness(self, n_scores: int) -> float:
@@ -438,7 +423,7 @@ class SmoothLoss(Protocol):
         ...
 
     def bound(self, n_scores: int, radius: float) -> float:
-        """Return the most that one row's loss can be."""
+        """Return the largest loss of one row."""
         ...
 
 
@@ -460,11 +445,11 @@ class CrossEntropy:
             return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(codes)), codes])
 
     def lipschitz(self, n_scores: int, radius: float) -> float:
-        """Return 1 for one score; p - e_y, of length sqrt 2 at most, for several."""
+        """Return 1 for one score, sqrt 2 for several: the largest length of p - e_y."""
         return 1.0 if n_scores == 1 else math.sqrt(2)
 
     def smoothness(self, n_scores: int) -> float:
-        """Return 1/4 for one score; the covariance of one indicator, 1/2 at most, for several."""
+        """Return 1/4 for one score, 1/2 for several: the largest eigenvalue of the covariance of a class indicator."""
         return 0.25 if n_scores == 1 else 0.5
 
     def bound(self, n_scores: int, radius: float) -> float:
@@ -502,6 +487,7 @@ class SquaredError:
 
 
 def _signs(scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """Return +1 for the true class and -1 for the others, in the shape of `scores`."""
     if scores.ndim == 1:
         return np.asarray(2.0 * codes - 1.0)
     signs = np.full(scores.shape, -1.0)

@@ -1,7 +1,7 @@
-"""`SBest`: best-effort adaptation (Awasthi, Cortes and Mohri, 2024), weights and model chosen together. Not private.
+"""`SBest` and `SBestClassifier`: best-effort adaptation, which chooses weights and model together. Not private.
 
-Problems (3) and (5) of Bassily, Cortes, Mao and Mohri (ICML 2024), which describe it, and the exact minimiser of their
-convex problem (6).
+P. Awasthi, C. Cortes, M. Mohri, 2024. Bassily, Cortes, Mao and Mohri (ICML 2024) state it as their problems (3) and
+(5); the exact minimiser of their convex problem (6) is offered too.
 """
 
 import math
@@ -12,22 +12,24 @@ import numpy as np
 
 from dpadapt import checks
 from dpadapt.papers.adaptation.bounds import discrepancy as exact_discrepancy
-from dpadapt.papers.adaptation.preparation import Vector, weighted_logistic, weighted_ridge
+from dpadapt.papers.adaptation.preparation import Array, weighted_logistic, weighted_ridge
 from dpadapt.papers.adaptation.problem import CrossEntropy, Penalties, best_weights, mixture_share, objective, solve
 from dpadapt.papers.adaptation.unprotected import TwoSamples, UnprotectedClassifier, UnprotectedRegressor
 
 _FORMS = ("original", "convex")
-# How far around the mixture's own coefficients the discrepancy is taken, for standardised rows and labels.
-_NEAR = 0.5
-# Alternation of logistic fits and weights: each lowers the objective; it settles in a handful of rounds.
-_ROUNDS = 30
+# Radius of the ball around the mixture's own coefficients over which the default discrepancy is taken, for standardised
+# rows and labels. A larger ball gives a larger discrepancy, so that fewer source rows keep their weight; over the whole
+# ball of coefficients the source rows are all in or all out. Chosen by hand; neighbouring values were not compared.
+_LOCAL_DISCREPANCY_RADIUS = 0.5
+# Most alternations of logistic fits and weights. Each lowers the objective, and a few are enough; this is a safeguard.
+_MOST_ALTERNATIONS = 30
 
 
 class SBest(UnprotectedRegressor):
     """Linear regression with a weight for each source and target row, chosen together with the model. Not private.
 
-    Every row's weight lies between 0 and its share of the mixture. A row is left out where its loss, and for source
-    rows the discrepancy on top, costs more than moving away from the mixture does.
+    Every row's weight lies between 0 and its share of the mixture. A row is left out if its loss, plus the discrepancy
+    for a source row, costs more than the penalty on leaving the mixture.
 
     Privacy
     -------
@@ -56,7 +58,7 @@ class SBest(UnprotectedRegressor):
     intercept_ : float
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     See Also
     --------
@@ -106,12 +108,12 @@ class SBest(UnprotectedRegressor):
         checks.one_of(self.form, _FORMS, "form")
         _check_discrepancy(self.discrepancy)
 
-    def _solve(self, samples: TwoSamples) -> tuple[Vector, float]:
+    def _solve(self, samples: TwoSamples) -> tuple[Array, float]:
         middle, unit = float(samples.labels.mean()), max(float(samples.labels.std()), 1e-300)
         y = (samples.y - middle) / unit
         target = np.column_stack([samples.Z, np.ones(len(samples.Z))])
-        source: Vector | None = None
-        y_source: Vector | None = None
+        source: Array | None = None
+        y_source: Array | None = None
         extra = 0.0
         if len(samples.Z_public) and self.alpha > 0:
             source = np.column_stack([samples.Z_public, np.ones(len(samples.Z_public))])
@@ -119,10 +121,10 @@ class SBest(UnprotectedRegressor):
             if self.discrepancy is None:
                 rows, labels = samples.rows, np.concatenate([y_source, y])
                 near = np.append(*weighted_ridge(rows, labels, samples.reference(self.alpha), 1e-6))
-                extra = exact_discrepancy(source, y_source, target, y, radius=_NEAR, center=near)
+                extra = exact_discrepancy(source, y_source, target, y, radius=_LOCAL_DISCREPANCY_RADIUS, center=near)
             else:
                 extra = self.discrepancy
-        found = solve(
+        solution = solve(
             source,
             y_source,
             target,
@@ -133,14 +135,14 @@ class SBest(UnprotectedRegressor):
             penalties=Penalties(self.lambda1, self.lambda2, self.lambda_inf),
             form="convex" if self.form == "convex" else "original",
         )
-        return found.coef[:-1] * unit, float(found.coef[-1]) * unit + middle
+        return solution.coef[:-1] * unit, float(solution.coef[-1]) * unit + middle
 
 
 class SBestClassifier(UnprotectedClassifier):
     """Logistic regression with a weight for each source and target row, chosen together with the model. Not private.
 
-    Problem (5) of [2]_ with the logistic loss, by alternation: the best weights for the model, the best model for the
-    weights, until neither improves.
+    Problem (5) of [2]_ with the logistic loss, by alternation: the best weights for the model, then the best model for
+    the weights, until neither improves.
 
     Privacy
     -------
@@ -157,7 +159,7 @@ class SBestClassifier(UnprotectedClassifier):
     ridge : float, default=1e-3
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
     classes : array-like, optional
-        All labels there can be. Default: those that occur.
+        All labels that can occur. Default: those that do occur.
 
     Attributes
     ----------
@@ -166,7 +168,7 @@ class SBestClassifier(UnprotectedClassifier):
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     References
     ----------
@@ -211,13 +213,13 @@ class SBestClassifier(UnprotectedClassifier):
         _check_discrepancy(self.discrepancy)
         checks.positive(self.ridge, "ridge")
 
-    def _solve(self, samples: TwoSamples, n_classes: int) -> tuple[Vector, Vector]:
+    def _solve(self, samples: TwoSamples, n_classes: int) -> tuple[Array, Array]:
         penalties = Penalties(self.lambda1, self.lambda2, self.lambda_inf)
         reference, rows, codes = samples.reference(self.alpha), samples.rows, samples.labels
         extra = np.where(np.arange(len(rows)) < len(samples.Z_public), float(self.discrepancy), 0.0)
         weights, best = reference, math.inf
         coef, intercept = weighted_logistic(rows, codes, weights, self.ridge, n_classes)
-        for _ in range(_ROUNDS):
+        for _ in range(_MOST_ALTERNATIONS):
             scores = rows @ coef.T + intercept
             losses = CrossEntropy().losses(scores[:, 0] if n_classes == 2 else scores, codes) + extra
             weights = best_weights(losses, reference, penalties, "original")
@@ -237,7 +239,7 @@ def sbest_grid(
 ) -> list[SBest]:
     """Return the settings to choose among by validation rows; alpha = 0 is always one of them.
 
-    Without it a source that only does harm could not be turned down. The alphas are those of Appendix E of the paper.
+    Without it a harmful source could not be rejected. The alphas are those of Appendix E of the paper.
 
     Examples
     --------
@@ -250,6 +252,7 @@ def sbest_grid(
 
 
 def _check_discrepancy(value: Any) -> None:
+    """Require None or a number that is not negative."""
     if value is not None and (
         isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf
     ):

@@ -1,6 +1,10 @@
-"""Fixed mixtures of source and target, the plainest baselines of Bassily, Cortes, Mao and Mohri (2024). Not private.
+"""Baselines that are **not private**: their base classes, and fixed mixtures of source and target.
 
-`alpha=1` trains on the source alone ("train source" of Tables 2 and 6), `alpha=0` on the target alone.
+They show how well one could do without privacy. They protect nothing, and their receipts say so. Their validation hides
+private cells like that of any estimator here, and a ledger with a finite cap refuses them.
+
+The mixtures are the plainest baselines of Bassily, Cortes, Mao and Mohri (2024): `alpha=1` trains on the source alone
+("train source" of Tables 2 and 6), `alpha=0` on the target alone.
 """
 
 import math
@@ -17,16 +21,10 @@ from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.learning.estimator import LinearClassifier, PrivateEstimator, label_codes, label_set, numeric_labels
 from dpadapt.mechanisms.mechanism import NonPrivate
-from dpadapt.papers.adaptation.preparation import Standard, Vector, standard, weighted_logistic, weighted_ridge
+from dpadapt.papers.adaptation.preparation import Array, Standard, standard, weighted_logistic, weighted_ridge
 from dpadapt.papers.adaptation.problem import mixture_share, reference_weights
 
-# Base of the baselines that are **not private**: they protect nothing, and their receipts say so.
-#
-# They are for comparison: how well could one do without privacy? Their validation hides private cells like that of
-# any estimator here, and a ledger with a finite cap refuses them.
-
-
-_WARNING = "not private: the model is computed from the rows themselves, without noise; it must not be shared"
+_NOT_PRIVATE = "not private: the model is computed from the rows themselves, without noise; it must not be shared"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,55 +34,62 @@ class TwoSamples:
     Without labelled public data `Z_public` and `y_public` are empty.
     """
 
-    Z_public: Vector
+    Z_public: Array
     y_public: NDArray[Any]
-    Z: Vector
+    Z: Array
     y: NDArray[Any]
 
     @property
-    def rows(self) -> Vector:
-        """All rows, the public ones first."""
+    def rows(self) -> Array:
+        """All rows, public rows first."""
         return np.vstack([self.Z_public, self.Z])
 
     @property
     def labels(self) -> NDArray[Any]:
-        """All labels, the public ones first."""
+        """All labels, public labels first."""
         return np.concatenate([self.y_public, self.y])
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many public and how many target rows."""
+        """The numbers of public and of target rows."""
         return len(self.Z_public), len(self.Z)
 
-    def reference(self, alpha: float) -> Vector:
-        """Alpha spread over the public rows and 1 - alpha over the target's, which get all if there are no others."""
+    def reference(self, alpha: float) -> Array:
+        """Return weights: alpha spread over the public rows, the rest (all, without public rows) over the target."""
         return reference_weights(*self.sizes, alpha if len(self.Z_public) else 0.0)
 
 
 class Unprotected:
     """What the baselines share: everything is charged to the ledger as a leak before anything is computed."""
 
-    # Nobody is protected, so it does not matter from whom neighbours would differ.
+    # Nothing is protected, so the choice of neighbours does not matter.
     adjacency = "zero-out"
+    ridge: float
+
+    def _check_parameters(self) -> None:
+        """Refuse bad parameters before any row is read."""
+        raise NotImplementedError
+
+    def _weights(self, samples: TwoSamples) -> Array:
+        """Return one weight per row, public rows first."""
+        raise NotImplementedError
 
     def _disclose(self, ledger: Ledger | None) -> Receipt:
         """Charge epsilon = inf and return the receipt that says so; a ledger with a finite cap refuses."""
-        name = type(self).__name__
         if ledger is None:
             child = Ledger(math.inf)
         elif isinstance(ledger, Ledger):
-            child = ledger.child(math.inf, ledger.delta, label=name)
+            child = ledger.child(math.inf, ledger.delta, label=type(self).__name__)
         else:
             raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
         child.start(NonPrivate(), label="the rows themselves (not private)")
-        return child.receipt(warnings=[_WARNING])
+        return child.receipt(warnings=[_NOT_PRIVATE])
 
 
 class UnprotectedRegressor(Unprotected, RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """A linear regression that protects nothing; subclasses say how the rows are weighed."""
+    """A linear regression that protects nothing; subclasses define the weights of the rows."""
 
-    ridge: float
-    coef_: Vector
+    coef_: Array
     intercept_: float
 
     def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> Any:
@@ -108,33 +113,23 @@ class UnprotectedRegressor(Unprotected, RegressorMixin, PrivateEstimator):  # ty
         receipt = self._disclose(ledger)
         labels = np.empty(0) if y_public is None else numeric_labels(y_public)
         scaling, samples = _two_samples(X, np.asarray(y, dtype=np.float64), X_public, labels)
-        coef, intercept = self._solve(samples)
-        raw, level = scaling.undo(coef, intercept)
+        coef, intercept = scaling.undo(*self._solve(samples))
         self.privacy_ = receipt
-        self.coef_, self.intercept_ = raw, float(level)
+        self.coef_, self.intercept_ = coef, float(intercept)
         return self
 
-    def predict(self, X: Any) -> Vector:
+    def predict(self, X: Any) -> Array:
         """Return predictions for rows of `X`."""
         return self._scores(X)
 
-    def _check_parameters(self) -> None:
-        """Refuse bad parameters before any row is looked at."""
-        raise NotImplementedError
-
-    def _weights(self, samples: TwoSamples) -> Vector:
-        """Return one weight per row, public rows first."""
-        raise NotImplementedError
-
-    def _solve(self, samples: TwoSamples) -> tuple[Vector, float]:
+    def _solve(self, samples: TwoSamples) -> tuple[Array, float]:
         """Return coefficients and intercept for standardised rows."""
         return weighted_ridge(samples.rows, samples.labels, self._weights(samples), self.ridge)
 
 
 class UnprotectedClassifier(Unprotected, LinearClassifier):
-    """A logistic regression that protects nothing; subclasses say how the rows are weighed."""
+    """A logistic regression that protects nothing; subclasses define the weights of the rows."""
 
-    ridge: float
     classes: Any
 
     def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> Any:
@@ -157,35 +152,26 @@ class UnprotectedClassifier(Unprotected, LinearClassifier):
         X_public, y_public = self._check_public(public, frame)
         known = self.classes
         if known is None and y_public is not None:
-            # Nothing is protected here, so the target's own labels count too.
+            # Nothing is protected here, so the target's own labels may be read.
             known = np.union1d(np.unique(y_public), np.unique(y))
         classes, _ = label_set(known, None, y)
         codes = label_codes(y, classes, "y")
         codes_public = np.empty(0, np.int64) if y_public is None else label_codes(y_public, classes, "public y")
         receipt = self._disclose(ledger)
         scaling, samples = _two_samples(X, codes, X_public, codes_public)
-        coef, intercept = self._solve(samples, len(classes))
-        raw, level = scaling.undo(coef, intercept)
+        coef, intercept = scaling.undo(*self._solve(samples, len(classes)))
         self.privacy_ = receipt
-        self.coef_, self.intercept_, self.classes_ = raw, level, classes
+        self.coef_, self.intercept_, self.classes_ = coef, intercept, classes
         return self
 
-    def _check_parameters(self) -> None:
-        """Refuse bad parameters before any row is looked at."""
-        raise NotImplementedError
-
-    def _weights(self, samples: TwoSamples) -> Vector:
-        """Return one weight per row, public rows first."""
-        raise NotImplementedError
-
-    def _solve(self, samples: TwoSamples, n_classes: int) -> tuple[Vector, Vector]:
+    def _solve(self, samples: TwoSamples, n_classes: int) -> tuple[Array, Array]:
         """Return coefficients and intercepts for standardised rows."""
         weights = self._weights(samples)
         return weighted_logistic(samples.rows, samples.labels, weights, self.ridge, n_classes)
 
 
 def _two_samples(
-    X: NDArray[Any], y: NDArray[Any], X_public: Vector | None, y_public: NDArray[Any]
+    X: NDArray[Any], y: NDArray[Any], X_public: Array | None, y_public: NDArray[Any]
 ) -> tuple[Standard, TwoSamples]:
     """Standardise both samples by their pooled means and spreads; leave unlabelled public rows out."""
     if X_public is None or len(y_public) == 0:
@@ -195,7 +181,21 @@ def _two_samples(
     return scaling, TwoSamples(scaling.apply(X_public), y_public, scaling.apply(X), y)
 
 
-class AlphaMixture(UnprotectedRegressor):
+class _MixtureWeights:
+    """Parameters and weights of a fixed mixture."""
+
+    alpha: float
+    ridge: float
+
+    def _check_parameters(self) -> None:
+        mixture_share(self.alpha)
+        checks.positive(self.ridge, "ridge")
+
+    def _weights(self, samples: TwoSamples) -> Array:
+        return samples.reference(self.alpha)
+
+
+class AlphaMixture(_MixtureWeights, UnprotectedRegressor):
     """Ridge regression on alpha parts of the public source and 1 - alpha parts of the target. Not private.
 
     Minimises alpha times the mean squared error on the source plus 1 - alpha times that on the target.
@@ -217,7 +217,7 @@ class AlphaMixture(UnprotectedRegressor):
     intercept_ : float
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     Examples
     --------
@@ -235,15 +235,8 @@ class AlphaMixture(UnprotectedRegressor):
         self.alpha = alpha
         self.ridge = ridge
 
-    def _check_parameters(self) -> None:
-        mixture_share(self.alpha)
-        checks.positive(self.ridge, "ridge")
 
-    def _weights(self, samples: TwoSamples) -> Vector:
-        return samples.reference(self.alpha)
-
-
-class AlphaMixtureClassifier(UnprotectedClassifier):
+class AlphaMixtureClassifier(_MixtureWeights, UnprotectedClassifier):
     """Logistic regression on alpha parts of the public source and 1 - alpha parts of the target. Not private.
 
     Privacy
@@ -257,7 +250,7 @@ class AlphaMixtureClassifier(UnprotectedClassifier):
     ridge : float, default=1e-3
         Strength of the ridge, relative to the average variance of a standardised column. Positive.
     classes : array-like, optional
-        All labels there can be. Default: those that occur.
+        All labels that can occur. Default: those that do occur.
 
     Attributes
     ----------
@@ -266,7 +259,7 @@ class AlphaMixtureClassifier(UnprotectedClassifier):
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     privacy_ : Receipt
-        Says that nothing is protected.
+        States that nothing is protected.
 
     Examples
     --------
@@ -281,10 +274,3 @@ class AlphaMixtureClassifier(UnprotectedClassifier):
         self.alpha = alpha
         self.ridge = ridge
         self.classes = classes
-
-    def _check_parameters(self) -> None:
-        mixture_share(self.alpha)
-        checks.positive(self.ridge, "ridge")
-
-    def _weights(self, samples: TwoSamples) -> Vector:
-        return samples.reference(self.alpha)

@@ -1,0 +1,96 @@
+"""`NoisySGD`: equal to a verbatim loop, charged for what it samples."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Adjacency, Ledger, Public, calibrate
+from dpadapt.mechanisms.bounded_losses import gradient_bounds
+from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-5}
+
+
+class Noiseless:
+    """A ledger whose releases carry no noise; it records the scale of the noise that was due."""
+
+    def __init__(self, adjacency=Adjacency.ZERO_OUT):
+        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
+        self.values, self.scales = [], []
+
+        def release(mechanism, bounded, scale, random):
+            self.values.append(bounded.value.copy())
+            self.scales.append(scale)
+            return bounded.value.copy()
+
+        self.ledger._draw = release
+
+
+def samples(seed=0, m=400, n=600, shift=0.5):
+    random = np.random.default_rng(seed)
+    X_source, X = random.uniform(-1, 1, (m, 3)), random.uniform(-1, 1, (n, 3))
+    y_source, y = X_source @ [0.5, 0.5, 0.0], X @ [0.5, 0.5 - shift, 0.0]
+    return X, y + 0.05 * random.normal(size=n), Public(X_source, y_source + 0.05 * random.normal(size=m))
+
+
+def test_noisy_steps_equal_a_verbatim_loop():
+    X, y, public = samples()
+    tape = Noiseless(Adjacency.REPLACE_ONE)
+    model = NoisySGD(**BUDGET, radius=2.0, n_steps=50, adjacency="replace-one").fit(
+        X, y, public=public, ledger=tape.ledger
+    )
+    single, replaced = gradient_bounds(1.0, 1.0, 2.0)
+    sigma = replaced * math.sqrt(50) / (calibrate(**BUDGET) ** -1 * len(X))
+    length = 2.0 / math.sqrt(50 * (single**2 + 4 * sigma**2))
+    center, scale = public.X.mean(axis=0), public.X.std(axis=0)
+    rows = np.column_stack([(X - center) / scale, np.ones(len(X))])
+    source = np.column_stack([(public.X - center) / scale, np.ones(len(public.X))])
+    rows /= np.quantile(np.linalg.norm(source, axis=1), 0.95)
+    middle = public.y.mean()
+    half = np.quantile(np.abs(public.y - middle), 0.99)
+    shorter = np.maximum(1.0, np.linalg.norm(rows, axis=1))
+    rows /= shorter[:, None]
+    labels = np.clip((y - middle) / half, -1, 1) / shorter
+    w, visited = np.zeros(4), []
+    for _ in range(50):
+        gradient = sum(2 * (w @ row - label) * row for row, label in zip(rows, labels, strict=True)) / len(rows)
+        w = w - length * gradient
+        w *= min(1.0, 2.0 / np.linalg.norm(w))
+        visited.append(w)
+    mean = np.mean(visited, axis=0)
+    predicted = (model.predict(X) - middle) / half
+    whole = np.column_stack([(X - center) / scale, np.ones(len(X))]) / np.quantile(np.linalg.norm(source, axis=1), 0.95)
+    assert predicted == pytest.approx(whole @ mean, abs=1e-9)
+    assert tape.scales[0] == pytest.approx(sigma * len(X), rel=1e-6)
+
+
+def test_more_steps_cost_no_more_and_come_closer():
+    X, y, _ = samples(n=4000, shift=0.0)
+    few, many = (NoisySGD(20.0, 1e-5, n_steps=steps, random_state=0).fit(X, y) for steps in (20, 4000))
+    assert few.privacy_.epsilon == pytest.approx(many.privacy_.epsilon)
+    assert many.score(X, y) > 0.9 > few.score(X, y)
+
+
+def test_sampled_steps_are_charged_as_sampled_and_empty_batches_are_handled():
+    X, y, public = samples(n=60)
+    ledger = Ledger(epsilon=0.5, delta=1e-5)
+    sampled = NoisySGD(0.5, 1e-5, sampling_rate=0.02, n_steps=10, random_state=0)
+    model = sampled.fit(X, y, public=public, ledger=ledger)
+    (entry,) = ledger.entries
+    assert (entry.event.rate, entry.times) == (0.02, 10)
+    assert 0.49 < model.privacy_.epsilon <= 0.5 * (1 + 1e-9)
+    assert np.isfinite(model.coef_).all()
+
+
+def test_public_labels_change_the_scale_only():
+    X, y, public = samples()
+    bounds = (-2.0, 2.0)
+    # With declared bounds public labels only shift the middle of the scale, here not at all.
+    labels = public.y - public.y.mean()
+    models = [
+        NoisySGD(**BUDGET, target_bounds=bounds, random_state=0).fit(X, y, public=Public(public.X, some))
+        for some in (labels, -labels, 3 * labels)
+    ]
+    assert models[0].coef_ == pytest.approx(models[1].coef_, abs=1e-9)
+    assert models[0].coef_ == pytest.approx(models[2].coef_, abs=1e-9)

@@ -1,0 +1,215 @@
+"""Public scales, the base class of the private regressions of paper 1, and the weighted regressions."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import Ridge
+
+from dpadapt import Adjacency, Ledger, Public
+from dpadapt.papers.adaptation.matching import PrivateDiscrepancyMinimization
+from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
+from dpadapt.papers.adaptation.preparation import (
+    bounded_rows,
+    standard,
+    target_scale,
+    unit_geometry,
+    weighted_logistic,
+    weighted_ridge,
+)
+from dpadapt.papers.adaptation.private_statistics import PrivateMixture, ReverseAdaptation
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-5}
+
+
+class Tape:
+    """A ledger that records its releases; they may carry no noise, or be replaced by recorded ones."""
+
+    def __init__(self, *, noiseless=True, replay=None, adjacency=Adjacency.ZERO_OUT):
+        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
+        self.values, self.scales = [], []
+        draw = self.ledger._draw
+        waiting = iter(replay or [])
+
+        def spy(mechanism, bounded, scale, random):
+            self.values.append(bounded.value.copy())
+            self.scales.append(scale)
+            if replay is not None:
+                return next(waiting).copy()
+            return bounded.value.copy() if noiseless else draw(mechanism, bounded, scale, random)
+
+        self.ledger._draw = spy
+
+
+def samples(seed=0, m=400, n=600, shift=0.5):
+    random = np.random.default_rng(seed)
+    X_source, X = random.uniform(-1, 1, (m, 3)), random.uniform(-1, 1, (n, 3))
+    y_source, y = X_source @ [0.5, 0.5, 0.0], X @ [0.5, 0.5 - shift, 0.0]
+    return X, y + 0.05 * random.normal(size=n), Public(X_source, y_source + 0.05 * random.normal(size=m))
+
+
+PRIVATE = [NoisySGD, PrivateMixture, PrivateDiscrepancyMinimization, ReverseAdaptation]
+every_private = pytest.mark.parametrize("kind", PRIVATE)
+
+
+@every_private
+@pytest.mark.parametrize("labelled", [True, False])
+def test_the_model_follows_from_the_releases_alone(kind, labelled):
+    X, y, public = samples()
+    public = public if labelled else Public(public.X)
+    first = Tape(noiseless=False)
+    model = kind(**BUDGET).fit(X, y, public=public, ledger=first.ledger)
+    # Entirely different rows with the same releases give the same model.
+    X_other, y_other, _ = samples(seed=9, shift=-3.0)
+    answers = [value + 0.1 for value in first.values]
+    models = [
+        kind(**BUDGET).fit(*rows, public=public, ledger=Tape(replay=answers).ledger)
+        for rows in ((X, y), (X_other, y_other))
+    ]
+    assert np.array_equal(models[0].coef_, models[1].coef_)
+    assert models[0].intercept_ == models[1].intercept_
+    # The other way round: the releases matter, unless cross-validation rejected the source.
+    assert kind is ReverseAdaptation or not np.array_equal(models[0].coef_, model.coef_)
+
+
+@every_private
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+def test_no_row_moves_a_release_by_more_than_its_noise_assumes(kind, adjacency):
+    X, y, public = samples(n=200)
+    relation = Adjacency.of(adjacency)
+    random = np.random.default_rng(4)
+    furthest = 0.0
+    for _ in range(60):
+        pair = []
+        for row in random.choice([1e6, 1.0, 0.2, 0.0], 2) * random.choice([-1.0, 1.0], 2):
+            direction = random.normal(size=3)
+            pair.append((row * direction / np.linalg.norm(direction), random.choice([-1e6, -1.0, 0.3, 1.0, 1e6])))
+        tapes = []
+        for row, label in pair:
+            tape = Tape(adjacency=relation, replay=None if not tapes else tapes[0].values)
+            model = kind(**BUDGET, adjacency=adjacency, random_state=0)
+            model.fit(np.vstack([row, X[1:]]), np.append(label, y[1:]), public=public, ledger=tape.ledger)
+            tapes.append(tape)
+            # A null row stands for the neighbour under zero-out.
+            if adjacency == "zero-out":
+                pair[1] = (np.full(3, 1e300), 0.0)
+        noise = model.privacy_.entries[0].event.noise_multiplier
+        for before, after, scale in zip(tapes[0].values, tapes[1].values, tapes[0].scales, strict=True):
+            moved = np.linalg.norm(before - after) * noise / scale
+            assert moved <= 1 + 1e-9
+            furthest = max(furthest, moved)
+    assert furthest > 0.2  # rows do matter; steps from 0 stay far from where gradients are longest
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (NoisySGD(radius=0.0), "radius"),
+        (NoisySGD(n_steps=0), "n_steps"),
+        (NoisySGD(sampling_rate=2.0), "sampling_rate"),
+        (NoisySGD(target_bounds=(1.0, 0.0)), "target_bounds"),
+        (PrivateMixture(alpha=3.0), "alpha"),
+        (PrivateDiscrepancyMinimization(tolerance=0.0), "tolerance"),
+        (PrivateDiscrepancyMinimization(ridge=0.0), "ridge"),
+        (ReverseAdaptation(alpha=-1.0), "alpha"),
+    ],
+)
+def test_bad_parameters_are_named_and_cost_nothing(model, name):
+    X, y, public = samples()
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    with pytest.raises(ValueError, match=name):
+        model.fit(X, y, public=public, ledger=ledger)
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("public_too", [True, False])
+def test_unit_geometry_gives_most_public_rows_a_length_of_at_most_one(public_too):
+    X = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 50.0, 0.01] + [5.0, 0.0, 0.0]
+    if public_too:
+        lengths = np.linalg.norm(unit_geometry(3, X).transform(X), axis=1)
+        assert np.mean(lengths <= 1) == pytest.approx(0.95, abs=0.002)
+    else:
+        # Features declared to lie in [-1, 1]: the longest row has length 1 exactly.
+        corners = unit_geometry(3, None).transform(np.ones((1, 3)))
+        assert np.linalg.norm(corners) == pytest.approx(1.0)
+
+
+def test_a_constant_public_column_has_no_scale_and_is_left_out():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    X[:, 1] = 4.0
+    moved = X.copy()
+    moved[:, 1] = 1e6
+    geometry, scaling = unit_geometry(3, X), standard(X)
+    assert np.array_equal(geometry.transform(moved), geometry.transform(X))
+    assert np.array_equal(scaling.apply(moved), scaling.apply(X))
+
+
+def test_standardised_coefficients_are_undone_for_raw_rows():
+    X = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 7.0, 0.1] + [0.0, 2.0, -3.0]
+    scaling = standard(X)
+    coef, intercept = scaling.undo(np.array([1.0, -2.0, 0.5]), 0.7)
+    assert X @ coef + intercept == pytest.approx(scaling.apply(X) @ [1.0, -2.0, 0.5] + 0.7)
+
+
+def test_target_scale_is_that_of_the_bounds_or_of_public_labels():
+    labels = np.append(np.linspace(-1.0, 3.0, 999), 1e6)
+    scale = target_scale(None, labels)
+    assert scale.middle == pytest.approx(labels.mean())
+    assert np.mean(np.abs(scale.apply(labels)) <= 1) == pytest.approx(0.99, abs=0.002)
+    declared = target_scale((0.0, 10.0), None)
+    assert declared.apply(np.array([0.0, 5.0, 10.0])).tolist() == [-1.0, 0.0, 1.0]
+    # Bounds with public labels: the mean of the labels becomes 0, and both ends stay within [-1, 1].
+    both = target_scale((0.0, 10.0), np.array([1.0, 3.0]))
+    assert both.apply(np.array([2.0, 10.0])).tolist() == [0.0, 1.0]
+    assert target_scale(None, np.full(5, 3.0)).half > 0
+    for bad in ((1.0, 0.0), (0.0, np.inf), 3.0, (1.0,)):
+        with pytest.raises(ValueError, match="target_bounds"):
+            target_scale(bad, None)
+
+
+def test_bounded_rows_shorten_a_row_together_with_its_target():
+    rows = bounded_rows(np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0]]), np.array([1.0, 9.0, 0.5]))
+    assert rows.X[:2] == pytest.approx(np.array([[0.6, 0.8], [0.3, 0.4]]))
+    assert rows.y[:2] == pytest.approx([0.2, 1.0])
+    # A row that is not finite becomes a null row.
+    assert not rows.X[2].any()
+    assert rows.y[2] == 0.0
+
+
+def test_weighted_ridge_equals_scikit_learns():
+    random = np.random.default_rng(0)
+    Z, y, weights = random.normal(size=(30, 3)), random.normal(size=30), random.uniform(0, 1, 30)
+    share = weights / weights.sum()
+    centred = Z - share @ Z
+    size = np.trace((centred * share[:, None]).T @ centred) / 3
+    oracle = Ridge(alpha=0.2 * size).fit(Z, y, sample_weight=share)
+    coef, intercept = weighted_ridge(Z, y, weights, 0.2)
+    assert coef == pytest.approx(oracle.coef_)
+    assert intercept == pytest.approx(oracle.intercept_)
+
+
+def test_weighted_logistic_minimises_the_weighted_loss():
+    random = np.random.default_rng(0)
+    Z, weights = random.normal(size=(60, 2)), random.uniform(0, 1, 60)
+    codes = (Z[:, 0] + random.normal(size=60) > 0).astype(np.int64)
+    share = weights / weights.sum()
+    strength = 0.1 * share @ np.mean(Z**2, axis=1)
+
+    def value(w):
+        scores = Z @ w[:2] + w[2]
+        return share @ (np.logaddexp(0, scores) - codes * scores) + strength * (w[:2] @ w[:2]) / 2
+
+    oracle = minimize(value, np.zeros(3), tol=1e-12)
+    coef, intercept = weighted_logistic(Z, codes, weights, 0.1, 2)
+    assert np.append(coef[0], intercept) == pytest.approx(oracle.x, abs=1e-4)
+
+
+def test_weighted_logistic_never_predicts_a_class_without_rows():
+    random = np.random.default_rng(0)
+    Z = random.normal(size=(40, 2))
+    codes = (Z[:, 0] > 0).astype(np.int64) * 2  # classes 0 and 2 of three
+    coef, intercept = weighted_logistic(Z, codes, np.ones(40), 1e-3, 3)
+    scores = Z @ coef.T + intercept
+    assert np.mean(scores.argmax(axis=1) == codes) > 0.9
+    assert (scores[:, 1] < scores.max(axis=1) - 100).all()
+    only, level = weighted_logistic(Z, np.ones(40, np.int64), np.ones(40), 1e-3, 3)
+    assert ((Z @ only.T + level).argmax(axis=1) == 1).all()

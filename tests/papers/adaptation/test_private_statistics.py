@@ -1,0 +1,97 @@
+"""`PrivateMixture` and `ReverseAdaptation`: the mixture, the released moment, and fits that cost nothing."""
+
+import numpy as np
+import pytest
+
+from dpadapt import Adjacency, Ledger, PrivateLinearRegression, Public
+from dpadapt.papers.adaptation.private_statistics import Moment, PrivateMixture, ReverseAdaptation, kept_share
+from dpadapt.papers.adaptation.unprotected import AlphaMixture
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-5}
+
+
+class Noiseless:
+    """A ledger whose releases carry no noise; it records the scale of the noise that was due."""
+
+    def __init__(self, adjacency=Adjacency.ZERO_OUT):
+        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
+        self.values, self.scales = [], []
+
+        def release(mechanism, bounded, scale, random):
+            self.values.append(bounded.value.copy())
+            self.scales.append(scale)
+            return bounded.value.copy()
+
+        self.ledger._draw = release
+
+
+def samples(seed=0, m=400, n=600, shift=0.5):
+    random = np.random.default_rng(seed)
+    X_source, X = random.uniform(-1, 1, (m, 3)), random.uniform(-1, 1, (n, 3))
+    y_source, y = X_source @ [0.5, 0.5, 0.0], X @ [0.5, 0.5 - shift, 0.0]
+    return X, y + 0.05 * random.normal(size=n), Public(X_source, y_source + 0.05 * random.normal(size=m))
+
+
+def test_mixture_moves_from_the_private_target_to_the_public_source():
+    X, y, public = samples(n=5000, shift=0.2)
+    slopes = []
+    for alpha in (0.0, 0.25, 0.5, 0.75, 1.0):
+        tape = Noiseless()
+        model = PrivateMixture(50.0, 1e-5, alpha=alpha).fit(X, y, public=public, ledger=tape.ledger)
+        exact = AlphaMixture(alpha).fit(X, y, public=public)
+        slopes.append(model.coef_[1])
+        assert model.coef_ == pytest.approx(exact.coef_, abs=0.02)
+    assert np.all(np.diff(slopes) > 0)
+
+
+def test_mixture_of_the_source_alone_spends_nothing():
+    X, y, public = samples()
+    model = PrivateMixture(**BUDGET, alpha=1.0).fit(X, y, public=public)
+    assert model.privacy_.epsilon == 0.0
+    assert model.privacy_.entries == ()
+
+
+def test_mixture_without_public_data_is_as_good_as_private_statistics():
+    X, y, _ = samples(n=5000)
+    ours = PrivateMixture(**BUDGET, random_state=0).fit(X, y)
+    theirs = PrivateLinearRegression(**BUDGET, solver="statistics", random_state=0).fit(X, y)
+    assert ours.score(X, y) > theirs.score(X, y) - 0.02
+
+
+def test_solution_of_noise_alone_stays_bounded():
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(9, 9))
+    solution = Moment((noise + noise.T) / 2, noise=1.0).solution()
+    assert np.isfinite(solution).all()
+    assert np.linalg.norm(solution) < 50
+
+
+def test_kept_share_is_that_of_the_clipped_rows():
+    Z, e = np.array([[3.0, 0.0], [0.5, 0.0]]), np.array([4.0, 0.0])
+    assert kept_share(Z, e, 1.0) == pytest.approx((1 + 0.25) / (25 + 0.25))
+
+
+def test_reverse_uses_the_source_when_labels_are_few_and_the_target_when_the_source_differs():
+    random = np.random.default_rng(0)
+    X_source = random.uniform(-1, 1, (4000, 5))
+    good, bad = X_source @ [1.0, -1.0, 0.5, 0.0, 0.3], X_source @ [-1.0, 1.0, 2.0, 1.0, 0.0]
+    noise = random.normal(size=4000)
+    X_target = random.uniform(-1, 1, (1030, 5))
+    y_target = X_target @ [1.0, -1.0, 0.5, 0.0, 0.3] + random.normal(size=1030)
+    few = Public(X_target[:30], y_target[:30])
+    test = X_target[30:], X_target[30:] @ [1.0, -1.0, 0.5, 0.0, 0.3]
+    alone = ReverseAdaptation(2.0, 1e-6, alpha=0.0).fit(X_source, good, public=few)
+    assert alone.privacy_.epsilon == 0.0
+    helped = ReverseAdaptation(2.0, 1e-6, random_state=0).fit(X_source, good + noise, public=few)
+    assert helped.score(*test) > alone.score(*test) + 0.05
+    many = Public(X_target[:500], y_target[:500])
+    misled = ReverseAdaptation(2.0, 1e-6, random_state=0).fit(X_source, bad, public=many)
+    certain = ReverseAdaptation(2.0, 1e-6, alpha=1.0, random_state=0).fit(X_source, bad, public=many)
+    assert misled.score(*test) > 0.9
+    assert certain.score(*test) < 0
+
+
+def test_reverse_with_an_unlabelled_target_uses_the_source_alone():
+    X, y, public = samples(n=3000, shift=0.0)
+    model = ReverseAdaptation(2.0, 1e-6, random_state=0).fit(X, y, public=Public(public.X))
+    assert model.score(public.X, public.y) > 0.8
