@@ -1,4 +1,4 @@
-"""`Public` is opaque: cross-validation can't split it, and nothing mistakes it for private rows."""
+"""`Public` has no length or index: cross-validation can't split it, and no function can take it for private rows."""
 
 import copy
 import pickle
@@ -30,7 +30,7 @@ def test_it_has_no_length_shape_or_index():
         _safe_indexing(public, [0])
 
 
-def test_it_says_what_it_holds_not_how_much():
+def test_its_text_names_the_parts_but_not_their_size():
     assert repr(Public(X)) == "Public(unlabelled)"
     assert repr(Public(X, [0, 1, 1], tasks=[0, 0, 1])) == "Public(labelled, with tasks)"
 
@@ -43,7 +43,7 @@ def test_arrays_lists_and_frames_are_kept_as_they_are(table):
         assert repr(clone) == "Public(labelled)"
 
 
-def test_parts_must_fit_together():
+def test_parts_must_have_equal_lengths():
     with pytest.raises(ValueError, match="public y must have one entry per public row: 3, got 2"):
         Public(X, [0, 1])
     with pytest.raises(ValueError, match="public tasks must have one entry per public row: 3, got 4"):

@@ -16,12 +16,12 @@ def test_an_old_path_names_the_new_one(old):
         importlib.import_module(old)
 
 
-def test_experiments_are_said_to_be_outside_the_package():
+def test_the_message_says_that_benchmarks_are_outside_the_package():
     with pytest.raises(ModuleNotFoundError, match="in the repository but not in the installed package"):
         importlib.import_module("dpadapt.benchmarks")
 
 
-def test_other_missing_modules_fail_as_usual():
+def test_other_missing_modules_raise_the_usual_error():
     with pytest.raises(ModuleNotFoundError, match=r"No module named .dpadapt\.nothing"):
         importlib.import_module("dpadapt.nothing_of_this_name")
 

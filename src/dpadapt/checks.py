@@ -1,4 +1,4 @@
-"""One-line checks of parameters and inputs; each raises an error that names the argument and the remedy."""
+"""Checks of arguments: each returns the value, or raises an error that names the argument and what is allowed."""
 
 import math
 from collections.abc import Collection
@@ -23,7 +23,7 @@ def unit(value: Any, name: str) -> float:
 
 
 def delta(value: Any, name: str = "delta") -> float:
-    """Return `value` as a float if it is a usable delta: in [0, 1)."""
+    """Return `value` as a float if it lies in [0, 1)."""
     if not _number(value) or not 0 <= value < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value!r}. A common choice is 1e-6, well below 1/n.")
     return float(value)
@@ -44,7 +44,7 @@ def one_of(value: Any, choices: Collection[str], name: str) -> str:
 
 
 def declared_public(value: Any) -> Public:
-    """Return `value` if it is declared public; a raw array is refused."""
+    """Return `value` if it is a `Public`; anything else, such as an array, is refused."""
     if not isinstance(value, Public):
         raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(value).__name__}.")
     return value

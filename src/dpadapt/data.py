@@ -1,4 +1,4 @@
-"""`Public`: the declared public data set."""
+"""`Public`: public data, declared as such."""
 
 from typing import Any
 
@@ -6,19 +6,19 @@ import numpy as np
 
 
 class Public:
-    """Data that needs no protection, declared as such.
+    """Data that needs no protection.
 
-    Opaque on purpose: it has no length, shape or index, so that cross-validation never splits it along with the
-    private rows, and so that nothing mistakes it for them.
+    It has no length, shape or index on purpose: so cross-validation can't split it together with the private rows, and
+    no function can take it for private rows.
 
     Parameters
     ----------
     X : array-like of shape (n_rows, n_features)
         Public features, with the same columns as the private ones.
     y : array-like of shape (n_rows,), optional
-        Public labels, if there are any.
+        Public labels.
     tasks : array-like of shape (n_rows,), optional
-        Which public task each row belongs to, where there are several.
+        The task of each row, if there are several public tasks.
 
     Examples
     --------
@@ -29,19 +29,19 @@ class Public:
 
     def __init__(self, X: Any, y: Any = None, *, tasks: Any = None) -> None:
         if isinstance(X, Public):
-            raise TypeError("X must be an array or a data frame, got a Public. Pass its parts, or use it as it is.")
-        rows = _length(X, "X")
+            raise TypeError("X must be an array or a data frame, got a Public. Use that Public itself, or its parts.")
+        n_rows = _length(X, "X")
         for name, part in (("y", y), ("tasks", tasks)):
-            if part is not None and _length(part, name) != rows:
+            if part is not None and _length(part, name) != n_rows:
                 raise ValueError(
-                    f"public {name} must have one entry per public row: {rows}, got {_length(part, name)}."
+                    f"public {name} must have one entry per public row: {n_rows}, got {_length(part, name)}."
                 )
         self.X = X
         self.y = y
         self.tasks = tasks
 
     def __repr__(self) -> str:
-        """Say what it holds, not how much."""
+        """Return a text that says which parts there are."""
         parts = ["unlabelled" if self.y is None else "labelled"]
         if self.tasks is not None:
             parts.append("with tasks")

@@ -8,12 +8,12 @@
     └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
     DataUnavailable              a data set is neither on disk nor downloadable
 
-No message ever holds a private value: no row, norm, count or label.
+No message contains a private value: no row, norm, count or label.
 """
 
 
 class PrivacyError(RuntimeError):
-    """The guarantee would not hold if this went on."""
+    """The guarantee would not hold."""
 
 
 class BudgetExceeded(PrivacyError):

@@ -1,4 +1,4 @@
-"""Old module paths and their new ones: an import from an old path fails with the new path in the message."""
+"""New paths of the modules of version 0.1: an import from an old path fails with the new path in the message."""
 
 import sys
 from collections.abc import Sequence
@@ -173,20 +173,18 @@ MOVED = {f"dpadapt.{old}": new for new, olds in _NEW_HOME.items() for old in old
 
 
 class _OldPaths:
-    """Last finder of all: asked only for modules that nobody else has found."""
+    """The last finder in `sys.meta_path`: Python calls it only for modules that no other finder has found."""
 
     @staticmethod
     def find_spec(
         name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Raise for a module of version 0.1 that has moved; otherwise find nothing."""
-        if name in MOVED:
-            new = MOVED[name]
-            where = (
-                "" if new.startswith("dpadapt.") else ", which is in the repository but not in the installed package"
-            )
-            raise ModuleNotFoundError(f"{name} has moved to {new}{where}. Import it from there.", name=name)
-        return None
+        """Raise an error that names the new path if the module has moved; otherwise return None."""
+        if name not in MOVED:
+            return None
+        new = MOVED[name]
+        outside = "" if new.startswith("dpadapt.") else ", which is in the repository but not in the installed package"
+        raise ModuleNotFoundError(f"{name} has moved to {new}{outside}. Import it from there.", name=name)
 
 
 def report_moves() -> None:

@@ -1,7 +1,7 @@
 """Tables: CSV and Parquet files, the schema that describes them, and their encoding as numbers.
 
-What is known about a private table before it is opened stands in a schema, made from public data and edited by a
-person. Encoding follows the schema alone, so nothing is read off the private rows for free.
+A schema holds what is known about a private table before it is opened. It is made from public data and edited by a
+person. Encoding depends on the schema alone, so no range or category is taken from the private rows.
 """
 
 from dpadapt.tables.encoding import check_columns, encode_features, encode_labels, feature_names

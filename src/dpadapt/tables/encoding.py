@@ -1,15 +1,12 @@
-"""Encoding: a table as a matrix of numbers, by the schema alone."""
+"""Encoding of tables as numbers by the schema alone: features as a matrix, labels as a vector."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.tables.reading import Table
 from dpadapt.tables.schema import Encoded, Number, Schema, Values, parse_numbers, parse_text
-
-if TYPE_CHECKING:
-    pass
 
 
 def feature_names(schema: Schema, label: str | None) -> list[str]:
@@ -35,7 +32,7 @@ def feature_names(schema: Schema, label: str | None) -> list[str]:
 
 
 def check_columns(table: Table, schema: Schema, *, label: str | None = None, optional: str | None = None) -> None:
-    """Refuse a table whose columns are not the schema's; `optional` may be missing, ignored ones too.
+    """Refuse a table whose columns are not those of the schema; `optional` and ignored columns may be missing.
 
     Examples
     --------
@@ -70,7 +67,7 @@ def encode_features(table: Table, schema: Schema, *, label: str | None = None) -
     ----------
     table : Table
     schema : Schema
-        Its order of columns is the matrix's.
+        Its columns determine the columns of the matrix and their order.
     label : str, optional
         The column to leave out.
 
@@ -88,7 +85,7 @@ def encode_features(table: Table, schema: Schema, *, label: str | None = None) -
     for column in schema.features(label):
         if isinstance(column, Number):
             numbers = np.clip(_numbers(table, column.name), column.low, column.high)
-            # Halves first: high - low may overflow where neither end does; and half of the least number is 0.
+            # Divide by 2 first: high - low may overflow. Half of the smallest number is 0, hence the maximum.
             centre = column.low / 2 + column.high / 2
             half = max(column.high / 2 - column.low / 2, float(np.finfo(np.float64).tiny))
             blocks.append(np.clip((numbers - centre) / half, -1.0, 1.0)[:, None])
@@ -105,14 +102,14 @@ def encode_features(table: Table, schema: Schema, *, label: str | None = None) -
 def encode_labels(
     table: Table, schema: Schema, *, label: str, task: Literal["regression", "classification"]
 ) -> NDArray[Any]:
-    """Return the labels: numbers clipped to the declared range, or values of the declared set.
+    """Return the labels: numbers clipped to the range in the schema, or values that the schema lists.
 
     Parameters
     ----------
     table : Table
     schema : Schema
     label : str
-        The column that holds them.
+        The column of the labels.
     task : {"regression", "classification"}
 
     Examples
@@ -130,7 +127,7 @@ def encode_labels(
 
 
 def _features(table: Table, column: Encoded) -> NDArray[np.float64]:
-    """Return the encoder's features, brought to [-1, 1] by the bound that it has by construction."""
+    """Return the features of a column's encoder, divided by their known bound so that they lie in [-1, 1]."""
     from dpadapt.representation.encoders import as_encoder, features_of, find_encoder
 
     try:
@@ -140,10 +137,10 @@ def _features(table: Table, column: Encoded) -> NDArray[np.float64]:
         cells: list[str] = parse_text(table.frame[column.name])
         if ready.kind == "image":
             cells = [str(table.folder / cell) for cell in cells]
-        found = features_of(as_encoder(ready.name), cells, name=f"column {column.name!r}", private=table.private)
+        features = features_of(as_encoder(ready.name), cells, name=f"column {column.name!r}", private=table.private)
     except ValueError as error:
         raise ValueError(f"{table.origin}: {error}") from None
-    return np.clip(found.astype(np.float64) / ready.bound, -1.0, 1.0)
+    return np.clip(features.astype(np.float64) / ready.bound, -1.0, 1.0)
 
 
 def _numbers(table: Table, name: str) -> NDArray[np.float64]:
@@ -152,9 +149,9 @@ def _numbers(table: Table, name: str) -> NDArray[np.float64]:
         table,
         name,
         bad=~np.isfinite(numbers),
-        private="missing, infinite or non-numeric values, and the schema calls it a number",
-        public="which is no finite number",
-        remedy="Fill or remove such rows, or change the column's type in the schema.",
+        private="missing, infinite or non-numeric values, and its type in the schema is number",
+        public="which is not a finite number",
+        remedy="Fill in a value chosen without private rows, remove such rows, or change the type in the schema.",
     )
     return numbers
 
@@ -180,7 +177,7 @@ def _codes(table: Table, name: str, values: Values) -> NDArray[np.int64]:
 
 
 def _check_cells(table: Table, name: str, *, bad: NDArray[np.bool_], private: str, public: str, remedy: str) -> None:
-    """Refuse a column with bad cells; only a public one is shown."""
+    """Refuse a column with bad cells; the message shows a cell of a public table only."""
     if not bad.any():
         return
     row = int(np.argmax(bad))

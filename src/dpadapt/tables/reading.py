@@ -1,4 +1,4 @@
-"""`read_table`: a CSV or Parquet file as a frame, with errors that show nothing of a private one."""
+"""`read_table`: read a CSV or Parquet file; errors about a private file show none of its values."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """A file's rows, how errors call it, and whether they may show its values.
+    """The rows of a file, its name in errors, and whether errors may show its values.
 
     Parameters
     ----------
     frame : DataFrame
-        Text columns if it came from CSV.
+        Columns of text if the file was CSV.
     origin : str
-        For errors, e.g. ``--private a.csv``.
+        Name of the file in errors, e.g. ``--private a.csv``.
     private : bool
-        True: no message about this table may hold a value, a count or a position.
+        If True, no message about this table may contain a value, a count or a position.
     folder : Path
-        Where files that its cells name are looked for.
+        Folder of the files that cells name.
 
     Examples
     --------
@@ -36,22 +36,22 @@ class Table:
     folder: Path = Path()
 
     def __repr__(self) -> str:
-        """Name the table, show nothing of it."""
+        """Return the name of the table, without its values."""
         return f"Table({self.origin})"
 
 
 def read_table(path: str | Path, *, origin: str | None = None, private: bool) -> Table:
-    """Read a CSV or Parquet file; the ending of its name decides which.
+    """Read a CSV or Parquet file, according to the ending of its name.
 
-    CSV files are UTF-8 with a header line; their cells stay text until the schema says what they are.
+    CSV files are UTF-8 with a header line. Their cells stay text; `encoding` converts them by the schema.
 
     Parameters
     ----------
     path : str or Path
     origin : str, optional
-        How errors name the file; the file's name if left out.
+        Name of the file in errors. Default: the file name.
     private : bool
-        Whether errors must not show values of the file.
+        If True, errors show no values of the file.
 
     Examples
     --------
@@ -77,9 +77,11 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
     except OSError as error:
         raise ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).") from None
     if frame.columns.has_duplicates:
-        # A private file without a header would show the values of its first row here.
-        twice = "" if private else f", {frame.columns[frame.columns.duplicated()][0]!r}"
-        raise ValueError(f"{named}: two columns have the same name{twice}. Name each column once, in the first line.")
+        # If a private file has no header, its column names are the values of a private row.
+        shown = "" if private else f", {frame.columns[frame.columns.duplicated()][0]!r}"
+        raise ValueError(
+            f"{named}: two columns have the same name{shown}. Give every column a name of its own in the first line."
+        )
     if frame.empty:
         raise ValueError(f"{named}: the file has no rows. Give a file with a header and at least one row.")
     return Table(frame, named, private, path.parent)
@@ -88,9 +90,9 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
 def _read_csv(path: Path, named: str) -> "pd.DataFrame":
     import pandas as pd
 
-    # The parsers' own messages quote cells, bytes and line numbers, so none of them is passed on.
+    # The messages of the parsers quote cells, bytes and line numbers, so they are replaced.
     try:
-        # Read without a header: a header shorter than the rows would turn the first column into an index.
+        # Read without a header: with one that is shorter than the rows, pandas would use the first column as an index.
         frame = pd.read_csv(
             path, header=None, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
         )
@@ -99,7 +101,7 @@ def _read_csv(path: Path, named: str) -> "pd.DataFrame":
     except pd.errors.ParserError:
         raise ValueError(
             f"{named}: not a valid CSV file: a row has more cells than the header, or a quote is not closed. "
-            f"Use commas between cells and quote text that holds one."
+            f"Separate cells by commas, and put text that contains a comma in quotes."
         ) from None
     except UnicodeDecodeError:
         raise ValueError(f"{named}: not UTF-8 text. Save the file as UTF-8.") from None
@@ -121,7 +123,7 @@ def _read_parquet(path: Path, named: str) -> "pd.DataFrame":
     except OSError:
         raise
     except Exception:
-        # pyarrow has no one base class for the many ways in which a file can be malformed.
+        # The errors of pyarrow about malformed files have no common base class.
         raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.") from None
     frame.columns = pd.Index([str(name) for name in frame.columns])
     return frame.reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""`Schema`: what is known about a table without opening the private file."""
+"""`Schema`: what is known about a table without opening the private file; inferred from public rows, kept as TOML."""
 
 import json
 import sys
@@ -16,10 +16,25 @@ from dpadapt.tables.reading import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Values = tuple[str, ...] | tuple[int, ...]
-# Beyond this, doubles no longer tell whole numbers apart.
-MOST_WHOLE = 2**53
+
+# Above this, different whole numbers can be the same float64.
+_LARGEST_WHOLE = 2**53
+# Number of different texts in a column above which `infer` ignores it: it is probably a name or an identifier, which a
+# linear model can't use. Chosen by hand; neighbouring values were not compared.
+_MOST_INFERRED_CATEGORIES = 50
+# Number of different whole numbers in a column up to which `infer` lists them, in case the column is the label of a
+# classification. Chosen by hand; neighbouring values were not compared.
+_MOST_INFERRED_CLASSES = 20
+# Cells that stand for a missing number.
+_MISSING_NUMBERS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+# The keys of each type of column in a schema file.
+_COLUMN_KEYS = {
+    "number": {"type", "low", "high", "values"},
+    "category": {"type", "values"},
+    "encoded": {"type", "encoder"},
+    "ignore": {"type"},
+}
 
 
 @dataclass(frozen=True)
@@ -31,9 +46,9 @@ class Number:
     name : str
         The column's header.
     low, high : float
-        Its range. Values outside are moved to the nearer end, silently: saying so would tell about private rows.
+        Its range. Values outside are clipped, without a message: a message would reveal something about private rows.
     values : tuple of int, default=()
-        The whole numbers it can be; needed only where the column is the label of a classification.
+        The whole numbers that occur; needed only if the column is the label of a classification.
 
     Examples
     --------
@@ -56,7 +71,7 @@ class Category:
     name : str
         The column's header.
     values : tuple of str, or tuple of int
-        Every value it can have. Any other value in a file is refused.
+        All values that can occur. Any other value in a file is refused.
 
     Examples
     --------
@@ -70,7 +85,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Ignored:
-    """A column that may stand in the files and is never used, such as an identifier.
+    """A column that files may contain and that is never used, such as an identifier.
 
     Examples
     --------
@@ -83,15 +98,15 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A column of texts, or of names of image files, that a ready encoder turns into features.
+    """A column of texts, or of names of image files, that a public encoder turns into features.
 
     Parameters
     ----------
     name : str
         The column's header.
     encoder : str
-        Of `dpadapt.representation.encoders`: "minilm" or "wordllama" for texts, "efficientnet-lite0" for image files,
-        whose names are relative to the table's folder.
+        Name in `dpadapt.representation.encoders`: "minilm" or "wordllama" for texts, "efficientnet-lite0" for image
+        files, whose names are relative to the table's folder.
 
     Examples
     --------
@@ -113,7 +128,7 @@ class Schema:
     Parameters
     ----------
     dataset : str
-        Name of the private data set; a ledger belongs to one.
+        Name of the private data set. A ledger belongs to one data set.
     columns : tuple of Number, Category, Encoded or Ignored
         In the order in which features are encoded.
 
@@ -138,21 +153,21 @@ class Schema:
         raise ValueError(f"--label: there is no column {name!r} in the schema. Its columns are {known}.")
 
     def features(self, label: str | None) -> tuple[Number | Category | Encoded, ...]:
-        """Return the columns a model may use: all but the label and the ignored ones."""
+        """Return the columns that a model may use: all except the label and ignored columns."""
         return tuple(c for c in self.columns if not isinstance(c, Ignored) and c.name != label)
 
     def bounds(self, label: str) -> tuple[float, float]:
-        """Return the declared range of the label of a regression."""
+        """Return the range of the label of a regression."""
         column = self.column(label)
         if not isinstance(column, Number):
             raise ValueError(
-                f"--task regression: the schema does not call the label {label!r} a number. Use --task classification, "
-                f'or give the column type = "number" with low and high in the schema.'
+                f"--task regression: the type of the label {label!r} in the schema is not number. Use "
+                f'--task classification, or give the column type = "number" with low and high in the schema.'
             )
         return column.low, column.high
 
     def classes(self, label: str) -> Values:
-        """Return the declared values of the label of a classification."""
+        """Return the classes of the label of a classification."""
         column = self.column(label)
         if isinstance(column, Ignored | Encoded) or not column.values:
             raise ValueError(
@@ -171,12 +186,10 @@ class Schema:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], *, origin: str = "the schema") -> "Schema":
-        """Return the schema that `fields` describe; `origin` is named in errors."""
+        """Return the schema that `fields` describe; errors begin with `origin`."""
         unknown = sorted(set(fields) - {"dataset", "columns"})
         if unknown:
-            _refuse(
-                origin, f'{unknown[0]!r} is not known here. Use dataset = "name" and one [columns.NAME] per column.'
-            )
+            _refuse(origin, f'unknown key {unknown[0]!r}. Use dataset = "name" and one [columns.NAME] per column.')
         dataset = fields.get("dataset")
         if not isinstance(dataset, str) or not dataset.strip():
             _refuse(origin, 'dataset must name the private data set. Add a line such as dataset = "patients".')
@@ -193,7 +206,7 @@ def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
     ----------
     path : str or Path
     origin : str, optional
-        How errors name the file; the file's name if left out.
+        Name of the file in errors. Default: the file name.
 
     Examples
     --------
@@ -219,131 +232,19 @@ def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
     try:
         fields = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{named}: not valid TOML: {error}. Correct that place, or make the schema anew.") from None
+        raise ValueError(f"{named}: not valid TOML: {error}. Correct that place, or make a new schema.") from None
     return Schema.from_dict(fields, origin=named)
-
-
-def _describe(column: Column) -> dict[str, Any]:
-    match column:
-        case Number(low=low, high=high, values=values):
-            return {"type": "number", "low": low, "high": high, **({"values": list(values)} if values else {})}
-        case Category(values=values):
-            return {"type": "category", "values": list(values)}
-        case Encoded(encoder=encoder):
-            return {"type": "encoded", "encoder": encoder}
-        case Ignored():
-            return {"type": "ignore"}
-
-
-_KEYS = {
-    "number": {"type", "low", "high", "values"},
-    "category": {"type", "values"},
-    "encoded": {"type", "encoder"},
-    "ignore": {"type"},
-}
-
-
-def _parse(name: str, fields: Any, origin: str) -> Column:
-    where = f"{origin}, column {name!r}"
-    if not isinstance(fields, Mapping):
-        _refuse(where, f'expected a table. Write [columns.{name}] and below it type = "number" or "category".')
-    kind = fields.get("type")
-    if kind not in _KEYS:
-        _refuse(where, f'type must be "number", "category", "encoded" or "ignore", got {kind!r}.')
-    unknown = sorted(set(fields) - _KEYS[kind])
-    if unknown:
-        _refuse(where, f"{unknown[0]!r} is not known for type = {kind!r}. Known are {', '.join(sorted(_KEYS[kind]))}.")
-    if kind == "ignore":
-        return Ignored(name)
-    if kind == "encoded":
-        encoder = fields.get("encoder")
-        if not isinstance(encoder, str):
-            _refuse(where, f'encoder must name one, e.g. encoder = "wordllama", got {encoder!r}.')
-        return Encoded(name, encoder)
-    if kind == "category":
-        return Category(name, _parse_values(fields.get("values"), where))
-    low, high = (_parse_end(fields.get(end), end, where) for end in ("low", "high"))
-    if not low < high:
-        _refuse(where, f"low must be below high, got low = {low:g}, high = {high:g}.")
-    if "values" not in fields:
-        return Number(name, low, high)
-    values = _parse_values(fields["values"], where)
-    if isinstance(values[0], str):
-        _refuse(where, 'values of a number must be whole numbers. For text, use type = "category".')
-    return Number(name, low, high, values)
-
-
-def _parse_end(value: Any, end: str, where: str) -> float:
-    # Compared, not converted: a whole number in TOML may be too long for a float.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        _refuse(
-            where, f"{end} must be a finite number, got {value!r}. Choose it from what you know, not from the data."
-        )
-    return float(value)
-
-
-def _parse_values(values: Any, where: str) -> Values:
-    if not isinstance(values, list | tuple) or not values:
-        _refuse(where, 'values must list every value the column can have, e.g. values = ["no", "yes"].')
-    if all(isinstance(value, str) and value.strip() for value in values):
-        found: Values = tuple(value.strip() for value in values)
-    elif all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        found = tuple(values)
-    else:
-        _refuse(where, "values must be all text or all whole numbers, none of them empty.")
-    if any(isinstance(value, int) and abs(value) > MOST_WHOLE for value in found):
-        _refuse(where, "whole numbers in values must not be beyond 2^53. Write such codes as text, in quotes.")
-    if len(set(found)) < len(found):
-        _refuse(where, "values lists one of them twice. Remove the second one.")
-    return found
-
-
-def _refuse(where: str, what: str) -> NoReturn:
-    raise ValueError(f"{where}: {what}")
-
-
-def parse_numbers(series: "pd.Series[Any]") -> NDArray[np.float64]:
-    """Return the cells as floats, NaN where there is no number."""
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(series.dtype) or pd.api.types.is_timedelta64_dtype(series.dtype):
-        return np.full(len(series), np.nan)
-    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
-    return np.asarray(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def parse_text(series: "pd.Series[Any]") -> list[str]:
-    """Return the cells as text, whole numbers without a point, empty where there is nothing."""
-    missing = series.isna().to_numpy()
-    return [
-        "" if gone else str(int(cell)) if _whole(cell) else str(cell).strip()
-        for cell, gone in zip(series.astype(object), missing, strict=True)
-    ]
-
-
-def _whole(cell: Any) -> bool:
-    return isinstance(cell, float) and cell.is_integer()
-
-
-# `infer`: a first schema from a public table, for a person to edit.
-
-
-# More different texts than this look like names or identifiers, which a linear model can't use.
-_MOST_CATEGORIES = 50
-# A number with at most so many different whole values may be the label of a classification.
-_MOST_CLASSES = 20
-_GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
 
 def infer(
     table: Table, *, dataset: str, categories: tuple[str, ...] = (), encoders: Mapping[str, str] | None = None
 ) -> Schema:
-    """Return a schema with the types, ranges and categories of a public table.
+    """Return a first schema, for a person to edit, with the types, ranges and categories of a public table.
 
     Parameters
     ----------
     table : Table
-        Public: its values go into the schema. A private table is refused.
+        Public: its values are written into the schema. A private table is refused.
     dataset : str
         Name of the private data set that the schema will describe.
     categories : tuple of str
@@ -360,7 +261,7 @@ def infer(
     """
     if table.private:
         raise ValueError(
-            f"{table.origin}: a schema is made from public data only; one of private rows would leak them."
+            f"{table.origin}: a schema is made from public data only; one made from private rows would leak them."
         )
     encoders = {} if encoders is None else encoders
     for option, named in (("--category", categories), ("--encode", encoders)):
@@ -378,9 +279,9 @@ def infer(
 
 def _infer_column(name: str, series: "pd.Series[Any]", origin: str, category: bool) -> Column:
     text, numbers = parse_text(series), parse_numbers(series)
-    gaps = np.asarray([cell.lower() in _GAPS for cell in text])
+    gaps = np.asarray([cell.lower() in _MISSING_NUMBERS for cell in text])
     numeric = not np.isnan(numbers[~gaps]).any() and not gaps.all() and series.dtype != np.bool_
-    # "NA" and the like are gaps among numbers; among texts only an empty cell is one, for they may be categories.
+    # Among numbers "NA" and the like are missing values. Among texts only an empty cell is: "NA" may be a category.
     missing = ~np.isfinite(numbers) if numeric else np.asarray([cell == "" for cell in text])
     if missing.any():
         raise ValueError(
@@ -389,36 +290,33 @@ def _infer_column(name: str, series: "pd.Series[Any]", origin: str, category: bo
         )
     if not numeric:
         distinct = sorted(set(text))
-        return Category(name, tuple(distinct)) if category or len(distinct) <= _MOST_CATEGORIES else Ignored(name)
+        few = category or len(distinct) <= _MOST_INFERRED_CATEGORIES
+        return Category(name, tuple(distinct)) if few else Ignored(name)
     amounts = np.unique(numbers)
-    whole = bool((amounts == np.round(amounts)).all() and np.abs(amounts).max() <= MOST_WHOLE)
+    whole = bool((amounts == np.round(amounts)).all() and np.abs(amounts).max() <= _LARGEST_WHOLE)
     if category:
         return Category(name, tuple(int(v) for v in amounts) if whole else tuple(sorted(set(text))))
     low, high = float(amounts[0]), float(amounts[-1])
-    # A constant column shows no range; any width will do until a person writes the true one.
+    # A constant column has no range. Any width will do until a person writes the true range.
     high = high if low < high else low + 1.0
-    return Number(
-        name, low, high, tuple(int(v) for v in amounts) if whole and 2 <= len(amounts) <= _MOST_CLASSES else ()
-    )
-
-
-# `to_toml`: a schema as text that a person can read and edit.
+    possible_label = whole and 2 <= len(amounts) <= _MOST_INFERRED_CLASSES
+    return Number(name, low, high, tuple(int(v) for v in amounts) if possible_label else ())
 
 
 _HEAD = """\
 # A schema for dpadapt, made from {origin}.
 #
 # It states what is known about the private table before it is opened. Everything here counts as public, so write
-# only what you would tell anybody: edit it by what you know about the subject, never by looking at the private rows.
+# only what anybody may know: edit it by what you know about the subject, never by looking at the private rows.
 #
-#   type = "number"     low and high are the range. Values outside it are moved to the nearer end, silently (a message
-#                       would tell about private rows). The ranges below are those of the public rows: widen them where
-#                       the private rows may go further, narrow them where only a few extreme values lie outside.
+#   type = "number"     low and high are the range. Values outside it are moved to the nearer end, without a message: it
+#                       would reveal something about private rows. The ranges below are those of the public rows: widen
+#                       them where private values may lie outside, narrow them where only a few extreme values would.
 #   type = "category"   values lists every value the column can have; any other value is refused.
 #   type = "encoded"    texts, or names of image files, that the frozen public encoder named below turns into features.
-#   type = "ignore"     the column may stand in a file and is never used.
+#   type = "ignore"     a file may contain the column; it is never used.
 #
-# values beside a number are its classes if it is the label of a classification; otherwise they are not used.
+# values of a number are its classes if it is the label of a classification; otherwise they are not used.
 
 # The private data set that this schema describes. A ledger belongs to one data set: choose a name of its own.
 dataset = {dataset}
@@ -467,5 +365,95 @@ def _number(value: float) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a TOML basic string: JSON's escapes are among TOML's, save for DEL."""
+    """Return a TOML basic string. JSON's escapes are valid there; DEL must be escaped in addition."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _describe(column: Column) -> dict[str, Any]:
+    match column:
+        case Number(low=low, high=high, values=values):
+            return {"type": "number", "low": low, "high": high, **({"values": list(values)} if values else {})}
+        case Category(values=values):
+            return {"type": "category", "values": list(values)}
+        case Encoded(encoder=encoder):
+            return {"type": "encoded", "encoder": encoder}
+        case Ignored():
+            return {"type": "ignore"}
+
+
+def _parse(name: str, fields: Any, origin: str) -> Column:
+    where = f"{origin}, column {name!r}"
+    if not isinstance(fields, Mapping):
+        _refuse(where, f'expected a table. Write [columns.{name}] and below it type = "number" or "category".')
+    kind = fields.get("type")
+    if kind not in _COLUMN_KEYS:
+        _refuse(where, f'type must be "number", "category", "encoded" or "ignore", got {kind!r}.')
+    unknown = sorted(set(fields) - _COLUMN_KEYS[kind])
+    if unknown:
+        known = ", ".join(sorted(_COLUMN_KEYS[kind]))
+        _refuse(where, f"unknown key {unknown[0]!r} for type = {kind!r}. Its keys are {known}.")
+    if kind == "ignore":
+        return Ignored(name)
+    if kind == "encoded":
+        encoder = fields.get("encoder")
+        if not isinstance(encoder, str):
+            _refuse(where, f'encoder must be the name of an encoder, e.g. encoder = "wordllama", got {encoder!r}.')
+        return Encoded(name, encoder)
+    if kind == "category":
+        return Category(name, _parse_values(fields.get("values"), where))
+    low, high = (_parse_end(fields.get(end), end, where) for end in ("low", "high"))
+    if not low < high:
+        _refuse(where, f"low must be below high, got low = {low:g}, high = {high:g}.")
+    if "values" not in fields:
+        return Number(name, low, high)
+    values = _parse_values(fields["values"], where)
+    if isinstance(values[0], str):
+        _refuse(where, 'values of a number must be whole numbers. For text, use type = "category".')
+    return Number(name, low, high, values)
+
+
+def _parse_end(value: Any, end: str, where: str) -> float:
+    # Compared, not converted: a whole number in TOML may be too long for a float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        _refuse(
+            where, f"{end} must be a finite number, got {value!r}. Choose it from what you know, not from the data."
+        )
+    return float(value)
+
+
+def _parse_values(values: Any, where: str) -> Values:
+    if not isinstance(values, list | tuple) or not values:
+        _refuse(where, 'values must list every value the column can have, e.g. values = ["no", "yes"].')
+    if all(isinstance(value, str) and value.strip() for value in values):
+        parsed: Values = tuple(value.strip() for value in values)
+    elif all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        parsed = tuple(values)
+    else:
+        _refuse(where, "values must be all text or all whole numbers, none of them empty.")
+    if any(isinstance(value, int) and abs(value) > _LARGEST_WHOLE for value in parsed):
+        _refuse(where, "whole numbers in values must not be beyond 2^53. Write such codes as text, in quotes.")
+    if len(set(parsed)) < len(parsed):
+        _refuse(where, "values lists a value twice. Remove the second one.")
+    return parsed
+
+
+def _refuse(where: str, what: str) -> NoReturn:
+    raise ValueError(f"{where}: {what}")
+
+
+def parse_numbers(series: "pd.Series[Any]") -> NDArray[np.float64]:
+    """Return the cells as floats; a cell that is not a number becomes NaN."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(series.dtype) or pd.api.types.is_timedelta64_dtype(series.dtype):
+        return np.full(len(series), np.nan)
+    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
+    return np.asarray(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def parse_text(series: "pd.Series[Any]") -> list[str]:
+    """Return the cells as text: whole numbers without a decimal point, missing cells as empty text."""
+    return [
+        "" if missing else str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
+        for cell, missing in zip(series.astype(object), series.isna().to_numpy(), strict=True)
+    ]

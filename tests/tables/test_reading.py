@@ -1,0 +1,57 @@
+"""Reading of tables: headers are cleaned, and nothing about a private file shows its values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt.tables import Category, Number, Schema, Table, encode_features, read_table
+
+SCHEMA = Schema("d", (Number("age", 0, 100), Category("plan", ("free", "paid"))))
+
+
+def test_a_byte_order_mark_and_spaces_are_removed_from_names(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfage , plan\r\n 31, free \r\n")
+    read = read_table(path, private=True)
+    assert list(read.frame.columns) == ["age", "plan"]
+    assert np.array_equal(encode_features(read, SCHEMA), [[-0.38, 1.0, 0.0]])
+
+
+def test_a_row_shorter_than_the_header_has_a_missing_cell(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("age,plan\n31,free\n31\n")
+    with pytest.raises(ValueError, match="'plan' holds missing"):
+        encode_features(read_table(path, private=True), SCHEMA)
+
+
+def test_the_text_of_a_table_shows_no_values():
+    assert repr(Table(pd.DataFrame({"age": ["31"]}), "t.csv", private=True)) == "Table(t.csv)"
+
+
+def test_csv_and_parquet_files_are_read_alike(tmp_path):
+    frame = pd.DataFrame({"age": ["31", "40"], "plan": ["free", "paid"]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        table = read_table(tmp_path / name, private=False)
+        pd.testing.assert_frame_equal(table.frame, frame, check_dtype=False)
+        assert (table.origin, table.folder) == (name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.txt", "age\n1\n", "ending in .csv or .parquet"),
+        ("a.csv", "", "the file is empty"),
+        ("a.csv", "age\n", "no rows"),
+        ("a.csv", "age,\n1,secret\n", "a column has no name"),
+        ("a.csv", "secret,secret\n1,2\n", "two columns have the same name"),
+        ("a.csv", "age\n1,2,secret\n", "not a valid CSV file"),
+        ("a.parquet", "secret", "can't be read as Parquet"),
+    ],
+)
+def test_unreadable_private_files_are_refused_without_showing_values(tmp_path, name, content, problem):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=problem) as caught:
+        read_table(tmp_path / name, private=True)
+    assert "secret" not in str(caught.value)

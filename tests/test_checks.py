@@ -1,0 +1,61 @@
+"""Checks return the value in its type, and refuse everything else with the argument's name."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpadapt import Public, checks
+
+
+@pytest.mark.parametrize("good", [1, 0.5, np.float32(0.5), np.int64(2)])
+def test_positive_numbers_become_floats(good):
+    assert checks.positive(good, "clip_norm") == float(good)
+    assert type(checks.positive(good, "clip_norm")) is float
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, True, "1", None, [1.0]])
+def test_positive_refuses_everything_else(bad):
+    with pytest.raises(ValueError, match="clip_norm must be a positive number, got"):
+        checks.positive(bad, "clip_norm")
+
+
+def test_positive_accepts_infinity_only_on_request():
+    assert checks.positive(math.inf, "epsilon", infinite=True) == math.inf
+    with pytest.raises(ValueError, match="epsilon must be a positive number"):
+        checks.positive(math.nan, "epsilon", infinite=True)
+
+
+def test_unit_is_open_at_zero_and_closed_at_one():
+    assert checks.unit(1, "rate") == 1.0
+    for bad in (0, 1.01, -0.5, math.nan, True):
+        with pytest.raises(ValueError, match=r"rate must lie in \(0, 1\]"):
+            checks.unit(bad, "rate")
+
+
+def test_delta_is_closed_at_zero_and_open_at_one():
+    assert checks.delta(0) == 0.0
+    for bad in (1, -1e-9, math.nan, "0", False):
+        with pytest.raises(ValueError, match=r"delta must lie in \[0, 1\)"):
+            checks.delta(bad)
+
+
+def test_count_refuses_fractions_booleans_and_small_numbers():
+    assert checks.count(np.int32(3), "steps") == 3
+    assert checks.count(0, "steps", least=0) == 0
+    for bad in (0, 1.0, True, "3", None):
+        with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
+            checks.count(bad, "steps")
+
+
+def test_one_of_names_the_choices():
+    assert checks.one_of("a", ("a", "b"), "kind") == "a"
+    with pytest.raises(ValueError, match="kind must be one of 'a', 'b', got 'c'"):
+        checks.one_of("c", ("a", "b"), "kind")
+
+
+def test_public_data_must_be_declared():
+    public = Public([[1.0]])
+    assert checks.declared_public(public) is public
+    with pytest.raises(TypeError, match=r"public must be wrapped.* got list"):
+        checks.declared_public([[1.0]])

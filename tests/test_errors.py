@@ -1,0 +1,22 @@
+"""The exception tree: one `except PrivacyError` catches every error about the guarantee, and no other."""
+
+import dpadapt
+from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+
+
+def test_ledger_and_budget_errors_are_privacy_errors():
+    assert issubclass(BudgetExceeded, PrivacyError)
+    assert issubclass(LedgerError, PrivacyError)
+    assert not issubclass(BudgetExceeded, LedgerError)
+
+
+def test_privacy_errors_are_not_argument_errors():
+    for error in (PrivacyError, DataUnavailable):
+        assert issubclass(error, RuntimeError)
+        assert not issubclass(error, ValueError | TypeError)
+    assert not issubclass(DataUnavailable, PrivacyError)
+
+
+def test_errors_are_public_names():
+    for error in (BudgetExceeded, DataUnavailable, LedgerError, PrivacyError):
+        assert getattr(dpadapt, error.__name__) is error
