@@ -29,7 +29,7 @@ from dpadapt.mechanisms.bounded_losses import (
     squared_loss_gradient,
 )
 from dpadapt.mechanisms.trust_region import minimise_in_ball
-from dpadapt.papers.adaptation.noise import NOISES, discrepancy_share
+from dpadapt.papers.adaptation.noise import ADAPTATION_NOISES, discrepancy_share
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
     MAX_TARGET,
@@ -42,7 +42,7 @@ from dpadapt.papers.adaptation.preparation import (
 )
 from dpadapt.papers.adaptation.problem import Array, Penalties, mixture_share, weight_gradient
 
-_AVERAGES = ("paper", "tail")
+_CNVX_AVERAGES = ("paper", "tail")
 # Relative change of the weights after which the sums over rows are renewed. A larger change renews less often and
 # follows the printed steps less closely. Chosen by hand, so that the coefficients stay within 1e-4 of those of a loop
 # over the printed lines (a test); neighbouring values were not compared.
@@ -173,8 +173,8 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
             The public source, with the same columns. Without labels only the scales come from it.
         {ledger}
         """
-        checks.one_of(self.average, _AVERAGES, "average")
-        checks.one_of(self.noise, NOISES, "noise")
+        checks.one_of(self.average, _CNVX_AVERAGES, "average")
+        checks.one_of(self.noise, ADAPTATION_NOISES, "noise")
         data = self._read(X, y, public, ledger)
         width = data.X.shape[1] + 1
         geometry, scale = unit_geometry(width - 1, data.X_public), target_scale(self.target_bounds, data.y_public)

@@ -19,12 +19,12 @@ from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, la
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.bounded_losses import limited_rows, listed_discrepancy, own_losses
-from dpadapt.papers.adaptation.noise import NOISES, discrepancy_share
+from dpadapt.papers.adaptation.noise import ADAPTATION_NOISES, discrepancy_share
 from dpadapt.papers.adaptation.preparation import MAX_NORM, AdaptationEstimator, NoisePlan, unit_geometry
 from dpadapt.papers.adaptation.problem import Array, CrossEntropy, Penalties, SmoothLoss, mixture_share, weight_gradient
 from dpadapt.rows import Rows
 
-_AVERAGES = ("mean", "paper", "tail")
+_NCNVX_AVERAGES = ("mean", "paper", "tail")
 # Number of public predictors over which the discrepancy is taken. More of them come closer to the supremum over the
 # ball, at a cost in time alone: the sensitivity does not depend on it. Chosen by hand; neighbouring values were not
 # compared.
@@ -162,8 +162,8 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
             The public source, with the same columns. Without labels only the scales come from it.
         {ledger}
         """
-        checks.one_of(self.average, _AVERAGES, "average")
-        checks.one_of(self.noise, NOISES, "noise")
+        checks.one_of(self.average, _NCNVX_AVERAGES, "average")
+        checks.one_of(self.noise, ADAPTATION_NOISES, "noise")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=False)
         X_public, y_public = self._check_public(public, frame)

@@ -31,7 +31,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
 
-NOISES = ("exact", "paper")
+ADAPTATION_NOISES = ("exact", "paper")
 # The part of epsilon that the paper gives to the discrepancy.
 PAPER_SHARE = 0.5
 

@@ -27,7 +27,7 @@ from dpadapt.mechanisms.trust_region import minimise_in_ball
 
 Array = NDArray[np.float64]
 Form = Literal["convex", "original"]
-_FORMS = ("convex", "original")
+FORMS = ("convex", "original")
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def solve(
     array([0.857])
     """
     penalties = Penalties() if penalties is None else penalties
-    checks.one_of(form, _FORMS, "form")
+    checks.one_of(form, FORMS, "form")
     radius = checks.positive(radius, "radius")
     if form == "convex" and penalties.one == 0:
         raise ValueError("penalty 'one' must be positive in problem (6): at 0 all weights vanish. Use form='original'.")

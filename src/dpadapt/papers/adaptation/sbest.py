@@ -13,10 +13,17 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.papers.adaptation.bounds import discrepancy as exact_discrepancy
 from dpadapt.papers.adaptation.preparation import Array, weighted_logistic, weighted_ridge
-from dpadapt.papers.adaptation.problem import CrossEntropy, Penalties, best_weights, mixture_share, objective, solve
+from dpadapt.papers.adaptation.problem import (
+    FORMS,
+    CrossEntropy,
+    Penalties,
+    best_weights,
+    mixture_share,
+    objective,
+    solve,
+)
 from dpadapt.papers.adaptation.unprotected import TwoSamples, UnprotectedClassifier, UnprotectedRegressor
 
-_FORMS = ("original", "convex")
 # Radius of the ball around the mixture's own coefficients over which the default discrepancy is taken, for standardised
 # rows and labels. A larger ball gives a larger discrepancy, so that fewer source rows keep their weight; over the whole
 # ball of coefficients the source rows are all in or all out. Chosen by hand; neighbouring values were not compared.
@@ -105,7 +112,7 @@ class SBest(UnprotectedRegressor):
         mixture_share(self.alpha)
         Penalties(self.lambda1, self.lambda2, self.lambda_inf)
         checks.positive(self.radius, "radius")
-        checks.one_of(self.form, _FORMS, "form")
+        checks.one_of(self.form, FORMS, "form")
         _check_discrepancy(self.discrepancy)
 
     def _solve(self, samples: TwoSamples) -> tuple[Array, float]:

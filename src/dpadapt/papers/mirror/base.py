@@ -37,9 +37,9 @@ from dpadapt.papers.mirror.public_fit import (
 from dpadapt.rows import Rows
 
 Vector = NDArray[np.float64]
-NOISES = ("exact", "paper")
-_STEPS = ("exact", "first-order")
-_AVERAGES = ("all", "tail", "last")
+MIRROR_NOISES = ("exact", "paper")
+_MIRROR_STEPS = ("exact", "first-order")
+_MIRROR_AVERAGES = ("all", "tail", "last")
 
 # Smallest clipping norms that are tried by default, as quantiles of the lengths of public gradients. A lower quantile
 # needs less noise and clips more rows. In a regression residuals are taken to be symmetric, so clipping only shortens
@@ -82,7 +82,7 @@ def paper_noise_multiplier(epsilon: float, delta: float, *, steps: int = 1) -> f
 
 def noise_multiplier(noise: str, epsilon: float, delta: float, *, steps: int) -> float:
     """Return the noise multiplier of each of `steps` full-batch releases: the least, or the printed one."""
-    if checks.one_of(noise, NOISES, "noise") == "paper":
+    if checks.one_of(noise, MIRROR_NOISES, "noise") == "paper":
         return paper_noise_multiplier(epsilon, delta, steps=steps)
     return calibrate(epsilon, delta, steps=steps)
 
@@ -307,9 +307,9 @@ class MirrorEstimator(DescentEstimator):
 
     def _check_parameters(self, public: Public | None) -> None:
         """Check what can be checked before data is read."""
-        checks.one_of(self.step, _STEPS, "step")
-        checks.one_of(self.noise, NOISES, "noise")
-        checks.one_of(self.average, _AVERAGES, "average")
+        checks.one_of(self.step, _MIRROR_STEPS, "step")
+        checks.one_of(self.noise, MIRROR_NOISES, "noise")
+        checks.one_of(self.average, _MIRROR_AVERAGES, "average")
         super()._check_parameters(public)
         if self.radius is not None:
             checks.positive(self.radius, "radius")

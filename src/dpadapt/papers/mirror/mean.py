@@ -17,7 +17,7 @@ from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.mechanisms.bounded import clipped_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.papers.mirror.base import NOISES, noise_multiplier, paper_note
+from dpadapt.papers.mirror.base import MIRROR_NOISES, noise_multiplier, paper_note
 from dpadapt.papers.mirror.public_fit import checked_ridge
 
 Vector = NDArray[np.float64]
@@ -131,7 +131,7 @@ class PDADPMDMean(PrivateEstimator):
             Public rows with the same columns.
         {ledger}
         """
-        checks.one_of(self.noise, NOISES, "noise")
+        checks.one_of(self.noise, MIRROR_NOISES, "noise")
         steps = checks.count(self.n_steps, "n_steps")
         rate = checks.positive(self.learning_rate, "learning_rate")
         given = None if self.clip_norm is None else checks.positive(self.clip_norm, "clip_norm")
