@@ -1,8 +1,8 @@
 """Is a classifier good enough for people who trust only their own device? Needs the extra federated.
 
-A Flower ServerApp asks, 60 Flower clients answer: each has one record, draws its own noise, sends one bit and remembers
-it. Some are switched off. A second survey finds everybody's budget spent. Flower's simulation runs both sides in one
-process and a worker; docs/federated.md runs them as separate processes.
+A Flower ServerApp asks, and 60 Flower clients answer: each has one record, draws its own noise, sends one bit and
+remembers it. Some clients are switched off. A second survey is refused by all devices, because their budget is spent.
+Flower's simulation runs both sides in one process and a worker; docs/federated.md runs them as separate processes.
 """
 
 import os

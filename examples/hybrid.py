@@ -1,7 +1,7 @@
-"""A curator's biased sample, and people of another population who answer one question each with one noisy bit.
+"""A curator's biased sample, corrected by people of another population who answer one question each with one noisy bit.
 
-What is right for the sample is wrong for the people: the concept turns with the first feature. People are simulated;
-test rows of their population are set aside to compare, which with real people would be another question.
+The labels depend on the first feature in such a way that a linear model of the sample is wrong for the people. People
+are simulated. The error is measured on further rows of their population; real people would have to be asked for it.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from dpadapt.hybrid import PrivateHybridClassifier, SimulatedAgents
 
 
 def draw(n, centre, seed):
-    """Draw rows around `centre` in their first feature, and labels by a concept that turns with it."""
+    """Draw rows with the first feature around `centre`, and labels by a boundary that turns with this feature."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, 10))
     X[:, 0] += centre

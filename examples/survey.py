@@ -1,8 +1,8 @@
-"""A private survey, helped by a public one: how much does the public data help at each epsilon?
+"""A private survey with a public one beside it: how much do the public rows help at each epsilon?
 
-The public rows are women over 27, the private ones the younger (statsmodels' `fair`, 6,366 women in 1974). Test rows
-are held out of the private ones; their error is shown here because this is an example with public data. With truly
-private rows, that number itself would be a release.
+The public rows are women over 27, the private rows are younger women (statsmodels' `fair`, 6,366 women in 1974). Some
+private rows are held out for testing. Their error is printed because this example's data are public: for truly private
+rows, this number would itself be a release.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A person's side: the record, the most the person allows, and the file in which the device remembers its answer."""
+"""The person's side: the record, the largest epsilon that the person allows, and the file that stores the answer."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from dpadapt.hybrid.flower import client_app
 
 
 def device(context):
-    # What the node was started with; a real device would read its own record here.
+    # The settings that the node was started with. A real device would read its own record here.
     person, memory = context.node_config["partition-id"], context.node_config["memory"]
     x = np.random.default_rng(person).standard_normal(3)
     return Device(x, int(x[0] > 0), epsilon=1.0, memory=memory)

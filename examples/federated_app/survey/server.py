@@ -1,4 +1,4 @@
-"""The server's side: how many people does each of two classifiers get wrong? Half are asked about either."""
+"""The server's side: what is the error of each of two classifiers? Half of the people are asked about each."""
 
 from dpadapt.hybrid.flower import server_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion

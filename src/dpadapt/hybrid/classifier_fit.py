@@ -33,7 +33,7 @@ _SQUARE_RATIOS = 0.1, 4.0
 _RECALIBRATION_ROUNDS = 2
 _HESSIAN_SHARE = 0.25
 # The factor of the slope lies between this and its inverse: noise must not turn a model around.
-_LEAST_SLOPE = 1 / 3
+_LEAST_SLOPE_FACTOR = 1 / 3
 # The standard deviation of each of the two corrections, a priori: 0, or one of these, on the scale of the scores.
 _RECALIBRATION_SIZES = np.concatenate([[0.0], np.geomspace(0.02, 5.0, 15)])
 # Rounds of residuals in the correction, and the share of their people who are asked for the curvature. In a prototype
@@ -268,7 +268,7 @@ def recalibrate(agents: Agents, where: PublicMap, coef: Array, second: Array, n:
         noise = question.noise("residual", len(answers), answers.scale) ** 2
         pooled, variance = pool(pooled, variance, fresh, noise)
         step = _recalibration_step(hessian, pooled, variance, span)
-        step[1] = span * (min(max(1.0 + step[1] / span, _LEAST_SLOPE), 1 / _LEAST_SLOPE) - 1.0)
+        step[1] = span * (min(max(1.0 + step[1] / span, _LEAST_SLOPE_FACTOR), 1 / _LEAST_SLOPE_FACTOR) - 1.0)
         pooled = pooled - hessian @ step
         coef = coef * (1.0 + step[1] / span)
         coef[-1] += step[0]  # not the caller's array: the line above made a new one

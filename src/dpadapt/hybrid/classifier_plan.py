@@ -49,7 +49,7 @@ _PEOPLE_PER_SQUARE = 0.005
 _MEANS_WITHOUT_TILT = 0.02
 # Standard deviation of a mean residual above which people are not asked to correct all coefficients. Mean residuals are
 # rarely above 0.1: with more noise they would correct nothing.
-_LOUDEST_RESIDUAL = 0.08
+_MOST_RESIDUAL_NOISE = 0.08
 # The final test asks at most this many times (1.645 scale / (sqrt(2) tolerance))² people: three times as many as let a
 # model that is no better and no worse pass half of the time. More would take people from the correction.
 _TEST_FACTOR = 6
@@ -199,7 +199,7 @@ def _people_by_stage(
     enough = _TEST_FACTOR * (1.645 * scale / (math.sqrt(2) * tolerance)) ** 2
     people["test"] = min(people["test"], math.ceil(enough))
     left = available - sum(people.values())
-    if tilting and scale * math.sqrt(where.reach / left) > _LOUDEST_RESIDUAL:
+    if tilting and scale * math.sqrt(where.reach / left) > _MOST_RESIDUAL_NOISE:
         people["means"] += left
     else:
         people["correction"] = left

@@ -31,7 +31,7 @@ _HISTOGRAM_SHARE = 0.03
 # by hand; neighbouring values were not compared.
 _DEFAULT_ROUNDS = 4
 # The largest number of rounds times steps: more take hours. The paper's constants ask for many millions.
-_MOST_STEPS = 2_000_000
+_MOST_STEPS_IN_ALL = 2_000_000
 
 
 class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -328,10 +328,10 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 def _check_work(learner: Learner, n_rounds: int, facts: Facts) -> None:
     """Raise a ValueError if the rounds would take hours, before anybody is asked or charged."""
     steps = sum(as_plan(plan).steps for plan, _ in learner.plans(1.0, facts))
-    if n_rounds * steps > _MOST_STEPS:
+    if n_rounds * steps > _MOST_STEPS_IN_ALL:
         raise ValueError(
-            f"{n_rounds:,} rounds of {steps:,} steps were planned, more than the limit of {_MOST_STEPS:,} steps. Lower "
-            f"n_rounds or the learner's n_steps; `dpadapt.papers.reweigh.plan` shows what the paper asks for."
+            f"{n_rounds:,} rounds of {steps:,} steps were planned; the limit is {_MOST_STEPS_IN_ALL:,} steps in all. "
+            f"Lower n_rounds or the learner's n_steps; `dpadapt.papers.reweigh.plan` shows what the paper asks for."
         )
 
 
