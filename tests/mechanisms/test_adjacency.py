@@ -1,4 +1,4 @@
-"""Adjacency: found by name, and its factor and words agree with what it protects."""
+"""Adjacency: members by name; factor and words agree with what is protected."""
 
 import pytest
 

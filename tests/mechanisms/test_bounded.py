@@ -34,9 +34,9 @@ NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 ROUNDING = {np.float64: 1e-9, np.float32: 1e-5}
 NULL = "null"
 
-HOSTILE = [0.0, -0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e308, 1e200, 1e155, 1e30, -1e30, 1e19, 1e-19, 1e-23, 1e-25, 1e-45]
-HOSTILE += [1e-160, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
-hostile = st.one_of(st.sampled_from(HOSTILE), st.floats(-3, 3))
+EXTREME = [0.0, -0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e308, 1e200, 1e155, 1e30, -1e30, 1e19, 1e-19, 1e-23, 1e-25, 1e-45]
+EXTREME += [1e-160, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
+extreme = st.one_of(st.sampled_from(EXTREME), st.floats(-3, 3))
 dtypes = st.sampled_from([np.float64, np.float32])
 clips = st.sampled_from([1.0, 0.3, 1e-7, 1e4])
 
@@ -108,7 +108,7 @@ def make_term_sum(records, options):
         return clipped_term_sum([part(terms[half], squares[half]) for half in halves], width, clip_norm)
 
 
-records = st.lists(hostile, min_size=4, max_size=4)
+records = st.lists(extreme, min_size=4, max_size=4)
 codes = st.sampled_from([0, 1, 2, 3, -1, 7, 10**9, 0.5, 1e300, -1e300, math.nan, math.inf])
 KINDS = ["label", "product", "reciprocal", "wide", math.inf, math.nan, 1e300, 1e30, 1e-30, 0.0]
 kinds = st.sampled_from(KINDS)
@@ -235,8 +235,8 @@ def test_no_neighbour_moves_further_than_the_bound(maker, adjacency, data):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_pair_of_row_and_label_exceeds_the_bound(kind, dtype):
     """One row alone, all pairs of extreme values: a tiny row with a huge label must be clipped despite underflow."""
-    for x in HOSTILE:
-        for y in HOSTILE:
+    for x in EXTREME:
+        for y in EXTREME:
             for clip_norm, intercept in ((1.0, False), (1.0, True), (1e-4, False)):
                 made = make_outer_sum([[x, y]], (1, dtype, clip_norm, intercept, kind))
                 assert np.linalg.norm(made.value) <= clip_norm, (x, y, clip_norm, intercept)
@@ -245,7 +245,7 @@ def test_no_pair_of_row_and_label_exceeds_the_bound(kind, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_rows_raise_no_numerical_error(dtype):
     """Under `np.errstate(all="raise")` an error would reveal that a row is extreme."""
-    for pair in [cast([[x, y]], dtype) for x in HOSTILE for y in HOSTILE]:
+    for pair in [cast([[x, y]], dtype) for x in EXTREME for y in EXTREME]:
         label = pair[:, 0].copy()
         with np.errstate(all="raise"):
             rows = Rows(pair, label, intercept=True, max_norm=1.0)

@@ -22,7 +22,7 @@ from dpadapt.mechanisms.bounded_losses import (
 from dpadapt.rows import Rows
 
 D = 3
-HOSTILE = [0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e200, 1e30, 1e-30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
+EXTREME = [0.0, 1.0, -1.0, 0.5, 1e300, -1e300, 1e200, 1e30, 1e-30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
 NULL = [math.nan] * (D + 1)
 
 
@@ -30,7 +30,7 @@ def record(rng):
     """Return a row and its target: ordinary, with a huge target, or of extreme values."""
     kind = rng.integers(4)
     if kind == 0:
-        return rng.choice(HOSTILE, D + 1)
+        return rng.choice(EXTREME, D + 1)
     row = rng.standard_normal(D + 1) * rng.choice([0.3, 3.0, 1e4])
     if kind == 1:
         row[-1] = rng.choice([-1e9, 1e9])
@@ -168,8 +168,8 @@ def test_the_gradient_of_moments_is_the_sum_of_the_rows_gradients():
 
 def test_extreme_rows_raise_no_numerical_error():
     """Under `np.errstate(all="raise")` an error would reveal that a row is extreme."""
-    for x in HOSTILE:
-        for y in HOSTILE:
+    for x in EXTREME:
+        for y in EXTREME:
             with np.errstate(all="raise"):
                 moments = limited_rows([[x]], [y], max_norm=1.0, max_target=1.0).moments([0.7])
                 squared_loss_gradient(moments, np.full(1, 0.3), 1.0)

@@ -20,8 +20,8 @@ from dpadapt.mechanisms.bounded_neighbours import (
 )
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
-HOSTILE = [0.0, -0.0, 0.5, -0.5, 0.35355, 1e300, -1e155, 1e30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
-number = st.one_of(st.sampled_from(HOSTILE), st.floats(-0.4, 0.4))
+EXTREME = [0.0, -0.0, 0.5, -0.5, 0.35355, 1e300, -1e155, 1e30, 1e-170, 5e-324, math.nan, math.inf, -math.inf]
+number = st.one_of(st.sampled_from(EXTREME), st.floats(-0.4, 0.4))
 # Few values on purpose: the order of rows could matter among equal rows and equal distances.
 source = st.one_of(st.lists(number, min_size=2, max_size=2), st.tuples(*[st.sampled_from([-0.3, 0.0, 0.3])] * 2))
 TARGETS = np.array([[0.0, 0.0], [0.3, 0.3], [-0.3, 0.0], [0.0, 0.0], [0.35, -0.35]])

@@ -50,7 +50,7 @@ def epsilon(events: Events, delta: float, *, adjacency: Adjacency = Adjacency.ZE
     delta : float
         In [0, 1). At 0 only pure events have a finite cost.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
-        Matters for sampled events only: other events hold the noise relative to the sensitivity of the adjacency.
+        Matters for sampled events only: every event holds its noise relative to the sensitivity under the adjacency.
 
     Examples
     --------
