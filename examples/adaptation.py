@@ -1,14 +1,14 @@
 """A private target and a public source from another domain: the paper's algorithm and ours, from frames to a receipt.
 
-The private rows are people with cost sharing of a health insurance experiment, the public ones people with free care.
-Test rows are set aside to compare; with truly private rows that comparison itself would be a release.
+The data is a health insurance experiment. The private rows are people with cost sharing, the public rows people with
+free care. Test rows are set aside for the comparison; with truly private rows the comparison would be a release, too.
 """
 
 import numpy as np
 
 from dpadapt import Ledger, PrivateTransferRegressor, Public
 from dpadapt.datasets import bundled
-from dpadapt.papers.adaptation.cnvx import CnvxAdap
+from dpadapt.papers.adaptation import CnvxAdap
 from dpadapt.papers.adaptation.unprotected import AlphaMixture
 
 domains = bundled.randhie_by_plan()
@@ -23,7 +23,7 @@ X, y = X.iloc[train], y.iloc[train]
 
 
 def error(model):
-    """Mean squared error over the variance of the labels: 1 is no model."""
+    """Return the mean squared error over the variance of the labels: 1 is a constant prediction."""
     return float(np.mean((model.predict(X_test) - y_test) ** 2) / np.var(y_test))
 
 

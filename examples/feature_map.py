@@ -1,8 +1,8 @@
-"""Source and target with different columns, and a known map between them: map the public rows first.
+"""Source and target with different columns and a known map between them: apply the map to the public rows first.
 
-A public clinic measured in pounds and inches and kept no body-mass index; the private one uses kilograms and metres and
-has it. The map from one to the other is known and the same for every row, so applying it to the public rows is
-preparation, costs nothing and touches no private row. A map learned from private rows would be a release.
+The public clinic measured in pounds and inches and recorded no body-mass index; the private clinic uses kilograms and
+metres and records it. The map is known and the same for every row. Applying it to the public rows is public
+preparation: it costs nothing and uses no private row. A map learned from private rows would be a release.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ def clinic(n: int, effect: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_metric(pounds_inches: np.ndarray) -> np.ndarray:
-    """The known map: public columns to private ones."""
+    """Return public rows in the columns of the private ones, by the known map."""
     weight, height = pounds_inches[:, 0] * 0.4536, pounds_inches[:, 1] * 0.0254
     return np.column_stack([weight, height, weight / height**2])
 

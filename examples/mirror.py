@@ -1,33 +1,32 @@
-"""A small public sample and a large private one of the same people: mirror descent of paper 2, its baselines and ours.
+"""A small public and a large private sample of one population: mirror descent of paper 2, its baselines, and ours.
 
-Visits to the doctor in a health insurance experiment: 4% of the rows are public, as in the paper. Test rows are set
-aside to compare; with truly private rows that comparison itself would be a release.
+The target is the number of visits to the doctor in a health insurance experiment; 4% of the rows are public, as in the
+paper. Test rows are set aside for the comparison; with truly private rows the comparison would be a release, too.
 """
 
 import numpy as np
 
 from dpadapt import Ledger, PrivateTransferRegressor, Public
 from dpadapt.datasets import bundled
-from dpadapt.papers.mirror.estimators import PDADPMDRegressor
-from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
+from dpadapt.papers.mirror import PDADPMDRegressor, PrivateGradientDescentRegressor
 
 domains = bundled.randhie_by_plan()
 X = np.vstack([domains.source.X, domains.target.X]).astype(float)
 y = np.concatenate([domains.source.y, domains.target.y]).astype(float)
 order = np.random.default_rng(0).permutation(len(y))
-known, private, test = np.split(order, [int(0.04 * len(y)), int(0.7 * len(y))])
-public = Public(X[known], y[known])
-print(f"{len(known):,} public rows, {len(private):,} private ones")
+public_rows, private, test = np.split(order, [int(0.04 * len(y)), int(0.7 * len(y))])
+public = Public(X[public_rows], y[public_rows])
+print(f"{len(public_rows):,} public rows, {len(private):,} private ones")
 
 
 def error(model):
-    """Mean squared error over the variance of the labels: 1 is no model."""
+    """Return the mean squared error over the variance of the labels: 1 is a constant prediction."""
     return float(np.mean((model.predict(X[test]) - y[test]) ** 2) / np.var(y[test]))
 
 
 budget = {"epsilon": 1.0, "delta": 1e-6}
 models = {
-    "public alone": PrivateTransferRegressor(1e-9, 1e-15, prior="same-population"),  # a budget for nothing
+    "public alone": PrivateTransferRegressor(1e-9, 1e-15, prior="same-population"),  # too small a budget to spend
     "cold gradient descent": PrivateGradientDescentRegressor(**budget, start="cold"),
     "warm gradient descent": PrivateGradientDescentRegressor(**budget),
     "mirror descent": PDADPMDRegressor(**budget),

@@ -1,4 +1,4 @@
-"""`CnvxAdap`: equal to a verbatim loop, honest about what it spends, refuses what it can't keep."""
+"""`CnvxAdap`: equal to a verbatim loop, exact about its cost, refuses printed noise whose claim is false."""
 
 import math
 
@@ -144,7 +144,7 @@ def fitted(data, **params):
     )
 
 
-def test_exact_noise_spends_the_budget_and_paper_noise_says_what_it_really_costs():
+def test_exact_noise_spends_the_budget_and_printed_noise_states_its_true_cost():
     data = make_data(200, 120, 4)
     exact = fitted(data).privacy_
     assert exact.epsilon == pytest.approx(3.0, rel=1e-6)
@@ -156,7 +156,7 @@ def test_exact_noise_spends_the_budget_and_paper_noise_says_what_it_really_costs
     assert paper.verify().lower <= paper.epsilon
 
 
-def test_paper_noise_refuses_a_claim_that_is_false_and_spends_nothing():
+def test_printed_noise_is_refused_where_its_claim_is_false_and_nothing_is_spent():
     X_s, y_s, X, y = make_data(200, 120, 4)
     ledger = Ledger(100.0, 0.01, adjacency=Adjacency.REPLACE_ONE)
     for public, epsilon in ((Public(X_s, y_s), 20.0), (None, 9.0)):
@@ -205,7 +205,7 @@ def test_replay_finds_no_leak_in_any_variant(params):
         assert audit.leaks(make, (X, y), (X_other, y_other), public=Public(X_s, y_s)) == []
 
 
-def test_no_record_moves_a_paper_release_further_than_its_noise_assumes():
+def test_no_record_moves_a_release_by_more_than_the_printed_noise_assumes():
     X_s, y_s, X, y = make_data(80, 50, 3)
 
     def fit(data, ledger):
@@ -214,7 +214,7 @@ def test_no_record_moves_a_paper_release_further_than_its_noise_assumes():
 
     bounds = {"discrepancy": 16.0, "private weights": 16.0, "gradient": gradient_bounds(1.0, 1.0, 3.0)[1]}
     moved = dict.fromkeys(bounds, 0.0)
-    # A far row takes its label with it to 0, so near ones too.
+    # A far row is shortened together with its label, so near rows with large labels are tried too.
     for row, label in ((np.full(3, 1e6), 1e9), (np.full(3, -0.5), -1e9), (np.zeros(3), 1e9)):
         X_other, y_other = X.copy(), y.copy()
         X_other[5], y_other[5] = row, label
@@ -230,7 +230,7 @@ def test_no_record_moves_a_paper_release_further_than_its_noise_assumes():
     assert min(moved.values()) > 0.05  # the record does matter to each
 
 
-def test_odd_data_is_handled():
+def test_constant_columns_and_extreme_targets_give_a_finite_model():
     rng = np.random.default_rng(0)
     X_s, X = rng.standard_normal((30, 20)), rng.standard_normal((12, 20))
     X_s[:, 3] = 5.0  # constant in public: no public scale, left out
@@ -246,7 +246,7 @@ def test_odd_data_is_handled():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_either_sample_may_have_all_the_weight(alpha):
+def test_alpha_may_give_one_sample_all_the_weight(alpha):
     data = make_data(200, 120, 4)
     model = fitted(data, alpha=alpha)
     assert np.isfinite(model.coef_).all()
@@ -285,7 +285,7 @@ def test_the_papers_private_weights_are_refused_where_their_number_is_private(ad
     assert ledger.entries == []
 
 
-def test_a_radius_beyond_all_bounds_is_refused_before_anything_is_spent():
+def test_a_radius_that_is_too_large_is_refused_before_anything_is_spent():
     X_s, y_s, X, y = make_data(80, 50, 3)
     ledger = Ledger(4.0, 0.01, adjacency=Adjacency.REPLACE_ONE)
     with pytest.raises(ValueError, match="radius must be at most"):

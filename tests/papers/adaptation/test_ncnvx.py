@@ -129,7 +129,7 @@ def test_it_learns_and_averaging_beats_one_iterate():
     assert scores["mean"] >= scores["paper"] - 0.01
 
 
-def test_a_target_of_one_class_is_fitted_and_one_class_in_all_refused():
+def test_a_target_of_one_class_is_fitted_but_a_label_set_of_one_class_is_refused():
     X_s, y_s, X, y = make_data()
     model = NCnvxAdap(2.0, 1e-5, n_steps=20, random_state=0).fit(X, np.zeros(len(y), int), public=Public(X_s, y_s))
     assert model.classes_.tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""What the printed noise costs: Theorem 4.3 is violated, by formula and by audit; below that it is too large."""
+"""The true cost of the printed noise: Theorem 4.3 is violated, by formula and by audit."""
 
 import math
 
@@ -53,13 +53,13 @@ def test_an_audit_refutes_the_claim_at_epsilon_15():
     options = {"delta": DELTA, "runs": 20_000, "confidence": 0.999, "method": "gaussian"}
     found = audit.lower_bound(two_blocks(1.0), *worlds, **options)
     assert found.refutes(15.0)
-    assert not found.refutes(paper_claim(15.0, DELTA).algorithm_epsilon)  # what our accountant says holds
+    assert not found.refutes(paper_claim(15.0, DELTA).algorithm_epsilon)  # the exact cost is not refuted
     # The audit can fail: with the noise that epsilon = 15 needs it finds nothing.
     enough = paper_mu(15.0, DELTA) / gaussian_mu(15.0, DELTA)
     assert not audit.lower_bound(two_blocks(enough), *worlds, **options).refutes(15.0)
 
 
-def test_the_squared_loss_alone_violates_it_only_above_17():
+def test_for_the_squared_loss_the_claim_fails_only_above_17():
     """Its two sensitivities are not attained by one pair of rows: (dg / 2G)² + (dl / B)² is at most 1.29, not 2."""
     rng = np.random.default_rng(0)
     worst = 0.0

@@ -73,7 +73,7 @@ class PDADPMDMean(PrivateEstimator):
     Notes
     -----
     Noise alone adds (clip_norm · noise / n)² tr S² to the expected squared error: the paper's G_Q² in its printed form.
-    The clipping norm pays for it: S⁻¹ (θ - x) is long where S is small, about sqrt(tr S⁻¹).
+    In exchange the clipping norm must be larger: S⁻¹ (θ - x) is long where S is small, about sqrt(tr S⁻¹).
 
     References
     ----------
