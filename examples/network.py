@@ -1,7 +1,7 @@
 """A network for handwritten digits, trained on private images with the help of 150 public ones. Needs the extra torch.
 
-Cold starts from chance, warm from a network trained on the public images, mirror also mixes their gradient into each
-private step. Then a probe: all but the last layer is frozen. Test images are set aside to compare.
+"cold" starts from random weights, "warm" from a network trained on the public images, and "mirror" also mixes their
+gradient into each private step. Then a probe: all layers but the last are frozen. Test images are set aside to compare.
 """
 
 import numpy as np
@@ -30,7 +30,8 @@ for transfer in ("cold", "warm", "mirror"):
     model = fitted(start, transfer=transfer)
     print(f"{transfer:8} accuracy {model.score(X[test], y[test]):.3f}, temperature {model.temperature_:.2f}")
 
-probed = PrivateNetwork(start, 1e-9, 1e-15).fit(X[private], y[private], public=public).module_  # public images alone
+# With a budget too small to help, nothing is spent and the fit returns the network trained on public images.
+probed = PrivateNetwork(start, 1e-9, 1e-15).fit(X[private], y[private], public=public).module_
 for weights in list(probed.parameters())[:-2]:
     weights.requires_grad_(False)
 model = fitted(probed, public_steps=0)

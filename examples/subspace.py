@@ -1,7 +1,7 @@
-"""Public tasks that do not predict the private labels, and still help: the subspace of paper 4, its rivals and ours.
+"""Public tasks that do not predict the private labels but share a subspace with the private task (paper 4).
 
 The simulation of the paper's Section 5.4: 100 public tasks whose coefficients lie in 5 of 25 dimensions, and a private
-task that has only the subspace in common with them. The truth is known, so errors can be shown without a release.
+task that shares only the subspace with them. The truth is known, so errors can be shown without a release.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ from dpadapt.papers.subspace.solvers import ProjectedDPSGD
 from dpadapt.representation import PrivateSubspaceRegressor, PublicSubspace, subspace_distance
 
 drawn = shared_subspace(5000, 1000, seed=0)
-print(f"{len(drawn.public.y):,} public rows of 100 tasks, {len(drawn.y):,} private rows of another")
+print(f"{len(drawn.public.y):,} public rows of 100 tasks, {len(drawn.y):,} private rows of another task")
 
-print("\nHow close public tasks come to the true subspace (sine of the largest angle):")
+print("\nDistance of the estimated subspace from the true one (sine of the largest angle):")
 for method in ("moments", "pairs", "em"):
     learned = PublicSubspace(5, method=method).fit(drawn.public)
     print(f"{method:8} {subspace_distance(learned.components_.T, drawn.basis):.3f}")
-print(f"dimension found by cross-validation: {PublicSubspace().fit(drawn.public).n_components_}")
+print(f"dimension chosen by cross-validation: {PublicSubspace().fit(drawn.public).n_components_}")
 print(f"how well the tasks span it: {learned.diversity_}")
 
 print("\nError of the private task's coefficients, whose length is 1:")
@@ -35,11 +35,11 @@ for name, model in models.items():
     public = None if name == "DP-SGD on all features" else drawn.public
     model.fit(drawn.X, drawn.y, public=public, ledger=ledger)
     print(f"{name:28} {np.linalg.norm(model.coef_ - drawn.private_coef):.3f}")
-print(f"foretold by public rows alone: {np.sqrt(models['ours'].predicted_excess_):.3f}")
+print(f"error of ours, predicted from public rows: {np.sqrt(models['ours'].predicted_excess_):.3f}")
 print(f"spent by all fits together: epsilon {ledger.spent():.2f} of {ledger.epsilon:g}")
 print(models["ours"].privacy_)
 
-print("\nWhat the theorems say within a subspace at a sine of 0.2 (squared error, constants left open):")
+print("\nBounds of the paper for a subspace at a sine of 0.2 (squared error, with constant 1):")
 for rows in (1000, 10_000):
     low = lower_bound(5, rows, epsilon=1.1, angle=0.2)
     high = upper_bound(5, rows, epsilon=1.1, delta=1e-5, angle=0.2)
