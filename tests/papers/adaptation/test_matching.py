@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from dpadapt import Adjacency, Ledger, Public
+from dpadapt import Public
 from dpadapt.papers.adaptation.matching import (
     DiscrepancyMinimization,
     KernelMeanMatching,
@@ -161,21 +161,6 @@ def test_a_long_source_is_thinned_evenly():
     assert KernelMeanMatching(2.0).fit(X, y, public=public).coef_ != pytest.approx(thinned.coef_, rel=1e-6)
 
 
-class Noiseless:
-    """A ledger whose releases carry no noise; it records the scale of the noise that was due."""
-
-    def __init__(self, adjacency=Adjacency.ZERO_OUT):
-        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
-        self.values, self.scales = [], []
-
-        def release(mechanism, bounded, scale, random):
-            self.values.append(bounded.value.copy())
-            self.scales.append(scale)
-            return bounded.value.copy()
-
-        self.ledger._draw = release
-
-
 def shifted_features(m=800, n=2000):
     random = np.random.default_rng(0)
     X_source, X = random.uniform(-2, 2, (m, 2)), random.uniform(0.5, 1.5, (n, 2))
@@ -195,9 +180,9 @@ def test_private_matching_comes_close_to_matching_without_privacy():
     assert error(private) < 0.5 * error(source)
 
 
-def test_private_matching_uses_no_private_label():
+def test_private_matching_uses_no_private_label(make_tape):
     X, y, public = shifted_features(n=300)
-    tapes = [Noiseless(), Noiseless()]
+    tapes = [make_tape(), make_tape()]
     first = PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, y, public=public, ledger=tapes[0].ledger)
     second = PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, public=public, ledger=tapes[1].ledger)
     assert np.array_equal(first.coef_, second.coef_)

@@ -12,21 +12,6 @@ from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 
 
-class Noiseless:
-    """A ledger whose releases carry no noise; it records the scale of the noise that was due."""
-
-    def __init__(self, adjacency=Adjacency.ZERO_OUT):
-        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
-        self.values, self.scales = [], []
-
-        def release(mechanism, bounded, scale, random):
-            self.values.append(bounded.value.copy())
-            self.scales.append(scale)
-            return bounded.value.copy()
-
-        self.ledger._draw = release
-
-
 def samples(seed=0, m=400, n=600, shift=0.5):
     random = np.random.default_rng(seed)
     X_source, X = random.uniform(-1, 1, (m, 3)), random.uniform(-1, 1, (n, 3))
@@ -34,9 +19,9 @@ def samples(seed=0, m=400, n=600, shift=0.5):
     return X, y + 0.05 * random.normal(size=n), Public(X_source, y_source + 0.05 * random.normal(size=m))
 
 
-def test_noisy_steps_equal_a_verbatim_loop():
+def test_noisy_steps_equal_a_verbatim_loop(make_tape):
     X, y, public = samples()
-    tape = Noiseless(Adjacency.REPLACE_ONE)
+    tape = make_tape(adjacency=Adjacency.REPLACE_ONE)
     model = NoisySGD(**BUDGET, radius=2.0, n_steps=50, adjacency="replace-one").fit(
         X, y, public=public, ledger=tape.ledger
     )

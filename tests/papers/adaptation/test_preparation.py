@@ -21,25 +21,6 @@ from dpadapt.papers.adaptation.private_statistics import PrivateMixture, Reverse
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 
 
-class Tape:
-    """A ledger that records its releases; they may carry no noise, or be replaced by recorded ones."""
-
-    def __init__(self, *, noiseless=True, replay=None, adjacency=Adjacency.ZERO_OUT):
-        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
-        self.values, self.scales = [], []
-        draw = self.ledger._draw
-        waiting = iter(replay or [])
-
-        def spy(mechanism, bounded, scale, random):
-            self.values.append(bounded.value.copy())
-            self.scales.append(scale)
-            if replay is not None:
-                return next(waiting).copy()
-            return bounded.value.copy() if noiseless else draw(mechanism, bounded, scale, random)
-
-        self.ledger._draw = spy
-
-
 def samples(seed=0, m=400, n=600, shift=0.5):
     random = np.random.default_rng(seed)
     X_source, X = random.uniform(-1, 1, (m, 3)), random.uniform(-1, 1, (n, 3))
@@ -53,16 +34,16 @@ every_private = pytest.mark.parametrize("kind", PRIVATE)
 
 @every_private
 @pytest.mark.parametrize("labelled", [True, False])
-def test_the_model_follows_from_the_releases_alone(kind, labelled):
+def test_the_model_follows_from_the_releases_alone(kind, labelled, make_tape):
     X, y, public = samples()
     public = public if labelled else Public(public.X)
-    first = Tape(noiseless=False)
+    first = make_tape(noiseless=False)
     model = kind(**BUDGET).fit(X, y, public=public, ledger=first.ledger)
     # Entirely different rows with the same releases give the same model.
     X_other, y_other, _ = samples(seed=9, shift=-3.0)
     answers = [value + 0.1 for value in first.values]
     models = [
-        kind(**BUDGET).fit(*rows, public=public, ledger=Tape(replay=answers).ledger)
+        kind(**BUDGET).fit(*rows, public=public, ledger=make_tape(replay=answers).ledger)
         for rows in ((X, y), (X_other, y_other))
     ]
     assert np.array_equal(models[0].coef_, models[1].coef_)
@@ -73,7 +54,7 @@ def test_the_model_follows_from_the_releases_alone(kind, labelled):
 
 @every_private
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_no_row_moves_a_release_by_more_than_its_noise_assumes(kind, adjacency):
+def test_no_row_moves_a_release_by_more_than_its_noise_assumes(kind, adjacency, make_tape):
     X, y, public = samples(n=200)
     relation = Adjacency.of(adjacency)
     random = np.random.default_rng(4)
@@ -85,7 +66,7 @@ def test_no_row_moves_a_release_by_more_than_its_noise_assumes(kind, adjacency):
             pair.append((row * direction / np.linalg.norm(direction), random.choice([-1e6, -1.0, 0.3, 1.0, 1e6])))
         tapes = []
         for row, label in pair:
-            tape = Tape(adjacency=relation, replay=None if not tapes else tapes[0].values)
+            tape = make_tape(adjacency=relation, replay=None if not tapes else tapes[0].values)
             model = kind(**BUDGET, adjacency=adjacency, random_state=0)
             model.fit(np.vstack([row, X[1:]]), np.append(label, y[1:]), public=public, ledger=tape.ledger)
             tapes.append(tape)

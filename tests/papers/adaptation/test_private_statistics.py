@@ -3,26 +3,11 @@
 import numpy as np
 import pytest
 
-from dpadapt import Adjacency, Ledger, PrivateLinearRegression, Public
+from dpadapt import PrivateLinearRegression, Public
 from dpadapt.papers.adaptation.private_statistics import Moment, PrivateMixture, ReverseAdaptation, kept_share
 from dpadapt.papers.adaptation.unprotected import AlphaMixture
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
-
-
-class Noiseless:
-    """A ledger whose releases carry no noise; it records the scale of the noise that was due."""
-
-    def __init__(self, adjacency=Adjacency.ZERO_OUT):
-        self.ledger = Ledger(epsilon=100.0, delta=1e-5, adjacency=adjacency)
-        self.values, self.scales = [], []
-
-        def release(mechanism, bounded, scale, random):
-            self.values.append(bounded.value.copy())
-            self.scales.append(scale)
-            return bounded.value.copy()
-
-        self.ledger._draw = release
 
 
 def samples(seed=0, m=400, n=600, shift=0.5):
@@ -32,11 +17,11 @@ def samples(seed=0, m=400, n=600, shift=0.5):
     return X, y + 0.05 * random.normal(size=n), Public(X_source, y_source + 0.05 * random.normal(size=m))
 
 
-def test_mixture_moves_from_the_private_target_to_the_public_source():
+def test_mixture_moves_from_the_private_target_to_the_public_source(make_tape):
     X, y, public = samples(n=5000, shift=0.2)
     slopes = []
     for alpha in (0.0, 0.25, 0.5, 0.75, 1.0):
-        tape = Noiseless()
+        tape = make_tape()
         model = PrivateMixture(50.0, 1e-5, alpha=alpha).fit(X, y, public=public, ledger=tape.ledger)
         exact = AlphaMixture(alpha).fit(X, y, public=public)
         slopes.append(model.coef_[1])

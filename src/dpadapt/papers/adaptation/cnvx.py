@@ -44,8 +44,8 @@ from dpadapt.papers.adaptation.problem import Array, Penalties, mixture_share, w
 
 _CNVX_AVERAGES = ("paper", "tail")
 # Relative change of the weights after which the sums over rows are renewed. A larger change renews less often and
-# follows the printed steps less closely. Chosen by hand, so that the coefficients stay within 1e-4 of those of a loop
-# over the printed lines (a test); neighbouring values were not compared.
+# follows the printed steps less closely. Chosen by hand; a test holds the coefficients within 1e-4 of those of a loop
+# over the printed lines. Neighbouring values were not compared.
 _WEIGHT_DRIFT = 2e-4
 
 

@@ -90,7 +90,7 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
     Notes
     -----
     The paper gives no way to compute the discrepancy of a general loss, and a local search has no bounded sensitivity.
-    Here the supremum is over a public list of predictors. One row moves it by at most B / n.
+    Here the supremum is over a public list of predictors: a local discrepancy. One row moves it by at most B / n.
 
     References
     ----------
