@@ -50,15 +50,15 @@ def test_image_files_have_the_features_of_their_pixels(tmp_path):
     for i, picture in enumerate(pixels):
         image.fromarray(picture).save(tmp_path / f"{i}.png")
     table = Table(pd.DataFrame({"photo": ["0.png", "1.png"]}), "a.csv", private=True, folder=tmp_path)
-    found = encode_features(table, Schema("d", (Encoded("photo", "efficientnet-lite0"),)))
-    assert np.allclose(found, load_encoder("efficientnet-lite0").transform(pixels) / 6, atol=1e-5)
+    features = encode_features(table, Schema("d", (Encoded("photo", "efficientnet-lite0"),)))
+    assert np.allclose(features, load_encoder("efficientnet-lite0").transform(pixels) / 6, atol=1e-5)
 
 
 @needs("wordllama")
 def test_text_columns_go_through_the_declared_encoder():
     table = Table(pd.DataFrame({"review": TEXTS}), "a.csv", private=True)
-    found = encode_features(table, Schema("d", (Encoded("review", "wordllama"),)))
-    assert np.allclose(found, load_encoder("wordllama").transform(TEXTS))
+    features = encode_features(table, Schema("d", (Encoded("review", "wordllama"),)))
+    assert np.allclose(features, load_encoder("wordllama").transform(TEXTS))
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ ENCODERS: tuple[ReadyEncoder, ...] = (
         ("wordllama",),
         256,
         1.0,
-        "texts, by the mean of word vectors; quick, needs no torch",
+        "texts, by the mean of word vectors; fast, needs no torch",
     ),
 )
 

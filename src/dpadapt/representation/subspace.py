@@ -156,10 +156,10 @@ def _rows_by_task(scale: Scale, X: Vector, public: Public, *, intercept: bool) -
     if names.ndim != 1:
         raise ValueError(f"public tasks must be one name or number per row, got {names.ndim} axes.")
     if names.dtype.kind == "f" and not np.isfinite(names).all():
-        raise ValueError("public tasks must be known for every row; remove the rows where it is not.")
+        raise ValueError("public tasks must be known for every row; remove rows without one.")
     if names.dtype.kind == "O":
         if any(name is None or name != name for name in names):
-            raise ValueError("public tasks must be known for every row; remove the rows where it is not.")
+            raise ValueError("public tasks must be known for every row; remove rows without one.")
         names = names.astype(str)
     tasks = by_task(scale.transform(X), numeric_labels(np.asarray(public.y).ravel()), names, centred=intercept)
     if len(tasks.counts) < 2:
