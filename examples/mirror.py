@@ -1,7 +1,7 @@
 """A small public and a large private sample of one population: mirror descent of paper 2, its baselines, and ours.
 
-The target is log(1 + visits to the doctor) in a health insurance experiment. As in the paper, 4% of the rows are public.
-Test rows are set aside for the comparison; with truly private rows the comparison would be a release, too.
+The target is log(1 + visits to the doctor) in a health insurance experiment. As in the paper, 4% of the rows are
+public. Test rows are set aside for the comparison; with truly private rows the comparison would be a release, too.
 """
 
 import numpy as np
