@@ -101,6 +101,63 @@ def test_the_product_does_not_import_the_experiments():
     assert sources(re.compile(r"(import|from) benchmarks\b")) == []
 
 
+# Modules that one other module imports, and why each is a file of its own.
+OWN_SUBJECT = {
+    "accounting.store": "the ledger's file on disk",
+    "clustering.inference": "the statistics of the released counts: no private row, no noise",
+    "demo.panels": "one panel of the demo per capability",
+    "hybrid.classifier_fit": "the part that asks people and reads the curator's rows; its plan is apart",
+    "mechanisms.parity": "a mechanism of its own, with its bounded statistic",
+    "networks.ghost_clipping": "clipped gradients without a gradient per row; an oracle checks it",
+    "networks.models": "networks to start from",
+    "networks.resumable_training": "what is written down so that a killed training goes on",
+    "networks.trial": "the check that a model trains row by row",
+    "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",
+    "report.plots": "drawing, without any knowledge of what is drawn",
+    "transfer.classification_fit": "the private half of the classifier: everything that reads private rows",
+    "transfer.regression_fit": "the private half of the regressor: everything that reads private rows",
+}
+
+
+def test_a_module_with_one_importer_has_a_stated_reason():
+    importers = {module: set() for module in MODULES}
+    exported = set()
+    for module, path in MODULES.items():
+        for other in imports(path) - {module}:
+            # What a package exports is for users, who are importers too.
+            (exported.add(other) if path.name == "__init__.py" else importers[other].add(module))
+    lonely = {
+        module.removeprefix("dpadapt.")
+        for module, users in importers.items()
+        if len(users) == 1 and module not in exported and MODULES[module].name != "__init__.py"
+    }
+    # One file per command; `cli.app` puts them together.
+    lonely = {module for module in lonely if not module.startswith("cli.")}
+    assert lonely == OWN_SUBJECT.keys()
+
+
+def test_every_module_has_a_test_file_of_its_name():
+    for path in FILES:
+        place = path.relative_to(SOURCE)
+        if place.name != "__init__.py":
+            assert (ROOT / "tests" / place.parent / f"test_{place.name}").exists(), f"{place} has no test file"
+
+
+def test_constants_have_names_that_are_unique_in_the_package():
+    homes = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]:
+                if re.fullmatch(r"_?[A-Z][A-Z0-9_]+", name):
+                    homes.setdefault(name, set()).add(module)
+    # Each command has its own help text.
+    shared = {name: modules for name, modules in homes.items() if len(modules) > 1 and name != "_HELP"}
+    assert shared == {}
+
+
 def sources(pattern, *, but=()):
     """Return the files whose code (not strings or comments) matches `pattern`."""
     allowed = {SOURCE / name for name in but}

@@ -24,7 +24,7 @@ from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import METHODS, Method
 
-_FORMAT = "dpadapt model 1"
+_MODEL_FORMAT = "dpadapt model 1"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
     np.savez(buffer, allow_pickle=False, **arrays)
     receipt = model.privacy_.to_json().encode()
     description = {
-        "format": _FORMAT,
+        "format": _MODEL_FORMAT,
         "version": __version__,
         "method": method.name,
         "class": method.path,
@@ -202,9 +202,9 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: model.json is damaged. Make the model again.") from None
     if not isinstance(description, dict) or not str(description.get("format", "")).startswith("dpadapt model "):
         raise ValueError(f"{folder}: not a model of dpadapt. Give a folder made by dpadapt fit.")
-    if description["format"] != _FORMAT:
+    if description["format"] != _MODEL_FORMAT:
         raise ValueError(
-            f"{folder}: the model has the format {description['format']!r}, this version reads {_FORMAT!r}. "
+            f"{folder}: the model has the format {description['format']!r}, this version reads {_MODEL_FORMAT!r}. "
             f"Load it with dpadapt {description.get('version')}."
         )
     return description

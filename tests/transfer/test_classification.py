@@ -36,7 +36,7 @@ def test_private_rows_correct_a_shifted_public_model():
     assert log_loss(y, model.predict_proba(X)) < 0.6 * log_loss(y, alone.predict_proba(X))
 
 
-def test_refused_change_leaves_the_public_model_to_the_last_bit():
+def test_a_shut_gate_gives_exactly_the_public_model():
     right = Public(X[:2000], y[:2000])
     alone = _public_only(right)
     models = [
@@ -90,7 +90,7 @@ def test_shapes_and_probabilities(labels):
     assert model.decision_function(X).shape == ((4000,) if k == 2 else (4000, k))
 
 
-def test_rare_class_is_left_alone_by_a_right_public_model():
+def test_a_correct_public_model_with_a_rare_class_is_not_changed():
     rare = (random.random(4000) < 1 / (1 + np.exp(-(score - 6.0)))).astype(int)
     public = Public(X[:2000], rare[:2000])
     alone = _public_only(public, y=rare)
@@ -234,7 +234,7 @@ def test_no_row_moves_a_release_further_than_its_noise_assumes(adjacency, labell
 
 @pytest.mark.parametrize("labelled", [True, False], ids=["labelled", "unlabelled"])
 @pytest.mark.parametrize(("epsilon", "n"), [(1e-6, 4000), (1.0, 4)], ids=["tiny budget", "few rows"])
-def test_nothing_is_spent_where_nothing_can_be_bought(labelled, epsilon, n):
+def test_nothing_is_spent_if_the_budget_is_too_small(labelled, epsilon, n):
     public, ledger = Public(X_public, y_public if labelled else None), Ledger(epsilon=1.0, delta=1e-6)
     model = PrivateTransferClassifier(epsilon, 1e-12, classes=[0, 1]).fit(
         X[:n], np.arange(n) % 2, public=public, ledger=ledger
@@ -260,7 +260,7 @@ def test_receipt_says_that_the_gate_stayed_shut(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("labels", [np.arange(12) % 2, np.zeros(12, int), None], ids=["both", "one class", "none"])
-def test_few_public_rows_and_constant_columns_are_survived(dtype, labels):
+def test_few_public_rows_and_constant_columns_leave_finite_coefficients(dtype, labels):
     wide = random.standard_normal((12, 30)).astype(dtype)
     private = random.standard_normal((500, 30)).astype(dtype)
     wide[:, 3] = wide[:, 4] = private[:, 4] = 1.0  # constant in public alone, and in both
@@ -348,7 +348,7 @@ def test_probabilities_stay_calibrated():
     assert abs(np.mean(wrong - rare)) > 0.15  # the public model is far off for the rare class
 
 
-def test_the_public_model_is_kept_and_is_what_a_budget_of_nothing_gives():
+def test_public_model_equals_a_fit_without_budget():
     random = np.random.default_rng(3)
     X, X_public = random.uniform(-1, 1, (3000, 3)), random.uniform(-1, 1, (300, 3))
     y, public = X[:, 0] > 0.2, Public(X_public, X_public[:, 0] > X_public[:, 1])

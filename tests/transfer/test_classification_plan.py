@@ -63,7 +63,7 @@ def test_same_population_expects_less_than_a_shift_does():
     assert same.sum() < 0.2 * shifted.sum()
 
 
-def test_votes_of_newton_steps_are_unbiased_and_as_noisy_as_planned():
+def test_averaged_end_points_are_unbiased_and_as_noisy_as_planned():
     # The recursion of the descent in one coordinate: 4000 runs, so the variance is known to 2.3% (one sigma).
     curvature, ridge, best, noise = 0.2, 0.05, 1.5, 0.01
     change, ends = np.zeros(4000), np.zeros(4000)
@@ -79,7 +79,7 @@ def test_votes_of_newton_steps_are_unbiased_and_as_noisy_as_planned():
     assert np.std(change) > 1.3 * planned  # the last iterate alone
 
 
-def test_a_term_within_its_limit_is_within_the_clip():
+def test_a_residual_within_its_limit_has_a_term_within_the_clipping_norm():
     lengths = np.array([1e-40, 0.1, 1.0, 50.0, np.inf])
     limits = residual_limits(lengths, 0.7)
     assert np.isfinite(limits).all()
@@ -96,7 +96,7 @@ def test_ridge_falls_with_the_budget():
     assert ridges[1] < ridges[0]
 
 
-def test_whole_step_is_newtons_unless_it_is_too_long():
+def test_a_whole_step_is_the_newton_step_unless_it_is_too_long():
     prepared = prepare(X, codes, 2)
     plan = make_plan(prepared, Budget(1.0, 1000.0, 1.0), "shifted")
     pace = stride(prepared, plan, np.zeros((len(plan.used), 2)), 1000.0)
@@ -123,7 +123,7 @@ def test_coordinates_are_whitened_and_constant_columns_left_out():
     assert np.isfinite(prepared.coef).all()
 
 
-def test_a_rare_indicator_is_not_stretched():
+def test_a_rare_indicator_gets_a_larger_scale():
     rare = np.zeros((2000, 1))
     rare[:2] = 1.0
     scale = prepare(np.hstack([random.standard_normal((2000, 2)), rare]), None, 2).coordinates.scale
@@ -131,7 +131,7 @@ def test_a_rare_indicator_is_not_stretched():
     assert scale[0] == pytest.approx(1.0, rel=0.1)
 
 
-def test_units_are_told_apart_by_number_and_spread_of_columns():
+def test_mixed_units_are_recognised_by_number_and_scale_of_columns():
     assert mixed_units(np.array([1.0, 1e5]))
     assert mixed_units(np.r_[np.full(99, 0.3), 1e5])
     assert not mixed_units(np.geomspace(1.0, 0.01, 100))

@@ -1,9 +1,16 @@
+"""Forecasts of both transfer estimators: from public data alone, in numbers and in words."""
+
 import numpy as np
 import pytest
 
 from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, forecast
 from dpadapt.representation import PrivateProbe
-from dpadapt.transfer.forecast import forecast_classification, forecast_regression
+from dpadapt.transfer.forecast import (
+    ClassificationForecast,
+    TransferForecast,
+    forecast_classification,
+    forecast_regression,
+)
 
 random = np.random.default_rng(5)
 X = random.uniform(-1, 1, (400, 4))
@@ -47,16 +54,16 @@ def test_bad_input_is_named(arguments, error, message):
 @pytest.mark.parametrize(
     ("rows", "epsilon", "said"), [(10, 0.01, "nothing spent"), (300, 0.3, "some"), (90_000, 3.0, "hardly any")]
 )
-def test_a_classifier_says_in_words_what_the_noise_means(rows, epsilon, said):
+def test_a_classifier_says_in_words_how_much_the_noise_hides(rows, epsilon, said):
     assert said in str(forecast(PrivateTransferClassifier(epsilon=epsilon), labelled, rows))
 
 
-def test_without_public_labels_the_words_know_of_no_gate():
+def test_without_public_labels_the_words_say_that_there_is_no_gate():
     assert "no gate" in str(forecast(PrivateTransferClassifier(classes=[0, 1]), Public(X), 3000))
 
 
 @pytest.mark.parametrize("model", [PrivateTransferRegressor(), PrivateTransferClassifier(), PrivateProbe(encoder=abs)])
-def test_raw_arrays_are_no_public_data(model):
+def test_raw_arrays_are_refused_as_public_data(model):
     with pytest.raises(TypeError, match="must be wrapped"):
         model.forecast(X, 300)
 
@@ -66,16 +73,16 @@ X_class = class_random.uniform(-1, 1, (400, 5))
 class_public = Public(X_class, (X_class[:, 0] > 0).astype(int))
 
 
-def test_more_rows_and_more_budget_mean_less_blur():
-    blurs = [forecast_classification(class_public, n, e).blur for n, e in ((1000, 1.0), (1000, 4.0), (10_000, 4.0))]
-    assert blurs == sorted(blurs, reverse=True)
+def test_more_rows_and_more_budget_mean_less_noise_in_a_score():
+    noise = [forecast_classification(class_public, n, e).blur for n, e in ((1000, 1.0), (1000, 4.0), (10_000, 4.0))]
+    assert noise == sorted(noise, reverse=True)
     assert (
         forecast_classification(class_public, 1000, adjacency="replace-one").blur
         > forecast_classification(class_public, 1000).blur
     )
 
 
-def test_gate_is_shut_where_nothing_can_be_bought_and_open_where_all_can():
+def test_gate_is_shut_at_a_tiny_budget_and_open_at_a_large_one():
     nothing = forecast_classification(class_public, 20, 0.01)
     assert (nothing.worthwhile, nothing.gate, nothing.n_directions) == (False, "shut", 0)
     assert forecast_classification(class_public, 100_000, 4.0).gate == "open"
@@ -90,7 +97,7 @@ def test_unlabelled_public_data_needs_the_classes_and_has_no_gate():
     assert found.needed_gain == 0.0
 
 
-def test_blur_is_what_the_noise_does_to_scores():
+def test_forecast_noise_in_a_score_is_the_measured_one():
     # Without a gate, the same rows again and again: what varies is noise. 20 fits, so within 40% at 4 standard errors.
     rows, labels = class_random.uniform(-1, 1, (1000, 5)), class_random.integers(0, 2, 1000)
     unlabelled = Public(X_class)
@@ -104,26 +111,40 @@ def test_blur_is_what_the_noise_does_to_scores():
     assert measured == pytest.approx(forecast_classification(unlabelled, 1000, classes=[0, 1]).blur, rel=0.4)
 
 
-def _population(d, flip=False, level=0.0, n=6000, n_public=2000, seed=0):
+def _labelled(d, n, seed=0):
     random = np.random.default_rng(seed)
     mix = np.linalg.qr(random.standard_normal((d, d)))[0] * np.arange(1, d + 1) ** -0.25
     coef = random.standard_normal(d)
     coef /= np.linalg.norm(mix.T @ coef)
-    X_public, X = random.standard_normal((n_public, d)) @ mix.T, random.standard_normal((n, d)) @ mix.T
-    y_public = X_public @ coef + 0.4 * random.standard_normal(n_public)
-    y = X @ (-coef if flip else coef) + level + 0.4 * random.standard_normal(n)
-    return Public(X_public, y_public), X, y
+    rows = random.standard_normal((n, d)) @ mix.T
+    return Public(rows, rows @ coef + 0.4 * random.standard_normal(n))
 
 
 def test_forecast_is_not_worthwhile_when_the_budget_is_too_small():
-    public, _, _ = _population(10, n=10, n_public=300)
-    hopeless = forecast_regression(public, 20, 0.1)
+    rows = _labelled(10, 300)
+    hopeless = forecast_regression(rows, 20, 0.1)
     assert not hopeless.worthwhile
     assert "nothing spent" in str(hopeless)
-    good = forecast_regression(public, 10_000, 4.0)
+    good = forecast_regression(rows, 10_000, 4.0)
     assert good.opens_at < 0.2
     assert good.error_ratios[-1] < 0.6
     assert good.error_ratios[0] <= 1.01
-    assert "can't say" in str(good)
     with pytest.raises(ValueError, match="labels"):
-        forecast_regression(Public(public.X), 100)
+        forecast_regression(Public(rows.X), 100)
+
+
+def test_a_regressor_says_in_words_from_which_shift_on_the_gate_opens():
+    good = forecast_regression(_labelled(10, 300), 10_000, 4.0)
+    assert f"save at least {good.opens_at:.0%} of the public model's error" in str(good)
+    assert "can't say" in str(good)
+    never = TransferForecast(True, 3, (0.0, 1.0), (1.0, 1.0), np.inf)
+    assert "stay shut for every shift" in str(never)
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"), [("open", "will probably open"), ("shut", "stay shut"), ("undecided", "uncertain")]
+)
+def test_a_classifier_says_in_words_whether_the_gate_opens(gate, said):
+    words = str(ClassificationForecast(True, 3, 0.5, 0.02, 1.0, gate))
+    assert "must save 0.02 of log-loss per row before the gate opens" in words
+    assert said in words

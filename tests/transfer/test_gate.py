@@ -1,3 +1,5 @@
+"""Both gates: estimates of the slope, how far to go along a change, and shrinkage block by block."""
+
 import math
 
 import numpy as np
@@ -65,7 +67,7 @@ def _how_far(value, scatter, bend, caution, tolerance):
     return Slope(value, scatter).fraction(_Quadratic(bend), caution, tolerance)
 
 
-def test_how_far_to_go():
+def test_fraction_grows_with_the_slope_and_falls_with_its_noise():
     assert _how_far(1.0, 0.1, 0.5, 0.0, 0.0) == 1.0
     assert _how_far(1.0, 0.1, 2.0, 2.0, 0.0) == pytest.approx(0.25, abs=1e-6)  # where the gain is largest
     assert _how_far(1.0, 0.6, 1.0, 2.0, 0.0) == 0.0
@@ -117,7 +119,7 @@ def _scores(size):
 
 @pytest.mark.parametrize("size", [0.1, 3.0])
 def test_gain_is_the_slope_less_the_divergence_exactly(size, monkeypatch):
-    monkeypatch.setattr(gate, "_BEND", 1.0)
+    monkeypatch.setattr(gate, "_COUNTED_DIVERGENCE", 1.0)
     before, move = _scores(size)
     codes = random.integers(0, 3, 500)
     path = Path(before, before + move)
@@ -132,7 +134,7 @@ def test_gain_is_the_slope_less_the_divergence_exactly(size, monkeypatch):
         assert path.steepness(c) == pytest.approx(rise, rel=1e-4)
 
 
-def test_class_that_public_rows_lack_is_no_reason_to_stop_half_way():
+def test_the_whole_change_is_adopted_where_private_rows_have_a_class_that_public_rows_lack():
     # The public model gives the third class e^-20 everywhere and the change brings it up: the loss falls in a straight
     # line, which a parabola with the end's curvature takes for one that turns.
     before = np.column_stack([random.standard_normal((500, 2)), np.full(500, -20.0)])
@@ -167,18 +169,18 @@ def test_bound_grows_with_the_change_and_stays_positive():
     assert 0 < small < large
     assert Path(scores, scores).bound > 0
     tiny = Path(scores, scores + 0.01 * move)
-    assert tiny.scatter**2 == pytest.approx(2.0 * tiny.divergence(1.0) / gate._BEND, rel=0.02)
+    assert tiny.scatter**2 == pytest.approx(2.0 * tiny.divergence(1.0) / gate._COUNTED_DIVERGENCE, rel=0.02)
 
 
-def test_divergence_follows_private_rows_as_far_as_they_can_be_heard():
+def test_divergence_follows_the_measured_one_by_its_precision():
     scores, move = _scores(1.0)
     path = Path(scores, scores + move)
     whole = path.divergence(1.0)
-    assert gate._BEND * float(np.mean(row_divergences(scores, scores + move))) == pytest.approx(whole)
-    heard = path.as_measured(0.4 * whole, 0.0)
+    assert gate._COUNTED_DIVERGENCE * float(np.mean(row_divergences(scores, scores + move))) == pytest.approx(whole)
+    exact = path.as_measured(0.4 * whole, 0.0)
     for c in (0.3, 1.0):
-        assert heard.divergence(c) == pytest.approx(0.4 * path.divergence(c))
-        assert heard.steepness(c) == pytest.approx(0.4 * path.steepness(c))
+        assert exact.divergence(c) == pytest.approx(0.4 * path.divergence(c))
+        assert exact.steepness(c) == pytest.approx(0.4 * path.steepness(c))
     assert path.as_measured(0.4 * whole, 1e3 * whole).divergence(1.0) == pytest.approx(whole, rel=1e-3)
     assert 0.0 < path.as_measured(-5.0 * whole, 0.0).divergence(1.0) < whole
     assert path.as_measured(5.0 * whole, 0.0).divergence(1.0) == whole  # never more than public rows say

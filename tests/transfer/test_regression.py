@@ -48,7 +48,7 @@ def _worst_harm(d=50, seeds=8):
     return max(private / public for private, public in errors)
 
 
-def test_without_a_shift_nothing_is_lost():
+def test_without_a_shift_the_model_is_no_worse_than_the_public_one():
     assert _worst_harm() <= 1.01
 
 
@@ -56,11 +56,11 @@ def _open_gate(change, variance, blocks, *, error, established=0.0):
     return gate.Kept(np.ones(len(change)), established)
 
 
-def _hopeful_gate(change, variance, blocks, *, error, established=0.0):
+def _overconfident_gate(change, variance, blocks, *, error, established=0.0):
     return gate.keep(change, variance / 10, blocks, error=error, established=established)
 
 
-@pytest.mark.parametrize("gate", [_open_gate, _hopeful_gate])
+@pytest.mark.parametrize("gate", [_open_gate, _overconfident_gate])
 def test_an_over_confident_gate_fails_the_same_check(monkeypatch, gate):
     monkeypatch.setattr("dpadapt.transfer.regression_fit.keep", gate)
     assert _worst_harm(seeds=3) > 1.01
@@ -76,12 +76,12 @@ def test_visits_to_a_doctor_are_predicted_no_worse_than_by_the_public_model(doma
     assert private <= 1.015 * public
 
 
-def test_a_model_of_the_wrong_sign_is_left():
+def test_a_public_model_of_the_wrong_sign_is_corrected():
     private, public = _errors(*_population(200, flip=True), 1000, 4.0, 3)
     assert private < 0.15 * public
 
 
-def test_a_shifted_level_is_found_with_few_rows():
+def test_a_shifted_level_is_corrected_with_few_rows():
     private, public = _errors(*_population(50, level=2.0), 300, 1.0, 3)
     assert private < 0.15 * public
 
@@ -122,7 +122,7 @@ def test_too_small_a_cap_raises_before_any_draw():
     assert ledger.entries == []
 
 
-def test_fallback_is_the_public_model_bit_by_bit():
+def test_a_budget_that_is_too_small_gives_exactly_the_public_model():
     public, X, y = _population(5, n=500, n_public=300)
     geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
     model = PrivateTransferRegressor(1e-4, 1e-9).fit(X, y, public=public)
@@ -134,7 +134,7 @@ def test_fallback_is_the_public_model_bit_by_bit():
     assert model.adopted_ == 0.0
 
 
-def test_a_shut_gate_is_the_public_model_bit_by_bit_and_says_so():
+def test_a_shut_gate_gives_exactly_the_public_model_and_the_receipt_says_so():
     public, X, y = _population(50)
     params = {"adjacency": "replace-one", "random_state": 1}
     model = PrivateTransferRegressor(1.0, 0.01, **params).fit(X[:200], y[:200], public=public)
@@ -145,7 +145,7 @@ def test_a_shut_gate_is_the_public_model_bit_by_bit_and_says_so():
     assert any("nothing was adopted" in text for text in model.privacy_.warnings)
 
 
-def test_what_was_adopted_is_a_share_and_is_not_noted():
+def test_an_open_gate_adopts_a_positive_share_and_the_receipt_has_no_warning():
     public, X, y = _population(20, flip=True)
     model = PrivateTransferRegressor(4.0, 0.01, random_state=0).fit(X[:1000], y[:1000], public=public)
     assert 0.5 < model.adopted_ <= 1.0
@@ -227,7 +227,7 @@ def test_fewer_public_rows_than_features_suffice(prior, n_public):
 
 @pytest.mark.parametrize("n", [2, 5, 9])
 @pytest.mark.parametrize("epsilon", [1.0, 1000.0])
-def test_a_handful_of_private_rows_is_no_error(n, epsilon):
+def test_a_few_private_rows_are_accepted(n, epsilon):
     public, X, y = _population(4, n=n, n_public=100)
     model = PrivateTransferRegressor(epsilon, random_state=0).fit(X, y, public=public)
     assert np.isfinite(model.coef_).all()
@@ -260,14 +260,14 @@ def test_rows_that_are_not_finite_are_refused_without_showing_them(bad):
     assert ledger.entries == []
 
 
-def test_rows_too_long_for_a_float_are_survived():
+def test_rows_too_long_for_a_float_leave_finite_coefficients():
     public, X, y = _population(4, n=400, n_public=100)
     X[5], y[6] = 1e300, 1e300
     model = PrivateTransferRegressor(4.0, random_state=0).fit(X, y, public=public)
     assert np.isfinite(model.coef_).all()
 
 
-def test_constant_public_labels_are_survived():
+def test_constant_public_labels_leave_finite_coefficients():
     public, X, y = _population(4, n=400, n_public=100)
     model = PrivateTransferRegressor(4.0, random_state=0).fit(X, y, public=Public(public.X, np.zeros(100)))
     assert np.isfinite(model.coef_).all()
@@ -282,7 +282,7 @@ def test_bad_options_are_named():
 
 
 @pytest.mark.parametrize("prior", ["shifted", "same-population"])
-def test_the_public_model_is_kept_and_is_what_a_budget_of_nothing_gives(prior):
+def test_public_model_equals_a_fit_without_budget(prior):
     public, X, y = _population(5, n=500, n_public=300)
     y = y + 1.0
     model = PrivateTransferRegressor(3.0, 1e-5, prior=prior, random_state=0).fit(X, y, public=public)

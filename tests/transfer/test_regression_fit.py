@@ -1,4 +1,4 @@
-"""The same-population prior: clips chosen from public data, and biases of clipping told from it."""
+"""The releases of the transfer regressor: the same-population filter does no harm on skewed or odd public rows."""
 
 import numpy as np
 import pytest

@@ -41,29 +41,29 @@ def even(geometry):
     return np.full(len(geometry.values), 1.0 / geometry.spectrum.sum())
 
 
-def test_a_small_clip_of_skewed_residuals_moves_the_level_by_what_public_rows_say():
+def test_a_small_clipping_norm_shifts_the_level_of_skewed_residuals_as_public_rows_predict():
     geometry = transfer_geometry(*sample(0, 4000, 5, skew=True))
     clipped = ClipBias(geometry).measure(even(geometry), 0.5, geometry.variance)
     # The median of these residuals lies 0.3 deviations below their mean.
     assert -0.40 < float(geometry.vectors[-1] @ clipped.shift) < -0.15
 
 
-def test_a_clip_that_cuts_nothing_has_no_bias():
+def test_without_clipping_there_is_no_bias():
     geometry = transfer_geometry(*sample(0, 500, 5, skew=True))
     clipped = ClipBias(geometry).measure(even(geometry), 1e6, geometry.variance)
     assert clipped.slope == pytest.approx(1.0)
     assert np.abs(clipped.shift).max() < 1e-6
-    assert clipped.doubt.max() < 1e-12
+    assert clipped.shift_variance.max() < 1e-12
 
 
-def test_symmetric_residuals_are_hardly_doubted():
+def test_the_bias_of_symmetric_residuals_has_a_small_variance():
     geometry = transfer_geometry(*sample(1, 450, 300, skew=False))
     clipped = ClipBias(geometry).measure(even(geometry), 0.5, geometry.variance)
     prior = geometry.noise_variance / (450 * (geometry.values + geometry.ridge))
-    assert float(geometry.spectrum @ clipped.doubt) < 0.1 * float(geometry.spectrum @ prior)
+    assert float(geometry.spectrum @ clipped.shift_variance) < 0.1 * float(geometry.spectrum @ prior)
 
 
-def test_skewed_residuals_ask_for_a_larger_clip_than_symmetric_ones():
+def test_skewed_residuals_get_a_larger_clipping_norm_than_symmetric_ones():
     chosen = []
     for skew in (False, True):
         geometry = transfer_geometry(*sample(2, 600, 20, skew=skew))
@@ -72,20 +72,20 @@ def test_skewed_residuals_ask_for_a_larger_clip_than_symmetric_ones():
     assert chosen[1] > 1.3 * chosen[0]
 
 
-def test_more_noise_asks_for_a_smaller_clip():
+def test_more_noise_gives_a_smaller_clipping_norm():
     geometry = transfer_geometry(*sample(3, 600, 20, skew=True))
     quiet, loud = (kalman_plan(geometry, Budget(mu, 20_000.0, 1.0)) for mu in (1.0, 0.01))
     assert loud.steps[0].clip_norm < quiet.steps[0].clip_norm
     assert loud.error > quiet.error
 
 
-def test_the_plan_expects_no_more_than_the_public_error():
+def test_the_expected_error_is_at_most_the_public_error():
     geometry = transfer_geometry(*sample(4, 300, 10, skew=True))
     prior = geometry.noise_variance / (300 * (geometry.values + geometry.ridge))
     assert kalman_plan(geometry, Budget(2e-6, 1000.0, 1.0)).error <= 1.0001 * float(geometry.spectrum @ prior)
 
 
-def test_long_rows_make_more_steps_of_the_same_budget():
+def test_long_rows_get_more_steps_at_the_same_cost():
     def steps(d):
         public, _, _ = _population(d, n=10, n_public=800)
         geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
@@ -105,7 +105,7 @@ def test_blocks_cover_every_coordinate_once():
         assert sorted(np.concatenate(blocks)) == list(range(len(chosen)))
 
 
-def test_prior_spreads_the_whole_shift():
+def test_shift_prior_adds_up_to_about_one():
     for d in (2, 3, 10, 400):
         assert 0.45 < shift_prior(d).sum() <= 1.1
 

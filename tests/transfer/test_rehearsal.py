@@ -17,14 +17,14 @@ shifted = signal + 1.5 * (X[:, 3] > 0)
 public = Public(X, signal + 0.2 * random.standard_normal(1500))
 
 
-def test_more_budget_rehearses_better():
+def test_a_large_budget_gives_a_small_rehearsed_error():
     found = rehearse(PrivateLinearRegression(), public, 300, epsilons=(0.05, 10.0), split_by=X[:, 0], random_state=0)
     assert found.errors[:, 1].mean() < 0.2
     assert not found.repeated_rows
     assert "epsilon 10" in str(found)
 
 
-def test_a_mimicked_shift_hurts_the_public_model_and_private_rows_mend_it():
+def test_private_rows_correct_a_shift_along_a_column():
     moved = Public(X, shifted)
     found = rehearse(PrivateLinearRegression(), moved, 400, epsilons=(5.0,), split_by=X[:, 3], random_state=0)
     assert found.errors[:, 0].mean() < 0.8 * found.public_only.mean()
@@ -36,7 +36,7 @@ def test_classifiers_are_rehearsed_by_log_loss():
     assert found.metric == "log-loss"
     assert found.errors.max() < 0.5
     assert found.repeated_rows
-    assert "too bad" in str(found)
+    assert "these errors are pessimistic" in str(found)
 
 
 def test_rehearsals_repeat_with_a_seed_and_differ_without():
@@ -73,13 +73,13 @@ def test_bad_option_is_named(options, message):
         rehearse(PrivateLinearRegression(), public, 10, **options)
 
 
-def test_a_date_may_mimic_the_shift():
+def test_the_split_may_be_along_a_date():
     days = np.datetime64("2020-01-01") + np.arange(1500)
     found = rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=1, split_by=days)
     assert found.errors.shape == (1, 1)
 
 
-def test_equal_seeds_give_equal_splits_whatever_is_rehearsed():
+def test_equal_seeds_give_equal_splits_to_every_estimator():
     # Two estimators whose public models agree exactly see the same rows held out.
     first = rehearse(PrivateTransferRegressor(), public, 99, epsilons=[1.0], repeats=2, random_state=3)
     second = rehearse(PrivateTransferRegressor(delta=1e-3), public, 99, epsilons=[1, 2, 3], repeats=2, random_state=3)
@@ -92,16 +92,16 @@ def test_private_rows_can_be_rehearsed_alone():
     assert alone.errors.mean() > 3 * rehearse(PrivateTransferRegressor(), public, 99, **options).errors.mean()
 
 
-def test_progress_is_told_after_each_split():
-    told = []
-    rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=3, done=lambda: told.append(1))
-    assert len(told) == 3
+def test_done_is_called_after_each_split():
+    calls = []
+    rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=3, done=lambda: calls.append(1))
+    assert len(calls) == 3
 
 
-def test_where_there_are_tasks_one_of_them_plays_the_private_part():
+def test_one_of_several_tasks_takes_the_role_of_the_private_rows():
     tasks = np.repeat(np.arange(15), 100)
     slopes = random.standard_normal((15, 2))
-    # Without noise: the public residuals must not set the clipping norm to next to nothing.
+    # Without noise in the labels: the tiny public residuals must not set the clipping norm.
     y = np.einsum("ij,ij->i", X[:, :2], slopes[tasks])
     several = Public(X, y, tasks=tasks)
     found = rehearse(PrivateSubspaceRegressor(n_components=2), several, 60, epsilons=(50.0,), random_state=0)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 
-METHODS = ("any", "gaussian", "shift")
+BOUND_METHODS = ("any", "gaussian", "shift")
 
 Scores = NDArray[np.float64]
 
@@ -174,7 +174,7 @@ def lower_bound(
     >>> bound.refutes(0.5)
     True
     """
-    delta, method = checks.delta(delta), checks.one_of(method, METHODS, "method")
+    delta, method = checks.delta(delta), checks.one_of(method, BOUND_METHODS, "method")
     runs = checks.count(runs, "runs", least=30)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")

@@ -17,7 +17,7 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
 # The noise does not depend on the number of steps; more of them only follow the curved loss more closely.
-_STEPS = 100
+_LOGISTIC_STEPS = 100
 
 
 class PrivateLogisticRegression(LinearClassifier):
@@ -149,10 +149,10 @@ def _correction(
     # The linear least-mean-squares ridge: noise and sampling error over expected signal.
     ridge = np.minimum((noise**2 + curvature / budget.n_rows) / (curvature * signal + 1e-300), 1e6)
     metric = 1.0 / (curvature + ridge)
-    rule, steps = decaying(1.0), _STEPS
+    rule, steps = decaying(1.0), _LOGISTIC_STEPS
     if not whitened:
         # One direction may hold most of the length of a row, and its curvature.
-        rule, steps = constant(1.0), 4 * _STEPS
+        rule, steps = constant(1.0), 4 * _LOGISTIC_STEPS
         metric = 1.0 / (curvature * geometry.typical_norm**2 + ridge)
     run = ledger.start(Repeated(Gaussian(math.sqrt(steps) / budget.mu), steps), label="gradient")
     single = n_scores == 1

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.data import Public
 from dpadapt.learning.estimator import numeric_labels
-from dpadapt.representation.task_model import METHODS, TaskModel, learn_tasks
+from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskModel, learn_tasks
 from dpadapt.representation.task_subspaces import (
     Diversity,
     Scale,
@@ -100,7 +100,7 @@ class PublicSubspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the subspace from labelled public rows with tasks: `Public(X, y, tasks=...)`."""
         if not isinstance(public, Public):
             raise TypeError(f"public must be wrapped: Public(X, y, tasks=tasks), got {type(public).__name__}.")
-        checks.one_of(self.method, METHODS, "method")
+        checks.one_of(self.method, SUBSPACE_METHODS, "method")
         X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X", estimator="public X")
         model = task_model(
             X, public, method=self.method, k=self.n_components, whiten=self.whiten, intercept=self.fit_intercept

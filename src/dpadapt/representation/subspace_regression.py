@@ -24,7 +24,7 @@ from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
-from dpadapt.representation.task_model import METHODS, TaskPrior, task_prior
+from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
 from dpadapt.rows import Rows
 
 Vector = NDArray[np.float64]
@@ -299,7 +299,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             Public data with the same columns, with labels and tasks.
         {ledger}
         """
-        checks.one_of(self.method, METHODS, "method")
+        checks.one_of(self.method, SUBSPACE_METHODS, "method")
         soft = checks.one_of(self.projection, _PROJECTIONS, "projection") == "soft"
         if self.n_components is not None:
             checks.count(self.n_components, "n_components")

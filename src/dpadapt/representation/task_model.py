@@ -26,7 +26,7 @@ from dpadapt.representation.task_subspaces import (
 
 Vector = NDArray[np.float64]
 
-METHODS = ("em", "pairs", "moments")
+SUBSPACE_METHODS = ("em", "pairs", "moments")
 
 # Folds of tasks in the cross-validation of the dimension. More folds leave more tasks to each fit and cost time.
 # Chosen by hand; neighbouring values were not compared.

@@ -16,17 +16,16 @@ from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
 
-_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
+_GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
 
 class PrivateTransferClassifier(LinearClassifier):
-    """Softmax regression that starts from public data and takes from private rows what the budget can buy.
+    """Softmax regression that starts from public data and is corrected by private rows.
 
     A softmax model is fitted to the labelled public rows. The private rows correct it by clipped full-batch gradient
     steps in public coordinates: the budget is shared among directions where a change is expected to exceed its noise,
-    the others are left alone. A gate then decides how far to go along the correction, from not at all (the model is
-    exactly the public one) to all the way, by an estimate of what it gains and a bound on what it may cost. Nothing is
-    to be tuned.
+    and the others stay as they are. A gate then adopts a share of the correction, from 0 (exactly the public model) to
+    1, by an estimate of what it gains and a bound on the harm. There is nothing to tune.
 
     With unlabelled public data only the coordinates come from it, the start is zero and there is no gate. Without
     public data this is `PrivateLogisticRegression`.
@@ -44,9 +43,9 @@ class PrivateTransferClassifier(LinearClassifier):
     {epsilon}
     {delta}
     prior : {"shifted", "same-population"}, default="shifted"
-        What is believed of labelled public data. "shifted": the private population may differ, and the public model is
-        only left on evidence. "same-population": it doesn't, so private rows only make up for what the public sample
-        was too small to tell, and smaller corrections are found at smaller budgets.
+        What is assumed about labelled public data. "shifted": the private population may differ, and the public model
+        is changed only on evidence. "same-population": it does not differ, so private rows only correct the sampling
+        error of the public model, and smaller corrections are adopted at smaller budgets.
     {classes}
     {adjacency}
     {n_rows}
@@ -67,15 +66,15 @@ class PrivateTransferClassifier(LinearClassifier):
 
     See Also
     --------
-    dpadapt.transfer.forecast.forecast_classification : What to expect, before spending.
+    dpadapt.forecast : What to expect, before anything is spent.
 
     Notes
     -----
     Not worse than the public model: if the gain's slope lies above its lower bound (2.5 standard deviations), the mean
-    loss on the private population rises by at most 0.5% of what the public model expects of itself, as far as the loss
-    bends along the correction as it does on public rows. This is about log-loss; accuracy usually follows, but has no
-    guard of its own.
-    Preparing public data is remembered for as long as the `Public` object lives and its content stays the same.
+    loss on the private population rises by at most 0.5% of what the public model expects of itself, provided that the
+    loss bends along the correction as it does on public rows. This is about log-loss; accuracy usually follows, but
+    has no guard of its own.
+    The public preparation is kept for as long as the `Public` object lives and its content stays the same.
 
     Examples
     --------
@@ -145,7 +144,7 @@ class PrivateTransferClassifier(LinearClassifier):
                 plan = make_plan(prepared, budget, self.prior)
                 runs = child.start_all(plan.charges)
                 change, adopted = private_change(plan, runs, prepared, budget, X, codes)
-                notes = [_SHUT] if adopted == 0.0 else []
+                notes = [_GATE_SHUT] if adopted == 0.0 else []
             coef, intercept = _corrected(prepared, change, adopted)
             if prepared.warm:
                 public_coef, public_intercept = _corrected(prepared, change, 0.0)
@@ -201,7 +200,7 @@ class PrivateTransferClassifier(LinearClassifier):
 def _corrected(
     prepared: Prepared, change: NDArray[np.float64], fraction: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return coefficients and intercepts with a fraction of a change; none at all is the public model, to the bit."""
+    """Return coefficients and intercepts after a fraction of a change; 0 gives exactly the public model."""
     coef, intercept = prepared.coef, prepared.intercept
     if fraction > 0.0:
         coef, intercept = prepared.coordinates.coefficients(prepared.start + fraction * change)

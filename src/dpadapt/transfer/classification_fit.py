@@ -1,4 +1,4 @@
-"""The private part of a transfer classifier: clipped full-batch steps from the public model, and the gate's release."""
+"""The private part of the transfer classifier: clipped steps from the public model, and the release of the gate."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,13 +26,17 @@ from dpadapt.transfer.classification_plan import (
 )
 from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
 
-# Steps between two computations of the curvature, in which it changes little; more would be stale, fewer slower.
+# Number of steps between two computations of the curvature. A larger one is faster but uses an older curvature. Chosen
+# by hand; neighbouring values were not compared.
 _CURVATURE_EVERY = 4
 
 
 @dataclass(frozen=True, eq=False)
 class _Private:
-    """Private rows in the plan's coordinates, with their labels and public scores; each row's target is its place."""
+    """Private rows in the plan's coordinates, with their labels, public scores and residual limits.
+
+    The `y` of `rows` is the index of each row in the other three.
+    """
 
     rows: Rows
     codes: NDArray[np.int64]
@@ -67,7 +71,7 @@ def _private(X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan
     with np.errstate(over="ignore", invalid="ignore"):
         scores = X @ prepared.coef.astype(X.dtype)
         scores += prepared.intercept.astype(X.dtype)
-    # A row too long for a float is a null row in `rows`; its scores only have to be numbers.
+    # A row too long for a float is a null row in `rows`; its scores only have to be finite.
     scores[~np.isfinite(scores).all(axis=1)] = 0.0
     return _Private(rows, codes, scores, residual_limits(rows.norms, plan.clip_norm))
 
@@ -78,9 +82,9 @@ def _descend(
     """Return the averaged end of the steps, and the last step's curvature and ridge.
 
     The average is over the points where whole Newton steps from the last iterates would end. In a quadratic loss with
-    known curvature that is the minimum plus the step's own noise, wherever the step began: nothing is lost by averaging
-    early, and every noise counts once. Where the curvature is only roughly known, the error of the iterates shrinks
-    once more.
+    known curvature that is the minimum plus the step's own noise, wherever the step began: averaging may begin early,
+    and the noise of each step counts once. Where the curvature is only roughly known, the error of the iterates shrinks
+    further.
     """
     weights = plan.weights[plan.used][:, None]
     change = np.zeros((len(plan.used), prepared.start.shape[1]))
@@ -91,7 +95,7 @@ def _descend(
             pace = stride(prepared, plan, change, budget.n_rows)
         residuals = _residuals(private, (change / weights).astype(private.rows.X.dtype))
         gradient = run.release(clipped_outer_sum(private.rows, residuals, plan.clip_norm)) / budget.n_rows
-        # Residuals add up to zero over classes, so what else there is in the sum is noise.
+        # Residuals add up to zero over classes, so the mean over classes is pure noise.
         gradient = (gradient - gradient.mean(axis=1, keepdims=True)) / weights
         newton = pace.newton(gradient, change)
         if t >= STEPS - AVERAGED_STEPS:
@@ -120,7 +124,7 @@ def _released_slope(
     plan: Plan,
     budget: Budget,
 ) -> tuple[Slope, Path]:
-    """Release the mean clipped loss difference at the whole change and return the slope it points to."""
+    """Release the mean clipped loss difference at the whole change; return its estimate of the slope, and the path."""
     coef = (change / plan.weights[plan.used][:, None]).astype(private.rows.X.dtype)
     with np.errstate(all="ignore"):
         after = private.rows.X @ coef
@@ -131,7 +135,7 @@ def _released_slope(
     pairs = clipped_sum(np.column_stack([gains, spans]), path.bound)
     mean, span = (run.release(pairs) / budget.n_rows).tolist()
     noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
-    # Akaike: what a fit gains on its own rows by chance, one unit per effective coefficient.
+    # Akaike: the expected gain of a fit on its own rows by chance is one unit per effective coefficient.
     effective = (change.shape[1] - 1) * float(np.sum(pace.curvature / (pace.curvature + pace.ridge)))
     path = path.as_measured(span, noise)
     return slope_from_losses(mean, noise, path, optimism=effective / budget.n_rows, n_rows=budget.n_rows), path

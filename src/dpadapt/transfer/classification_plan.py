@@ -22,24 +22,26 @@ from dpadapt.mechanisms.noise import Gaussian
 
 # Public preparation
 
-# Largest distance of a public value from its column's mean, in units of the column's scale; rare indicators get a
-# larger scale. Without it, an indicator that is rare in public data would stretch the private rows in which it is common.
+# Largest distance of a public value from its column's mean, in units of the column's scale: rare indicators get a
+# larger scale. Without it, private rows with an indicator that is rare in public data would be very long. Chosen by
+# hand; neighbouring values were not compared.
 _LARGEST_VALUE = 5.0
-# Number of public rows on which curvature, lengths and loss ranges are measured. Their error of a few percent is below
-# what matters; more rows cost time.
+# Number of public rows on which curvature, lengths and loss ranges are measured. More rows cost time; the error of a
+# few percent does not matter. Chosen by hand; neighbouring values were not compared.
 _SAMPLE_ROWS = 1500
-# Total variances of the public model's scores that cross-validation tries, its folds, and the most rows it uses: a
-# prior variance does not depend on the number of rows, so that a part of them can choose it.
+# Total variances of the public model's scores that cross-validation tries, its number of folds, and the largest number
+# of rows it uses: a prior variance does not depend on the number of rows, so a part of them suffices. Chosen by hand;
+# neighbouring values were not compared.
 _SCORE_VARIANCES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _SCORE_VARIANCE_FOLDS = 4
 _SCORE_VARIANCE_ROWS = 6000
-# Prior variance of the intercepts: a class probability far from uniform is a bias of about 2 on the logit scale.
+# Prior variance of the intercepts: a class probability far from uniform is an intercept of about 2 on the logit scale.
 _INTERCEPT_VARIANCE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Constant first, then whitened public directions by falling variance, then directions of the public scores.
+    """Constant, whitened public directions by falling variance, and directions of the public scores, in this order.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ class Coordinates:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Everything public that a fit needs.
+    """Everything that a fit takes from public rows.
 
     Parameters
     ----------
@@ -117,9 +119,9 @@ class Prepared:
         """Mean second derivative of the loss per direction of the scores, at the public model."""
         p = softmax(self.sample_scores.copy())
         k = p.shape[1]
-        found = float(np.mean(1.0 - np.sum(p**2, axis=1))) / (k - 1)
-        # A public model that is sure of everything need not be right: at least a fifth of the most there can be.
-        return float(max(found, 0.2 / k))
+        mean = float(np.mean(1.0 - np.sum(p**2, axis=1))) / (k - 1)
+        # A public model that is sure of everything need not be right: at least a fifth of the largest possible value.
+        return float(max(mean, 0.2 / k))
 
     @property
     def entropy(self) -> float:
@@ -170,8 +172,9 @@ def prepare(
 def mixed_units(scales: NDArray[np.float64]) -> bool:
     """Guess whether the columns have units of their own, as in a table, or share one, as pixels and embeddings do.
 
-    A table is standardised; where units are shared the scales themselves say which directions matter, and dividing by
-    them would lose that. Few columns are a table; so are columns of which one is 30 times as spread as the median.
+    A table is standardised. Where units are shared, the scales themselves show which directions matter, and dividing by
+    them would lose that. Fewer than 50 columns are taken for a table, and so are columns of which one has 30 times the
+    median scale.
     """
     if len(scales) < 50:
         return True
@@ -181,7 +184,7 @@ def mixed_units(scales: NDArray[np.float64]) -> bool:
 def public_softmax(
     Z: NDArray[np.float64], codes: NDArray[np.int64], n_classes: int, shares: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the maximum a-posteriori softmax model and the score variance it was allowed.
+    """Return the maximum a-posteriori softmax model and its prior variance of the scores.
 
     The prior variance of a direction is in proportion to its public variance, which is a plain ridge before whitening.
     Whitened, the fit takes a few dozen iterations.
@@ -238,7 +241,7 @@ def _fit(
 def _with_scores(
     coordinates: Coordinates, whitened: NDArray[np.float64], start: NDArray[np.float64]
 ) -> tuple[Coordinates, NDArray[np.float64], NDArray[np.float64]]:
-    """Append the directions of the public scores, whitened: re-scaling the public model is then a few numbers."""
+    """Append the whitened directions of the public scores, so that re-scaling the public model takes few numbers."""
     scores = (whitened[:, 1:] @ start[1:]).astype(np.float64)
     center = scores.mean(axis=0)
     scores = scores - center
@@ -253,22 +256,22 @@ def _with_scores(
     return Coordinates(coordinates.center, coordinates.scale, basis, shares), longer, values[kept]
 
 
-_PREPARED: Remembered[Prepared] = Remembered()
+_PREPARATIONS: Remembered[Prepared] = Remembered()
 
 
 def prepared_for(
     public: Public, X: NDArray[np.float64], codes: NDArray[np.int64] | None, classes: NDArray[Any]
 ) -> Prepared:
     """Return the preparation of `public`, made once as long as its content stays the same."""
-    return _PREPARED.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes)))
+    return _PREPARATIONS.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes)))
 
 
 # The plan
 
 PRIORS = ("shifted", "same-population")
-# How many standard deviations below its estimate the slope of the gain is taken to be. A shifted public model must not
-# be left on weak evidence: 1.75 costs up to 0.3 points (Adult, one-hot, 1,000 rows), 2.25 up to 1.1% of log-loss
-# (Fashion, 300 rows). If a common population is declared, the change is trusted unless the evidence is against it.
+# How many standard deviations below its estimate the slope of the gain is assumed to be. A shifted public model must
+# not be changed on weak evidence: 1.75 costs up to 0.3 points (Adult, one-hot, 1,000 rows), 2.25 up to 1.1% of log-loss
+# (Fashion, 300 rows). If a common population is declared, the change is adopted unless the evidence is against it.
 _GATE_CAUTION = {"shifted": 2.5, "same-population": -1.5}
 # Share of the public model's own expected loss that a correction may cost if its slope is at the lower bound. Without
 # it, gates stay nearly shut for few rows, where corrections are small: `fair` sets with 300 to 1,000 rows gain 0.3
@@ -291,16 +294,17 @@ def step_length(t: int) -> float:
     return min(0.3, 6.0 / (t + 6.0))
 
 
-# A residual is at most sqrt 2 long; half of that clips the surprising labels only.
+# Clipping norm of residuals, which are at most sqrt 2 long; half of that clips only the residuals of surprising labels.
 _RESIDUAL_CLIP = 1.0 / math.sqrt(2.0)
-# The gate gets the share of the budget that makes its noise about 1 over this of its range, between 1% and 10%. A
-# larger share is missing in the steps: Adult with 4% public rows, epsilon 0.3, closes 1% less of its gap at 1,000.
+# The gate gets the share of the budget, between 1% and 10%, that makes its noise about 1 / this of its range. A larger
+# share leaves less for the steps: with 1,000, Adult with 4% public rows at epsilon 0.3 closes 1% less of its gap.
 _GATE_PRECISION = 300.0
 # A whole step moves scores by at most this many times the expected change, beyond its noise. Longer ones mean that the
 # public curvature is far too small, as where private rows have a class that public ones lack: there, steps without a
-# limit end far out (made-up data: log-loss 1.2 at epsilon 10, with a limit 0.1).
+# limit end far out (synthetic data: log-loss 1.2 at epsilon 10, with a limit 0.1).
 _LONGEST_STEP = 3.0
-# Median length of a weighted row that the plan assumes before it knows the weights: a little above 1.
+# Median length of a weighted row that the plan assumes before it knows the weights: a little above 1. Chosen by hand;
+# neighbouring values were not compared.
 _ASSUMED_LENGTH = 1.1
 # Power of the shares of public variance in the prior of a model without public labels. With the shares themselves
 # accuracies at epsilon 1 are lower (Fashion-MNIST 0.5 points, CIFAR-10 features 0.9), though the log-loss of the latter
@@ -310,26 +314,26 @@ _PRIOR_POWER = 0.8
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a private correction does, before any row is seen.
+    """What a fit will release and with which noise, made from public facts alone.
 
     Parameters
     ----------
     weights : ndarray of shape (1 + k,)
-        Each coordinate is multiplied by this; 0 leaves it out. The squares add up to 1.
+        What each coordinate is multiplied by; 0 leaves it out. The squares add up to 1.
     expected : ndarray of shape (1 + k,)
         Variance that the change of each coordinate is expected to have.
     clip_norm : float
         Each row's term is scaled down to this length.
     noise : float
-        Standard deviation of a weighted mean of clipped terms, if the whole run's budget goes into it.
+        Standard deviation of a weighted mean of clipped terms, if the whole budget of the steps goes into it.
     gate_share : float
         Share of mu² for the gate; 0 if there is none.
     caution : float
         How many standard deviations the gate stays below the estimated slope of the gain.
     tolerance : float
-        By how much the gate lets the mean loss rise at worst.
+        The largest rise of the mean loss that the gate allows.
     blur : float
-        Forecast: standard deviation that the noise gives to a score.
+        Noise in a score, as a standard deviation.
     charges : list of (Repeated, str)
         What is charged, all at once: the steps, and the gate if there is one. Together exactly mu-Gaussian-DP.
     """
@@ -346,7 +350,7 @@ class Plan:
 
     @property
     def used(self) -> NDArray[np.int64]:
-        """Places of the coordinates that take part."""
+        """Indices of the coordinates with a positive weight."""
         return np.flatnonzero(self.weights)
 
 
@@ -358,17 +362,17 @@ def expected_change(prepared: Prepared, prior: str) -> NDArray[np.float64]:
     """
     shares = prepared.coordinates.shares
     if not prepared.warm:
-        # A little flatter than the shares, as those slopes are on average.
+        # A little flatter than the shares, like the average of those slopes.
         flatter = shares**_PRIOR_POWER
         return np.concatenate([[1.0], 2.5 * flatter / max(float(flatter.sum()), 1e-300)])
-    # What the public sample left open: its posterior variance.
+    # The posterior variance that the public sample leaves.
     information = prepared.n_rows * prepared.curvature
     plain = shares[: len(shares) - len(prepared.score_variances)]
     left_open = 1.0 / (information + 1.0 / np.maximum(prepared.total * plain, 1e-12))
     if prior == "same-population":
         bias = 1.0 / (information + 0.25)
-        # A model of few rows is too sure of itself, by a few percent of its scores (Adult, 4% public rows, epsilon 0.3:
-        # 3% more of the gap is closed).
+        # The scores of a model of few rows are too large by a few percent (Adult, 4% public rows, epsilon 0.3: 3% more
+        # of the gap is closed).
         return np.concatenate([[bias], left_open, 0.003 * prepared.score_variances])
     return np.concatenate([[0.25], 0.5 * plain + 0.5 * left_open, 0.06 * prepared.score_variances])
 
@@ -382,7 +386,7 @@ def make_plan(prepared: Prepared, budget: Budget, prior: str) -> Plan:
     # Without a public model there is nothing to protect.
     gate_share = min(max((_GATE_PRECISION / signal) ** 2, 0.01), 0.1) if prepared.warm else 0.0
     clip = _RESIDUAL_CLIP
-    # Clipping biases probabilities, so the clip opens, up to twice as far, where a score's noise stays below 0.1.
+    # Clipping biases probabilities, so the clipping norm grows, up to twofold, while the noise in a score is below 0.1.
     for _ in range(2):
         noise = budget.noise(clip * _ASSUMED_LENGTH) / math.sqrt(1.0 - gate_share)
         shares = _budget_shares(expected, h, math.sqrt(EXCESS) * noise)
@@ -412,20 +416,20 @@ def _budget_shares(expected: NDArray[np.float64], curvature: float, noise: float
 
 @dataclass(frozen=True, eq=False)
 class Stride:
-    """How far a step goes in each used coordinate, how strongly it is pulled back, and how long a whole one may be."""
+    """Curvature and ridge of a step in each used coordinate, and the largest length of a whole step."""
 
     curvature: NDArray[np.float64]
     ridge: NDArray[np.float64]
     longest: float
 
     def newton(self, gradient: NDArray[np.float64], change: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the whole step from `change`, to be subtracted, no longer than it may be."""
+        """Return the whole Newton step from `change`, to be subtracted, shortened to the largest length."""
         step = (gradient + self.ridge[:, None] * change) / (self.curvature + self.ridge)[:, None]
         return step * min(1.0, self.longest / max(float(np.linalg.norm(step)), 1e-300))
 
 
 def residual_limits(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
-    """Return how long each row's residual may be, for its term to be no longer than the clip.
+    """Return the largest length of each row's residual for which its term is no longer than the clipping norm.
 
     Limits beyond 2 clip nothing; both ends only keep extreme rows from overflowing.
     """
@@ -443,7 +447,7 @@ def stride(prepared: Prepared, plan: Plan, change: NDArray[np.float64], n_rows: 
     lengths = np.linalg.norm(rows * plan.weights[used], axis=1)
     p = softmax(prepared.sample_scores + rows @ change)
     a = clipped_curvature(p, residual_limits(lengths, plan.clip_norm))
-    # A direction that the public rows hardly use would get steps without bound.
+    # At least a fifth of the mean: steps along directions that the public rows hardly use would be unbounded.
     curvature = np.maximum((rows**2).T @ a / len(a), 0.2 * float(a.mean()))
     release = (plan.noise / plan.weights[used]) ** 2
     ridge = (EXCESS * release + curvature / n_rows) / (curvature * plan.expected[used])

@@ -1,4 +1,7 @@
-"""Before anything is spent: would private rows be able to move the public model, and what might that be worth?"""
+"""`forecast`: would the gate open at a given budget, and what could be gained? Computed from public data alone, free.
+
+`forecast_classification` and `forecast_regression` use the same plans as the fits.
+"""
 
 import math
 from dataclasses import dataclass
@@ -20,14 +23,12 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
 )
 
-# `forecast`: what a private fit could do, told from public data and the budget alone. Spends nothing.
-
 
 def forecast(estimator: Any, public: Public, n_private: int) -> Any:
     """Return what `estimator` could do with `n_private` private rows, before any of them is read.
 
-    It is a go / no-go signal and no error bar: how far the private population differs from the public one, only the
-    private rows can tell. `rehearse` goes further where public data can mimic that difference.
+    It is a go / no-go signal, not an error bar: only the private rows can tell how far the private population differs
+    from the public one. `rehearse` estimates errors where public data can mimic that difference.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
     Returns
     -------
     TransferForecast or ClassificationForecast
-        Both say whether it is `worthwhile` and over how many directions (`n_directions`) the budget is spread.
+        Both say whether the budget is enough (`worthwhile`) and how many directions it is spread over (`n_directions`).
 
     Examples
     --------
@@ -58,42 +59,40 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
     return estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
 
 
-# What a private transfer classifier can be expected to do, from public data and the budget alone: spends nothing.
-
-
-# Below and above these ratios of expected to needed slope, gates stayed shut and open on the sets we know.
-_SHUT, _OPEN = 0.3, 2.0
-# Noise in a logit: below the first nothing is lost, above the second most of what could be learned is.
-_LITTLE, _MUCH = 0.1, 1.0
+# Ratios of expected to needed slope of the gain. Below the first the gate stayed shut, above the second it was open, on
+# the data sets that were tried.
+_SHUT_RATIO, _OPEN_RATIO = 0.3, 2.0
+# Noise in a score (logit), for the words of a forecast: below the first hardly anything that could be learned is lost,
+# above the second most of it is. Chosen by hand; neighbouring values were not compared.
+_LITTLE_SCORE_NOISE, _MUCH_SCORE_NOISE = 0.1, 1.0
 _GATES = {
-    "open": "If the private population differs as much as is usual, they probably would be.",
-    "shut": "Even if the private population differs as much as is usual, they probably would not be.",
-    "undecided": "Whether they would be, if the private population differs as much as is usual, is uncertain.",
+    "open": "If the private population differs as much as is usual, the gate will probably open.",
+    "shut": "Even if the private population differs as much as is usual, the gate will probably stay shut.",
+    "undecided": "If the private population differs as much as is usual, it is uncertain whether the gate opens.",
 }
 
 
 @dataclass(frozen=True)
 class ClassificationForecast:
-    """What to expect of a fit before any of it is paid for.
+    """What public data alone says about a private fit of a classifier. A go / no-go signal, not an error bar.
 
     Parameters
     ----------
     worthwhile : bool
         Whether anything would be released at all.
     n_directions : int
-        How many coordinates the budget is shared among.
+        How many directions the budget is spread over.
     blur : float
-        Standard deviation that the noise gives to a score (logit). Reliable: it depends on public numbers only. At 0.1
-        nothing is lost; at 1 most of what could be learned is.
+        Noise in a score: the standard deviation that the releases give to a logit. Reliable: it depends on public
+        numbers only. At 0.1 hardly anything is lost; at 1 most of what could be learned is lost.
     needed_gain : float
-        The loss per row that a correction of the expected size must save before more than a harmless part of it is
-        adopted; 0 without a gate.
+        Log-loss per row that a correction of the expected size must save before the gate opens; 0 without a gate.
     ratio : float
-        Expected over needed slope of the gain, if the private population differs as much as the prior believes. That
-        belief is a guess about data nobody has looked at: weak evidence, see `gate`.
+        Expected over needed slope of the gain, if the private population differs as much as the prior assumes. Nobody
+        has looked at that population, so this is weak evidence; see `gate`.
     gate : {"open", "shut", "undecided", "none"}
         "open" above a ratio of 2, "shut" below 0.3; "none" if there is no gate. Where the populations are the same,
-        "open" is too hopeful.
+        "open" is too optimistic.
     """
 
     worthwhile: bool
@@ -107,12 +106,14 @@ class ClassificationForecast:
         """Say it in words."""
         if not self.worthwhile:
             return "The budget is too small for this many rows: the public model would be returned, nothing spent."
-        lost = "hardly any" if self.blur <= _LITTLE else "most" if self.blur >= _MUCH else "some"
-        noise = f"The noise moves a score (a logit) by about {self.blur:.2g}: {lost} of what could be learned is lost."
+        lost = (
+            "hardly any" if self.blur <= _LITTLE_SCORE_NOISE else "most" if self.blur >= _MUCH_SCORE_NOISE else "some"
+        )
+        noise = f"The noise in a score (a logit) is about {self.blur:.2g}: {lost} of what could be learned is lost."
         if self.gate == "none":
-            return f"{noise} Without public labels there is no model to keep, so no gate."
-        heard = f"Private rows must save {self.needed_gain:.2g} of log-loss per row to be heard."
-        return f"{noise} {heard} {_GATES[self.gate]}"
+            return f"{noise} Without public labels there is no public model to keep, so there is no gate."
+        needed = f"A correction must save {self.needed_gain:.2g} of log-loss per row before the gate opens."
+        return f"{noise} {needed} {_GATES[self.gate]}"
 
 
 def forecast_classification(
@@ -125,9 +126,9 @@ def forecast_classification(
     classes: Any = None,
     adjacency: str = "zero-out",
 ) -> ClassificationForecast:
-    """Forecast a fit of `PrivateTransferClassifier`, without private data.
+    """Forecast a fit of `PrivateTransferClassifier` from public data; nothing private is read or spent.
 
-    It says how much noise the budget means and how many directions it buys. It does not promise an accuracy: that
+    It gives the noise in a score and the number of directions at this budget. It does not predict an accuracy: that
     depends on how the private population differs, which only the private rows can tell.
 
     Parameters
@@ -141,7 +142,7 @@ def forecast_classification(
     prior : {"shifted", "same-population"}, default="shifted"
         As for the estimator.
     classes : array-like, optional
-        All labels there can be; needed if the public data has no labels.
+        All labels that can occur; needed if the public data has no labels.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
 
     Returns
@@ -168,7 +169,7 @@ def forecast_classification(
     labels = None if public.y is None else np.asarray(public.y).ravel()
     if labels is None and classes is None:
         raise ValueError(
-            "classes must be given if the public data has no labels: how many there are decides the noise."
+            "classes must be given if the public data has no labels: the noise depends on the number of classes."
         )
     known, _ = label_set(classes, labels, np.zeros(0))
     prepared = prepared_for(public, X, None if labels is None else label_codes(labels, known, "public y"), known)
@@ -193,31 +194,32 @@ def forecast_classification(
     own = slope_from_change(change, pace.curvature + pace.ridge, variance)
     needed = abs(plan.caution) * own.with_other(measured).scatter
     ratio = 2.0 * path.divergence(1.0) / needed
-    gate = "open" if plan.caution < 0 or ratio > _OPEN else "shut" if ratio < _SHUT else "undecided"
+    gate = "open" if plan.caution < 0 or ratio > _OPEN_RATIO else "shut" if ratio < _SHUT_RATIO else "undecided"
     return ClassificationForecast(True, len(used), plan.blur, needed, ratio, gate)
 
 
-# Shift energies, as shares of the public model's error, at which the curve is drawn.
+# Sizes of a shift for which a regression is forecast, as shares of the public model's error. They only set the
+# resolution of the curve. Chosen by hand; neighbouring values were not compared.
 _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 @dataclass(frozen=True)
 class TransferForecast:
-    """What public data alone says about a private fit. A go / no-go signal, not an error bar.
+    """What public data alone says about a private fit of a regressor. A go / no-go signal, not an error bar.
 
     Parameters
     ----------
     worthwhile : bool
-        Whether the budget lets anything through at all; if not, the public model is returned and nothing is spent.
+        Whether anything would be released; if not, the public model is returned and nothing is spent.
     n_directions : int
-        How many coordinates the budget would be spread over.
+        How many directions the budget is spread over.
     shifts : tuple of float
-        Assumed energies of the shift: what the best linear model would save on the private population, as a share of
-        the public model's leave-one-out error. How large it really is can't be told from public data.
+        Assumed sizes of the shift: what the best linear model would save on the private population, as a share of
+        the public model's leave-one-out error. Public data can't show how large the shift really is.
     error_ratios : tuple of float
-        Expected error over that of the public model, for each; 1 where the gate stays shut.
+        Expected error over that of the public model, for each shift; 1 where the gate stays shut.
     opens_at : float
-        Least of these shifts at which the gate is expected to open; inf if it does at none.
+        Smallest of these shifts at which the gate is expected to open; inf if there is none.
     """
 
     worthwhile: bool
@@ -231,10 +233,10 @@ class TransferForecast:
         if not self.worthwhile:
             return "The budget is too small for this many rows: the public model would be returned, nothing spent."
         if math.isinf(self.opens_at):
-            return "No shift in the range considered would be told from noise; the public model would be kept."
+            return "The gate will probably stay shut for every shift considered; the public model would be kept."
         return (
-            f"A shift worth {self.opens_at:.0%} of the public model's error or more would probably be found. "
-            f"Whether there is one, public data can't say; this is no forecast of the error."
+            f"The gate will probably open if the private population differs so much that the best linear model would "
+            f"save at least {self.opens_at:.0%} of the public model's error. Public data can't say whether it does."
         )
 
 
@@ -248,9 +250,9 @@ def forecast_regression(
 ) -> TransferForecast:
     """Forecast a fit of `PrivateTransferRegressor` from labelled public data; nothing private is read or spent.
 
-    The shift is taken to be spread as `shift_prior` says and the private rows to look like the public ones. On sixteen
-    data sets a prototype of this forecast, told the true size of the shift, had a median error of 0.01 in the ratio and
-    was too optimistic by more than 0.1 in a sixth of the cells: use it to decide whether to try.
+    The shift is assumed to be spread as in `shift_prior`, and the private rows to look like the public ones. On sixteen
+    data sets a prototype of this forecast, given the true size of the shift, had a median error of 0.01 in the ratio
+    and was too optimistic by more than 0.1 in a sixth of the cells: use it to decide whether to try.
 
     Parameters
     ----------
@@ -283,7 +285,7 @@ def forecast_regression(
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X, y = (np.asarray(part, dtype=np.float64) for part in (public.X, public.y))
     geometry = remembered_geometry(public, X, y)
-    # The same plan as that of the fit; the private rows are taken to lie where the public ones do.
+    # The same plan as that of the fit; the private rows are assumed to have the mean of the public ones.
     chosen, stage = shifted_plan(geometry, budget).correction(np.zeros(len(geometry.solution)), size=1.0)
     curvature = stage.weights * max(stage.unclipped, 0.1)
     sample = geometry.variance / budget.n_rows

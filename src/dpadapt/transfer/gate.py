@@ -1,4 +1,8 @@
-"""The gate of the private transfer regressor: how much of a noisy correction is kept, block by block."""
+"""The gates of the transfer estimators: how much of a noisy correction of the public model is adopted.
+
+The classifier goes part of the way along its correction (`Slope.fraction`, along a `Path`). The regressor shrinks its
+correction block by block (`keep`).
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,29 +17,35 @@ from scipy.special import chdtri
 from dpadapt.learning.descent import softmax
 from dpadapt.learning.shrinkage import least_threshold
 
-# The no-harm gate: how far to go along a noisy change of a model, from what is known of the gain.
+Vector = NDArray[np.float64]
+
+# The gate of the classifier
 #
 # Along c times the change, log-loss is a linear function that depends on the label plus a convex one that doesn't. So
 # the mean loss falls by exactly slope * c - divergence(c), the divergence being that of the public model from the one
-# at c. Its shape is taken from public rows, its size from both, rather too small than too large. The slope is
+# at c. Its shape is taken from public rows, its size from both, and rather too small than too large. The slope is
 # estimated twice: from the change itself, whose noise is known, and from a private mean of clipped loss differences.
-# The gate goes where the estimated gain is largest, but no further than where the loss would rise by a small
-# tolerance if the slope were at its lower bound. If the estimate is not positive, c = 0: the model stays as it was,
-# exactly.
+# The gate chooses the c of the largest estimated gain, but no larger than where the loss would rise by a small
+# tolerance if the slope were at its lower bound. If the estimate is not positive, c = 0: the model is exactly the
+# public one.
 #
 # A wrong shape costs little. The loss is convex, so the gain at c is at least c times that of the whole change, which
 # is measured on private rows; public rows only say how much more it is.
 
-
-# The slope read off the change rests on the curvature of public rows, not of private ones: it may be this far off.
-_MISFIT = 0.3
+# Relative error of the slope that is computed from the change, as a standard deviation: it uses the curvature of public
+# rows, not of private ones. Larger values trust the released losses more. Chosen by hand; neighbouring values were not
+# compared.
+_CURVATURE_MISFIT = 0.3
 # Share of the public rows' divergence that is counted. On private rows it may be smaller, and counting too much of it
-# stops half-way along a good change; counting too little is the careful side for any other.
-_BEND = 0.75
-# So many standard deviations below the lower bound of the slope, so many times the tolerance.
-_FURTHER = (1.5, 10.0)
-# How far that share may be off before private rows are heard, relatively.
-_UNLIKE = 0.5
+# stops half-way along a good change; counting too little only makes the gate more careful. Chosen by hand;
+# neighbouring values were not compared.
+_COUNTED_DIVERGENCE = 0.75
+# The second limit on the harm: this many standard deviations below the lower bound of the slope, the loss may rise by
+# this many times the tolerance. Chosen by hand; neighbouring values were not compared.
+_LOWER_SLOPE_DEVIATIONS, _LOWER_SLOPE_TOLERANCES = 1.5, 10.0
+# Relative standard deviation of the divergence on private rows about that on public rows, before it is measured. Larger
+# values follow the measurement more closely. Chosen by hand; neighbouring values were not compared.
+_DIVERGENCE_MISFIT = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,8 @@ class Slope:
         if caution > 0:
             # Once in two hundred fits the slope is lower still, and a whole change of pure noise may then cost a third
             # of the loss. So the harm at an even lower slope is limited too, less tightly.
-            lower = low - _FURTHER[0] * self.scatter
-            reach = min(reach, _crossing(lambda c: path.divergence(c) - lower * c - _FURTHER[1] * tolerance))
+            lower, most = low - _LOWER_SLOPE_DEVIATIONS * self.scatter, _LOWER_SLOPE_TOLERANCES * tolerance
+            reach = min(reach, _crossing(lambda c: path.divergence(c) - lower * c - most))
         best = _crossing(lambda c: path.steepness(c) - max(self.value, low))
         return min(reach, best)
 
@@ -85,24 +95,24 @@ class Path:
         self._move = after - before
         self._move -= np.sum(np.exp(self._log_p) * self._move, axis=1, keepdims=True)
         squares = (losses[1] - losses[0]) ** 2
-        # Labels may come from either model; whichever gives more.
+        # The labels may follow either model; the larger of the two expectations is taken.
         self._squares = np.maximum(*(np.sum(np.exp(loss) * squares, axis=1) for loss in losses))
-        self._share = _BEND
+        self._share = _COUNTED_DIVERGENCE
 
     def as_measured(self, divergence: float, noise: float) -> "Path":
-        """Return the path with a divergence as small as a noisy mean over private rows says, as far as it can tell.
+        """Return the path with its divergence reduced towards a noisy mean over private rows, by how precise that is.
 
-        Private rows that the models are surer of bend the loss less, and the whole change is then better than a part.
-        A larger one is not counted: less of it is the careful side.
+        If the models are surer of private rows than of public ones, the loss bends less, and the whole change is
+        better than a part of it. A larger divergence than that of public rows is not counted.
         """
         whole = max(self.divergence(1.0), 1e-300)
-        trust = _UNLIKE**2 / (_UNLIKE**2 + (noise / whole) ** 2)
+        trust = _DIVERGENCE_MISFIT**2 / (_DIVERGENCE_MISFIT**2 + (noise / whole) ** 2)
         path = copy(self)
         path._share = self._share * min(max(1.0 + trust * (divergence / whole - 1.0), 0.1), 1.0)
         return path
 
     def divergence(self, c: float) -> float:
-        """Return the mean Kullback-Leibler divergence of the public model from the one at c, as far as counted."""
+        """Return the counted mean Kullback-Leibler divergence of the public model from the one at c."""
         return self._share * float(np.mean(self._at(c)[1]))
 
     def steepness(self, c: float) -> float:
@@ -112,14 +122,14 @@ class Path:
 
     @property
     def scatter(self) -> float:
-        """Standard deviation of loss differences from row to row, at most."""
+        """Upper bound on the standard deviation of loss differences between rows."""
         return math.sqrt(float(np.mean(self._squares)))
 
     @property
     def bound(self) -> float:
         """A range for loss differences: twice the 99% quantile of their root mean square.
 
-        Narrower ranges hide the heavy tail of a harmful change: adopted models were 1 to 3% worse in log-loss.
+        Narrower ranges cut off the heavy tail of a harmful change: adopted models were 1 to 3% worse in log-loss.
         """
         return max(2.0 * math.sqrt(float(np.quantile(self._squares, 0.99))), 1e-12)
 
@@ -131,9 +141,9 @@ class Path:
 
 
 def _crossing(function: Callable[[float], float]) -> float:
-    """Return where a function that starts at most at zero first exceeds it, between 0 and 1; by bisection, from below.
+    """Return the c in [0, 1] up to which an increasing function stays at or below zero; by bisection, rounded down.
 
-    A function that is above zero from the start gives exactly 0.
+    A function that is positive at once gives exactly 0.
     """
     if function(1.0) <= 0.0:
         return 1.0
@@ -160,13 +170,13 @@ def slope_from_change(
     value = float(np.sum(stiffness * squares - free * noise))
     signal = np.maximum(stiffness**2 * squares - free * variance, 0.0)
     spread = float(np.sum(noise / stiffness * (signal + 2.0 * free * variance)))
-    return Slope(value, math.sqrt(spread + (_MISFIT * value) ** 2) + 1e-300)
+    return Slope(value, math.sqrt(spread + (_CURVATURE_MISFIT * value) ** 2) + 1e-300)
 
 
 def slope_from_losses(mean: float, noise: float, path: Path, *, optimism: float, n_rows: float) -> Slope:
     """Estimate the slope from a released mean of loss differences at the whole change.
 
-    The mean looks better by `optimism` on the rows that the change was fitted to.
+    On the rows that the change was fitted to, the mean is too large by `optimism`.
     """
     sampling = path.scatter**2 / n_rows
     return Slope(mean - optimism + path.divergence(1.0), math.sqrt(noise**2 + sampling) + 1e-300)
@@ -189,24 +199,35 @@ def _log_loss(scores: NDArray[Any], index: NDArray[np.int64], codes: NDArray[np.
     return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[index, codes])
 
 
-Vector = NDArray[np.float64]
+# The gate of the regressor
 
-# Noise variances are computed from estimates of the private curvature; a fifth on top.
-_MARGIN = 1.2
-# Expected loss against the public model that is allowed while nothing is established, as a share of its error, and the
-# noise variance (same unit) up to which all of it may be used.
-_FREE_LOSS, _FREE_NOISE = 0.004, 0.003
-# Once a shift is established beyond doubt, this share of its energy may be put at risk to gain more.
-_RISK = 0.2
-# Beyond doubt: noise alone would look like this in one case of ten thousand.
-_DOUBT = 1e-4
+# Factor on noise variances, which are computed from estimates of the private curvature. A larger one opens the gate
+# less often. Chosen by hand; neighbouring values were not compared.
+_NOISE_MARGIN = 1.2
+# Expected loss against the public model that is allowed while no shift is established, as a share of its error, and the
+# noise variance (same unit) up to which all of it may be used. More of it opens the gate earlier and allows more harm.
+# Chosen by hand; neighbouring values were not compared.
+_ALLOWED_LOSS, _ALLOWED_LOSS_NOISE = 0.004, 0.003
+# Share of the energy of an established shift that may be put at risk to gain more. Chosen by hand; neighbouring values
+# were not compared.
+_RISKED_SHARE = 0.2
+# Energy counts as established if noise alone would exceed it with this probability. In a prototype that took energy
+# above two standard deviations for established, 40 to 57 of 225 cells were worse than the public model by more than 1%.
+_ESTABLISHED_LEVEL = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Factors for each coordinate, the energy of the shift that is established beyond doubt, and energies in all.
+    """What the gate of the regressor decided.
 
-    `seen` is the energy of the noisy correction before it was judged, `adopted` what is left of it.
+    Parameters
+    ----------
+    factors : ndarray of shape (k,)
+        What each coordinate of the correction is multiplied by.
+    established : float
+        Energy of the shift that noise alone would hardly ever exceed.
+    seen, adopted : float
+        Energy of the noisy correction before and after the gate.
     """
 
     factors: Vector
@@ -232,22 +253,23 @@ def keep(
     blocks : sequence of ndarray
         Positions that are judged together.
     error : float
-        Squared error of the public model on the private population, rather under- than overstated.
+        Squared error of the public model on the private population; if anything, understated.
     established : float
         Energy established before.
     """
-    variance = np.maximum(_MARGIN * variance, 1e-12 * error)
+    variance = np.maximum(_NOISE_MARGIN * variance, 1e-12 * error)
     energies = [float(np.sum(change[block] ** 2)) for block in blocks]
     noisiest = [float(np.max(variance[block])) for block in blocks]
-    parts = [e - v * float(chdtri(len(b), _DOUBT)) for e, v, b in zip(energies, noisiest, blocks, strict=True)]
-    whole = sum(energies) - max(noisiest) * float(chdtri(len(change), _DOUBT))
-    found = max(sum(max(0.0, part) for part in parts), whole, 0.0)
+    level = _ESTABLISHED_LEVEL
+    parts = [e - v * float(chdtri(len(b), level)) for e, v, b in zip(energies, noisiest, blocks, strict=True)]
+    whole = sum(energies) - max(noisiest) * float(chdtri(len(change), level))
+    established += max(sum(max(0.0, part) for part in parts), whole, 0.0)
     factors = np.zeros(len(change))
     for block, noise in zip(blocks, noisiest, strict=True):
-        free = _FREE_LOSS * min(1.0, _FREE_NOISE * error / noise)
-        allowed = (free + _RISK * (found + established) / error) / len(blocks)
+        free = _ALLOWED_LOSS * min(1.0, _ALLOWED_LOSS_NOISE * error / noise)
+        allowed = (free + _RISKED_SHARE * established / error) / len(blocks)
         threshold = least_threshold(len(block), noise / error, allowed)
         signal = float(np.sum(change[block] ** 2 / variance[block]))
         if signal > threshold and math.isfinite(threshold):
             factors[block] = 1.0 - threshold / signal
-    return Kept(factors, found + established, sum(energies), float(np.sum((factors * change) ** 2)))
+    return Kept(factors, established, sum(energies), float(np.sum((factors * change) ** 2)))

@@ -1,4 +1,4 @@
-"""`PrivateTransferRegressor`: private correction of a public linear model, gated so that it does not harm."""
+"""`PrivateTransferRegressor`: a public linear model, corrected by private rows as far as the evidence goes."""
 
 import math
 from copy import copy
@@ -33,12 +33,12 @@ _NOTHING_ADOPTED = (
 
 
 class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Linear regression that starts from public data and moves only where private rows clearly ask for it.
+    """Linear regression that keeps the public model unless private rows show, beyond the noise, that it is wrong.
 
     A ridge model is fitted on public rows. The private rows then correct it: first its level and slope (two
-    coordinates, so hardly any noise), then those public directions that the budget can pay for. Each correction is
-    shrunk block by block by thresholds that bound the expected loss against the public model; where the budget buys
-    nothing, the public model is returned as it is and nothing is spent. Nothing is to be tuned.
+    coordinates, which have little noise), then the public directions in which a shift may exceed its noise. Each
+    correction is shrunk block by block by thresholds that bound the expected loss against the public model. If the
+    budget is too small, the public model is returned and nothing is spent. There is nothing to tune.
 
     Privacy
     -------
@@ -68,7 +68,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
         share of the correction's energy that the gate left; 1 where there is no gate.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
-        What `predict` needs to shorten long rows; from public data. None without public labels.
+        Public numbers by which `predict` shortens long rows. None without public labels.
     public_coef_, public_intercept_ : ndarray, float
         The public model; see `public_model`. None without public labels.
     n_features_in_ : int
@@ -180,7 +180,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             Number of private rows; under "add-remove" a public estimate of it.
         """
         if checks.one_of(self.prior, _PRIORS, "prior") != "shifted":
-            raise ValueError("prior must be 'shifted' for a forecast: without a shift there is no gate. Use rehearse.")
+            raise ValueError("prior must be 'shifted' for a forecast: 'same-population' has no gate. Use rehearse.")
         return forecast_regression(public, n_private, self.epsilon, self.delta, adjacency=self.adjacency)
 
     def _fit_alone(
@@ -206,7 +206,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return predictions for rows of `X`, long rows shortened as in fitting."""
+        """Return predictions for rows of `X`; long rows are shortened as in `fit`."""
         check_is_fitted(self)
         if self.public_center_ is None or self.public_scale_ is None:
             return self._scores(X)

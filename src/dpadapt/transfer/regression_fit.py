@@ -29,12 +29,14 @@ from dpadapt.transfer.regression_plan import (
 
 Vector = NDArray[np.float64]
 
-# A coordinate of the released row mean counts from this many standard deviations of its noise on; below, it is 0.
+# A coordinate of the released row mean below this many standard deviations of its noise is set to 0. Chosen by hand;
+# neighbouring values were not compared.
 _MEAN_THRESHOLD = 4.0
 # Share of the measured curvature that the noise of the calibration is computed with: a little low, so that the noise is
-# overstated rather than understated.
+# overstated rather than understated. Chosen by hand; neighbouring values were not compared.
 _CALIBRATION_CURVATURE = 0.8
-# Released shares are moved this many standard deviations of their noise to the safe side.
+# Released shares are moved this many standard deviations of their noise to the safe side. More would overstate the
+# noise and open the gate less often. Chosen by hand; neighbouring values were not compared.
 _SAFE_DEVIATIONS = 2.0
 
 
@@ -53,8 +55,8 @@ def same_population_change(
     In the eigenbasis of the public second moment the error of the public model has a known covariance (a sampling
     error), and a private gradient measures it through the population's second moment with known noise: a Kalman
     filter, coordinate by coordinate. The coordinates are weighted by water-filling, so that the noise is least where
-    the public sample says least. The clipping norm is the one of least expected error, noise and bias together. There
-    is no gate: if the populations differ, this can be worse than the public model.
+    the public sample is least informative. The clipping norm is the one of least expected error, noise and bias
+    together. There is no gate: if the populations differ, this can be worse than the public model.
 
     Single `precision` is far finer than the noise, but its sums are bounded only while the number of rows is fixed.
     """
@@ -188,7 +190,7 @@ def _release_facts(run: Run, facts: Vector, n_rows: float) -> tuple[Vector, floa
         total += run.release(votes(facts))
     # One row moves the sum of k such numbers by at most sqrt(k) in l2, see `votes`.
     noise = run.plan.mechanism.noise_multiplier * math.sqrt(facts.shape[1] / steps) / n_rows
-    # They are means of numbers of [0, 1]; what noise put beyond that range must not count as evidence.
+    # They are means of numbers of [0, 1]; noise beyond that range must not count as evidence.
     return np.clip(total / (steps * n_rows), 0.0, 1.0), noise
 
 
@@ -205,9 +207,9 @@ def _safely_high(share: float, noise: float) -> float:
 def _relative_size(values: Vector, unit: float, seen: float, noise: float) -> tuple[float, float]:
     """Return how much larger private residuals are than public ones: a safe lower and a central estimate.
 
-    `seen` is the released mean of min(|residual| / unit, 1) over private rows; the same over public residuals times a
-    factor is a known increasing function of the factor. The central estimate is the one nearest to 1 within two
-    deviations of the noise.
+    `seen` is the released mean of min(|residual| / unit, 1) over private rows. The same mean over public residuals
+    times a factor is a known increasing function of the factor. The central estimate is the factor nearest to 1 within
+    two standard deviations of the noise.
     """
     factors = np.geomspace(0.05, 20.0, 60)
     sizes = np.abs(values) / unit

@@ -32,14 +32,16 @@ Vector = NDArray[np.float64]
 
 # Public preparation
 
-# Ridge strengths tried for the public model, in mean eigenvalues. The smallest is not smaller, because a public model
-# that is perfect on its own population would amplify directions that it has hardly seen and a shifted one may use.
+# Ridge strengths tried for the public model, in mean eigenvalues. Smaller ones would amplify directions in which public
+# rows hardly vary but private rows of a shifted population may. Chosen by hand; neighbouring values were not compared.
 _PUBLIC_RIDGES = np.logspace(-2, 1, 7)
 # Rows longer than 95% of the public rows are shortened to that length, private and new rows alike. With more than
 # `_ROWS_PER_COLUMN_TO_TRUST` public rows per column the limit is `_LONGER_ROWS` times that length: a shifted
-# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are.
+# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are. Chosen
+# by hand; neighbouring values were not compared.
 _ROWS_PER_COLUMN_TO_TRUST, _LONGER_ROWS = 20, 2.0
-# Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals.
+# Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals. Chosen by
+# hand; neighbouring values were not compared.
 _MOST_OPTIMISM = 20.0
 
 
@@ -141,12 +143,12 @@ def shortened_rows(
     return rows
 
 
-_PREPARED: Remembered[TransferGeometry] = Remembered()
+_GEOMETRIES: Remembered[TransferGeometry] = Remembered()
 
 
 def remembered_geometry(public: Public, X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
     """Return `transfer_geometry(X, y)`, made once for each `public` as long as its content stays the same."""
-    return _PREPARED.get(public, [X, y], lambda: transfer_geometry(X, y))
+    return _GEOMETRIES.get(public, [X, y], lambda: transfer_geometry(X, y))
 
 
 def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
@@ -188,13 +190,16 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
 # The bias of clipping, estimated from public residuals
 
 # Largest number of entries of the public rows that `ClipBias` reads, and the smallest number of rows: with more rows, a
-# sample stands for all. It trades time for the sampling error of the bias.
+# sample stands for all. They trade time for the sampling error of the bias. Chosen by hand; neighbouring values were
+# not compared.
 _CLIP_BIAS_ENTRIES, _CLIP_BIAS_ROWS = 12_000_000, 500
-# Smallest share of unclipped residuals that is believed: public rows estimate a smaller slope badly.
-_LEAST_SLOPE = 0.05
-# Newton steps to the level at which clipped residuals have mean zero; a few suffice.
+# Smallest share of unclipped residuals that is used: public rows estimate a smaller one badly. Chosen by hand;
+# neighbouring values were not compared.
+_LEAST_CLIP_SLOPE = 0.05
+# Newton steps to the level at which clipped residuals have mean zero. A few suffice; more only cost time.
 _LEVEL_STEPS = 20
-# Number of coordinates in the first block that shares one estimate of how large biases are; later blocks double.
+# Number of coordinates in the first block that shares one estimate of the size of biases; later blocks double. Larger
+# blocks are estimated more precisely but mix different sizes. Chosen by hand; neighbouring values were not compared.
 _BIAS_BLOCK = 4
 
 
@@ -208,24 +213,24 @@ class Clipped:
         How fast the clipped gradient follows the solution, 1 without clipping.
     square : float
         Mean square of a clipped residual.
-    shift, doubt : ndarray
-        How far from the least-squares solution clipped gradients vanish, in eigencoordinates, and the variance of that
-        guess.
+    shift, shift_variance : ndarray
+        How far from the least-squares solution clipped gradients vanish, in eigencoordinates, and the variance of this
+        estimate.
     """
 
     slope: float
     square: float
     shift: Vector
-    doubt: Vector
+    shift_variance: Vector
 
 
 class ClipBias:
-    """Public rows and leave-one-out residuals as they look to a clipped gradient.
+    """The bias that clipping gives to gradients, estimated from public rows and leave-one-out residuals.
 
     The gradient of a row is its residual times its weighted coordinates. Clipping it at length c clips the residual at
     c over the length of the coordinates. Where residuals are skewed, or wider for some rows than for others, clipped
-    gradients don't vanish where the squared loss is least; the private rows then point to the wrong place, however
-    many they are. Public rows tell that place up to their own sampling error.
+    gradients don't vanish where the squared loss is least; the private rows then lead to a wrong solution, however
+    many they are. Public rows estimate the difference up to their own sampling error.
     """
 
     def __init__(self, geometry: TransferGeometry) -> None:
@@ -239,13 +244,13 @@ class ClipBias:
         self._constant = rows[:, -1]
         self._turned = rows @ geometry.vectors
         self._squares = self._turned**2
-        # Along its own eigenvectors a sample is longer or shorter than new rows are.
+        # Along its own eigenvectors the variance of a sample differs from that of new rows.
         seen = geometry.values > 1e-10 * geometry.values[0]
         self._ratio = np.where(seen, geometry.spectrum, 0.0) / np.where(seen, geometry.values, 1.0)
         self._unseen = np.where(seen, 0.0, geometry.spectrum)
 
     def measure(self, weights: Vector, clip: float, variance: float) -> Clipped:
-        """Return what a clip of `clip` residual deviations does.
+        """Return what clipping at `clip` standard deviations of the residuals does.
 
         Parameters
         ----------
@@ -263,12 +268,12 @@ class ClipBias:
         for _ in range(_LEVEL_STEPS):
             away = residuals - level * constant
             slope = float(constant**2 @ (np.abs(away) < limit))
-            level += float(constant @ np.clip(away, -limit, limit)) / max(slope, _LEAST_SLOPE * n)
+            level += float(constant @ np.clip(away, -limit, limit)) / max(slope, _LEAST_CLIP_SLOPE * n)
         level -= float(constant @ residuals) / max(float(constant @ constant), 1e-300)
         away = residuals - level * constant
         clipped = np.clip(away, -limit, limit)
         total = max(float(squares.sum()), 1e-300)
-        slope = max(float(squares @ (np.abs(away) < limit)) / total, _LEAST_SLOPE)
+        slope = max(float(squares @ (np.abs(away) < limit)) / total, _LEAST_CLIP_SLOPE)
         # The level explains a common skew. What a least-squares and a clipped fit of public rows differ by beyond it:
         differs = clipped / slope - residuals
         moment = self._geometry.values + self._geometry.ridge
@@ -277,20 +282,21 @@ class ClipBias:
         ratio = self._believed(bias, error)
         along = self._geometry.vectors[-1]
         shift = level * along + bias * ratio / (1.0 + ratio)
-        doubt = error * np.maximum(ratio / (1.0 + ratio), along**2)
-        return Clipped(slope, float(squares @ clipped**2) / total, shift, doubt)
+        shift_variance = error * np.maximum(ratio / (1.0 + ratio), along**2)
+        return Clipped(slope, float(squares @ clipped**2) / total, shift, shift_variance)
 
     def _believed(self, bias: Vector, error: Vector) -> Vector:
-        """Return prior variances of biases over variances of their sampling error, told from blocks of coordinates."""
+        """Return prior variances of biases over variances of their sampling error, estimated block by block."""
         ratio = np.zeros_like(bias)
         low, size = 0, _BIAS_BLOCK
         while low < len(bias):
             high = low + size if low + 2 * size <= len(bias) else len(bias)
             block = slice(low, high)
             moment = self._geometry.spectrum[block]
-            found = float(moment @ bias[block] ** 2) / max(float(moment @ error[block]), 1e-300)
-            # Sampling error alone makes this 1. In a small block it may hide a bias of its own size, so less is taken.
-            ratio[block] = max(0.0, found - 1.0 + min(1.0, _BIAS_BLOCK / (high - low)))
+            seen = float(moment @ bias[block] ** 2) / max(float(moment @ error[block]), 1e-300)
+            # Sampling error alone makes this 1 on average. In a small block it may hide a bias of its own size, so less
+            # than 1 is subtracted.
+            ratio[block] = max(0.0, seen - 1.0 + min(1.0, _BIAS_BLOCK / (high - low)))
             low, size = high, 2 * size
         return ratio
 
@@ -300,7 +306,7 @@ class ClipBias:
 # Number of releases. Each is planned from what earlier ones will have taught; more than four gain nothing measurable.
 _KALMAN_RELEASES = 4
 # Clipping norms tried, in standard deviations of the residuals: small ones have the best ratio of signal to noise,
-# large ones the least bias.
+# large ones the least bias. The plan takes the one of least expected error, so a finer grid would gain little.
 _KALMAN_CLIPS = 2.0 ** np.arange(-1.5, 3.5, 0.5)
 
 
@@ -362,8 +368,9 @@ def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, budget: Budge
     variance = noise_variance + float(moment @ prior)
     even = np.full(len(moment), 1.0 / max(float(moment.sum()), 1e-300))
     first = bias.measure(even, clip, variance)
-    kept = prior / np.maximum(prior + first.doubt, 1e-300)
-    slope, both = first.slope, prior + first.doubt
+    both = prior + first.shift_variance
+    kept = prior / np.maximum(both, 1e-300)
+    slope = first.slope
     steps = []
     for _ in range(_KALMAN_RELEASES):
         clip_norm = clip * math.sqrt(variance)
@@ -405,7 +412,7 @@ class Stage:
     max_norm : float
         Longer rows weigh (max_norm / length)².
     clip_norm : float
-        Most that one row's gradient may be.
+        Largest length of one row's gradient; longer ones are clipped.
     noise : float
         Standard deviation, per coordinate of the mean gradient, of one release.
     n_steps : int
@@ -413,7 +420,7 @@ class Stage:
     unclipped : float
         Share of public rows that are not clipped.
     bias : ndarray of shape (k,)
-        What clipping adds to the mean gradient on public rows, where nothing is to be found.
+        What clipping adds to the mean gradient on public rows, where there is no shift.
     row_weight : float
         Mean of the squared factors by which public rows are scaled down: shortening times `max_norm`.
     """
@@ -436,7 +443,8 @@ class Stage:
     def response(self, curvature: Vector) -> Vector:
         """Return how far the averaged iterate follows a constant gradient, per unit of it, for each curvature."""
         c = np.maximum(curvature, 1e-9)
-        # Σ_{t=first+1..T} (1 - (1 - step c)^t) / c over the tail. Curvatures past 1 / step only flip a tiny remainder.
+        # Σ_{t=first+1..T} (1 - (1 - step c)^t) / c over the tail. Above a curvature of 1 / step, only the sign of a
+        # tiny remainder is wrong.
         q = np.abs(1.0 - self.step * c)
         first = self.n_steps // 2
         left = (q ** (first + 1) - q ** (self.n_steps + 1)) / np.maximum(1.0 - q, 1e-12) / (self.n_steps - first)
@@ -445,34 +453,36 @@ class Stage:
 
 # Budget of each part, as a number of releases of one noise multiplier: 2% for the row mean, 9% calibration, 1.5% each
 # for sizes, plane and check, 84.5% correction. Every part except the correction makes exactly this many releases; the
-# correction makes `n_steps` with the same total cost.
+# correction makes `n_steps` with the same total cost. Chosen by hand; neighbouring values were not compared.
 RELEASES = {"row mean": 4, "calibration": 18, "sizes": 3, "plane": 3, "correction": 169, "check": 3}
-# Share of the largest share below which a coordinate is left out: it would add noise and hardly any gain.
+# A coordinate is left out if its share of the budget is below this part of the largest share: it would add noise and
+# hardly any gain. Chosen by hand; neighbouring values were not compared.
 _LEAST_SHARE = 1e-3
-# Clipping norm that water-filling assumes, in standard deviations of the residuals: close to what `plan_stage` finds.
+# Clipping norm that water-filling assumes, in standard deviations of the residuals: close to what `plan_stage` chooses.
 _ASSUMED_CLIP = 0.9
 # A step is at most this over max_norm². The curvature is about 1 where private rows look like public ones; it would be
 # max_norm² if all of them were the same row, and an eighth of that is still stable.
 _STEP_OF_ROWS = 16.0
-# With fewer steps the average over their last half is not smooth; more steps only cost time.
-_FEWEST_STEPS, _MOST_STEPS = 150, 300
+# Limits of the number of steps of the correction. With fewer steps the average over their last half is not smooth; more
+# steps only cost time. Chosen by hand; neighbouring values were not compared.
+_FEWEST_CORRECTION_STEPS, _MOST_CORRECTION_STEPS = 150, 300
 # Share of the public curvature that the noise of the correction is computed with: a little low, so that the noise is
-# overstated rather than understated.
+# overstated rather than understated. In a prototype 0.5 lost gains, and 1 did harm in 4 to 5 cells.
 CORRECTION_CURVATURE = 0.7
 
 
 @dataclass(frozen=True)
 class StageKind:
-    """Settings that differ between the two stages.
+    """Settings that differ between calibration and correction.
 
     Parameters
     ----------
     quantiles : (float, float)
-        Of public gradient lengths: the clip level stays between them.
+        Of the lengths of public gradients: the clipping norm stays between them.
     divisor, furthest : float
-        Divisor of the logarithm that says how long to go, and the longest way.
+        Divisor of the logarithm that decides the total length of all steps, and the largest total length.
     longest_step : float
-        Upper limit of a step, before that of long rows.
+        Upper limit of one step; long rows may limit it further.
     """
 
     quantiles: tuple[float, float]
@@ -481,7 +491,8 @@ class StageKind:
     longest_step: float
 
 
-# Two coordinates have so little noise that clipping, which biases skewed residuals, need not be tight.
+# Two coordinates have so little noise that the clipping norm may be large, which reduces the bias of skewed residuals.
+# Both chosen by hand; neighbouring values were not compared.
 CALIBRATION = StageKind(quantiles=(0.8, 0.999), divisor=0.6, furthest=20.0, longest_step=0.5)
 CORRECTION = StageKind(quantiles=(0.5, 0.97), divisor=0.7, furthest=15.0, longest_step=0.1)
 
@@ -505,9 +516,9 @@ def plan_stage(
     weights : ndarray of shape (k,)
         Squared scale of each.
     noise_per_clip : float
-        Noise of one release of the mean gradient, per unit of clip norm.
+        Noise of one release of the mean gradient, per unit of the clipping norm.
     size : float
-        Size of the private residuals relative to the public leave-one-out ones, as far as it was released.
+        Released size of the private residuals relative to the public leave-one-out residuals; 1 before the release.
     kind : StageKind
     """
     k = len(weights)
@@ -519,19 +530,19 @@ def plan_stage(
     leverage = np.minimum(1.0, max_norm / np.maximum(norms, 1e-300)) ** 2
     residuals = geometry.residuals * size
     lengths = leverage * norms * np.abs(residuals)
-    # Noise of the whole stage in 2% of the residual variance, over all coordinates: a larger clip would cost more noise
-    # than it saves bias, a smaller one the other way round.
+    # The noise of the whole stage, over all coordinates, is 2% of the residual variance: a larger clipping norm would
+    # cost more in noise than it saves in bias, a smaller one the reverse.
     whole = noise_per_clip / math.sqrt(n_steps)
     clip_norm = max(quantile_between(lengths, math.sqrt(0.02 * variance / (2 * k)) / whole, *kind.quantiles), 1e-150)
     noise = whole * clip_norm
-    # Go until what is left of a shift of the size of the residuals is no larger than the noise. Not longer: along
-    # directions of little private variance the iterate is a random walk, whose noise grows with the way.
+    # Descend until what is left of a shift of the size of the residuals is no larger than the noise. Not longer: along
+    # directions of little private variance the iterate is a random walk, whose noise grows with the distance.
     way = math.log(max(1.2 * variance / (k * noise**2), 1.0001)) / kind.divisor
     limit = n_steps * min(kind.longest_step, _STEP_OF_ROWS / max_norm**2)
     way = min(max(way, 1.0), kind.furthest, limit)
     unclipped = lengths < clip_norm
     held = np.clip(residuals, *(side * clip_norm / np.maximum(leverage * norms, 1e-300) for side in (-1, 1)))
-    # Skewed residuals, clipped, have another mean. Linear part removed: what a real slope would do is not bias.
+    # Clipping changes the mean of skewed residuals. The linear part is removed: the effect of a real slope is not bias.
     bias = (leverage[:, None] * turned).T @ (held - np.mean(unclipped) * residuals) / len(residuals)
     return Stage(
         map=geometry.whitening @ turn,
@@ -548,9 +559,9 @@ def plan_stage(
 
 
 def shift_prior(n_columns: int) -> Vector:
-    """Return how a shift's energy is expected to be spread: half on calibration, the rest as 1/j over directions.
+    """Return how the energy of a shift is expected to be spread: half on calibration, the rest as 1/j over directions.
 
-    On real data each doubling of the number of directions was worth about the same.
+    On real data each doubling of the number of directions gained about the same.
     """
     rest = np.arange(1, n_columns - 1)
     return np.concatenate([np.full(min(2, n_columns), 0.25), 0.5 / (rest * math.log(2.0 * max(len(rest), 1) + 2))])
@@ -562,7 +573,7 @@ def choose_directions(
     """Return which coordinates to correct and their weights, the largest 1, by water-filling."""
     variance = geometry.variance * size**2
     prior = geometry.sampling + variance * shift_prior(len(geometry.solution))
-    # What the private sample itself could tell of this coordinate without noise.
+    # Energy of this coordinate that the private sample could estimate without noise.
     useful = prior**2 / (prior + variance / n_rows)
     noise = (_ASSUMED_CLIP * noise_per_clip) ** 2 * variance / n_steps
     shares = water_fill(noise / np.maximum(useful, 1e-300))
@@ -578,7 +589,7 @@ def dyadic_blocks(chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     before, size = len(blocks), 2
     while len(rest):
         block, rest = rest[:size], rest[size:]
-        # A short remainder can't be judged by itself.
+        # A short remainder joins the block before it.
         if len(block) < size / 2 and len(blocks) > before:
             blocks[-1] = np.concatenate([blocks[-1], block])
         else:
@@ -673,16 +684,16 @@ def shifted_plan(geometry: TransferGeometry, budget: Budget) -> ShiftedPlan:
     # The noise depends on the distance that the correction may go, not on the number of steps.
     squares = geometry.whitened[:, chosen] ** 2 @ weights
     longest = min(CORRECTION.longest_step, _STEP_OF_ROWS / max(float(np.quantile(squares, 0.95)), 1e-12))
-    n_steps = min(max(math.ceil(CORRECTION.furthest / longest), _FEWEST_STEPS), _MOST_STEPS)
+    n_steps = min(max(math.ceil(CORRECTION.furthest / longest), _FEWEST_CORRECTION_STEPS), _MOST_CORRECTION_STEPS)
     noise_per_step = noise_per_clip * math.sqrt(n_steps / share)
     return ShiftedPlan(geometry, budget, multiplier, noise_per_clip, n_steps, noise_per_step)
 
 
 def _calibration_plane(mean: Vector) -> Vector:
-    """Return two directions: the one that lifts predictions by the least change of coefficients, and the slope's.
+    """Return two directions: the one that raises predictions by the least change of coefficients, and the slope.
 
-    Where the private rows lie elsewhere, their mean residual is explained by moving along their mean, not by the
-    constant alone. The first is scaled so that the private rows' coordinate is about 1.
+    If the mean of the private rows differs from that of the public rows, their mean residual is explained by a change
+    along their mean, not by the constant alone. The first is scaled so that the private rows' coordinate is about 1.
     """
     lift = mean / float(mean @ mean)
     if len(mean) < 2:

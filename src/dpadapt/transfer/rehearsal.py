@@ -1,4 +1,4 @@
-"""`rehearse`: the whole private fit, tried on public data beforehand. Spends nothing."""
+"""`rehearse`: run whole private fits on public data, to estimate the error at each epsilon. Spends nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from dpadapt import checks
 from dpadapt.data import Public
 
 # A budget at which every estimator returns what the public data alone gives.
-_NOTHING = {"epsilon": 1e-9, "delta": 1e-15}
+_PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
 
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """What a private fit scored when part of the public data played the private part.
+    """Errors of private fits in which some public rows took the role of private rows.
 
     Parameters
     ----------
     metric : str
-        Error that was measured on held-out rows of the same part: smaller is better.
+        Error that was measured on held-out rows of the same part of the data: smaller is better.
     epsilons : tuple of float
     errors : ndarray of shape (n_repeats, n_epsilons)
     public_only : ndarray of shape (n_repeats,)
-        Error of the estimator without any budget: what the rest of the public data gives alone.
+        Error of the estimator without any budget: that of the other public rows alone.
     repeated_rows : bool
-        Whether there were too few public rows, so that some stood for several private ones: errors are then too high.
+        Whether there were too few public rows, so that they were resampled: the errors are then pessimistic.
     """
 
     metric: str
@@ -41,7 +41,7 @@ class Rehearsal:
 
     def __str__(self) -> str:
         """Show mean and spread at each epsilon."""
-        note = " (public rows were drawn repeatedly: too bad)" if self.repeated_rows else ""
+        note = " (public rows were resampled; these errors are pessimistic)" if self.repeated_rows else ""
         lines = [f"{self.metric}, rehearsed on public rows{note}", f"  public only    {_spread(self.public_only)}"]
         lines += [f"  epsilon {e:<6g} {_spread(self.errors[:, i])}" for i, e in enumerate(self.epsilons)]
         return "\n".join(lines)
@@ -59,11 +59,11 @@ def rehearse(
     random_state: int | None = None,
     done: Callable[[], None] | None = None,
 ) -> Rehearsal:
-    """Try `estimator` on public data alone: part of it plays the private rows, part is held out, the rest is public.
+    """Fit `estimator` on public data alone: part of it takes the role of private rows, part is held out.
 
-    It answers "what error should I expect at each epsilon?" before anything is spent, as far as public data can tell:
-    along a random split it knows nothing of the shift between public and private data. `split_by` mimics a shift. Where
-    the public rows come from several tasks, each time one of the tasks plays the private part.
+    It estimates the error at each epsilon before anything is spent. A random split contains no shift between public and
+    private data; `split_by` mimics one. If the public rows come from several tasks, one of the tasks takes the role of
+    the private rows in each split.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def rehearse(
     repeats : int, default=5
         How many random splits.
     split_by : array-like of shape (n_public_rows,), optional
-        Rows with larger values play the private part (half of all rows), e.g. an age or a date.
+        Rows with larger values, e.g. of an age or a date, take the role of private rows (half of all rows).
     use_public : bool, default=True
         Whether the rest of the public rows is given to the fit; False rehearses a fit on private rows alone.
     random_state : int, optional
@@ -111,7 +111,9 @@ def rehearse(
     tasks = None if public.tasks is None else np.asarray(public.tasks).ravel()
     if tasks is not None:
         if split_by is not None:
-            raise ValueError("split_by must be left out where public has tasks: a task plays the private part.")
+            raise ValueError(
+                "split_by must be left out if public has tasks: one task takes the role of the private rows."
+            )
         if len(np.unique(tasks)) < 2 or np.unique(tasks, return_counts=True)[1].min() < 3:
             raise ValueError("public must have at least 2 tasks of at least 3 rows each to rehearse on.")
     random, noise = np.random.default_rng(random_state).spawn(2)
@@ -121,19 +123,19 @@ def rehearse(
         base.set_params(classes=np.unique(y))
     errors, alone, repeated = np.empty((repeats, len(epsilons))), np.empty(repeats), False
     for i in range(repeats):
-        rest, stage = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
-        held, pool = stage[: len(stage) // 3], stage[len(stage) // 3 :]
+        rest, other = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
+        held, pool = other[: len(other) // 3], other[len(other) // 3 :]
         repeated |= len(pool) < n_private
         private = random.choice(pool, n_private, replace=len(pool) < n_private)
         given = Public(X[rest], y[rest], tasks=None if tasks is None else tasks[rest]) if use_public else None
-        for k, budget in enumerate([_NOTHING, *({"epsilon": epsilon} for epsilon in epsilons)]):
+        for k, budget in enumerate([_PUBLIC_ONLY_BUDGET, *({"epsilon": epsilon} for epsilon in epsilons)]):
             model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
             model.fit(X[private], y[private], public=given)
-            found = _error(model, X[held], y[held], classifier)
+            error = _error(model, X[held], y[held], classifier)
             if k == 0:
-                alone[i] = found
+                alone[i] = error
             else:
-                errors[i, k - 1] = found
+                errors[i, k - 1] = error
         if done is not None:
             done()
     metric = "log-loss" if classifier else "mean squared error over variance"
@@ -141,7 +143,7 @@ def rehearse(
 
 
 def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows that stay public and those that play the private part, the latter shuffled."""
+    """Return the rows that stay public, and the other rows, shuffled."""
     order = random.permutation(n)
     if split_by is not None:
         try:
@@ -152,12 +154,11 @@ def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[
             raise ValueError(f"split_by must have one entry per public row: {n}, got {len(key)}.")
         # Shuffled first, so that ties fall at random.
         order = order[np.argsort(key[order], kind="stable")]
-    rest, stage = order[: n // 2], order[n // 2 :]
-    return rest, random.permutation(stage)
+    return order[: n // 2], random.permutation(order[n // 2 :])
 
 
 def _without_one(tasks: NDArray[Any], random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows that stay public and those of one task, which play the private part, the latter shuffled."""
+    """Return the rows that stay public, and the rows of one task, shuffled."""
     alone = tasks == random.choice(np.unique(tasks))
     return np.flatnonzero(~alone), random.permutation(np.flatnonzero(alone))
 

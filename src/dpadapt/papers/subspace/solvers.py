@@ -26,7 +26,7 @@ from dpadapt.mechanisms.bounded import clipped_outer_sum, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
-from dpadapt.representation.task_model import METHODS
+from dpadapt.representation.task_model import SUBSPACE_METHODS
 from dpadapt.rows import Rows
 
 Vector = NDArray[np.float64]
@@ -57,7 +57,7 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             Public data with the same columns, with labels and tasks, to learn the subspace from.
         {ledger}
         """
-        checks.one_of(self.method, METHODS, "method")
+        checks.one_of(self.method, SUBSPACE_METHODS, "method")
         checks.count(self.batch_size, "batch_size")
         self._check_parameters()
         frame = X
