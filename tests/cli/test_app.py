@@ -1,4 +1,4 @@
-"""The command itself: help, versions, errors, a light start."""
+"""The command itself: help, version, errors, and a quick start."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_version(run):
     assert run("--version").out == f"dpadapt {__version__}\n"
 
 
-def test_without_arguments_it_teaches(run):
+def test_without_arguments_it_shows_the_help(run):
     outcome = run()
     assert outcome.code == 0
     assert all(command in outcome.out for command in COMMANDS)
@@ -29,7 +29,7 @@ def test_every_command_has_a_purpose_and_an_example(run, command):
     assert f"dpadapt {' '.join(command)}" in outcome.out
 
 
-def test_methods_appear_in_help_by_being_in_the_table(run):
+def test_every_method_of_the_table_is_in_the_help_of_fit(run):
     help_text = " ".join(run("fit", "--help").out.split())
     assert all(method.name in help_text for method in METHODS)
 
@@ -46,7 +46,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(run, arguments):
     assert outcome.err.count("\n") == 1
 
 
-def test_start_is_light():
+def test_the_command_line_starts_without_heavy_imports():
     heavy = ["numpy", "pandas", "scipy", "sklearn", "jinja2", "dp_accounting", "pyarrow"]
     code = f"import sys, dpadapt.cli; print([m for m in {heavy!r} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ QUICK = {"forecast": {}, "rehearse": {"repeats": 2, "seed": 0}}
 
 @BOTH
 @TASKS
-def test_a_table_and_a_page_and_nothing_spent(run, site, command, label, task):
+def test_a_table_and_a_page_are_written_and_nothing_is_spent(run, site, command, label, task):
     site.private.unlink()  # neither command needs the private file
     outcome = run(*site.before(command, label=label, task=task, epsilon="1,0.3", **QUICK[command]))
     assert outcome.code == 0, outcome.err
@@ -26,19 +26,19 @@ def test_a_table_and_a_page_and_nothing_spent(run, site, command, label, task):
     assert site.untouched()
 
 
-def test_a_forecast_is_labelled_as_no_error_bar(run, site):
+def test_a_forecast_says_that_it_is_not_an_error_bar(run, site):
     outcome = run(*site.before("forecast"))
     assert "not an error bar" in " ".join(outcome.out.split())
     assert "not an error bar" in (site.folder / "forecast.html").read_text()
 
 
-def test_a_forecast_says_when_nothing_would_be_spent(run, site):
+def test_a_forecast_says_that_nothing_would_be_spent(run, site):
     outcome = run(*site.before("forecast", rows=12, epsilon="0.1,10"))
     assert "unspent" in outcome.out
-    assert "the public model returned" in " ".join(outcome.out.split())
+    assert "the public model is returned" in " ".join(outcome.out.split())
 
 
-def test_a_classification_may_be_forecast_without_public_labels(run, site, tmp_path):
+def test_a_classification_can_be_forecast_without_public_labels(run, site, tmp_path):
     path = tmp_path / "unlabelled.csv"
     pd.read_csv(tmp_path / "public.csv").drop(columns="ill").to_csv(path, index=False)
     outcome = run(*site.before("forecast", public=path, label="ill", task="classification"))
@@ -47,7 +47,7 @@ def test_a_classification_may_be_forecast_without_public_labels(run, site, tmp_p
 
 
 @TASKS
-def test_a_rehearsal_compares_every_method_with_both_halves_of_the_data(run, site, label, task):
+def test_a_rehearsal_compares_methods_with_public_rows_alone_and_private_rows_alone(run, site, label, task):
     outcome = run(*site.before("rehearse", label=label, task=task, epsilon="1", **QUICK["rehearse"]))
     older = "linear" if task == "regression" else "logistic"
     for line in ("public only", "private only", "with public (transfer)", f"with public ({older})"):
@@ -61,7 +61,7 @@ def test_a_rehearsal_repeats_with_its_seed(run, site):
 
 
 @pytest.mark.parametrize("column", ["age", "region", "since"])
-def test_numbers_categories_and_dates_may_mimic_the_shift(run, site, tmp_path, column):
+def test_split_by_takes_numbers_categories_and_dates(run, site, tmp_path, column):
     frame = pd.read_csv(tmp_path / "public.csv")
     frame["since"] = (pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(frame)), "D")).strftime("%Y-%m-%d")
     frame.to_csv(tmp_path / "public.csv", index=False)
@@ -72,13 +72,13 @@ def test_numbers_categories_and_dates_may_mimic_the_shift(run, site, tmp_path, c
     assert f"along {column}" in " ".join(outcome.out.split())
 
 
-def test_a_random_split_says_that_it_knows_no_shift(run, site):
+def test_a_random_split_says_that_it_contains_no_shift(run, site):
     outcome = run(*site.before("rehearse", epsilon="1", rows=60, **QUICK["rehearse"]))
     assert "can't tell what a shift would do" in " ".join(outcome.out.split())
     assert "too few public rows" not in " ".join(outcome.out.split())
 
 
-def test_too_few_public_rows_for_a_rehearsal_of_so_many_are_owned_up_to(run, site):
+def test_a_rehearsal_says_that_public_rows_were_too_few(run, site):
     outcome = run(*site.before("rehearse", epsilon="1", **QUICK["rehearse"]))
     assert "too few public rows" in " ".join(outcome.out.split())
 

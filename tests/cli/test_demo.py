@@ -1,4 +1,4 @@
-"""The demo: every method of the table on bundled data, honest."""
+"""`dpadapt demo`: every method of the table on bundled data, next to its baselines."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`dpadapt fit --method subspace --tasks COLUMN`."""
+"""`dpadapt fit`: predictions, clustering, people and tasks; ledgers, receipts, and failures after spending."""
 
 import json
 
@@ -38,7 +38,7 @@ def order(town, **changes):
     return ["fit", *[part for name, value in named.items() for part in (f"--{name}", value)]]
 
 
-def test_it_writes_the_chosen_rows_of_the_public_file(run, town):
+def test_clustering_writes_the_chosen_rows_of_the_public_file(run, town):
     outcome = run(*order(town, method="clustering"))
     assert outcome.code == 0
     chosen = pd.read_csv(town / "out" / "chosen.csv", dtype={"row": int, "east": str, "north": str}, index_col="row")
@@ -68,7 +68,7 @@ def test_it_writes_the_chosen_rows_of_the_public_file(run, town):
         ({"task": "regression", "clusters": None}, "--label"),
     ],
 )
-def test_bad_orders_are_refused_and_nothing_is_spent(run, town, changes, named):
+def test_bad_options_of_a_clustering_are_refused_and_nothing_is_spent(run, town, changes, named):
     Ledger.open(town / "homes.ledger", epsilon=1.0, delta=1e-6, dataset="homes")
     outcome = run(*order(town, **changes))
     assert outcome.code != 0
@@ -77,18 +77,18 @@ def test_bad_orders_are_refused_and_nothing_is_spent(run, town, changes, named):
     assert not (town / "out" / "model.json").exists()
 
 
-def test_the_private_file_is_refused_as_the_public_one(run, town):
+def test_clustering_refuses_the_private_file_as_the_public_one(run, town):
     outcome = run(*order(town, public=town / "private.csv"))
     assert outcome.code != 0
     assert not (town / "homes.ledger").exists() or not Ledger.open(town / "homes.ledger").entries
 
 
-def test_one_private_row_is_no_reason_to_refuse(run, town):
+def test_clustering_accepts_a_single_private_row(run, town):
     (town / "private.csv").write_text("east,north\n0.5,0.5\n")
     assert run(*order(town, adjacency="add-remove")).code == 0
 
 
-def test_there_is_nothing_to_predict_with_chosen_rows(run, town):
+def test_predict_refuses_a_clustering(run, town):
     assert run(*order(town)).code == 0
     outcome = run("predict", town / "out", town / "public.csv")
     assert outcome.code != 0
@@ -97,7 +97,7 @@ def test_there_is_nothing_to_predict_with_chosen_rows(run, town):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
-def test_schema_fit_predict(run, tmp_path, site, label, task, suffix):
+def test_schema_fit_and_predict_work_together(run, tmp_path, site, label, task, suffix):
     for name in ("public", "private"):
         if suffix == ".parquet":
             pd.read_csv(tmp_path / f"{name}.csv").to_parquet(tmp_path / f"{name}.parquet")
@@ -177,7 +177,7 @@ def test_the_default_is_transfer_and_the_baselines_are_named(run, site, label, t
 
 
 @pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
-def test_a_fit_says_what_each_part_of_the_data_brought(run, site, label, task):
+def test_a_fit_says_what_public_and_private_rows_contributed(run, site, label, task):
     outcome = run(*site.fit(label=label, task=task))
     said = " ".join(outcome.out.split())
     assert "What the public and the private rows contributed" in said
@@ -189,7 +189,7 @@ def test_a_fit_says_what_each_part_of_the_data_brought(run, site, label, task):
     assert "not an error bar" in report
 
 
-def test_a_budget_that_buys_nothing_is_said_and_not_spent(run, site):
+def test_a_budget_that_is_too_small_is_not_spent_and_the_terminal_says_so(run, site):
     outcome = run(*site.fit(epsilon=0.001))
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
@@ -205,7 +205,7 @@ def test_the_forecast_of_an_add_remove_fit_uses_the_public_number_of_rows(run, s
     assert "600 private" not in report
 
 
-def test_private_rows_alone(run, site):
+def test_a_fit_without_public_rows_says_so(run, site):
     outcome = run(*site.fit(public=None))
     assert outcome.code == 0
     assert "There were no public rows" in " ".join(outcome.out.split())
@@ -214,7 +214,7 @@ def test_private_rows_alone(run, site):
     assert "no public rows to compare" in report
 
 
-def test_public_rows_without_labels(run, site, tmp_path):
+def test_a_report_says_that_public_rows_have_no_labels(run, site, tmp_path):
     public = tmp_path / "unlabelled.csv"
     pd.read_csv(tmp_path / "public.csv").drop(columns="cost").to_csv(public, index=False)
     assert run(*site.fit(public=public)).code == 0
@@ -247,7 +247,7 @@ def test_a_seeded_fit_says_that_it_has_no_guarantee(run, site):
     assert json.loads((site.out / "receipt.json").read_text())["seeded"]
 
 
-def test_the_number_of_rows_may_be_private(run, site, tmp_path):
+def test_a_private_number_of_rows_is_not_written(run, site, tmp_path):
     ledger = tmp_path / "other.ledger"
     outcome = run(*site.fit(adjacency="add-remove", rows=500, ledger=ledger))
     assert outcome.code == 0, outcome.err
@@ -273,7 +273,7 @@ def _full_disk(monkeypatch, *, refuses):
     monkeypatch.setattr(persist, "write_atomically", fail)
 
 
-def test_a_model_that_was_paid_for_is_saved_elsewhere_if_its_folder_fails(run, site, tmp_path, monkeypatch):
+def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, tmp_path, monkeypatch):
     spare = tmp_path / "spare"
     spare.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(spare))
@@ -288,7 +288,7 @@ def test_a_model_that_was_paid_for_is_saved_elsewhere_if_its_folder_fails(run, s
     assert persist.load(folder).model.privacy_.tally() == Ledger.open(site.ledger).receipt().tally()
 
 
-def test_a_model_that_can_be_saved_nowhere_is_said_to_be_lost(run, site, monkeypatch):
+def test_a_model_that_can_be_saved_nowhere_is_reported_as_lost(run, site, monkeypatch):
     _full_disk(monkeypatch, refuses=lambda path: True)
     outcome = run(*site.fit())
     assert outcome.code == 1
@@ -296,7 +296,7 @@ def test_a_model_that_can_be_saved_nowhere_is_said_to_be_lost(run, site, monkeyp
     assert "could not be saved" in outcome.err
 
 
-def test_the_report_of_an_earlier_model_never_stands_beside_a_new_one(run, site, monkeypatch):
+def test_the_report_of_an_earlier_model_is_removed_before_a_new_one_is_saved(run, site, monkeypatch):
     assert run(*site.fit(epsilon=0.5)).code == 0
     assert (site.out / "report.html").exists()
     _full_disk(monkeypatch, refuses=lambda path: path.name == "report.html")

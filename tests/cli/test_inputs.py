@@ -1,4 +1,4 @@
-"""What commands read: too few rows are refused without telling how many there are."""
+"""What commands read: too few rows are refused, and the message does not show their number."""
 
 import pytest
 from refusals import edit_private, refused
@@ -12,7 +12,7 @@ def test_fewer_than_ten_private_rows_are_refused(run, site, tmp_path, public):
     assert site.untouched()
 
 
-def test_how_few_rows_there_are_is_not_told_where_their_number_is_private(run, site, tmp_path):
+def test_a_private_number_of_rows_is_not_shown(run, site, tmp_path):
     edit_private(site, lambda f: f.iloc[:9])
     outcome = run(*site.fit(adjacency="add-remove", rows=9, ledger=None))
     assert outcome.code == 0, outcome.err

@@ -18,7 +18,7 @@ def test_ledger_show_and_history(run, site):
     assert charges[0]["times"] >= 1
 
 
-def test_looking_at_a_missing_ledger_makes_none(run, tmp_path):
+def test_showing_a_missing_ledger_creates_none(run, tmp_path):
     outcome = run("ledger", "show", tmp_path / "no.ledger")
     assert outcome.code == 2
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Options and checks that several commands share."""
 
 from dpadapt.cli.options import AdjacencyName, parse_epsilons
 from dpadapt.mechanisms.adjacency import Adjacency

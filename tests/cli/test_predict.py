@@ -10,7 +10,7 @@ from dpadapt import persist
 from dpadapt.tables import Schema, encode_features, read_table
 
 
-def test_bad_predictions(run, site, tmp_path):
+def test_bad_models_rows_and_outputs_are_refused(run, site, tmp_path):
     assert run(*site.fit()).code == 0
     new, out = tmp_path / "new.csv", tmp_path / "o.csv"
     refused(run("predict", tmp_path, new, "-o", out), "not a model")
@@ -26,7 +26,7 @@ def test_bad_predictions(run, site, tmp_path):
     assert not Path(out).exists()
 
 
-def test_text_classes_come_back_as_text(run, site, tmp_path):
+def test_text_classes_are_predicted_as_text(run, site, tmp_path):
     assert run(*site.fit(label="region", task="classification")).code == 0
     rows = tmp_path / "rows.csv"
     pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
@@ -34,7 +34,7 @@ def test_text_classes_come_back_as_text(run, site, tmp_path):
     assert set(pd.read_csv(tmp_path / "o.csv")["prediction"]) <= {"north", "south", "west"}
 
 
-def test_the_model_in_the_folder_is_the_one_that_predicts(run, site, tmp_path):
+def test_predictions_equal_those_of_the_loaded_model(run, site, tmp_path):
     assert run(*site.fit()).code == 0
     rows = tmp_path / "rows.csv"
     pd.read_csv(site.private).drop(columns=["id", "cost"]).to_csv(rows, index=False)

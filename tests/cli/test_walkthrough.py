@@ -1,4 +1,4 @@
-"""The commands of docs/cli.md, run as they stand there."""
+"""The commands of docs/cli.md run as written."""
 
 import re
 import shlex
@@ -28,6 +28,6 @@ def test_the_walkthrough_runs(run, site, monkeypatch):
 
 
 @pytest.mark.parametrize("option", ["--ledger-epsilon", "--seed", "--category", "--adjacency", "--method"])
-def test_the_page_speaks_of_options_that_exist(run, option):
+def test_options_on_the_page_exist(run, option):
     assert option in _PAGE.read_text(encoding="utf-8")
     assert option in run("fit", "--help").out + run("schema", "--help").out

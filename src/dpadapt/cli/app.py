@@ -20,15 +20,15 @@ _HELP = teach(
 Differentially private transfer learning: a model for private rows, helped by public ones.
 
 You have a table that must stay private and perhaps a similar one that is public. dpadapt fits a model on the private
-rows that reveals almost nothing about any one of them, uses the public rows for free, and writes a receipt of what it
-cost.
+rows that reveals almost nothing about any one of them. The public rows help at no privacy cost. A receipt lists what
+was released and what it cost.
 
 From two CSV files to a receipt and predictions (dpadapt demo shows it on real data):
 
 \b
   dpadapt schema public.csv -o schema.toml      (then edit schema.toml)
   dpadapt rehearse --public public.csv --schema schema.toml --label y \\
-              --task regression --rows 1000     (free: what to expect)
+              --task regression --rows 1000     (free: what error to expect)
   dpadapt fit --private private.csv --public public.csv \\
               --schema schema.toml --label y --task regression \\
               --epsilon 1 --out model/
@@ -37,7 +37,7 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 )
 
 app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-# One line per group of commands; a new one joins by adding its own.
+# One line per command or group of commands.
 schema.mount(app)
 before_spending.mount_forecast(app)
 before_spending.mount_rehearse(app)
@@ -61,7 +61,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-# What typer returns, without a word, for Ctrl-C; some versions raise instead.
+# What typer returns for Ctrl-C, without a message; some versions raise instead.
 _INTERRUPTED = 130
 
 # typer's own usage errors; where the base class lives differs between its versions.
@@ -71,7 +71,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, or 2 with one line on standard error and nothing spent.
 
-    1 means that something failed after the budget was spent, or that an audit found a flaw; 130 an interruption.
+    1 means that something failed after the budget was spent, or that an audit found a flaw; 130 means interrupted.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`dpadapt audit`: measure epsilon from outside."""
+"""`dpadapt audit`: attack every mechanism and method, and print lower bounds on epsilon."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ _HELP = teach(
     """
 Attack every mechanism and every method, and print lower bounds on the epsilon that they really have.
 
-Each is run many times on two neighbouring data sets; how well the outcomes can be told apart bounds epsilon from
-below. A bound above the claim would refute it. Each is then run with half its noise, which the attack must notice.
-Made-up data only: nothing private is read.
+Each is run many times on two neighbouring data sets; how well an attack can distinguish the outcomes bounds epsilon
+from below. A bound above the claim would refute it. Each is then run with half its noise, which the attack must detect.
+The data is synthetic: nothing private is read.
 
 Example:
 
@@ -30,7 +30,7 @@ def mount(app: typer.Typer) -> None:
 def _audit(
     runs: Annotated[int, typer.Option(help="Draws of each mechanism in each world.")] = 20_000,
     fits: Annotated[int, typer.Option(help="Fits of each method in each world.")] = 300,
-    confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.999,
+    confidence: Annotated[float, typer.Option(help="Confidence of each lower bound, between 0 and 1.")] = 0.999,
 ) -> int:
     """Audit everything; the exit code is 1 if a claim falls or a planted bug goes unseen."""
     from dpadapt.audit.battery import audit_all, estimator_cases, mechanism_cases, table

@@ -1,4 +1,4 @@
-"""`dpadapt rehearse`: the whole private fit, tried on public rows, for every method. Spends nothing."""
+"""`dpadapt forecast` and `dpadapt rehearse`: what a budget could buy, from public rows alone. Both spend nothing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,17 +31,14 @@ if TYPE_CHECKING:
     from dpadapt.tables import Schema
 
 
-# `dpadapt forecast`: what private rows could do, told from public ones and the budget. Spends nothing.
-
-
 _FORECAST_HELP = teach(
     """
-Say what a fit could do before anything is spent.
+Forecast whether the gate would open at each epsilon, before anything is spent.
 
-Reads public rows only. For each epsilon: is the budget enough for that many private rows, over how many directions is
-it spread, and how far must the private population differ before the private rows are heard? A go / no-go signal, not an
-error bar: how far it differs, only the private rows can tell. dpadapt rehearse goes further where public rows can mimic
-the difference.
+Reads public rows only. For each epsilon: is the budget enough for that many private rows, how many directions of the
+model is it spread over, and how far must the private population differ before the gate opens? This is a go / no-go
+signal, not an error bar: only the private rows can tell how far they differ. dpadapt rehearse estimates errors, where
+public rows can mimic the difference.
 
 Example:
 
@@ -53,10 +50,10 @@ Example:
 
 
 _READ = {
-    "regression": "Columns: expected error over the public model's, if the shift is worth that share of the public "
-    "model's error. 1.00: the public model is kept.",
-    "classification": "Columns: the noise in a logit (0.1: hardly anything is lost, 1: most is), and the log-loss per "
-    "row that private rows must save to be heard, if they differ as much as is usual.",
+    "regression": "Columns: expected error over that of the public model, for shifts of several sizes. The size is the "
+    "share of the public model's error that the best linear model would save. 1.00: the public model is kept.",
+    "classification": "Columns: the noise in a score (a logit; at 0.1 hardly anything is lost, at 1 most is), and the "
+    "log-loss per row that a correction must save before the gate opens.",
 }
 
 
@@ -74,7 +71,7 @@ def _forecast(
     epsilon: Epsilons = "0.1,0.3,1,3,10",
     delta: Delta = 1e-6,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("forecast.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
     """Check everything, then forecast, print and write a page."""
     from dpadapt import __version__, checks
@@ -93,32 +90,34 @@ def _forecast(
     known = read_schema(schema, origin=f"--schema {schema}")
     wanted = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
     estimator = unfitted(method, known, label=label, **wanted)
-    found = encode_public(public, known, label=label, task=task.value)
-    if found.y is None and task is TaskName.regression:
+    rows_read = encode_public(public, known, label=label, task=task.value)
+    if rows_read.y is None and task is TaskName.regression:
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
-    forecast = summarise_forecast(estimator, found.declared, rows, epsilons)
-    page = forecast_page({"forecast": forecast, "label": label, "public": found.words, "version": __version__})
+    forecast = summarise_forecast(estimator, rows_read.declared, rows, epsilons)
+    page = forecast_page({"forecast": forecast, "label": label, "public": rows_read.words, "version": __version__})
     write_atomically(out, page.encode())
     screen = console()
     screen.print(forecast_table(forecast))
     screen.print(_READ[task.value])
     if not all(point["worthwhile"] for point in forecast["points"]):
-        screen.print("Unspent: so small a budget is not touched for that many rows, and the public model returned.")
+        screen.print(
+            "Unspent: the budget is too small for this many rows. Nothing is spent, and the public model is returned."
+        )
     screen.print(f"{forecast['caveat']} No private row was read and nothing was spent.")
     screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
 
 
-# Fewer public rows can't be split into three parts that say anything.
-_LEAST = 30
+# Least number of public rows to rehearse on: fewer would leave fewer than five rows to measure errors on.
+_LEAST_ROWS_TO_REHEARSE = 30
 
 _REHEARSE_HELP = teach(
     """
-Try the whole private fit on public rows: what error to expect at each epsilon, and with which method.
+Estimate the error at each epsilon by running whole fits on public rows.
 
-Part of the public table plays the private rows, part is held out to measure errors on, the rest stays public. All
-methods see the same splits; the public rows alone and the private rows alone are shown beside them. A random split
-knows nothing of the difference between public and private people: --split-by mimics one, such as young and old. No
-private row is read and nothing is spent.
+Part of the public table takes the role of the private rows, part is held out to measure errors on, the rest stays
+public. All methods get the same splits; the public rows alone and the private rows alone are shown for comparison. A
+random split contains no difference between public and private people: --split-by mimics one, such as young and old.
+No private row is read and nothing is spent.
 
 Example:
 
@@ -143,14 +142,16 @@ def _rehearse(
     rows: Annotated[int, typer.Option(help="How many private rows there will be: a number that is public.")],
     epsilon: Epsilons = "0.1,0.3,1,3,10",
     delta: Delta = 1e-6,
-    repeats: Annotated[int, typer.Option(help="How many splits: more take longer and tell more surely.")] = 5,
+    repeats: Annotated[int, typer.Option(help="How many splits: more take longer and give a smaller spread.")] = 5,
     split_by: Annotated[
         str | None,
-        typer.Option(help="A column: rows with larger values play the private part. Numbers, dates or categories."),
+        typer.Option(
+            help="A column: rows with larger values take the role of private rows. Numbers, dates or categories."
+        ),
     ] = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     seed: Annotated[int | None, typer.Option(help="Repeats the same splits and noise.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path("rehearsal.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("rehearsal.html"),
 ) -> None:
     """Check everything, then rehearse each method, print and write a page."""
     import numpy as np
@@ -177,17 +178,17 @@ def _rehearse(
     estimators = [
         unfitted(line.method, known, label=label, delta=delta, adjacency=adjacency.value, **counted) for line in lines
     ]
-    found = encode_public(public, known, label=label, task=task.value)
-    if found.y is None:
+    rows_read = encode_public(public, known, label=label, task=task.value)
+    if rows_read.y is None:
         raise ValueError(f"--public {public}: column {label!r} is missing. A rehearsal needs labels.")
-    if len(found.X) < _LEAST:
-        raise ValueError(f"--public {public}: at least {_LEAST} rows are needed to rehearse on.")
-    options = {"epsilons": epsilons, "repeats": repeats, "split_by": _key(found, known, split_by)}
-    # Equal seeds are equal splits, for all lines.
+    if len(rows_read.X) < _LEAST_ROWS_TO_REHEARSE:
+        raise ValueError(f"--public {public}: at least {_LEAST_ROWS_TO_REHEARSE} rows are needed to rehearse on.")
+    options = {"epsilons": epsilons, "repeats": repeats, "split_by": _key(rows_read, known, split_by)}
+    # Equal seeds give equal splits to all methods.
     options["random_state"] = int(np.random.default_rng().integers(2**31)) if seed is None else seed
-    parts = _measure(lines, estimators, found, rows, options)
+    parts = _measure(lines, estimators, rows_read, rows, options)
     summary = summarise_rehearsal(
-        parts, label=label, n_public=len(found.X), n_private=rows, delta=delta, split_by=split_by
+        parts, label=label, n_public=len(rows_read.X), n_private=rows, delta=delta, split_by=split_by
     )
     write_atomically(out, rehearsal_page(summary).encode())
     screen = console()
@@ -201,7 +202,7 @@ def _rehearse(
 def _measure(
     lines: "Sequence[Compared]", estimators: Sequence[Any], public: "PublicRows", rows: int, options: dict[str, Any]
 ) -> "list[Part]":
-    """Rehearse every line under a progress bar, all on the same splits."""
+    """Rehearse every method under a progress bar, all on the same splits."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from threadpoolctl import threadpool_limits
 
@@ -218,8 +219,8 @@ def _measure(
 
         for line, estimator in zip(lines, estimators, strict=True):
             progress.update(bar, description=f"rehearsing {line.name}")
-            found = rehearse(estimator, public.declared, rows, use_public=line.shared, done=done, **options)
-            parts.append(Part(line.key, line.name, line.method.name, line.shared, found))
+            rehearsal = rehearse(estimator, public.declared, rows, use_public=line.shared, done=done, **options)
+            parts.append(Part(line.key, line.name, line.method.name, line.shared, rehearsal))
     return parts
 
 

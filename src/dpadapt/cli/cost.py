@@ -1,4 +1,4 @@
-"""`dpadapt cost` and `dpadapt calibrate`: the price of noise, before any data is touched."""
+"""`dpadapt cost` and `dpadapt calibrate`: from noise to epsilon, and from epsilon to noise. No data is read."""
 
 import math
 from typing import TYPE_CHECKING, Annotated
@@ -15,8 +15,9 @@ _COST = teach(
     """
 Compute what releases cost together: the epsilon at a given delta.
 
-Every mechanism is written as NOISE, NOISE:STEPS or NOISE:STEPS:RATE, where noise is relative to what one row can
-change, and may be repeated and mixed. --steps and --rate hold for those that don't say. Nothing is released here.
+Every mechanism is written as NOISE, NOISE:STEPS or NOISE:STEPS:RATE, where NOISE is relative to the sensitivity: the
+most that one row can change. Options may be repeated and mixed. --steps and --rate are the defaults for mechanisms
+that give none. Nothing is released here.
 
 Examples:
 
@@ -31,8 +32,8 @@ _CALIBRATE = teach(
     """
 Find the least Gaussian noise that keeps a number of releases within a budget.
 
-The answer is a noise multiplier: the standard deviation of the noise over what one row can change. It is rounded up,
-so the budget is never exceeded.
+The result is a noise multiplier: the standard deviation of the noise divided by the sensitivity. It is rounded up, so
+that the budget is never exceeded.
 
 Examples:
 
@@ -58,7 +59,7 @@ def _cost(
     delta: Delta,
     gaussian: Annotated[list[str] | None, typer.Option(help="Gaussian noise, over the l2 sensitivity.")] = None,
     laplace: Annotated[list[str] | None, typer.Option(help="Laplace noise, over the l1 sensitivity.")] = None,
-    pure: Annotated[list[str] | None, typer.Option(help="Anything with a pure guarantee: its epsilon.")] = None,
+    pure: Annotated[list[str] | None, typer.Option(help="Any mechanism with a pure guarantee: its epsilon.")] = None,
     steps: Steps = 1,
     rate: Rate = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
@@ -85,7 +86,7 @@ def _cost(
                 event = _sampled(GaussianEvent(noise) if option == "gaussian" else LaplaceEvent(noise), share)
             counted[event] = counted.get(event, 0) + times
     if not counted:
-        raise ValueError("there is nothing to add up. Give --gaussian, --laplace or --pure, e.g. --gaussian 1.5.")
+        raise ValueError("no release was given. Give --gaussian, --laplace or --pure, e.g. --gaussian 1.5.")
     spent = epsilon(counted, delta, adjacency=Adjacency.of(adjacency.value))
     if as_json:
         releases = [{"event": event.to_dict(), "times": times} for event, times in counted.items()]

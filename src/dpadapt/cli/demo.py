@@ -15,12 +15,12 @@ _HELP = teach(
     """
 Show on real data what privacy costs and how much public data helps.
 
-Two sensitive sets that ship with installed packages, people's visits to a doctor and women's answers about affairs,
-are each split in two ways into a public and a private population. For several epsilons and numbers of private rows,
-models of the private rows alone and of private with public rows are compared with the public rows alone, with a model
-without privacy, and with no model at all. Then the papers' algorithms, and other things beside private rows: an
-encoder, people who answer for themselves, points to choose from. It takes a minute or two. The folder gets report.html
-(opens offline) and results.json.
+Two sensitive data sets, people's visits to a doctor and women's answers about affairs, are each split in two ways into
+a public and a private population. They ship with statsmodels: pip install 'dpadapt[demo]'. For several epsilons and
+numbers of private rows, models of the private rows alone and of private with public rows are compared with the public
+rows alone, with a model without privacy, and with no model at all. Then the demo shows the papers' algorithms, and
+other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes a minute or
+two. The folder gets report.html (opens offline) and results.json.
 
 Examples:
 
@@ -40,7 +40,7 @@ def _demo(
     out: Annotated[Path, typer.Option(help="A folder for the report and the results.")] = Path("demo-report"),
     quick: Annotated[bool, typer.Option("--quick", help="Two splits instead of eight: seconds, wider spread.")] = False,
 ) -> None:
-    """Measure, then show in the terminal and as a page."""
+    """Measure, then write and print the results."""
     import json
 
     from dpadapt.persist import prepare, write_atomically
@@ -62,7 +62,7 @@ def _demo(
     screen.print("The papers' algorithms on the same rows", style="bold underline")
     for case in summary["papers"]:
         panel_tables(screen, case)
-    screen.print("Other things beside private rows", style="bold underline")
+    screen.print("Other help for private rows", style="bold underline")
     for case in summary["others"]:
         panel_tables(screen, case)
     screen.print(f"Wrote report.html and results.json to {out}", soft_wrap=True, markup=False)

@@ -36,14 +36,14 @@ _HELP = teach(
     f"""
 Fit a model on private rows, helped by public ones, and write a receipt of what it cost.
 
-The private table is read once, encoded by the schema and released only as noisy statistics that cost at most --epsilon
-and --delta. Everything is checked before anything is spent. The folder gets model.json and arrays.npz (the model, no
-pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
+The private table is read once and encoded by the schema. Only noisy statistics of it are released, at a cost of at
+most --epsilon and --delta. Everything is checked before anything is spent. The folder gets model.json and arrays.npz
+(the model, no pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
 
-Before it, dpadapt forecast and dpadapt rehearse say what a budget could buy, from public rows and for free.
+Before fitting, dpadapt forecast and dpadapt rehearse estimate from public rows what a budget could buy, for free.
 
 With --ledger, the cost is charged to a file that belongs to the private data set, together with everything spent on
-it before; a fit over its cap is refused. Without it, nobody adds up what several fits cost together.
+it before; a fit that would exceed its cap is refused. Without a ledger, nothing adds up what several fits cost.
 
 Example:
 
@@ -63,7 +63,7 @@ Methods:
 
 
 class FitTask(StrEnum):
-    """What is asked for: a number, a class, or rows of the public table."""
+    """What to fit: a model of a number, a model of a class, or centres among the public rows."""
 
     regression = "regression"
     classification = "classification"
@@ -79,7 +79,9 @@ def _fit(
     private: Annotated[Path, typer.Option(help="The private rows, CSV or Parquet.")],
     schema: SchemaOption,
     task: Annotated[FitTask, typer.Option(help="Predict a number or a class, or choose centres.")],
-    epsilon: Annotated[float, typer.Option(help="The most this fit may spend. Positive; smaller is more private.")],
+    epsilon: Annotated[
+        float, typer.Option(help="The most that this fit may spend. Positive; smaller is more private.")
+    ],
     out: Annotated[Path, typer.Option(help="A folder for the model, the receipt and the report.")],
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     public: Annotated[
@@ -90,10 +92,10 @@ def _fit(
     ] = None,
     delta: Delta = 1e-6,
     ledger: Annotated[
-        Path | None, typer.Option(help="The private data set's ledger, shared by all fits on it. Made if missing.")
+        Path | None, typer.Option(help="Ledger of the private data set, shared by all fits on it. Created if missing.")
     ] = None,
     ledger_epsilon: Annotated[
-        float | None, typer.Option(help="Cap of a new ledger: the most ever to be spent. Default: --epsilon.")
+        float | None, typer.Option(help="Cap of a new ledger: the most that may ever be spent. Default: --epsilon.")
     ] = None,
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
     method: Annotated[
@@ -108,14 +110,15 @@ def _fit(
         typer.Option(help="For --method hybrid: people of the population that matters, one row each, simulated."),
     ] = None,
     agents_epsilon: Annotated[
-        float | None, typer.Option(help="With --agents: what each person's one noisy bit may cost that person.")
+        float | None, typer.Option(help="With --agents: the epsilon of each person's one noisy bit.")
     ] = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     rows: Annotated[
         int | None, typer.Option(help="With --adjacency add-remove: a public estimate of the number of private rows.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="FOR TESTS ONLY, NO GUARANTEE: noise that anybody with the seed can subtract.")
+        int | None,
+        typer.Option(help="FOR TESTS ONLY, NO GUARANTEE: anybody who knows the seed can subtract the noise."),
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
@@ -155,8 +158,8 @@ def _fit(
     screen.print(f"Wrote model.json, arrays.npz, receipt.json and {report} to {out}", soft_wrap=True, markup=False)
 
 
-# Fewer private rows than this are refused: no budget could fit a model on them. Their number is public, except under
-# add-remove.
+# Least number of private rows: with fewer, noise would hide all of them at any reasonable budget. The number is public,
+# except under add-remove. Chosen by hand; neighbouring values were not compared.
 _LEAST_PRIVATE_ROWS = 10
 
 _REPORT, _CHOSEN = "report.html", "chosen.csv"
@@ -208,7 +211,7 @@ class Order:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What `fit` is given: private rows, and by name what stands beside them. `public` is the public table, if any."""
+    """Arguments of `fit`: private rows, and by name what helps them. `public` is the public table, if any."""
 
     private: tuple[Any, ...]
     beside: dict[str, Any]
@@ -228,7 +231,7 @@ def carry_out(order: Order) -> dict[str, Any]:
     ledger = _open_ledger(order, schema.dataset)
 
     model.fit(*inputs.private, **inputs.beside, ledger=ledger)
-    # A fact assumed public belongs on the receipt; these facts are known here and not to the estimator.
+    # Facts that are assumed public belong on the receipt; the estimator does not know these.
     facts = (*model.privacy_.assumptions, *_assumed_public(schema, order.label))
     model.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
@@ -349,7 +352,7 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
             raise ValueError(
                 f"--clusters must be at most the number of public rows, {len(public.X)}, got {order.clusters}."
             )
-    # Where the number of private rows may be private itself, it is not looked at.
+    # Under add-remove the number of rows is private, so it is not compared with the limit.
     least = 1 if order.task == "clustering" else _LEAST_PRIVATE_ROWS if order.rows is None else 2
     private = encode_rows(order.private, "--private", schema, label=order.label, task=order.task, least=least)
     if method.beside == "agents":
@@ -364,8 +367,8 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
     people = order.agents.path
     if people is not None and filecmp.cmp(people, order.private, shallow=False):
         raise ValueError(
-            f"--agents {people}: this is the private file. Its people would pay twice, as rows and by their answers: "
-            f"give other people."
+            f"--agents {people}: this is the private file. Its people would be charged twice, for their rows and for "
+            f"their answers: give other people."
         )
     return _Inputs(private, beside, public)
 
@@ -382,7 +385,7 @@ def _people(order: Order, schema: "Schema") -> "SimulatedAgents | None":
 
 
 def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
-    """Open the ledger, or make it with the cap asked for (default: what this fit may spend)."""
+    """Open the ledger, or create it with the given cap (default: what this fit may spend)."""
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.mechanisms.adjacency import Adjacency
 
@@ -401,7 +404,7 @@ def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
 
 
 def _assumed_public(schema: "Schema", label: str | None) -> list[str]:
-    """Return what the files and the schema take to be public."""
+    """Return the facts about the files and the schema that are assumed public."""
     from dpadapt.tables import Encoded
 
     encoders = [
@@ -413,7 +416,7 @@ def _assumed_public(schema: "Schema", label: str | None) -> list[str]:
 
 
 def _save(model: Any, order: Order, schema: "Schema") -> None:
-    """Save the model; if its folder fails, save it somewhere else: another fit would have to be paid for."""
+    """Save the model; if its folder fails, save it elsewhere, because another fit would spend again."""
     from dpadapt import persist
 
     extra = {"schema": schema.to_dict(), "label": order.label, "task": order.task}

@@ -1,4 +1,4 @@
-"""What `fit`, `forecast` and `rehearse` are given: the method, encoded tables, and the unfitted estimator."""
+"""Inputs of `fit`, `forecast` and `rehearse`: the method, encoded tables, and the unfitted estimator."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +33,12 @@ class PublicRows:
 
     @property
     def declared(self) -> Public:
-        """The rows as estimators take them."""
+        """The rows, declared public for estimators."""
         return Public(self.X, self.y, tasks=self.tasks)
 
     @property
     def words(self) -> str:
-        """How many rows, and whether they have labels."""
+        """Number of rows, and whether they have labels, in words."""
         return f"{len(self.X):,} rows {'without labels' if self.y is None else 'with labels'}"
 
 
@@ -52,7 +52,7 @@ def chosen_method(name: str | None, task: Task) -> Method:
 
 def check_delta(delta: float, option: str, method: Method) -> None:
     """Require 0 < delta < 1, or 0 <= delta < 1 for clustering, which has pure forms."""
-    # Here, not in the fit: by then a new ledger would have a cap that no fit could ever be charged to.
+    # Checked here, not in `fit`: by then a new ledger would exist, with a cap that no fit could be charged to.
     if checks.delta(delta, option) == 0 and method.task != "clustering":
         raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
 
@@ -64,7 +64,7 @@ def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Tabl
         raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
     if len(table.frame) < least:
         raise ValueError(
-            f"{table.origin}: at least {least} rows are needed; with fewer, the noise that protects one row would hide "
+            f"{table.origin}: at least {least} rows are needed. With fewer, the noise that protects one row would hide "
             f"all of them. Nothing was spent."
         )
     return table
@@ -73,7 +73,7 @@ def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Tabl
 def encode_rows(
     path: Path, option: str, schema: Schema, *, label: str | None, task: Task, least: int = 2
 ) -> tuple[NDArray[Any], ...]:
-    """Read somebody's private rows and return them encoded: features, and labels if there is one to predict."""
+    """Read private rows of the curator or of people and return them encoded: features, and labels if there are any."""
     table = read_rows(path, option, private=True, least=least)
     check_columns(table, schema, label=label)
     X = encode_features(table, schema, label=label)
@@ -96,7 +96,7 @@ def encode_public(path: Path, schema: Schema, *, label: str | None, task: Task, 
 
 
 def predicted(task: Task) -> Literal["regression", "classification"]:
-    """Return what a label is for a task that predicts one: a number or a class."""
+    """Return the kind of label of a task that predicts one: a number or a class."""
     return "regression" if task == "regression" else "classification"
 
 
@@ -116,7 +116,7 @@ def _task_names(table: Table, schema: Schema, label: str | None, column: str) ->
 
 
 def category_columns(schema: Schema, label: str | None) -> list[list[int]]:
-    """Return which columns of the encoded rows are the indicators of one category."""
+    """Return, for each category, the columns of the encoded rows that are its indicators."""
     groups, start = [], 0
     for column in schema.features(label):
         width = len(feature_names(Schema(schema.dataset, (column,)), None))
@@ -127,9 +127,9 @@ def category_columns(schema: Schema, label: str | None) -> list[list[int]]:
 
 
 def unfitted(method: Method, schema: Schema, *, label: str | None, **wanted: Any) -> Any:
-    """Return the estimator, given what the schema says about the label and nothing from the rows.
+    """Return the unfitted estimator, with what the schema says about the label; no row is read.
 
-    Of `wanted`, the parameters that the estimator has are set.
+    Of `wanted`, only the parameters that the estimator has are set.
     """
     if label is not None and method.task == "regression":
         wanted["target_bounds"] = schema.bounds(label)

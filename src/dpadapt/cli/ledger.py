@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 _GROUP = teach(
     """
-Look at a private data set's ledger: its cap, what was spent, and on what.
+Show the ledger of a private data set: its cap, what was spent, and on what.
 
-A ledger is a file that every fit on one private data set charges before it draws noise (dpadapt fit --ledger). It
-refuses what would exceed the cap. Looking at it costs nothing.
+A ledger is a file to which every fit on one private data set is charged before noise is drawn (dpadapt fit --ledger).
+It refuses what would exceed its cap. Reading it costs nothing.
 
 Examples:
 
@@ -28,7 +28,7 @@ Examples:
 
 _SHOW = teach(
     """
-Show a ledger's data set, cap, and what is spent and left.
+Show the data set of a ledger, its cap, and what is spent and left.
 
 Example:
 
@@ -48,7 +48,7 @@ Example:
 """
 )
 
-File = Annotated[Path, typer.Argument(help="A ledger made by dpadapt fit --ledger or Ledger.open.")]
+File = Annotated[Path, typer.Argument(help="A ledger created by dpadapt fit --ledger or Ledger.open.")]
 
 
 def mount(app: typer.Typer) -> None:
@@ -71,7 +71,7 @@ def _open(file: Path) -> "Ledger":
     from dpadapt.accounting.ledger import Ledger
 
     if not file.is_file():
-        raise ValueError(f"{file}: there is no such ledger. dpadapt fit --ledger {file} makes one.")
+        raise ValueError(f"{file}: there is no such ledger. dpadapt fit --ledger {file} creates one.")
     return Ledger.open(file)
 
 

@@ -32,16 +32,18 @@ class AdjacencyName(StrEnum):
 
 
 Delta = Annotated[
-    float, typer.Option(help="Probability with which the guarantee may fail: in [0, 1), well below 1 / rows.")
+    float, typer.Option(help="Probability with which the guarantee may fail: in [0, 1), well below 1 / number of rows.")
 ]
 AdjacencyOption = Annotated[
     AdjacencyName,
-    typer.Option(help="What is protected: one row blanked out, added or removed, or replaced by another."),
+    typer.Option(
+        help="Which data sets count as neighbours: one row zeroed out, added or removed, or replaced by another."
+    ),
 ]
 SchemaOption = Annotated[Path, typer.Option(help="What is known about the columns; made by dpadapt schema.")]
 LabelOption = Annotated[str, typer.Option(help="The column to predict.")]
 TaskOption = Annotated[TaskName, typer.Option(help="Predict a number or a class.")]
-Epsilons = Annotated[str, typer.Option(help="Budgets to look at, separated by commas.")]
+Epsilons = Annotated[str, typer.Option(help="Budgets to try, separated by commas.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 
@@ -64,24 +66,24 @@ def print_json(fields: dict[str, Any]) -> None:
 
 
 def parse_epsilons(text: str) -> list[float]:
-    """Return the numbers of a list such as 0.3,1,3, in rising order."""
+    """Return the numbers of a list such as 0.3,1,3, sorted, each once."""
     try:
-        found = sorted({float(part) for part in text.split(",")})
+        epsilons = sorted({float(part) for part in text.split(",")})
     except ValueError:
-        found = []
-    if not found or not all(0 < epsilon < math.inf for epsilon in found):
+        epsilons = []
+    if not epsilons or not all(0 < epsilon < math.inf for epsilon in epsilons):
         raise ValueError(f"--epsilon must be positive numbers separated by commas, such as 0.3,1,3; got {text!r}.")
-    return found
+    return epsilons
 
 
 def check_suffix(path: Path, option: str) -> None:
-    """Refuse a table to be written that is neither CSV nor Parquet."""
+    """Require an output file that ends in .csv or .parquet."""
     if path.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise ValueError(f"{option} {path}: expected a name ending in .csv or .parquet.")
 
 
 def check_parent(path: Path, option: str) -> None:
-    """Refuse a file to be written where there is no folder, or one that is a folder itself."""
+    """Require an output file in a folder that exists, and not a folder itself."""
     if path.is_dir():
         raise ValueError(f"{option} {path}: this is a folder. Give a file name.")
     if not path.absolute().parent.is_dir():

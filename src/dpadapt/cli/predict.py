@@ -15,9 +15,9 @@ _HELP = teach(
     """
 Apply a fitted model to the rows of a table.
 
-The rows are encoded by the schema that the model carries. The result has one row per input row, in the same order:
-the prediction and, for a classification, the probability of each class. Predicting costs no privacy of the rows that
-the model was fitted on.
+The rows are encoded by the schema that is saved with the model. The result has one row per input row, in the same
+order: the prediction and, for a classification, the probability of each class. Predicting costs the rows that the
+model was fitted on no further privacy.
 
 Example:
 
@@ -35,7 +35,7 @@ def mount(app: typer.Typer) -> None:
 def _predict(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
     data: Annotated[Path, typer.Argument(help="Rows to predict, CSV or Parquet; the label may be missing.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write, CSV or Parquet.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, CSV or Parquet.")] = Path("predictions.csv"),
 ) -> None:
     """Load, encode, predict, write."""
     check_suffix(out, "--out")
@@ -46,11 +46,13 @@ def _predict(
 
     saved = load(model)
     if saved.extra.get("task") == "clustering":
-        raise ValueError(f"{model}: this chose rows and predicts nothing. They are in its chosen.csv.")
+        raise ValueError(
+            f"{model}: this is a clustering, which predicts nothing. The chosen rows are in its chosen.csv."
+        )
     if "schema" not in saved.extra or "label" not in saved.extra:
-        raise ValueError(f"{model}: the model carries no schema. Predict with a model made by dpadapt fit.")
+        raise ValueError(f"{model}: the model was saved without a schema. Predict with a model made by dpadapt fit.")
     schema, label = Schema.from_dict(saved.extra["schema"], origin=f"{model}, model.json"), str(saved.extra["label"])
-    # Somebody's rows: they are treated as private, whoever they are.
+    # Rows to predict are treated as private: no message shows a value.
     table = read_table(data, origin=str(data), private=True)
     check_columns(table, schema, label=label, optional=label)
     X = encode_features(table, schema, label=label)

@@ -11,9 +11,9 @@ _HELP = teach(
     """
 Describe a table from its public rows: columns, types, ranges, categories.
 
-The schema is what a fit knows about the private table before it opens it. It is made from public data only and
-written as TOML for you to edit: widen ranges by what you know about the subject, add categories that can occur, set
-type = "ignore" for identifiers. Private numbers outside a range are clipped silently.
+The schema is what a fit knows about the private table before the table is opened. It is made from public data only
+and written as TOML. Edit it by what you know about the subject: widen ranges, add categories that can occur, set
+type = "ignore" for identifiers. Private numbers outside a range are clipped without a message.
 
 Example:
 
@@ -32,7 +32,7 @@ def _schema(
     public: Annotated[Path, typer.Argument(help="Public rows, CSV or Parquet. Never the private file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the schema.")] = Path("schema.toml"),
     dataset: Annotated[
-        str | None, typer.Option(help="Name of the private data set; its ledger belongs to this name.")
+        str | None, typer.Option(help="Name of the private data set. A ledger belongs to one name.")
     ] = None,
     category: Annotated[
         list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
@@ -43,7 +43,7 @@ def _schema(
             help="A column of texts or image files and its encoder, e.g. review=wordllama. Repeat for several."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a schema that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
     """Infer and write a schema."""
     from dpadapt.persist import write_atomically
@@ -51,31 +51,33 @@ def _schema(
 
     check_parent(out, "--out")
     if out.exists() and not force:
-        raise ValueError(f"--out {out}: there is a file already, perhaps edited. Choose another name, or add --force.")
+        raise ValueError(
+            f"--out {out}: this file exists and may have been edited. Choose another name, or add --force."
+        )
     table = read_table(public, origin=str(public), private=False)
     named = dataset or f"{public.stem}-private"
-    found = infer(table, dataset=named, categories=tuple(category or ()), encoders=_encoders(encode or []))
-    write_atomically(out, to_toml(found, origin=public.name).encode())
-    numbers = sum(isinstance(column, Number) for column in found.columns)
-    categories = sum(isinstance(column, Category) for column in found.columns)
-    ignored = [column.name for column in found.columns if isinstance(column, Ignored)]
+    inferred = infer(table, dataset=named, categories=tuple(category or ()), encoders=_encoders(encode or []))
+    write_atomically(out, to_toml(inferred, origin=public.name).encode())
+    numbers = sum(isinstance(column, Number) for column in inferred.columns)
+    categories = sum(isinstance(column, Category) for column in inferred.columns)
+    ignored = [column.name for column in inferred.columns if isinstance(column, Ignored)]
     typer.echo(f"Wrote {out}: {numbers} number and {categories} category columns.")
     if ignored:
-        typer.echo(f"Ignored for having too many different texts: {', '.join(ignored)}.")
-    typer.echo(f"Now edit it: the name of the data set ({found.dataset}), ranges and categories by what you know.")
+        typer.echo(f"Ignored, because they have too many different texts: {', '.join(ignored)}.")
+    typer.echo(f"Now edit it by what you know: the name of the data set ({inferred.dataset}), ranges and categories.")
 
 
 def _encoders(options: list[str]) -> dict[str, str]:
     """Return the encoder of each column that --encode names."""
     from dpadapt.representation.encoders import find_encoder
 
-    found = {}
+    encoders = {}
     for option in options:
         column, _, name = option.rpartition("=")
         if not column:
             raise ValueError(f"--encode must be COLUMN=ENCODER, e.g. review=wordllama, got {option!r}.")
         try:
-            found[column] = find_encoder(name).name
+            encoders[column] = find_encoder(name).name
         except ValueError as error:
             raise ValueError(f"--encode: {error}") from None
-    return found
+    return encoders
