@@ -72,7 +72,7 @@ def test_empty_batches_are_ordinary_steps():
     assert run.left == 0
 
 
-def test_a_run_can_not_be_used_twice():
+def test_a_run_cannot_be_used_twice():
     run = _run(Repeated(Gaussian(1.0), 5))
     arguments = {"clip_norm": 1.0, "n_rows": 500, "step": constant(0.1)}
     private_descent(run, Rows(X, X[:, 0]), SquaredLoss(), np.zeros(3), **arguments)
@@ -80,7 +80,7 @@ def test_a_run_can_not_be_used_twice():
         private_descent(run, Rows(X, X[:, 0]), SquaredLoss(), np.zeros(3), **arguments)
 
 
-def test_long_rows_count_less():
+def test_rows_longer_than_max_norm_have_less_weight():
     far = X.copy()
     far[0] = 1e3
     rows = Rows(far, np.zeros(500), max_norm=2.0)
@@ -120,14 +120,14 @@ def _direct(p, code, limit):
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
-def test_it_is_the_definition(k):
+def test_centred_residuals_follow_their_definition(k):
     p, codes, limits = _probabilities(50, k), clipping_random.integers(0, k, 50), clipping_random.uniform(0.05, 2.0, 50)
     expected = np.array([_direct(*row) for row in zip(p, codes, limits, strict=True)])
     assert np.allclose(centred_residuals(p.copy(), codes, limits), expected)
 
 
 @pytest.mark.parametrize("limit", [0.05, 0.4, 2.0])
-def test_a_right_model_is_a_fixed_point_and_plain_clipping_is_not(limit):
+def test_a_correct_model_is_a_fixed_point_of_centred_but_not_of_plain_clipping(limit):
     p = np.tile([0.97, 0.03], (2, 1))
     found = centred_residuals(p.copy(), np.array([0, 1]), np.full(2, limit))
     assert np.allclose(0.97 * found[0] + 0.03 * found[1], 0.0, atol=1e-15)
@@ -137,7 +137,7 @@ def test_a_right_model_is_a_fixed_point_and_plain_clipping_is_not(limit):
     assert (drift > 0.005) == (limit < 1.3)  # without centring a clipped model would move
 
 
-def test_wide_limits_leave_the_plain_residual():
+def test_without_clipping_centred_residuals_are_plain_residuals():
     p, codes = _probabilities(20, 4), clipping_random.integers(0, 4, 20)
     expected = p - np.eye(4)[codes]
     assert np.allclose(centred_residuals(p.copy(), codes, np.full(20, 2.0)), expected)

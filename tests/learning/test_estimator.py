@@ -1,14 +1,22 @@
+"""The base of every private estimator: budget, shared docstrings, label sets, and refusals that show no value."""
+
+import math
+
 import numpy as np
 import pytest
 
-from dpadapt.learning.estimator import label_codes, label_set
+from dpadapt import Ledger, PrivacyError, PrivateLinearRegression, Public
+from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, split_noise
+
+X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+y = X[:, 0]
 
 
-def test_where_the_classes_come_from():
+def test_the_receipt_says_where_the_classes_come_from():
     y, y_public = np.array([0, 1]), np.array([0, 1, 2])
     assert "declared" in label_set([3, 4], y_public, y)[1]
     assert list(label_set(None, y_public, y)[0]) == [0, 1, 2]
-    assert "read off y" in label_set(None, None, y)[1]
+    assert "taken from y" in label_set(None, None, y)[1]
     with pytest.raises(ValueError, match="at least two classes"):
         label_set(None, None, np.zeros(3))
 
@@ -18,3 +26,65 @@ def test_unknown_labels_are_refused_and_not_shown():
     with pytest.raises(ValueError, match="not among the classes") as failure:
         label_codes([0, 77], np.array([0, 1]), "y")
     assert "77" not in str(failure.value)
+
+
+def test_a_budget_is_worthwhile_from_enough_rows_on():
+    few, many = (Budget.of(1.0, 1e-6, n, "zero-out") for n in (10, 1000))
+    assert not few.worthwhile
+    assert many.worthwhile
+    assert Budget.of(1.0, 1e-6, 1000, "replace-one").noise(1.0) == 2 * many.noise(1.0)
+    with pytest.raises(ValueError, match="delta must be positive"):
+        Budget.of(1.0, 0.0, 1000, "zero-out")
+
+
+def test_split_noise_spends_exactly_its_shares():
+    multipliers = split_noise(0.5, [0.2, 0.3, 0.5])
+    assert math.fsum(1 / multiplier**2 for multiplier in multipliers) == pytest.approx(0.5**2)
+    with pytest.raises(ValueError, match="more than 1"):
+        split_noise(0.5, [0.6, 0.6])
+
+
+def test_shared_parameters_are_written_into_docstrings():
+    assert "{epsilon}" not in PrivateLinearRegression.__doc__
+    assert "The most that this fit may spend" in PrivateLinearRegression.__doc__
+    assert "Ledger of the private data set" in PrivateLinearRegression.fit.__doc__
+
+
+def test_classes_are_shown_by_the_path_that_people_import():
+    assert repr(PrivateLinearRegression) == "<class 'dpadapt.PrivateLinearRegression'>"
+
+
+def test_a_refused_cell_is_neither_shown_nor_attached_to_the_error():
+    rows = X.astype(object)
+    rows[3, 1] = "secret-7731"
+    with pytest.raises(ValueError, match="only numbers") as failure:
+        PrivateLinearRegression().fit(rows, y)
+    assert failure.value.__context__ is None
+    assert "7731" not in str(failure.value)
+
+
+def test_private_rows_and_raw_arrays_are_refused_as_public_data():
+    with pytest.raises(PrivacyError, match="private X itself"):
+        PrivateLinearRegression().fit(X, y, public=Public(X))
+    with pytest.raises(TypeError, match="wrapped"):
+        PrivateLinearRegression().fit(X, y, public=X.copy())
+
+
+def test_the_ledger_must_be_a_ledger_of_the_same_adjacency():
+    with pytest.raises(TypeError, match=r"must be a dpadapt\.Ledger"):
+        PrivateLinearRegression().fit(X, y, ledger={})
+    with pytest.raises(PrivacyError, match="counts neighbours by zero-out"):
+        PrivateLinearRegression(adjacency="replace-one").fit(X, y, ledger=Ledger(epsilon=1.0, delta=1e-6))
+
+
+def test_a_delta_of_one_over_the_rows_is_a_warning_on_the_receipt():
+    receipt = PrivateLinearRegression(delta=0.1, random_state=0).fit(X, y).privacy_
+    assert any("not below 1/n" in warning for warning in receipt.warnings)
+
+
+def test_public_labels_of_a_regression_must_be_finite_numbers():
+    assert list(numeric_labels(np.array(["1", "2.5"]))) == [1.0, 2.5]
+    with pytest.raises(ValueError, match="holds text"):
+        numeric_labels(np.array(["low", "high"]))
+    with pytest.raises(ValueError, match="must be finite"):
+        numeric_labels(np.array([1.0, np.nan]))

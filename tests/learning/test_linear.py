@@ -19,7 +19,7 @@ def _error(model, X=X, y=y):
 
 
 @pytest.mark.parametrize("solver", ["descent", "statistics"])
-def test_both_solvers_find_the_coefficients(solver):
+def test_both_solvers_estimate_the_coefficients(solver):
     model = PrivateLinearRegression(epsilon=4.0, solver=solver, random_state=0).fit(X, y)
     assert model.coef_ == pytest.approx([0.5, -0.3, 0.0, 0.2, 0.1], abs=0.06)
     assert model.intercept_ == pytest.approx(0.1, abs=0.05)
@@ -52,7 +52,7 @@ def test_solver_is_chosen_from_public_quantities():
     assert "gradient" in label(4000, 8.0, Public(X_public, y_public))
 
 
-def test_targets_far_outside_the_bounds_do_not_move_the_noise():
+def test_targets_far_outside_the_bounds_do_not_change_the_noise():
     narrow = PrivateLinearRegression(target_bounds=(-1, 1), random_state=0).fit(X, y)
     wild = PrivateLinearRegression(target_bounds=(-1, 1), random_state=0).fit(X, np.where(y > 0.5, 1e9, y))
     assert narrow.privacy_.tally() == wild.privacy_.tally()
@@ -127,7 +127,7 @@ def test_an_interrupted_refit_does_not_keep_an_old_receipt(monkeypatch):
     assert np.array_equal(model.coef_, before)
 
 
-def test_extreme_rows_stay_silent_even_if_numpy_is_told_to_raise():
+def test_extreme_rows_raise_nothing_under_any_floating_point_settings():
     wild = X.copy()
     wild[3] = 1e-310
     with np.errstate(all="raise"):

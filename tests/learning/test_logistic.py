@@ -12,7 +12,7 @@ y = (random.random(4000) < 1 / (1 + np.exp(-score))).astype(int)
 X_public, y_public = X[:200] + 0.1, (score[:200] > 0.8).astype(int)
 
 
-def test_binary_model_finds_the_direction():
+def test_a_model_of_two_classes_estimates_the_direction():
     model = PrivateLogisticRegression(epsilon=4.0, random_state=0).fit(X, y)
     truth = np.array([1.0, -1.0, 0.5, 0.0])
     cosine = model.coef_[0] @ truth / np.linalg.norm(model.coef_) / np.linalg.norm(truth)
@@ -21,7 +21,7 @@ def test_binary_model_finds_the_direction():
     assert model.score(X, y) > 0.75
 
 
-def test_probabilities_are_probabilities():
+def test_probabilities_are_positive_and_add_up_to_one():
     for labels in (y, np.digitize(score, [-1.0, 1.0])):
         model = PrivateLogisticRegression(random_state=0).fit(X, labels)
         proba = model.predict_proba(X)
@@ -60,10 +60,10 @@ def test_where_the_label_set_comes_from_is_on_the_receipt():
         model = PrivateLogisticRegression(classes=arguments.pop("classes", None), random_state=0)
         return model.fit(X, y, **arguments).privacy_.assumptions[-1]
 
-    assert "read off y" in fact()
+    assert "taken from y" in fact()
     assert "declared" in fact(classes=[0, 1])
     assert "public labels" in fact(public=Public(X_public, y_public))
-    assert "read off y" in fact(public=Public(X_public))
+    assert "taken from y" in fact(public=Public(X_public))
 
 
 def test_labels_outside_the_declared_set_are_refused_without_being_shown():
@@ -95,12 +95,12 @@ def test_one_class_is_refused():
         PrivateLogisticRegression().fit(X, np.zeros(4000))
 
 
-def test_labels_that_would_make_scikit_learn_warn_are_quiet():
+def test_unusual_labels_give_no_warning():
     model = PrivateLogisticRegression(epsilon=50.0, delta=0.01, random_state=0)
     model.fit(X[:60], np.append(np.arange(40.0), np.arange(20.0)))
     assert len(model.classes_) == 40
 
 
-def test_labels_of_mixed_kinds_are_named():
+def test_labels_of_mixed_kinds_are_refused():
     with pytest.raises(ValueError, match=r"one kind|must hold"):
         PrivateLogisticRegression().fit(X[:4], np.array(["a", None, "b", "a"], dtype=object))

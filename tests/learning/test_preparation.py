@@ -18,7 +18,7 @@ random = np.random.default_rng(5)
 X = random.standard_normal((300, 4)) @ random.standard_normal((4, 4)) + [5.0, 0.0, -3.0, 100.0]
 
 
-def test_public_rows_come_out_white():
+def test_transformed_public_rows_are_white():
     Z = public_geometry(X).transform(X)
     second = Z.T @ Z / len(Z)
     assert np.allclose(second, np.diag(np.diag(second)), atol=1e-8)
@@ -80,21 +80,21 @@ def _values(n, p, variances, seed=3):
 
 
 @pytest.mark.parametrize(("n", "p"), [(300, 200), (120, 200)])
-def test_isotropic_rows_get_a_flat_spectrum_back(n, p):
+def test_the_corrected_spectrum_of_isotropic_rows_is_flat(n, p):
     values = _values(n, p, np.ones(p))
     found = shrunk_spectrum(values, n)
     assert np.all(np.diff(found) >= 0)
     assert np.mean((found - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
 
 
-def test_exactly_dependent_columns_do_not_spoil_the_rest():
+def test_exactly_dependent_columns_do_not_change_the_other_variances():
     values = _values(300, 200, np.ones(200))
     with_null = shrunk_spectrum(np.concatenate([[0.0, 0.0], values]), 300)
     assert with_null[:2] == pytest.approx([0.0, 0.0])
     assert with_null[2:] == pytest.approx(shrunk_spectrum(values, 300))
 
 
-def test_many_rows_are_left_alone():
+def test_the_spectrum_of_many_rows_is_not_corrected():
     values = _values(1000, 5, np.arange(1, 6))
     assert np.array_equal(shrunk_spectrum(values, 1000), values)
 

@@ -44,7 +44,7 @@ def test_formula_agrees_with_simulation(k, threshold, energy):
     assert regret(k, threshold, energy) == pytest.approx(simulated, abs=0.06)
 
 
-def test_never_thresholding_costs_the_noise():
+def test_without_a_threshold_the_regret_is_the_noise():
     # (1 - 0) r against 0: expected k - energy.
     assert regret(5, 0.0, 2.0) == pytest.approx(3.0)
 
@@ -69,7 +69,7 @@ def test_thresholds_grow_with_noise_and_shrink_with_tolerance():
 
 
 @pytest.mark.parametrize(("variance", "allowed"), [(0.1, 0.0), (0.1, -1.0), (0.0, 0.1), (math.nan, 0.1)])
-def test_nothing_allowed_means_never(variance, allowed):
+def test_without_allowed_loss_the_threshold_is_infinite(variance, allowed):
     assert least_threshold(3, variance, allowed) == math.inf
 
 
@@ -105,7 +105,7 @@ def test_shares_add_up_to_one_and_fall_with_the_prior():
         assert np.all(np.diff(shares[order]) >= -1e-12)
 
 
-def test_no_other_spread_does_better():
+def test_water_filling_is_optimal():
     random = np.random.default_rng(6)
     prior = random.exponential(size=6)
     best = np.sum(np.log1p(water_fill(0.3 / prior) * prior / 0.3))
@@ -114,11 +114,11 @@ def test_no_other_spread_does_better():
         assert np.sum(np.log1p(other * prior / 0.3)) <= best + 1e-12
 
 
-def test_useless_directions_get_nothing():
+def test_directions_whose_cost_is_too_high_get_nothing():
     assert water_fill(np.array([0.5, 1e300])) == pytest.approx([1.0, 0.0])
 
 
-def test_slopes_weight_what_a_higher_level_gives():
+def test_all_positive_shares_are_at_one_level():
     random = np.random.default_rng(7)
     costs, slopes = random.exponential(size=20), random.exponential(size=20)
     shares = water_fill(costs, slopes)

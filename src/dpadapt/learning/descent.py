@@ -1,4 +1,4 @@
-"""Losses whose gradients can be clipped, and private gradient descent on them."""
+"""Losses of linear models, clipping of their residuals, and private gradient descent on them."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from dpadapt.mechanisms.bounded import Array, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.rows import Block, Rows
 
-# Self-centred clipping of softmax residuals: a model that is right stays where it is.
+# Self-centred clipping of softmax residuals: a correct model is a fixed point.
 #
 # Clipping the residual p - e_y shortens the residuals of surprising labels more than the others, so the clipped
-# gradient of a correct model is not zero on average: with rare classes it drifts. Subtracting what clipping does on
-# average under the model's own probabilities removes the drift.
+# gradient of a correct model is not zero on average: with rare classes the model drifts. Subtracting the mean effect of
+# clipping under the model's own probabilities removes the drift.
 
 
 def centred_residuals(
@@ -26,7 +26,7 @@ def centred_residuals(
     """Return clipped residuals whose mean is zero if the labels follow `probabilities`.
 
     With f_k = min(1, limit / |p - e_k|) this is f_y (p - e_y) - Σ_k p_k f_k (p - e_k). It may be up to twice as long as
-    its limit: the maker of the bounded sum clips it once more.
+    its limit; the function that makes the bounded sum clips it once more.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def centred_residuals(
 
 
 def clipped_curvature(probabilities: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how fast each row's centred residual follows its scores, per direction, if the labels follow the model.
+    """Return the expected derivative of each row's centred residual in its scores, if the labels follow the model.
 
     E[r (p - e_y)'] has trace Σ_k p_k f_k |p - e_k|², shared by the K - 1 directions that add up to zero. Without
     clipping it is the usual (1 - |p|²) / (K - 1).
@@ -77,13 +77,13 @@ def _factors(probabilities: NDArray[np.float64], limits: NDArray[np.float64]) ->
     """Return min(1, limit / |p - e_k|) for every class."""
     lengths = _squared_lengths(probabilities)
     np.sqrt(lengths, out=lengths)
-    # A residual shorter than its limit is left alone; dividing by the larger of the two says so.
+    # A residual shorter than its limit keeps its length: the divisor is the larger of the two.
     np.maximum(lengths, limits[:, None], out=lengths)
     return np.divide(limits[:, None], lengths, out=lengths)
 
 
 class Loss(Protocol):
-    """What private descent needs to know of a loss."""
+    """The interface of a loss for private descent."""
 
     def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Return the derivative of each example's loss in its scores."""
@@ -115,7 +115,7 @@ class HuberLoss:
     threshold: float
 
     def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        """Return prediction minus target, held to +-threshold."""
+        """Return prediction minus target, clipped to +-threshold."""
         scores -= y
         return np.clip(scores, -self.threshold, self.threshold, out=scores)
 
@@ -181,12 +181,12 @@ def private_descent(
     metric: float | NDArray[np.float64] = 1.0,
     ridge: float | NDArray[np.float64] = 0.0,
 ) -> NDArray[np.float64]:
-    """Return the average of the last half of the iterates.
+    """Run private gradient descent and return the average of the last half of the iterates.
 
     Parameters
     ----------
     run : Run
-        A charged run; it says how many steps there are and, if sampled, draws the batches.
+        A charged run; it sets the number of steps and, if sampled, draws the batches.
     rows : Rows
     loss : Loss
     start : ndarray
@@ -226,7 +226,7 @@ def released_gradient(
 
 
 def batches(run: Run, rows: Rows) -> Iterator[Rows]:
-    """Yield the rows of each step of a run: its random samples, or all rows again and again."""
+    """Yield the rows of each step of a run: its random samples, or all rows in every step."""
     if isinstance(run.plan, Sampled):
         for index in run.batches(rows.n_rows):
             yield rows.take(index)
@@ -236,13 +236,13 @@ def batches(run: Run, rows: Rows) -> Iterator[Rows]:
 
 
 def gradient_weights(loss: Loss, coef: NDArray[Any]) -> Callable[[Block], NDArray[Any]]:
-    """Return what each row's gradient is a multiple of: the loss's derivative at `coef`, times the row's weight."""
+    """Return the function that gives each row's factor in its gradient: derivative of the loss times leverage."""
 
     def weights(block: Block) -> Array:
-        found = loss.weights(block.product(coef), block.y)
+        factors = loss.weights(block.product(coef), block.y)
         if block.leverage is not None:
-            found *= block.leverage if found.ndim == 1 else block.leverage[:, None]
-        return found
+            factors *= block.leverage if factors.ndim == 1 else block.leverage[:, None]
+        return factors
 
     return weights
 
@@ -255,7 +255,7 @@ def tail_noise(steps: int, step: Callable[[int], float], curvature: NDArray[np.f
     """
     curvature = np.asarray(curvature, dtype=np.float64)
     first = steps // 2
-    # Backwards: `reach` is how much the average moves per unit of change of iterate t + 1.
+    # Backwards: `reach` is the derivative of the average in iterate t + 1.
     reach = np.zeros_like(curvature)
     total = np.zeros_like(curvature)
     for t in reversed(range(steps)):
@@ -268,15 +268,15 @@ def tail_noise(steps: int, step: Callable[[int], float], curvature: NDArray[np.f
 
 
 def constant(length: float) -> Callable[[int], float]:
-    """Return a step rule that never changes."""
+    """Return a step rule of constant length."""
     return lambda t: length
 
 
 def decaying(length: float) -> Callable[[int], float]:
-    """Return a step rule that falls like 1 / t after a plateau: quick at first, then averaging."""
+    """Return a step rule that is constant at first and then falls like 1 / t."""
     return lambda t: length * min(0.3, 3.0 / (t + 3.0))
 
 
 def steps_for(progress: float, longest: float) -> int:
-    """Return how many steps of at most `longest` make up `progress`, at least 20."""
+    """Return the number of steps of at most `longest` that add up to `progress`, at least 20."""
     return max(20, math.ceil(progress / longest))

@@ -1,4 +1,7 @@
-"""`PrivateEstimator`, the base of every private estimator: budget, checks that show no value, ledger and receipt."""
+"""`PrivateEstimator`, the base of every private estimator: budget, ledger, receipt, and checks that show no value.
+
+Also the label set of a classifier and `LinearClassifier`, the base of classifiers that are linear in the features.
+"""
 
 import math
 import re
@@ -54,13 +57,14 @@ _SHARED_PARAMETERS = {
     together.""",
 }
 
-# Below this n * mu a single mean of clipped terms has noise of a seventh of its range: every correction would be noise.
+# Least n * mu at which anything is released. At 7, a single mean of clipped terms has noise of a seventh of its range:
+# below, every correction would be noise. Chosen by hand; neighbouring values were not compared.
 _LEAST_SIGNAL = 7.0
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a fit may spend, in the units that plans are made in.
+    """What a fit may spend, in the units of plans.
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ class Budget:
 
     @property
     def worthwhile(self) -> bool:
-        """Whether the noise lets anything through: even one number clipped at half would drown below this."""
+        """Whether the budget is enough for this many rows; if not, nothing is released and nothing is spent."""
         return self.n_rows * self.mu / self.factor > _LEAST_SIGNAL
 
     def noise(self, clip_norm: float) -> float:
@@ -122,7 +126,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     n_rows: int | None
     random_state: int | None
 
-    # Public data and the ledger always belong to the fit, also when scikit-learn routes metadata.
+    # With metadata routing, scikit-learn always passes public data and the ledger to `fit`.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"public": True, "ledger": True}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -133,7 +137,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             cls.fit.__doc__ = _with_shared_parameters(cls.fit.__doc__)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that small budgets score badly on small data."""
+        """Declare to scikit-learn that scores on small data sets are poor."""
         tags = super().__sklearn_tags__()
         for part in (tags.regressor_tags, tags.classifier_tags):
             if part is not None:
@@ -200,7 +204,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             refusal = _without_values(error)
         else:
             return X, y
-        # Not inside the handler: the original error may quote a cell, and would hang on as this one's context.
+        # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
         raise refusal
 
     def _check_public(
@@ -242,7 +246,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
 
-# What scikit-learn says of shapes, types and column names. Its other messages may quote a cell: none is passed on.
+# Messages of scikit-learn about shapes, types and column names. Other messages may quote a cell and are replaced.
 _HARMLESS = re.compile(
     r"The feature names|Feature names|X has \d+ features|Expected (\d|a \d|unique)|Found (array with|input variables)|"
     r"Input [Xy] contains|Sparse data|Complex data|y should be|dtype='numeric'|(float\(\) )?argument must be|"
@@ -251,10 +255,10 @@ _HARMLESS = re.compile(
 
 
 def _without_values(error: Exception) -> ValueError | TypeError:
-    """Return what may be said of an error that private rows caused."""
+    """Return the error without any private value."""
     text = str(error)
     if _HARMLESS.match(text) is None:
-        text = "X must hold numbers alone, and y numbers or labels, without gaps; which cell does not is not shown."
+        text = "X must hold only numbers, and y numbers or labels, without missing values. The cell is not shown."
     elif not text.startswith(("The feature names", "Feature names")):
         # Values and counts come after the first line, or after a colon.
         text = re.sub(r":.*", ".", text.splitlines()[0])
@@ -262,7 +266,7 @@ def _without_values(error: Exception) -> ValueError | TypeError:
 
 
 def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
-    """Return public labels as numbers."""
+    """Return public labels as finite numbers, or refuse them."""
     try:
         labels = np.asarray(y_public, dtype=np.float64)
     except (TypeError, ValueError):
@@ -273,31 +277,28 @@ def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
-    """Return noise multipliers that spend `shares` of mu², which must add up to at most 1."""
+    """Return noise multipliers that spend the given shares of mu²; the shares must add up to at most 1."""
     if math.fsum(shares) > 1 + 1e-12:
         raise ValueError("shares of the budget must not add up to more than 1.")
     return [1.0 / (mu * math.sqrt(share)) for share in shares]
 
 
-# The label set of a private classifier and the codes of labels in it.
-
-
 def label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
-    """Return the sorted classes and how they came to be known."""
+    """Return the sorted classes, and for the receipt where they come from."""
     if declared is not None:
         classes, source = np.unique(np.asarray(declared)), "the label set (declared)"
     elif y_public is not None:
         classes, source = np.unique(y_public), "the label set (that of the public labels)"
     else:
-        classes, source = _read_off(y), "the label set: it was read off y; declare it with classes="
+        classes, source = _classes_of(y), "the label set: it was taken from y; declare it with classes="
     if len(classes) < 2:
         raise ValueError("there must be at least two classes, got one class. Declare all of them with classes=.")
     return classes, source
 
 
-def _read_off(y: NDArray[Any]) -> NDArray[Any]:
+def _classes_of(y: NDArray[Any]) -> NDArray[Any]:
     with warnings.catch_warnings():
-        # A warning about many or huge labels would tell of private ones.
+        # A warning about many or huge labels would reveal something about private labels.
         warnings.simplefilter("ignore")
         try:
             check_classification_targets(y)
@@ -309,7 +310,7 @@ def _read_off(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Return the place of each label among the sorted `classes`; a label that is not there is refused, not shown."""
+    """Return the index of each label in the sorted `classes`; an unknown label is refused and not shown."""
     labels = np.asarray(labels)
     try:
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)

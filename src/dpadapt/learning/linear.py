@@ -30,18 +30,19 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
 _SOLVERS = ("auto", "descent", "statistics")
-# The noise in a released second moment has spectral norm about sqrt(2 k) max_norm² / mu; statistics are worth having
-# once that is below a tenth of n times the average eigenvalue, max_norm² / (3 k). Solving for n mu gives 42 k^1.5.
+# Statistics are used from this n * mu / k^1.5 on. The noise in a released second moment has spectral norm about
+# sqrt(2 k) max_norm² / mu; it should be below a tenth of n times the average eigenvalue, max_norm² / (3 k). Solving for
+# n mu gives 42 k^1.5.
 _STATISTICS_FROM = 42.0
 
 
 class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Linear regression on private rows, started from and standardised by public ones.
 
-    With labelled public data a ridge model is fitted there, and the private rows only pay for its correction: clipped
-    full-batch gradient steps in publicly whitened coordinates, averaged, then shrunk (James–Stein) by what the known
-    noise explains. With unlabelled public data only the scales and the whitening come from it. Without public data
-    the features are taken to lie in about [-1, 1] and the target in `target_bounds`.
+    With labelled public data a ridge model is fitted there, and the budget pays only for its correction: clipped
+    full-batch gradient steps in publicly whitened coordinates, averaged, then shrunk (James–Stein) by as much as their
+    known noise demands. With unlabelled public data only the scales and the whitening come from it. Without public data
+    the features are assumed to lie in about [-1, 1] and the target in `target_bounds`.
 
     Privacy
     -------
@@ -129,14 +130,14 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         if X_public is not None and y_public is not None:
             Z_public = geometry.transform(X_public)
             prior = ridge_by_leave_one_out(Z_public, numeric_labels(y_public))
-            # A public fit without error must not clip the private rows' shift away: a twentieth of the target's
-            # spread is the least residual to expect.
+            # A public fit without error must not clip away the shift of the private rows: residuals are assumed to be
+            # at least a twentieth of the target's standard deviation.
             residuals = np.maximum(np.abs(prior.residuals), 0.05 * np.std(y_public))
             start, products = prior.solution, np.linalg.norm(Z_public, axis=1) * residuals
             variance = float(np.mean(residuals**2))
         else:
-            # Nothing is known about the target but its bounds: start from their middle, and take a quarter of the
-            # range for a typical residual.
+            # Only the bounds of the target are known: start from their middle, and take a quarter of the range for a
+            # typical residual.
             start = geometry.solution_for(np.append(np.zeros(X.shape[1]), (low + high) / 2))
             variance = ((high - low) / 4) ** 2
             products = np.array([geometry.typical_norm * math.sqrt(variance)])
@@ -179,11 +180,11 @@ def _by_descent(
 ) -> NDArray[np.float64]:
     """Return a correction by clipped full-batch gradient steps; everything but the rows is public.
 
-    `products` are lengths of public gradients, `variance` that of public residuals.
+    `products` are the lengths of public gradients, `variance` is the variance of public residuals.
     """
     k = rows.n_columns
     variance = max(variance, 1e-300)
-    # Clip where the noise has 2% of the residual variance, if public gradients are neither all longer nor all shorter.
+    # The clipping norm at which the noise is 2% of the residual variance, between two quantiles of public gradients.
     wanted = budget.n_rows * budget.mu * math.sqrt(0.02 * variance / (2 * k)) / budget.factor
     clip_norm = max(quantile_between(products, wanted, 0.5, 0.97), 1e-300)
     noise = budget.noise(clip_norm)
@@ -218,7 +219,7 @@ def _by_descent(
     )
     if not warm:
         return change
-    # Curvature is taken a little low, so that the noise is rather over- than understated.
+    # A little less than the curvature, so that the noise is overstated rather than understated.
     scatter = tail_noise(steps, rule, np.full(k, 0.7 * curvature)) * noise**2 * steps
     return james_stein(change, scatter)
 
@@ -228,18 +229,18 @@ def _by_statistics(
 ) -> NDArray[np.float64]:
     """Return a correction by ridge regression on one private second moment of rows and residuals."""
     k = rows.n_columns
-    # Residuals on the scale of a feature, so that the joint row is not dominated by either.
+    # Residuals on the scale of a feature, so that neither dominates the joint row.
     unit = max(2 * math.sqrt(variance), 1e-300)
     with np.errstate(over="ignore"):
         joint = np.column_stack([rows.X, rows.y / unit])
-    # Shortening a joint row keeps its linear relation: a least-squares weight, no bias. Noise and signal shrink alike
-    # once most rows are shortened, so there is nothing to gain from a longer bound.
+    # Shortening a joint row keeps its linear relation: it acts as a least-squares weight and adds no bias. Once most
+    # rows are shortened, noise and signal shrink alike.
     clip_norm = 0.8 * math.hypot(geometry.typical_norm, 1.0)
     moment = ledger.release(Gaussian(1.0 / budget.mu), clipped_gram(joint, clip_norm), label="second moment")
     moment = (moment + moment.T) / (2 * budget.n_rows)
     noise = budget.noise(clip_norm**2)
     gram, cross = moment[:k, :k], moment[:k, k]
-    # AdaSSP's ridge: what the noise can take away from the smallest eigenvalue; known from the release itself.
+    # AdaSSP's ridge: the most that the noise can take from the smallest eigenvalue; computed from the release itself.
     values, vectors = np.linalg.eigh(gram)
     ridge = max(0.0, noise * math.sqrt(2 * k) - float(values[0])) + 1e-9
     return np.asarray(vectors @ ((vectors.T @ cross) / (values + ridge)) * unit)

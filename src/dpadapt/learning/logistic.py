@@ -16,7 +16,8 @@ from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
-# The noise does not depend on the number of steps; more of them only follow the curved loss more closely.
+# Number of gradient steps. The noise does not depend on it; more steps cost time and follow the curved loss more
+# closely. Chosen by hand; neighbouring values were not compared.
 _LOGISTIC_STEPS = 100
 
 
@@ -24,8 +25,8 @@ class PrivateLogisticRegression(LinearClassifier):
     """Logistic regression (two or more classes) on private rows, started from and standardised by public ones.
 
     With labelled public data the public model is the start, and private gradient steps correct it; the correction is
-    shrunk (James–Stein) by what the known noise explains. With unlabelled public data only the scales and the
-    whitening come from it. Without public data the features are taken to lie in about [-1, 1].
+    shrunk (James–Stein) by as much as its known noise demands. With unlabelled public data only the scales and the
+    whitening come from it. Without public data the features are assumed to lie in about [-1, 1].
 
     Privacy
     -------
@@ -137,26 +138,26 @@ def _correction(
 ) -> NDArray[np.float64]:
     """Return a correction of `start` by clipped full-batch gradient steps; everything but the rows is public."""
     k, n_scores = start.shape
-    # A residual is at most 1 (one score) or sqrt 2 long; half of that, times a typical row, clips a minority. Clipping
-    # biases probabilities, so the bound opens, up to twice as far, where a score's noise stays below 0.1.
+    # A residual is at most 1 (one score) or sqrt 2 long; half of that, times a typical row, clips a minority of rows.
+    # Clipping biases probabilities, so the clipping norm grows, up to twofold, while the noise in a score is below 0.1.
     clip_norm = geometry.typical_norm / (2.0 if n_scores == 1 else math.sqrt(2))
-    blur = math.sqrt(k) * budget.noise(clip_norm) / curvature
-    clip_norm *= min(2.0, max(1.0, 0.1 / blur))
+    score_noise = math.sqrt(k) * budget.noise(clip_norm) / curvature
+    clip_norm *= min(2.0, max(1.0, 0.1 / score_noise))
     noise = budget.noise(clip_norm)
-    # A change of coefficients that moves scores by about 1 (warm) or sqrt 3 (cold), spread over the coordinates: evenly
-    # if it corrects a model, as the rows' variance is if there is none.
+    # The expected change moves scores by about 1 (warm) or sqrt 3 (cold). It is spread over the coordinates evenly if
+    # it corrects a model, and like the variance of the rows if there is none.
     signal = np.full(k, 1.0 / k) if warm else 3.0 * geometry.spectrum
     # The linear least-mean-squares ridge: noise and sampling error over expected signal.
     ridge = np.minimum((noise**2 + curvature / budget.n_rows) / (curvature * signal + 1e-300), 1e6)
     metric = 1.0 / (curvature + ridge)
     rule, steps = decaying(1.0), _LOGISTIC_STEPS
     if not whitened:
-        # One direction may hold most of the length of a row, and its curvature.
+        # One direction may have most of the length of a row, and so most of the curvature.
         rule, steps = constant(1.0), 4 * _LOGISTIC_STEPS
         metric = 1.0 / (curvature * geometry.typical_norm**2 + ridge)
     run = ledger.start(Repeated(Gaussian(math.sqrt(steps) / budget.mu), steps), label="gradient")
     single = n_scores == 1
-    found = private_descent(
+    solution = private_descent(
         run,
         rows,
         LogisticLoss() if single else SoftmaxLoss(),
@@ -167,7 +168,7 @@ def _correction(
         metric=metric if single else metric[:, None],
         ridge=ridge if single else ridge[:, None],
     )
-    change = found.reshape(start.shape) - start
+    change = solution.reshape(start.shape) - start
     if not warm:
         return change
     scatter = tail_noise(steps, rule, np.ones(1)) * noise**2 * steps * metric**2
@@ -175,11 +176,10 @@ def _correction(
 
 
 def _mean_curvature(scores: NDArray[np.float64]) -> float:
-    """Return the mean second derivative of the loss in a score, over public rows; at least a fifth of its most."""
+    """Return the mean second derivative of the loss in a score, over public rows; at least a fifth of its maximum."""
     if scores.shape[1] == 1:
         p = 0.5 + 0.5 * np.tanh(scores / 2)
-        found = float(np.mean(p * (1 - p)))
-        return max(0.05, found)
+        return max(0.05, float(np.mean(p * (1 - p))))
     p = softmax(scores.copy())
     most = 1.0 / scores.shape[1]
     spread = float(np.mean(1 - np.sum(p**2, axis=1)))

@@ -1,7 +1,7 @@
 """Public preparation: everything that is learned from public rows before a private row is read.
 
 Scales and whitened coordinates (`Geometry`), public models (`ridge_by_leave_one_out`, `public_classifier`), a spectrum
-corrected for sampling (`shrunk_spectrum`), and a memory, so that each `Public` is prepared once.
+corrected for sampling (`shrunk_spectrum`), and a cache (`Remembered`), so that each `Public` is prepared once.
 """
 
 import hashlib
@@ -20,13 +20,14 @@ from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 
 # Smallest variance that whitening divides by, as a share of the mean public variance. Smaller values would amplify
-# directions that the public rows hardly show; larger ones would leave directions unwhitened. Chosen by hand.
+# directions in which public rows hardly vary; larger ones would leave directions unwhitened. Chosen by hand;
+# neighbouring values were not compared.
 WHITENING_FLOOR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How rows are brought to a common scale: centre, divide, append 1, and turn.
+    """A linear map of rows to coordinates of a common scale: centre, divide, append 1, and rotate.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class Geometry:
     spectrum : ndarray of shape (n_features + 1,)
         Share of the public variance that each final coordinate had before whitening; adds up to 1.
     typical_norm, max_norm : float
-        Median and largest ordinary length of a row in the final coordinates.
+        Median and largest usual length (95% quantile) of a public row in the final coordinates.
     """
 
     center: NDArray[np.float64]
@@ -71,13 +72,13 @@ class Geometry:
 
 
 def quantile_between(values: NDArray[np.float64], wanted: float, low: float, high: float) -> float:
-    """Return `wanted`, held between two quantiles of public `values`."""
+    """Return `wanted`, clipped to two quantiles of public `values`."""
     bottom, top = np.quantile(values, [low, high])
     return float(min(max(wanted, bottom), top))
 
 
 def declared_geometry(n_features: int) -> Geometry:
-    """Return the geometry of features declared to lie in about [-1, 1]: nothing is known but that."""
+    """Return the geometry of features that are only known to lie in about [-1, 1]."""
     k = n_features + 1
     # A uniform feature on [-1, 1] has mean square 1/3.
     typical = math.sqrt(n_features / 3.0 + 1.0)
@@ -127,7 +128,8 @@ class RidgeModel:
     vectors: NDArray[np.float64]
 
 
-# Ridge strengths that are tried, in mean eigenvalues of the second moment.
+# Ridge strengths that `ridge_by_leave_one_out` tries, in mean eigenvalues of the second moment. The grid only has to
+# contain the best strength roughly. Chosen by hand; neighbouring values were not compared.
 _RIDGE_GRID = np.logspace(-4, 1, 11)
 
 
@@ -158,7 +160,8 @@ def ridge_by_leave_one_out(
     return best
 
 
-# Ridge strengths that the cross-validation of `public_classifier` tries, and its number of folds.
+# Ridge strengths that the cross-validation of `public_classifier` tries, and its number of folds; more cost time.
+# Chosen by hand; neighbouring values were not compared.
 _CLASSIFIER_RIDGES = np.logspace(-4, 0, 5)
 _CLASSIFIER_FOLDS = 4
 
@@ -177,7 +180,7 @@ def best_by_cross_validation(
     Parameters
     ----------
     folds : iterable of (train, test)
-        Places of rows, as indices or masks.
+        Rows, as indices or masks.
     settings : sequence
         Tried in this order within a fold; each fit starts from the one before.
     fit : callable
@@ -274,16 +277,16 @@ class Remembered(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, public: Public, parts: Iterable[NDArray[Any] | None], make: Callable[[], T]) -> T:
-        """Return what `make` gave when `public` last had these parts, or make it now."""
+        """Return the result of `make` for these parts of `public`: the stored one if they have not changed."""
         digest = _digest(parts)
         with self._lock:
             known = self._known.get(public)
         if known is not None and known[0] == digest:
             return known[1]
-        found = make()
+        made = make()
         with self._lock:
-            self._known[public] = digest, found
-        return found
+            self._known[public] = digest, made
+        return made
 
 
 def _digest(parts: Iterable[NDArray[Any] | None]) -> bytes:
@@ -293,19 +296,20 @@ def _digest(parts: Iterable[NDArray[Any] | None]) -> bytes:
         if part is None:
             digest.update(b"none")
             continue
-        # Objects have no bytes of their own; their text will do.
+        # The bytes of an object array are addresses; the text of its values is used instead.
         array = np.ascontiguousarray(part.astype(str) if part.dtype == object else part)
         digest.update(f"{array.shape}{array.dtype.str}".encode())
         digest.update(array.tobytes())
     return digest.digest()
 
 
-# Rows per column from which a sample spectrum is used as it is: the correction is then below the error of its kernel.
+# Rows per column above which a sample spectrum is not corrected: the correction would be smaller than its own error.
+# Chosen by hand; neighbouring values were not compared.
 _ROWS_PER_COLUMN_WITHOUT_CORRECTION = 20
 
 
 def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.float64]:
-    """Return estimates of the population variances along sample eigenvectors; `values` ascend, and so do they.
+    """Return estimates of the population variances along sample eigenvectors; `values` and the result ascend.
 
     The analytical nonlinear shrinkage of O. Ledoit and M. Wolf, "Analytical nonlinear shrinkage of large-dimensional
     covariance matrices", Annals of Statistics 48(5), 2020.
@@ -320,7 +324,8 @@ def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.floa
     n = n_rows - 1
     if n_rows > _ROWS_PER_COLUMN_WITHOUT_CORRECTION * len(values) or n < 2 or not values[-1] > 0:
         return values
-    # Columns that depend on others exactly have variance 0 in the population too; fewer rows than columns don't say so.
+    # Columns that depend exactly on others have variance 0 in the population too. Zeros that are only due to fewer rows
+    # than columns do not mean that.
     rank = int(np.sum(values > 1e-10 * values[-1]))
     p = rank if rank < min(n, len(values)) else len(values)
     missing = np.zeros(len(values) - p)
@@ -338,12 +343,12 @@ def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.floa
     hilbert = np.mean(hilbert / bandwidth, axis=1)
     if p <= n:
         ratio = p / n
-        found = lam / ((math.pi * ratio * lam * density) ** 2 + (1 - ratio - math.pi * ratio * lam * hilbert) ** 2)
+        shrunk = lam / ((math.pi * ratio * lam * density) ** 2 + (1 - ratio - math.pi * ratio * lam * hilbert) ** 2)
     else:
         inner = 3 / 10 / width**2 + 3 / 4 / root / width * (1 - 1 / 5 / width**2) * math.log(
             abs((1 + root * width) / (1 - root * width))
         )
         null = 1 / (math.pi * (p - n) / n * (inner / math.pi * float(np.mean(1 / lam))))
         above = lam / (math.pi**2 * lam**2 * (density**2 + hilbert**2))
-        found = np.concatenate([np.full(p - n, null), above])
-    return np.concatenate([missing, np.sort(np.maximum(found, 0.0))])
+        shrunk = np.concatenate([np.full(p - n, null), above])
+    return np.concatenate([missing, np.sort(np.maximum(shrunk, 0.0))])

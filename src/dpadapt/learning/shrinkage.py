@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, chdtri, exp1, gammaln
 
 # Thresholds that `least_threshold` tries, in standard deviations of chi-square above James–Stein's k - 2. Finer steps
-# would only save a little of the shrinkage. If none passes, the change is not adopted at all.
+# would only reduce the shrinkage a little. If none passes, the change is not adopted. Chosen by hand; neighbouring
+# values were not compared.
 _THRESHOLD_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -76,12 +77,12 @@ def _least_threshold(k: int, variance_octave: int, allowed_octave: int) -> float
 
 
 def james_stein(change: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shrink a noisy change towards zero, as far as its known noise explains it.
+    """Return a noisy change, shrunk towards zero by as much as its known noise demands.
 
     Positive-part James–Stein: with k coordinates and noise variances v, the change is multiplied by
     max(0, 1 - (k - 2) / S), S = Σ change² / v. For k > 2 and noise as stated, the expected squared error (in units of
-    the variances) is never more than that of the unshrunk change, and small where there is nothing to find. A change
-    that noise alone would exceed in one case of twenty (S below the 95% point of chi-square) is dropped altogether.
+    the variances) is never more than that of the unshrunk change, and small where the true change is 0. A change that
+    noise alone would exceed in one case of twenty or more (S below the 95% point of chi-square) is dropped.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def james_stein(change: NDArray[np.float64], variance: NDArray[np.float64]) -> N
 def water_fill(costs: NDArray[np.float64], slopes: NDArray[np.float64] | float = 1.0) -> NDArray[np.float64]:
     """Return shares max(0, level * slope - cost) that add up to 1, for the one level at which they do.
 
-    This is how a budget is best shared among directions whose noise is independent: with slopes of 1 and costs of
+    It shares a budget optimally among directions with independent noise: with slopes of 1 and costs of
     noise / prior variance, the shares maximise Σ log(1 + share * prior / noise). Directions whose cost is too high get
     nothing.
 
@@ -112,6 +113,6 @@ def water_fill(costs: NDArray[np.float64], slopes: NDArray[np.float64] | float =
         starts = costs / slopes  # the level from which a direction gets a share
     order = np.argsort(starts)
     levels = (1.0 + np.cumsum(costs[order])) / np.maximum(np.cumsum(slopes[order]), 1e-300)
-    # The level belongs to the largest set of directions that all start below it; one direction always does.
+    # The level is that of the largest set of directions that all start below it; a set of one direction always does.
     level = levels[np.flatnonzero(levels > starts[order])[-1]]
     return np.asarray(np.maximum(0.0, level * slopes - costs))
