@@ -16,7 +16,7 @@ _HELP = teach(
 Show on real data what privacy costs and how much public data helps.
 
 Two sensitive data sets, people's visits to a doctor and women's answers about affairs, are each split in two ways into
-a public and a private population. They ship with statsmodels: pip install 'dpadapt[demo]'. For several epsilons and
+a public and a private population. They ship with statsmodels: pip install 'dpadapt\\[demo]'. For several epsilons and
 numbers of private rows, models of the private rows alone and of private with public rows are compared with the public
 rows alone, with a model without privacy, and with no model at all. Then the demo shows the papers' algorithms, and
 other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes a minute or

@@ -79,8 +79,7 @@ class PrivateTransferClassifier(LinearClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> from dpadapt.transfer.classification import PrivateTransferClassifier
+    >>> from dpadapt import PrivateTransferClassifier, Public
     >>> rng = np.random.default_rng(7)
     >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
     >>> y, y_public = X[:, 0] > 0.2, X_public[:, 0] > X_public[:, 1]

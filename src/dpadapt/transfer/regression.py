@@ -90,8 +90,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     Examples
     --------
     >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> from dpadapt.transfer.regression import PrivateTransferRegressor
+    >>> from dpadapt import PrivateTransferRegressor, Public
     >>> rng = np.random.default_rng(7)
     >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
     >>> y = X @ [1.0, 0.0, -1.0] + 0.2 + 0.1 * rng.standard_normal(2000)
