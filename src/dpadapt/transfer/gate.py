@@ -37,7 +37,7 @@ Vector = NDArray[np.float64]
 # compared.
 _CURVATURE_MISFIT = 0.3
 # Share of the public rows' divergence that is counted. On private rows it may be smaller, and counting too much of it
-# stops half-way along a good change; counting too little only makes the gate more careful. Chosen by hand;
+# stops half-way along a good change; for any other change, counting too little is the careful side. Chosen by hand;
 # neighbouring values were not compared.
 _COUNTED_DIVERGENCE = 0.75
 # The second limit on the harm: this many standard deviations below the lower bound of the slope, the loss may rise by
@@ -103,7 +103,7 @@ class Path:
         """Return the path with its divergence reduced towards a noisy mean over private rows, by how precise that is.
 
         If the models are surer of private rows than of public ones, the loss bends less, and the whole change is
-        better than a part of it. A larger divergence than that of public rows is not counted.
+        better than a part of it. A larger divergence than that of public rows is not counted: less is the careful side.
         """
         whole = max(self.divergence(1.0), 1e-300)
         trust = _DIVERGENCE_MISFIT**2 / (_DIVERGENCE_MISFIT**2 + (noise / whole) ** 2)

@@ -255,9 +255,9 @@ def _gate_calibration(
     if noise > 0.5:
         # The release is all noise: assume little curvature for the noise, and the public curvature for the effect.
         vectors, least, most = np.eye(k), np.full(k, 0.2), np.ones(k)
-    unclipped, square, fuzz = facts
-    curvature = _CALIBRATION_CURVATURE * _safely_low(unclipped, fuzz) * least
-    variance = _variance(stage, curvature, _safely_high(square, fuzz), n_rows)
+    unclipped, square, facts_noise = facts
+    curvature = _CALIBRATION_CURVATURE * _safely_low(unclipped, facts_noise) * least
+    variance = _variance(stage, curvature, _safely_high(square, facts_noise), n_rows)
     # The bias of clipping was subtracted as it is on public rows; on private rows it may be half as large again, or
     # half as large.
     bias = vectors.T @ stage.bias / np.maximum(least * max(stage.unclipped, 0.3), 0.05)

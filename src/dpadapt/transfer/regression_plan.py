@@ -279,13 +279,13 @@ class ClipBias:
         moment = self._geometry.values + self._geometry.ridge
         bias = self._turned.T @ differs / (n * moment)
         error = self._squares.T @ differs**2 / (n * moment) ** 2
-        ratio = self._believed(bias, error)
+        ratio = self._prior_to_error(bias, error)
         along = self._geometry.vectors[-1]
         shift = level * along + bias * ratio / (1.0 + ratio)
         shift_variance = error * np.maximum(ratio / (1.0 + ratio), along**2)
         return Clipped(slope, float(squares @ clipped**2) / total, shift, shift_variance)
 
-    def _believed(self, bias: Vector, error: Vector) -> Vector:
+    def _prior_to_error(self, bias: Vector, error: Vector) -> Vector:
         """Return prior variances of biases over variances of their sampling error, estimated block by block."""
         ratio = np.zeros_like(bias)
         low, size = 0, _BIAS_BLOCK
