@@ -13,6 +13,7 @@ import dpadapt
 SOURCE = Path(dpadapt.__file__).parent
 ROOT = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
+EXPERIMENTS = sorted((ROOT / "benchmarks").rglob("*.py"))
 NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
 
 # Each may import what stands on earlier lines, and itself; parts on one line don't import each other.
@@ -161,7 +162,8 @@ def test_constants_have_names_that_are_unique_in_the_package():
 def sources(pattern, *, but=()):
     """Return the files whose code (not strings or comments) matches `pattern`."""
     allowed = {SOURCE / name for name in but}
-    return [str(path.relative_to(SOURCE)) for path in FILES if path not in allowed and pattern.search(code_of(path))]
+    experiments = [] if pattern.pattern.startswith("(import|from) benchmarks") else EXPERIMENTS
+    return [str(path) for path in (*FILES, *experiments) if path not in allowed and pattern.search(code_of(path))]
 
 
 def code_of(path):

@@ -29,9 +29,11 @@ def test_names_speak_one_language():
             assert "-" not in method.name
 
 
-@pytest.mark.parametrize("task", ["regression", "classification", "clustering"])
-def test_every_task_has_a_default(task):
-    assert find(None, task) is for_task(task)[0]
+@pytest.mark.parametrize(
+    ("task", "name"), [("regression", "transfer"), ("classification", "transfer"), ("clustering", "clustering")]
+)
+def test_the_first_method_of_a_task_is_its_default(task, name):
+    assert find(None, task).name == for_task(task)[0].name == name
 
 
 def test_unknown_names_are_refused_with_the_choices():

@@ -48,3 +48,8 @@ def test_the_epsilon_of_zcdp_in_limiting_cases():
     assert rho_to_epsilon(1.0, 0.0) == math.inf
     assert rho_to_epsilon(math.inf, DELTA) == math.inf
     assert rho_to_epsilon(0.0, 0.9) == 0.0
+
+
+@pytest.mark.parametrize("rho", [math.inf, math.nan])
+def test_a_rho_that_is_no_number_costs_infinitely_much(rho):
+    assert rho_to_epsilon(rho, 1e-6) == math.inf

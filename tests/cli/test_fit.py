@@ -442,3 +442,41 @@ def test_labels_without_tasks_are_refused_and_rows_without_a_task(site, run):
 
 def test_without_public_rows_it_is_plain_private_regression(site, run):
     assert run(*site.fit(method="subspace", public=None, seed=0)).code == 0
+
+
+def test_an_input_that_stands_where_the_model_is_written_is_refused(run, town):
+    assert run(*order(town)).code == 0
+    chosen = town / "out" / "chosen.csv"
+    outcome = run(*order(town, public=chosen, clusters=2))
+    assert outcome.code == 2
+    assert "--public" in outcome.err
+    assert "would be overwritten" in outcome.err
+    assert chosen.exists()
+
+
+def test_rows_chosen_earlier_survive_a_later_fit_into_the_same_folder(run, site):
+    site.out.mkdir()
+    (site.out / "chosen.csv").write_text("row,east\n3,0.5\n")
+    assert run(*site.fit()).code == 0
+    assert (site.out / "chosen.csv").read_text() == "row,east\n3,0.5\n"
+
+
+def test_a_summary_that_cannot_be_printed_is_said_to_follow_the_spending(run, site, monkeypatch):
+    def fail(summary):
+        raise UnicodeEncodeError("ascii", "ε", 0, 1, "ordinal not in range")
+
+    monkeypatch.setattr("dpadapt.report.terminal.fit_table", fail)
+    outcome = run(*site.fit())
+    assert outcome.code == 1
+    assert "The budget is spent" in outcome.err.replace("\n", " ")
+    assert (site.out / "report.html").exists()
+
+
+def test_a_model_that_cannot_be_described_is_saved_nowhere_and_said_to_be_lost(run, site, monkeypatch):
+    def fail(*_args, **_options):
+        raise TypeError("no such type in JSON")
+
+    monkeypatch.setattr(persist, "save", fail)
+    outcome = run(*site.fit())
+    assert outcome.code == 1
+    assert "The budget is spent" in outcome.err

@@ -1,12 +1,14 @@
 """The base of every private estimator: budget, shared docstrings, label sets, and refusals that show no value."""
 
 import math
+from abc import ABC
 
 import numpy as np
 import pytest
 
 from dpadapt import Ledger, PrivacyError, PrivateLinearRegression, Public
 from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, split_noise
+from dpadapt.methods import PREDICTORS
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 y = X[:, 0]
@@ -88,3 +90,30 @@ def test_public_labels_of_a_regression_must_be_finite_numbers():
         numeric_labels(np.array(["low", "high"]))
     with pytest.raises(ValueError, match="must be finite"):
         numeric_labels(np.array([1.0, np.nan]))
+
+
+def test_marks_of_other_projects_in_a_docstring_are_left_alone_and_abstract_subclasses_are_possible():
+    class Other(PrivateLinearRegression, ABC):
+        """Something.
+
+        {not a parameter of ours}
+        {epsilon}
+        """
+
+    assert "{not a parameter of ours}" in Other.__doc__
+    assert "{epsilon}" not in Other.__doc__
+
+
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: f"{method.name}-{method.task}")
+def test_no_float_setting_of_the_caller_makes_an_extreme_row_visible(method):
+    random = np.random.default_rng(1)
+    rows, public = random.uniform(-1, 1, (80, 2)), random.uniform(-1, 1, (40, 2))
+    rows[0], rows[1] = 1e-310, 1e200
+    labels, public_labels = rows[:, 0] + 0.1, public[:, 0]
+    if method.task == "classification":
+        labels, public_labels = labels > 0.1, public_labels > 0
+    beside = {"public": Public(public, public_labels, tasks=np.arange(40) % 4)} if method.beside == "public" else {}
+    model = method.estimator(epsilon=3.0, delta=1e-3, random_state=0)
+    with np.errstate(all="raise"):
+        model.fit(rows, labels, **beside)
+    assert model.privacy_.epsilon <= 3.0

@@ -132,3 +132,7 @@ def test_all_positive_shares_are_at_one_level():
 
 def test_a_direction_with_no_slope_gets_nothing():
     assert water_fill(np.array([0.1, 0.2]), np.array([0.0, 1.0])) == pytest.approx([0.0, 1.0])
+
+
+def test_costs_beyond_rounding_leave_everything_to_the_cheapest_direction():
+    assert water_fill(np.array([1e20, 1e17, 1e18])).tolist() == [0.0, 1.0, 0.0]

@@ -6,7 +6,14 @@ import pytest
 from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.report.before_spending import forecast_of_fit
 from dpadapt.report.compare import compare_on_public
-from dpadapt.report.contributions import clearly_less, contributions, fit_in_words, help_in_words, worth_in_rows
+from dpadapt.report.contributions import (
+    _public_model,
+    clearly_less,
+    contributions,
+    fit_in_words,
+    help_in_words,
+    worth_in_rows,
+)
 
 random = np.random.default_rng(3)
 X = random.uniform(-1, 1, (4000, 3))
@@ -51,8 +58,14 @@ def test_a_budget_that_buys_nothing_brings_nothing(task):
 
 def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_rows():
     model = PrivateLinearRegression(epsilon=1.0, random_state=0).fit(X, y, public=Public(X_public, y_public))
-    text = " ".join(fit_in_words(model, Public(X_public, y_public), None, None))
-    assert "the private correction changes the predictions by" in text
+    public = Public(X_public, y_public)
+    text = " ".join(fit_in_words(model, public, None, None))
+    alone = _public_model(model, public)
+    assert alone.privacy_.entries == ()
+    # Public rows alone explain public labels; the two rows that stand in for private ones explain nothing.
+    assert np.mean((alone.predict(X_public) - y_public) ** 2) < 0.2 * np.var(y_public)
+    change = float(np.sqrt(np.mean((model.predict(X_public) - alone.predict(X_public)) ** 2)))
+    assert f"the private correction changes the predictions by {change:.3g}" in text
 
 
 @TASKS

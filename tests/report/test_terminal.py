@@ -48,10 +48,12 @@ def test_a_receipt_without_releases_says_nothing_was_released():
     assert any("released" in line and "nothing" in line for line in render(receipt_table(facts, {})).splitlines())
 
 
-def test_a_fit_shows_its_method_and_its_ledger(summary_of):
-    summary = summary_of(PREDICTORS[0])
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: f"{method.name}-{method.task}")
+def test_a_fit_shows_its_method_and_its_ledger(summary_of, method):
+    summary = summary_of(method)
     text = render(fit_table(summary | {"ledger": {"words": "half of it is spent"}}))
-    assert f"{PREDICTORS[0].name} ({PREDICTORS[0].task})" in text
+    assert "Receipt" in text
+    assert f"{method.name} ({method.task})" in " ".join(text.split())
     assert "half of it is spent" in text
     assert "ledger" not in render(fit_table(summary | {"ledger": None}))
 

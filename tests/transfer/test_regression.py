@@ -290,3 +290,12 @@ def test_public_model_equals_a_fit_without_budget(prior):
     assert np.array_equal(model.public_model().predict(X), nothing.predict(X))
     assert not np.array_equal(model.public_model().predict(X), model.predict(X))
     assert model.fit(X, y).public_model() is None
+
+
+def test_the_public_model_is_a_copy_and_old_models_have_none():
+    public, X, y = _population(5, n=500, n_public=300)
+    model = PrivateTransferRegressor(3.0, 1e-5, random_state=0).fit(X, y + 1.0, public=public)
+    model.public_model().coef_[0] = 77.0
+    assert model.public_coef_[0] != 77.0
+    del model.public_coef_
+    assert model.public_model() is None

@@ -90,7 +90,7 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     True
     """
     delta = checks.delta(delta)
-    if delta == 0 or math.isinf(rho):
+    if delta == 0 or not math.isfinite(rho):
         return math.inf
     orders = 1 + np.geomspace(1e-3, 1e6, 20001)
     epsilons = rho * orders + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)

@@ -122,8 +122,6 @@ def _fit(
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
-    from dpadapt.report.terminal import fit_table, receipt_table
-
     order = Order(
         private=private,
         public=public,
@@ -143,6 +141,19 @@ def _fit(
         agents=AgentOptions(agents, agents_epsilon),
     )
     summary = carry_out(order)
+    try:
+        _print(order, summary)
+    except Exception as error:
+        raise Incomplete(
+            f"--out {out}: everything was written there, but the summary could not be printed ({_reason(error)}). The "
+            f"budget is spent."
+        ) from None
+
+
+def _print(order: "Order", summary: dict[str, Any]) -> None:
+    """Print the receipt, what each part of the data contributed, and what was written."""
+    from dpadapt.report.terminal import fit_table, receipt_table
+
     screen = console()
     if order.task == "clustering":
         screen.print(receipt_table(summary["receipt"], summary["facts"]))
@@ -155,7 +166,9 @@ def _fit(
         screen.print(f"[bold yellow]warning:[/] {warning}")
     report = _CHOSEN if order.task == "clustering" else _REPORT
     # A folder's name may look like markup.
-    screen.print(f"Wrote model.json, arrays.npz, receipt.json and {report} to {out}", soft_wrap=True, markup=False)
+    screen.print(
+        f"Wrote model.json, arrays.npz, receipt.json and {report} to {order.out}", soft_wrap=True, markup=False
+    )
 
 
 # Least number of private rows: with fewer, noise would hide all of them at any reasonable budget. The number is public,
@@ -263,11 +276,22 @@ def _check_options(order: Order) -> Method:
         checks.positive(cap.epsilon, "--ledger-epsilon")
     if cap.delta is not None:
         check_delta(cap.delta, "--ledger-delta", method)
+    _check_places(order)
     if order.task == "clustering":
         _check_clustering(order)
     else:
         _check_prediction(order, method)
     return method
+
+
+def _check_places(order: Order) -> None:
+    """Refuse an input that stands where this command writes."""
+    written = {(order.out / name).resolve() for name in ("model.json", "arrays.npz", "receipt.json", _REPORT, _CHOSEN)}
+    inputs = {"--private": order.private, "--public": order.public, "--schema": order.schema}
+    inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
+    for option, path in inputs.items():
+        if path is not None and path.resolve() in written:
+            raise ValueError(f"{option} {path}: this file would be overwritten. Choose another folder for --out.")
 
 
 def _check_clustering(order: Order) -> None:
@@ -422,15 +446,14 @@ def _save(model: Any, order: Order, schema: "Schema") -> None:
     extra = {"schema": schema.to_dict(), "label": order.label, "task": order.task}
     try:
         # The report of an earlier model must not stand beside this one.
-        for name in (_REPORT, _CHOSEN):
-            (order.out / name).unlink(missing_ok=True)
+        (order.out / _REPORT).unlink(missing_ok=True)
         persist.save(model, order.out, extra=extra)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         failed = f"--out {order.out}: can't write there any more ({_reason(error)}). The budget is spent"
         try:
             spare = tempfile.mkdtemp(prefix="dpadapt-model-")
             persist.save(model, spare, extra=extra)
-        except (OSError, ValueError):
+        except Exception:
             raise Incomplete(f"{failed}, and the model could not be saved elsewhere.") from None
         raise Incomplete(f"{failed}; the model and its receipt were saved to {spare} instead.") from None
 

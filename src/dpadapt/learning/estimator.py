@@ -7,8 +7,10 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from abc import ABCMeta
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from textwrap import indent
 from typing import Any, ClassVar
@@ -102,10 +104,29 @@ def _with_shared_parameters(doc: str | None) -> str | None:
     """Return a docstring with its marks, such as {epsilon}, replaced by the text of that parameter."""
     if doc is None:  # python -OO
         return None
-    return re.sub(r"^( *)\{([\w ]+)\}$", lambda mark: indent(_SHARED_PARAMETERS[mark[2]], mark[1]), doc, flags=re.M)
+    return re.sub(
+        r"^( *)\{([\w ]+)\}$",
+        lambda mark: indent(_SHARED_PARAMETERS.get(mark[2], mark[0].strip()), mark[1]),
+        doc,
+        flags=re.M,
+    )
 
 
-class _ShownByPublicPath(type):
+def _without_float_errors(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `fit`, run with all floating-point errors ignored, whatever the caller has set.
+
+    An error or a warning that only some private rows cause, such as an underflow, would reveal such a row.
+    """
+
+    @wraps(fit)
+    def protected(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return fit(*args, **kwargs)
+
+    return protected
+
+
+class _ShownByPublicPath(ABCMeta):
     """Shows a class by the path that people import it from; `__module__` stays, for pickle, doctest and inspect."""
 
     def __repr__(cls) -> str:
@@ -130,11 +151,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"public": True, "ledger": True}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Complete the docstrings of the class and of its `fit` with the parameters that many estimators share."""
+        """Complete the docstrings with the parameters that many estimators share, and protect `fit`."""
         super().__init_subclass__(**kwargs)
         cls.__doc__ = _with_shared_parameters(cls.__doc__)
         if "fit" in vars(cls):
             cls.fit.__doc__ = _with_shared_parameters(cls.fit.__doc__)
+            cls.fit = _without_float_errors(cls.fit)
 
     def __sklearn_tags__(self) -> Any:
         """Declare to scikit-learn that scores on small data sets are poor."""

@@ -113,6 +113,9 @@ def water_fill(costs: NDArray[np.float64], slopes: NDArray[np.float64] | float =
         starts = costs / slopes  # the level from which a direction gets a share
     order = np.argsort(starts)
     levels = (1.0 + np.cumsum(costs[order])) / np.maximum(np.cumsum(slopes[order]), 1e-300)
-    # The level is that of the largest set of directions that all start below it; a set of one direction always does.
-    level = levels[np.flatnonzero(levels > starts[order])[-1]]
-    return np.asarray(np.maximum(0.0, level * slopes - costs))
+    # The level is that of the largest set of directions that all start below it.
+    below = np.flatnonzero(levels > starts[order])
+    if len(below) == 0:
+        # All costs are so high that rounding hides the 1 that is shared; the cheapest direction gets it.
+        return np.asarray(np.arange(len(costs)) == order[0], dtype=np.float64)
+    return np.asarray(np.maximum(0.0, levels[below[-1]] * slopes - costs))

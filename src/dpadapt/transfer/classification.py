@@ -155,12 +155,17 @@ class PrivateTransferClassifier(LinearClassifier):
         return self
 
     def public_model(self) -> "PrivateTransferClassifier | None":
-        """Return the model that the public rows alone gave, as a fitted copy; None without public labels."""
+        """Return the model that the public rows alone gave, as a fitted copy; None without public labels.
+
+        The copy keeps the receipt of the fit, though the public model itself costs nothing.
+        """
         check_is_fitted(self)
-        if self.public_coef_ is None or self.public_intercept_ is None:
+        # Models saved by version 0.1 have no public model.
+        coef, intercept = getattr(self, "public_coef_", None), getattr(self, "public_intercept_", None)
+        if coef is None or intercept is None:
             return None
         model = copy(self)
-        model.coef_, model.intercept_, model.adopted_ = self.public_coef_, self.public_intercept_, 0.0
+        model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept.copy(), 0.0
         return model
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
