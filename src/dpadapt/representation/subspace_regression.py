@@ -16,11 +16,10 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.descent import SquaredLoss, gradient_weights
+from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.shrinkage import water_fill
-from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
@@ -142,8 +141,7 @@ def descend(
     shrinkage = prior.variance[plan.used] / (prior.variance[plan.used] + plan.variance)
     current, total = np.zeros(len(scale)), np.zeros(len(scale))
     for t in range(_TASK_STEPS):
-        weights = gradient_weights(SquaredLoss(), current)
-        gradient = run.release(clipped_outer_sum(private, weights, plan.clip_norm)) / budget.n_rows
+        gradient = released_gradient(run, private, SquaredLoss(), current, plan.clip_norm, budget.n_rows)
         # The end point of a whole Newton step. Its average over steps does not depend on the start.
         newton_point = current - newton * gradient
         if t >= _SKIPPED_STEPS:

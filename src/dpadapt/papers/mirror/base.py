@@ -17,9 +17,8 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, gradient_weights
+from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set, numeric_labels
-from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.mirror.maps import Ball, EuclideanMap, MirrorMap
@@ -255,8 +254,7 @@ def mirror_descent(
     steps = run.plan.steps
     first = first_averaged(steps, average)
     for t in range(steps):
-        weights = gradient_weights(loss, current.astype(rows.X.dtype))
-        gradient = run.release(clipped_outer_sum(rows, weights, clip_norm)) / n_rows
+        gradient = released_gradient(run, rows, loss, current.astype(rows.X.dtype), clip_norm, n_rows)
         current = step(t, current, gradient)
         if t >= first:
             total = total + current

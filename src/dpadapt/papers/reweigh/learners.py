@@ -19,9 +19,9 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, MappedHypothesis, RowMap
-from dpadapt.learning.descent import LogisticLoss, Loss, constant, gradient_weights, private_descent
+from dpadapt.learning.descent import LogisticLoss, Loss, batches, constant, private_descent, released_gradient
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded import Bounded, clipped_outer_sum
+from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import ExponentialMechanism
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
@@ -312,16 +312,13 @@ class OnlineLearner:
         Z = sample.X if self.row_map is None else self.row_map(sample.X)
         rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
         rows.leverage = sample.weights.astype(Z.dtype)
-        sampled = isinstance(run.plan, Sampled)
         # The expected sum of the weights in a sample: 1, if all weights add up to density times n.
         expected = sample.total * (run.plan.rate if isinstance(run.plan, Sampled) else 1.0)
         at = np.zeros(Z.shape[1] + 1)
         average = np.zeros_like(at)
         noise = math.sqrt(_ONLINE_NOISE_VARIANCE) * self.lipschitz
-        batches = run.batches(rows.n_rows) if sampled else iter([None] * run.plan.steps)
-        for r, index in enumerate(batches, start=1):
-            batch = rows if index is None else rows.take(index)
-            gradient = run.release(clipped_outer_sum(batch, gradient_weights(self.loss, at), self.lipschitz)) / expected
+        for r, batch in enumerate(batches(run, rows), start=1):
+            gradient = released_gradient(run, batch, self.loss, at, self.lipschitz, expected)
             at = at - self.diameter / (noise * math.sqrt(r)) * gradient
             at *= min(1.0, self.diameter / 2 / max(float(np.linalg.norm(at)), 1e-300))
             average += at

@@ -19,10 +19,10 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.descent import SquaredLoss, gradient_weights
+from dpadapt.learning.descent import SquaredLoss, batches, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded import clipped_outer_sum, histogram
+from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
@@ -217,8 +217,7 @@ class DPAMBSSGD(ProjectedRegressor):
             counts = sizes.release(histogram(_residual_bins(rows.take(first), current), _HIGHEST_BIN - _LOWEST_BIN + 1))
             # Most residuals of a bell-shaped distribution are below twice the upper edge of the fullest bin.
             clip_norm = 2 * math.sqrt(k) * 2.0 ** (int(np.argmax(counts)) + _LOWEST_BIN)
-            weights = gradient_weights(SquaredLoss(), current)
-            gradient = gradients.release(clipped_outer_sum(rows.take(second), weights, clip_norm)) / expected
+            gradient = released_gradient(gradients, rows.take(second), SquaredLoss(), current, clip_norm, expected)
             current = current - length * gradient
             if t >= steps // 2:
                 total += current
@@ -353,10 +352,7 @@ class ProjectedDPSGD(ProjectedRegressor):
         plan: Plan = Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
         run = ledger.start(plan, label="gradient")
         current = np.zeros(rows.n_columns)
-        batches = iter([None] * steps) if rate == 1.0 else run.batches(rows.n_rows)
-        for index in batches:
-            batch = rows if index is None else rows.take(index)
-            weights = gradient_weights(SquaredLoss(), current)
-            gradient = run.release(clipped_outer_sum(batch, weights, self.clip_norm)) / (rate * budget.n_rows)
+        for batch in batches(run, rows):
+            gradient = released_gradient(run, batch, SquaredLoss(), current, self.clip_norm, rate * budget.n_rows)
             current = current - self.learning_rate * gradient
         return current, []
