@@ -59,3 +59,25 @@ def test_public_data_must_be_declared():
     assert checks.declared_public(public) is public
     with pytest.raises(TypeError, match=r"public must be wrapped.* got list"):
         checks.declared_public([[1.0]])
+
+
+@pytest.mark.parametrize("good", [0, 0.5, np.float64(0.99)])
+def test_shares_lie_in_0_to_1_without_1(good):
+    assert checks.share(good, "momentum") == float(good)
+
+
+@pytest.mark.parametrize("bad", [1.0, -0.1, math.nan, True, "0.5", None])
+def test_other_shares_are_refused(bad):
+    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
+        checks.share(bad, "momentum")
+
+
+def test_bounds_are_a_pair_and_minus_one_to_one_by_default():
+    assert checks.bounds(None, "target_bounds") == (-1.0, 1.0)
+    assert checks.bounds([0, 5], "target_bounds") == (0.0, 5.0)
+
+
+@pytest.mark.parametrize("bad", [(1, 0), (0, 0), (0, math.inf), (math.nan, 1), (0, 1, 2), "ab", 3])
+def test_other_bounds_are_refused(bad):
+    with pytest.raises(ValueError, match="target_bounds must be a pair"):
+        checks.bounds(bad, "target_bounds")

@@ -29,6 +29,26 @@ def delta(value: Any, name: str = "delta") -> float:
     return float(value)
 
 
+def share(value: Any, name: str) -> float:
+    """Return `value` as a float if it lies in [0, 1)."""
+    if not _number(value) or not 0 <= value < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
+    return float(value)
+
+
+def bounds(value: Any, name: str) -> tuple[float, float]:
+    """Return `value` as a pair of floats if it is (low, high) with low < high; (-1, 1) if it is None."""
+    if value is None:
+        return -1.0, 1.0
+    try:
+        low, high = (float(bound) for bound in value)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{name} must be a pair (low, high) of finite numbers with low < high, got {value!r}.")
+    return low, high
+
+
 def count(value: Any, name: str, *, least: int = 1) -> int:
     """Return `value` as an int if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:

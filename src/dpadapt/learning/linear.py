@@ -119,7 +119,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         {ledger}
         """
         solver = checks.one_of(self.solver, _SOLVERS, "solver")
-        low, high = _bounds(self.target_bounds)
+        low, high = checks.bounds(self.target_bounds, "target_bounds")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=True)
         X_public, y_public = self._check_public(public, frame)
@@ -244,15 +244,3 @@ def _by_statistics(
     values, vectors = np.linalg.eigh(gram)
     ridge = max(0.0, noise * math.sqrt(2 * k) - float(values[0])) + 1e-9
     return np.asarray(vectors @ ((vectors.T @ cross) / (values + ridge)) * unit)
-
-
-def _bounds(bounds: Any) -> tuple[float, float]:
-    if bounds is None:
-        return -1.0, 1.0
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        low, high = math.nan, math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"target_bounds must be a pair (low, high) of finite numbers with low < high, got {bounds!r}.")
-    return low, high

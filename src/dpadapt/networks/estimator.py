@@ -328,9 +328,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             mixing = mixing_weights(n_steps, decay_steps=self.decay_steps, floor=self.mixing_floor)
         rate = min(1.0, checks.count(self.batch_size, "batch_size") / budget.n_rows)
         for name in ("momentum", "average"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
+            checks.share(getattr(self, name), name)
         return Recipe(
             rate=rate,
             n_rows=budget.n_rows,

@@ -54,8 +54,7 @@ def mixing_weights(n_steps: int, *, decay_steps: int | None = None, floor: float
     """
     n_steps = checks.count(n_steps, "n_steps")
     K = 2 * n_steps if decay_steps is None else checks.count(decay_steps, "decay_steps")
-    if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor < 1:
-        raise ValueError(f"floor must lie in [0, 1), got {floor!r}.")
+    floor = checks.share(floor, "floor")
     steps = np.arange(n_steps)
     # After K steps the cosine is negative, which would reverse the private gradient.
     cosine = np.where(steps < K, np.cos(math.pi * np.minimum(steps, K) / (2 * K)), 0.0)

@@ -5,8 +5,6 @@ import pytest
 
 from dpadapt.papers.mirror.public_fit import (
     DescentModel,
-    checked_bounds,
-    checked_ridge,
     choose_clip_and_rate,
     classification_fit,
     gradient_descent_model,
@@ -139,14 +137,3 @@ def test_more_noise_gives_a_smaller_clipping_norm_and_never_below_the_least_quan
 
     assert clip_norm(10.0, 0.25) < clip_norm(1e-3, 0.25)
     assert clip_norm(10.0, 0.9) >= np.quantile(lengths, 0.9)
-
-
-@pytest.mark.parametrize("bounds", [(1.0, 0.0), (0.0, np.inf), 3.0, ("a", "b"), (1, 2, 3)])
-def test_bad_bounds_and_ridges_are_named(bounds):
-    with pytest.raises(ValueError, match="target_bounds"):
-        checked_bounds(bounds)
-    assert checked_bounds(None) == (-1.0, 1.0)
-    for bad in (-0.1, np.inf, True, "much"):
-        with pytest.raises(ValueError, match="ridge must be"):
-            checked_ridge(bad)
-    assert (checked_ridge(None), checked_ridge(0)) == (None, 0.0)

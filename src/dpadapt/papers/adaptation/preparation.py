@@ -84,12 +84,7 @@ def target_scale(bounds: Any, y_public: Array | None) -> TargetScale:
     if bounds is None and y_public is not None and middle is not None:
         half = float(np.quantile(np.abs(y_public - middle), _LABEL_RANGE_QUANTILE))
         return TargetScale(middle, half if half > 0 else max(1.0, abs(middle)))
-    try:
-        low, high = (-1.0, 1.0) if bounds is None else (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        low, high = math.nan, math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"target_bounds must be a pair (low, high) of finite numbers with low < high, got {bounds!r}.")
+    low, high = checks.bounds(bounds, "target_bounds")
     middle = (low + high) / 2 if middle is None else min(max(middle, low), high)
     return TargetScale(middle, max(high - middle, middle - low))
 

@@ -26,7 +26,6 @@ from dpadapt.papers.mirror.public_fit import (
     Coordinates,
     DescentModel,
     PublicFit,
-    checked_bounds,
     choose_clip_and_rate,
     classification_fit,
     gradient_descent_model,
@@ -164,7 +163,7 @@ class DescentEstimator(PrivateEstimator):
     ) -> tuple[Vector, float]:
         """Fit a regression and write its receipt; return coefficients and intercept for raw rows."""
         self._check_parameters(public)
-        bounds = checked_bounds(target_bounds)
+        bounds = checks.bounds(target_bounds, "target_bounds")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=True)
         X_public, y_public = self._check_public(public, frame)

@@ -439,16 +439,3 @@ def checked_ridge(ridge: Any) -> float | None:
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < math.inf:
         raise ValueError(f"ridge must be a number of at least 0, got {ridge!r}.")
     return float(ridge)
-
-
-def checked_bounds(bounds: Any) -> tuple[float, float]:
-    """Return target bounds as a pair; (-1, 1) if none are given."""
-    if bounds is None:
-        return -1.0, 1.0
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        low, high = math.nan, math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"target_bounds must be a pair (low, high) of finite numbers with low < high, got {bounds!r}.")
-    return low, high

@@ -186,9 +186,7 @@ class DescentProbe(LinearClassifier):
         """
         checks.one_of(self.rows, ROWS, "rows")
         learning_rate = checks.positive(self.learning_rate, "learning_rate")
-        number = isinstance(self.momentum, int | float) and not isinstance(self.momentum, bool)
-        if not number or not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum!r}.")
+        checks.share(self.momentum, "momentum")
         frame = X
         X, y = self._check_rows(X, y, y_numeric=False)
         X_public, y_public = self._check_public(public, frame)
