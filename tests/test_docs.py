@@ -49,3 +49,11 @@ def test_readme_fits_one_screen_and_names_the_two_commands():
     assert len(text.splitlines()) <= 75
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_every_file_that_papers_md_names_exists():
+    text = (ROOT / "PAPERS.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert len(named) > 50
+    places = (ROOT, ROOT / "src" / "dpadapt")  # sources are named from the package on
+    assert [path for path in named if not any((place / path).exists() for place in places)] == []

@@ -87,7 +87,7 @@ METHODS: tuple[Method, ...] = (
         "private-mixture",
         "regression",
         "dpadapt.papers.adaptation.private_statistics.PrivateMixture",
-        "private statistics of the private rows, mixed with those of the public rows",
+        "noisy statistics of the private rows, mixed with the statistics of the public rows",
         paper=1,
     ),
     Method(
@@ -157,7 +157,21 @@ METHODS: tuple[Method, ...] = (
         "clustering",
         "clustering",
         "dpadapt.clustering.estimator.PrivateSourceTargetClustering",
-        "centres among the public rows, where the private rows already serve as centres (--clusters)",
+        "--clusters public rows as centres, so that every public row is near a centre or near a private row",
+        paper=5,
+    ),
+    Method(
+        "nna",
+        "clustering",
+        "dpadapt.papers.source_target.proxies.NNA",
+        "NNA of source-target clustering: noisy averages of the private rows near each public one",
+        paper=5,
+    ),
+    Method(
+        "nas",
+        "clustering",
+        "dpadapt.papers.source_target.proxies.NAS",
+        "NAS of source-target clustering: noisy numbers of private rows near each public one",
         paper=5,
     ),
 )

@@ -1,4 +1,4 @@
-"""`Rows`: private rows, summed over in blocks of bounded memory. Other engines would replace this class.
+"""`Rows`: private rows, summed over in blocks of bounded memory.
 
 A `Rows` holds private data and releases nothing. Its sums are plain arrays; they become a release only after a function
 of `mechanisms/bounded.py` has enforced a bound and the ledger has added noise.
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Bytes of features in one block: blocks that stay in the cache make a pass over the rows quicker (docs/performance.md).
-# Chosen by hand; neighbouring values were not compared.
+# Chosen by hand.
 _ROW_BLOCK_BYTES = 8 * 2**20
 # Rows in one block, at least and at most: fewer blocks have less overhead, smaller ones need less memory. Chosen by
-# hand; neighbouring values were not compared.
+# hand.
 _ROW_BLOCK_SIZES = (1024, 16384)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dpadapt import Ledger, persist
 from dpadapt.accounting.receipt import Receipt
+from dpadapt.methods import for_task
 
 
 @pytest.fixture
@@ -480,3 +481,11 @@ def test_a_model_that_cannot_be_described_is_saved_nowhere_and_said_to_be_lost(r
     outcome = run(*site.fit())
     assert outcome.code == 1
     assert "The budget is spent" in outcome.err
+
+
+@pytest.mark.parametrize("method", [method.name for method in for_task("clustering")])
+def test_every_clustering_of_the_table_can_be_used(run, town, method):
+    outcome = run(*order(town, method=method))
+    assert outcome.code == 0, outcome.err
+    assert len(pd.read_csv(town / "out" / "chosen.csv")) == 6
+    assert persist.load(town / "out").method.name == method

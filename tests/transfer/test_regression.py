@@ -277,7 +277,7 @@ def test_bad_options_are_named():
     public, X, y = _population(4, n=50, n_public=50)
     with pytest.raises(ValueError, match="prior must be one of"):
         PrivateTransferRegressor(prior="none").fit(X, y, public=public)
-    with pytest.raises(ValueError, match="public labels are not finite"):
+    with pytest.raises(ValueError, match="public y must be finite"):
         PrivateTransferRegressor().fit(X, y, public=Public(public.X, np.full(50, np.nan)))
 
 

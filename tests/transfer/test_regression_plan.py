@@ -10,8 +10,8 @@ from dpadapt.transfer.regression_plan import (
     ClipBias,
     choose_directions,
     dyadic_blocks,
-    kalman_plan,
     plan_stage,
+    same_population_plan,
     shift_prior,
     shifted_plan,
     transfer_geometry,
@@ -67,14 +67,14 @@ def test_skewed_residuals_get_a_larger_clipping_norm_than_symmetric_ones():
     chosen = []
     for skew in (False, True):
         geometry = transfer_geometry(*sample(2, 600, 20, skew=skew))
-        plan = kalman_plan(geometry, Budget(1.0, 20_000.0, 1.0))
+        plan = same_population_plan(geometry, Budget(1.0, 20_000.0, 1.0))
         chosen.append(plan.steps[0].clip_norm)
     assert chosen[1] > 1.3 * chosen[0]
 
 
 def test_more_noise_gives_a_smaller_clipping_norm():
     geometry = transfer_geometry(*sample(3, 600, 20, skew=True))
-    quiet, loud = (kalman_plan(geometry, Budget(mu, 20_000.0, 1.0)) for mu in (1.0, 0.01))
+    quiet, loud = (same_population_plan(geometry, Budget(mu, 20_000.0, 1.0)) for mu in (1.0, 0.01))
     assert loud.steps[0].clip_norm < quiet.steps[0].clip_norm
     assert loud.error > quiet.error
 
@@ -82,7 +82,7 @@ def test_more_noise_gives_a_smaller_clipping_norm():
 def test_the_expected_error_is_at_most_the_public_error():
     geometry = transfer_geometry(*sample(4, 300, 10, skew=True))
     prior = geometry.noise_variance / (300 * (geometry.values + geometry.ridge))
-    assert kalman_plan(geometry, Budget(2e-6, 1000.0, 1.0)).error <= 1.0001 * float(geometry.spectrum @ prior)
+    assert same_population_plan(geometry, Budget(2e-6, 1000.0, 1.0)).error <= 1.0001 * float(geometry.spectrum @ prior)
 
 
 def test_long_rows_get_more_steps_at_the_same_cost():

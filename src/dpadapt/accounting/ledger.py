@@ -368,7 +368,10 @@ class Ledger:
         )
 
     def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None:
-        self._store.append(entries, self._check(entries[0].label if entries else ""), mark=mark)
+        what = entries[0].label if entries else ""
+        if len(entries) > 1:
+            what += f" and {len(entries) - 1} more"
+        self._store.append(entries, self._check(what), mark=mark)
 
     def _readmit(self, entry: Entry, mark: str) -> int:
         return self._store.readmit(entry, mark, self._check(entry.label))

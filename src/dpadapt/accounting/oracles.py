@@ -27,8 +27,7 @@ Tally = Mapping[Event, int]
 # 0.4429 at 1e-4, 0.1639 and 0.4408 at 2e-5.
 GRID = 1e-4
 # Privacy loss per grid step, as a share of epsilon. A larger share needs less memory for a large epsilon and gives a
-# looser bound. An epsilon in the hundreds is no protection, so its precision does not matter. Chosen by hand;
-# neighbouring values were not compared.
+# looser bound. An epsilon in the hundreds is no protection, so its precision does not matter. Chosen by hand.
 _GRID_PER_EPSILON = 2e-5
 
 

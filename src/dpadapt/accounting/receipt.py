@@ -112,7 +112,7 @@ class Receipt:
         return add_entries({}, self.entries)
 
     def verify(self) -> Verification:
-        """Recompute the cost from the events with a second accountant.
+        """Recompute the cost from the events, with a second accountant where there is one.
 
         Raises
         ------

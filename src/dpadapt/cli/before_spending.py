@@ -37,7 +37,7 @@ Forecast whether the gate would open at each epsilon, before anything is spent.
 
 Reads public rows only. For each epsilon: is the budget enough for that many private rows, how many directions of the
 model is it spread over, and how far must the private population differ before the gate opens? This is a go / no-go
-signal, not an error bar: only the private rows can tell how far they differ. dpadapt rehearse estimates errors, where
+signal, not an error bar: only the private rows can tell how far they differ. dpadapt rehearse estimates errors, if
 public rows can mimic the difference.
 
 Example:
@@ -115,7 +115,7 @@ _REHEARSE_HELP = teach(
 Estimate the error at each epsilon by running whole fits on public rows.
 
 Part of the public table takes the role of the private rows, part is held out to measure errors on, the rest stays
-public. All methods get the same splits; the public rows alone and the private rows alone are shown for comparison. A
+public. All methods for the task are tried on the same splits; the public rows alone and the private rows alone are shown for comparison. A
 random split contains no difference between public and private people: --split-by mimics one, such as young and old.
 No private row is read and nothing is spent.
 

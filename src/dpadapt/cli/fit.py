@@ -50,7 +50,8 @@ Example:
 \b
   dpadapt fit --private private.csv --public public.csv \\
               --schema schema.toml --label cost --task regression \\
-              --epsilon 1 --delta 1e-6 --ledger patients.ledger --out model/
+              --epsilon 1 --delta 1e-6 --ledger patients.ledger \\
+              --ledger-epsilon 3 --out model/
 
 With --task clustering it chooses rows of the public table instead: --clusters centres, where the private rows already
 serve as centres. There is no label, and chosen.csv has the rows in place of a report.
@@ -100,14 +101,19 @@ def _fit(
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
     method: Annotated[
         str | None,
-        typer.Option(help=f"One of {', '.join(dict.fromkeys(m.name for m in METHODS))}. Default: transfer."),
+        typer.Option(
+            help=f"One of {', '.join(dict.fromkeys(m.name for m in METHODS))}. "
+            "Default: transfer, or clustering for that task."
+        ),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="For --method subspace: the public column that says which task a row belongs to.")
     ] = None,
     agents: Annotated[
         Path | None,
-        typer.Option(help="For --method hybrid: people of the population that matters, one row each, simulated."),
+        typer.Option(
+            help="For --method hybrid: a file of people to simulate, one row each, from the population that the model is for."
+        ),
     ] = None,
     agents_epsilon: Annotated[
         float | None, typer.Option(help="With --agents: the epsilon of each person's one noisy bit.")
@@ -172,7 +178,7 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
 
 
 # Least number of private rows: with fewer, noise would hide all of them at any reasonable budget. The number is public,
-# except under add-remove. Chosen by hand; neighbouring values were not compared.
+# except under add-remove. Chosen by hand.
 _LEAST_PRIVATE_ROWS = 10
 
 _REPORT, _CHOSEN = "report.html", "chosen.csv"
@@ -376,8 +382,10 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
             raise ValueError(
                 f"--clusters must be at most the number of public rows, {len(public.X)}, got {order.clusters}."
             )
-    # Under add-remove the number of rows is private, so it is not compared with the limit.
-    least = 1 if order.task == "clustering" else _LEAST_PRIVATE_ROWS if order.rows is None else 2
+    # Under add-remove the number of rows is private, and any number from 2 on is accepted.
+    least = _LEAST_PRIVATE_ROWS if order.rows is None else 2
+    if order.task == "clustering":
+        least = 1
     private = encode_rows(order.private, "--private", schema, label=order.label, task=order.task, least=least)
     if method.beside == "agents":
         beside: dict[str, Any] = {"agents": _people(order, schema)}
@@ -517,9 +525,10 @@ def _write_chosen(model: Any, order: Order, inputs: _Inputs) -> dict[str, Any]:
         raise ValueError("--public must be the table of rows to choose from with --task clustering.")
     rows = inputs.public.table.frame.iloc[model.centers_]
     persist.write_atomically(order.out / _CHOSEN, rows.rename_axis("row").to_csv().encode())
-    facts = {
-        "chosen": f"{order.clusters} of {len(inputs.public.X):,} public rows",
-        "distance to expect": f"{model.cost_estimate_:.4g} from a public row to its nearest centre, an estimate in the "
-        f"units of the encoded columns",
-    }
+    facts = {"chosen": f"{order.clusters} of {len(inputs.public.X):,} public rows"}
+    if hasattr(model, "cost_estimate_"):
+        facts["distance to expect"] = (
+            f"{model.cost_estimate_:.4g} from a public row to its nearest centre, an estimate in the units of the "
+            f"encoded columns"
+        )
     return {"facts": facts, "receipt": receipt_facts(model.privacy_)}

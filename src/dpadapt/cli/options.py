@@ -32,7 +32,11 @@ class AdjacencyName(StrEnum):
 
 
 Delta = Annotated[
-    float, typer.Option(help="Probability with which the guarantee may fail: in [0, 1), well below 1 / number of rows.")
+    float,
+    typer.Option(
+        help="Probability with which the guarantee may fail: in (0, 1), well below 1 / number of rows. 0 is only for "
+        "clustering."
+    ),
 ]
 AdjacencyOption = Annotated[
     AdjacencyName,

@@ -1,4 +1,7 @@
-"""Clustering of a public target, given that the rows of a private source already serve as centres."""
+"""Source-target clustering: public points as centres, where private points already serve as centres.
+
+The source is private, the target public. Every target should be near a chosen target or near a source.
+"""
 
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering, select_for_labelling
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, non_private, public_prior

@@ -15,7 +15,7 @@ from dpadapt.mechanisms.noise import Laplace
 Array = NDArray[Any]
 
 # Numbers of neighbours that `choose_neighbours` compares: the largest, and how many on a geometric scale up to it. More
-# neighbours mean less noise but a higher mean distance. Chosen by hand; neighbouring values were not compared.
+# neighbours mean less noise but a higher mean distance. Chosen by hand.
 _MOST_BOUND_NEIGHBOURS = 4096
 _COMPARED_NEIGHBOUR_NUMBERS = 25
 

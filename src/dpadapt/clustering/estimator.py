@@ -31,7 +31,7 @@ from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.mechanisms.adjacency import Adjacency
 
 # Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity, so the bound is of no
-# use. Chosen by hand; neighbouring values were not compared.
+# use. Chosen by hand.
 _LEAST_BOUND_EPSILON = 1e-9
 
 

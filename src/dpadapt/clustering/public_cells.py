@@ -25,8 +25,8 @@ Centres = dict[int, NDArray[np.int64]]  # rows of the targets, by the number of 
 
 # Whole numbers up to this are exact in float64.
 _LARGEST_EXACT = 2.0**53
-# Bytes of the distances that are held while sources are assigned to bins, and entries of the counts of pool points near
-# targets: less memory, more passes of Python. Chosen by hand; neighbouring values were not compared.
+# Size of a block: bytes of distances while sources are assigned to bins, and entries of the table that counts points of
+# the pool near targets. Smaller blocks need less memory and more passes of a Python loop. Chosen by hand.
 _CODES_BLOCK_BYTES = 32 * 2**20
 _SHARES_BLOCK_ENTRIES = 4 * 2**20
 # Fixed seeds of public samples: the same targets give the same bins.

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dpadapt.data import Public
 
-# Sizes of the panels. More seeds and people give smoother curves and take longer. Chosen by hand; neighbouring values
-# were not compared.
+# Sizes of the panels. More seeds and people give smoother curves and take longer. Chosen by hand.
 _PANEL_DELTA = 1e-6
 _PANEL_SEEDS = 3
 _DIGITS_TEST_ROWS = 296

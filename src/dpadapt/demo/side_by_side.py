@@ -21,8 +21,7 @@ from dpadapt.report.compare import public_only
 if TYPE_CHECKING:
     from dpadapt.datasets.domains import Domains
 
-# Grid of the demo. Finer grids and more splits give smoother curves and take longer. Chosen by hand; neighbouring
-# values were not compared.
+# Grid of the demo. Finer grids and more splits give smoother curves and take longer. Chosen by hand.
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _PRIVATE_ROWS = (100, 300, 1000, 3000)
 _DEMO_DELTA = 1e-6

@@ -25,8 +25,8 @@ from dpadapt.mechanisms.bounded import responses
 from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.randomness import random_source
 
-# People whose values are computed at once. Larger blocks copy more rows at a time; smaller ones loop more often. Chosen
-# by hand; neighbouring values were not compared.
+# People whose values are computed at once. Larger blocks copy more rows at a time; smaller ones loop more often.
+# Chosen by hand.
 _PEOPLE_PER_BLOCK = 1 << 14
 
 

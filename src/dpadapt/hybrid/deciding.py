@@ -17,7 +17,7 @@ from dpadapt.hybrid.agents import Agents, Answers, bit_scale
 from dpadapt.hybrid.questions import Question
 
 # The share of the error probability that the sequential test reserves for the case that it is cut off undecided. A
-# larger share cuts it off earlier and moves its bounds apart. Chosen by hand; neighbouring values were not compared.
+# larger share cuts it off earlier and moves its bounds apart. Chosen by hand.
 CUT_SHARE = 0.25
 # If nobody of this many people answers, the test stops: nobody can be reached. Chosen by hand.
 _SILENT_BATCH = 32

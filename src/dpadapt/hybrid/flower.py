@@ -32,7 +32,7 @@ except ModuleNotFoundError as error:
 # The name of the one record in a message, and the names of its entries.
 _RECORD, _SENT, _BIT, _REFUSED = "dpadapt", "sent", "bit", "refused"
 # Seconds between two polls for nodes or replies: the first pause, which then doubles, and the longest. Short pauses
-# notice replies sooner and poll more often. Chosen by hand; neighbouring values were not compared.
+# notice replies sooner and poll more often. Chosen by hand.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
@@ -42,7 +42,7 @@ class FlowerAgents(Agents):
     Privacy
     -------
     Each device randomizes its own bit, so that nobody else is trusted: epsilon per person, delta = 0 (see `Device`).
-    The server learns who was asked what and when each device answered, so that a device must not be slower for some
+    The server learns who was asked what and when each device answered. Therefore a device must not be slower for some
     records. Devices refuse a second question, whatever the server's record says.
 
     Parameters

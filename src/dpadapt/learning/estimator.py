@@ -60,7 +60,7 @@ _SHARED_PARAMETERS = {
 }
 
 # Least n * mu at which anything is released. At 7, a single mean of clipped terms has noise of a seventh of its range:
-# below, every correction would be noise. Chosen by hand; neighbouring values were not compared.
+# below, every correction would be noise. Chosen by hand.
 _LEAST_SIGNAL = 7.0
 
 
@@ -71,7 +71,8 @@ class Budget:
     Parameters
     ----------
     mu : float
-        The Gaussian budget: noise multipliers s_t must satisfy Σ 1 / s_t² <= mu².
+        The budget in one number; larger is less private. The noise multipliers s_t of all releases must
+        satisfy Σ 1 / s_t² <= mu².
     n_rows : float
         A public number of rows to divide sums by.
     factor : float
@@ -115,7 +116,8 @@ def _with_shared_parameters(doc: str | None) -> str | None:
 def _without_float_errors(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Return `fit`, run with all floating-point errors ignored, whatever the caller has set.
 
-    An error or a warning that only some private rows cause, such as an underflow, would reveal such a row.
+    An error or a warning that only some private rows cause, such as an underflow, would reveal such a row. (Functions
+    that private rows pass through also ignore overflow themselves, so that they can be used and tested alone.)
     """
 
     @wraps(fit)

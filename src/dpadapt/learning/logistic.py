@@ -17,7 +17,7 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
 # Number of gradient steps. The noise does not depend on it; more steps cost time and follow the curved loss more
-# closely. Chosen by hand; neighbouring values were not compared.
+# closely. Chosen by hand.
 _LOGISTIC_STEPS = 100
 
 

@@ -20,8 +20,7 @@ from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 
 # Smallest variance that whitening divides by, as a share of the mean public variance. Smaller values would amplify
-# directions in which public rows hardly vary; larger ones would leave directions unwhitened. Chosen by hand;
-# neighbouring values were not compared.
+# directions in which public rows hardly vary; larger ones would leave directions unwhitened. Chosen by hand.
 WHITENING_FLOOR = 1e-2
 
 
@@ -129,7 +128,7 @@ class RidgeModel:
 
 
 # Ridge strengths that `ridge_by_leave_one_out` tries, in mean eigenvalues of the second moment. The grid only has to
-# contain the best strength roughly. Chosen by hand; neighbouring values were not compared.
+# contain the best strength roughly. Chosen by hand.
 _RIDGE_GRID = np.logspace(-4, 1, 11)
 
 
@@ -161,7 +160,7 @@ def ridge_by_leave_one_out(
 
 
 # Ridge strengths that the cross-validation of `public_classifier` tries, and its number of folds; more cost time.
-# Chosen by hand; neighbouring values were not compared.
+# Chosen by hand.
 _CLASSIFIER_RIDGES = np.logspace(-4, 0, 5)
 _CLASSIFIER_FOLDS = 4
 
@@ -304,7 +303,7 @@ def _digest(parts: Iterable[NDArray[Any] | None]) -> bytes:
 
 
 # Rows per column above which a sample spectrum is not corrected: the correction would be smaller than its own error.
-# Chosen by hand; neighbouring values were not compared.
+# Chosen by hand.
 _ROWS_PER_COLUMN_WITHOUT_CORRECTION = 20
 
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, chdtri, exp1, gammaln
 
 # Thresholds that `least_threshold` tries, in standard deviations of chi-square above James–Stein's k - 2. Finer steps
-# would only reduce the shrinkage a little. If none passes, the change is not adopted. Chosen by hand; neighbouring
-# values were not compared.
+# would only reduce the shrinkage a little. If none passes, the change is not adopted. Chosen by hand.
 _THRESHOLD_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 

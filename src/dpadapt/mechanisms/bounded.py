@@ -26,8 +26,7 @@ Array = NDArray[Any]
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 # Factor, no unit. `clipped_term_sum` drops a term that it would have to scale down further than this. It lies far above
-# the least normal float32 (2^-126), so that no factor is rounded up. Chosen by hand; neighbouring values were not
-# compared.
+# the least normal float32 (2^-126), so that no factor is rounded up. Chosen by hand.
 _LEAST_TERM_FACTOR = 2.0**-80
 
 
@@ -38,7 +37,7 @@ class Bounded:
     Parameters
     ----------
     value : ndarray
-        Computed from private rows; it leaves only through `Ledger.release`.
+        Computed from private rows; it leaves only through the ledger.
     l1, l2, linf : float, optional
         The most that zeroing one record moves `value`, in that norm. A missing bound follows from those given.
     replaced : mapping, optional

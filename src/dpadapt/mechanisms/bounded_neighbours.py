@@ -17,8 +17,7 @@ from dpadapt.rows import norm_bounds
 
 Array = NDArray[np.float64]
 
-# Bytes of one block of distances: trades memory for the number of blocks. Chosen by hand; neighbouring values were not
-# compared.
+# Bytes of one block of distances: trades memory for the number of blocks. Chosen by hand.
 _DISTANCE_BLOCK_BYTES = 16 * 2**20
 # Factor on a sensitivity computed from distances: covers the rounding errors of cdist, a few units in the last place.
 _DISTANCE_ROUNDING = 1 + 1e-9

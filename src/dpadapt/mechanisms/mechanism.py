@@ -131,7 +131,7 @@ def from_dict(fields: dict[str, Any]) -> Event:
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """A way to release a `Bounded`; `Ledger.release` is the only caller of `_apply`."""
+    """A way to release a `Bounded`; only the ledger calls `_apply`."""
 
     norm: ClassVar[Norm]
 

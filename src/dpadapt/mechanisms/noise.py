@@ -20,10 +20,9 @@ from dpadapt.mechanisms.mechanism import (
 from dpadapt.mechanisms.randomness import Random
 
 # Bits: results are rounded to a grid of 2^-bits noise scales (within a factor 2). Fewer bits hide more of the low bits
-# of the sum, more bits round less. Chosen by hand; neighbouring values were not compared.
+# of the sum, more bits round less. Chosen by hand.
 _GAUSSIAN_GRID_BITS = 24
-# Bits, as above. Here fewer bits also make the noise wider (`Laplace.scale`). Chosen by hand; neighbouring values were
-# not compared.
+# Bits, as above. Here fewer bits also make the noise wider (`Laplace.scale`). Chosen by hand.
 _LAPLACE_GRID_BITS = 36
 # Largest scale of integer noise, see `_integer_scale`.
 _LARGEST_INTEGER_SCALE = 2.0**50

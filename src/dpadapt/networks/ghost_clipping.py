@@ -26,13 +26,12 @@ from torch.nn import functional
 from dpadapt.networks.row_gradients import RowsLoss
 
 # Numbers up to which the per-row gradients of a layer are stored (64 MB). A larger limit takes more memory and needs
-# the tables of inner products less often. Chosen by hand; neighbouring values were not compared.
+# the tables of inner products less often. Chosen by hand.
 _GHOST_STORED = 2**24
 # Numbers of a convolution's windows that are unfolded at once (1 MB): windows are many times the size of the rows, and
-# should stay in the cache. Chosen by hand; neighbouring values were not compared.
+# should stay in the cache. Chosen by hand.
 _WINDOW_NUMBERS = 2**18
-# Rows that pass through the network at once; a larger batch is split. More rows take more memory. Chosen by hand;
-# neighbouring values were not compared.
+# Rows that pass through the network at once; a larger batch is split. More rows take more memory. Chosen by hand.
 _GHOST_ROWS = 1024
 _EPS = torch.finfo(torch.float32).eps
 _TINY = torch.finfo(torch.float32).tiny

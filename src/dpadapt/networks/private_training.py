@@ -30,7 +30,7 @@ from dpadapt.networks.row_gradients import Engine, clipped_gradient_sum
 OPTIMIZERS = ("sgd", "adam")
 
 # Steps over which the average over iterates grows to its full memory: the decay at step t is at most t / (t + 10). A
-# larger value forgets the start for longer. Chosen by hand; neighbouring values were not compared.
+# larger value forgets the start for longer. Chosen by hand.
 _AVERAGE_WARM_UP = 10
 
 

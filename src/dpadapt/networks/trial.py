@@ -18,7 +18,7 @@ from dpadapt.networks.models import perceptron
 from dpadapt.networks.row_gradients import Engine, RowsLoss, VmapEngine
 
 # Number of rows of the trial. More rows find rarer kinds of mixing and take longer, as each also passes through the
-# network alone. Chosen by hand; neighbouring values were not compared.
+# network alone. Chosen by hand.
 _NETWORK_TRIAL_ROWS = 4
 
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)

@@ -18,8 +18,7 @@ CAVEAT = (
     "A go / no-go signal, not an error bar: it is computed from public rows and the budget alone. How far the private "
     "population differs can only be learned from the private rows."
 )
-# Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand;
-# neighbouring values were not compared.
+# Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand.
 _FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)
 
 # For each `ClassificationForecast.gate`: does the gate open if the private population differs as the prior expects?

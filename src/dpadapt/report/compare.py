@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Public rows below which no comparison is shown, and folds of the cross-validation. Few rows make the errors too
-# uncertain to show. Chosen by hand; neighbouring values were not compared.
+# uncertain to show. Chosen by hand.
 _MIN_ROWS_TO_COMPARE = 20
 _COMPARISON_FOLDS = 5
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from dpadapt.report.plots import Level, Line, Panel, bar_chart, line_chart
 
-# CSS classes of curves: by key, and for all other keys by position (the first curve is "together").
+# CSS classes of curves: named by the key of the curve; curves with other keys take the next class of the second list.
 _CURVE_STYLES = {"together": "s2", "private only": "s1", "not private": "ref", "public only": "ref"}
 _OTHER_CURVE_STYLES = ("s6", "s4", "s3", "s5", "s1")
 

@@ -15,8 +15,7 @@ from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import Method
 from dpadapt.report.contributions import demo_in_words
 
-# Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand;
-# neighbouring values were not compared.
+# Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand.
 _MAX_COEFFICIENT_BARS = 20
 _MAX_COEFFICIENT_CHARTS = 6
 

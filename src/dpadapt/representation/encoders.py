@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 
 # Number of rows on which an encoder is tried. More rows find rarer kinds of mixing and take longer, as each is also
-# encoded alone. Chosen by hand; neighbouring values were not compared.
+# encoded alone. Chosen by hand.
 _ENCODER_TRIAL_ROWS = 4
 
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from dpadapt import checks
 
 # Images per batch. Batches are padded to this size: with a constant shape, the other images of a batch do not change
-# how an image is computed. Larger batches take more memory. Chosen by hand; neighbouring values were not compared.
+# how an image is computed. Larger batches take more memory. Chosen by hand.
 _IMAGE_BATCH = 32
 
 

@@ -35,22 +35,20 @@ _PROJECTIONS = ("soft", "hard")
 # grids were not compared.
 _TASK_CLIPS = np.array([0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 # Number of private gradient steps. More steps bring the iterate closer to where few gradients are clipped and take
-# time; averaging makes up for the larger noise of each step. Chosen by hand; neighbouring values were not compared.
+# time; averaging makes up for the larger noise of each step. Chosen by hand.
 _TASK_STEPS = 60
 # Length of a step, as a share of a Newton step. A shorter step is slower, but steps diverge only where the curvature on
-# private rows is more than 2 / 0.25 = 8 times that on public rows. Chosen by hand; neighbouring values were not
-# compared.
+# private rows is more than 2 / 0.25 = 8 times that on public rows. Chosen by hand.
 _NEWTON_SHARE = 0.25
 # Steps left out of the average: the first fifth moves the iterate from where most gradients are clipped to where few
-# are. Chosen by hand; neighbouring values were not compared.
+# are. Chosen by hand.
 _SKIPPED_STEPS = _TASK_STEPS // 5
 # Least mean squared residual that the plan assumes, as a share of the variance that tasks explain. Without it, public
-# tasks without noise would lead to a clipping norm that clips the whole private gradient. Chosen by hand; neighbouring
-# values were not compared.
+# tasks without noise would lead to a clipping norm that clips the whole private gradient. Chosen by hand.
 _LEAST_RESIDUAL_SHARE = 0.05
 # The prior variance of a group of coordinates is raised only by the released energy beyond this many standard
 # deviations of its noise. Larger values shrink a private task far from the public ones more; smaller values follow
-# noise. Chosen by hand; neighbouring values were not compared.
+# noise. Chosen by hand.
 _ENERGY_DEVIATIONS = 2.0
 
 

@@ -29,17 +29,17 @@ Vector = NDArray[np.float64]
 SUBSPACE_METHODS = ("em", "pairs", "moments")
 
 # Folds of tasks in the cross-validation of the dimension. More folds leave more tasks to each fit and cost time.
-# Chosen by hand; neighbouring values were not compared.
+# Chosen by hand.
 _DIMENSION_FOLDS = 5
 # Cross-validation stops this many dimensions after the best one so far. A larger value finds a maximum behind a local
-# one and costs time. Chosen by hand; neighbouring values were not compared.
+# one and costs time. Chosen by hand.
 _DIMENSION_PATIENCE = 2
 # Number of public rows from which the plan of the private descent is computed, evenly spaced over all rows. More rows
-# make it more exact and cost time. Chosen by hand; neighbouring values were not compared.
+# make it more exact and cost time. Chosen by hand.
 _PLANNING_ROWS = 4000
-# Least prior variance of a private task's coefficient, as a share of the public tasks' second moment along it (for the
-# intercept: of the noise). It allows for tasks that differ from each other by more than the public ones show. Chosen by
-# hand; neighbouring values were not compared.
+# Least prior variance of a private task's coefficient, as a share of the public tasks' second moment along it (for
+# the intercept: of the noise). It allows for tasks that differ from each other by more than the public ones show.
+# Chosen by hand.
 _LEAST_TASK_SPREAD = 0.05
 
 

@@ -20,15 +20,14 @@ Vector = NDArray[np.float64]
 _TASK_WHITENING_FLOOR = 1e-2
 
 # EM stops when a step changes the log-likelihood by less than this many nats, or after this many steps. A smaller gain
-# or more steps cost time. Chosen by hand; neighbouring values were not compared.
+# or more steps cost time. Chosen by hand.
 _EM_LEAST_GAIN = 1e-2
 _EM_MOST_STEPS = 300
-# The same for a fit that only serves to compare dimensions in cross-validation: faster and less exact. Chosen by hand;
-# neighbouring values were not compared.
+# The same for a fit that only serves to compare dimensions in cross-validation: faster and less exact. Chosen by hand.
 _EM_ROUGH_GAIN = 0.5
 _EM_ROUGH_STEPS = 40
 # Conjugate-gradient steps in each M step: EM climbs with any improvement, so the M step need not be solved exactly.
-# Chosen by hand; neighbouring values were not compared.
+# Chosen by hand.
 _EM_INNER_STEPS = 3
 
 

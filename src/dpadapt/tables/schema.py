@@ -21,10 +21,10 @@ Values = tuple[str, ...] | tuple[int, ...]
 # Above this, different whole numbers can be the same float64.
 _LARGEST_WHOLE = 2**53
 # Number of different texts in a column above which `infer` ignores it: it is probably a name or an identifier, which a
-# linear model can't use. Chosen by hand; neighbouring values were not compared.
+# linear model can't use. Chosen by hand.
 _MOST_INFERRED_CATEGORIES = 50
 # Number of different whole numbers in a column up to which `infer` lists them, in case the column is the label of a
-# classification. Chosen by hand; neighbouring values were not compared.
+# classification. Chosen by hand.
 _MOST_INFERRED_CLASSES = 20
 # Cells that stand for a missing number.
 _MISSING_NUMBERS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})

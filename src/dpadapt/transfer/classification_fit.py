@@ -26,8 +26,8 @@ from dpadapt.transfer.classification_plan import (
 )
 from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
 
-# Number of steps between two computations of the curvature. A larger one is faster but uses an older curvature. Chosen
-# by hand; neighbouring values were not compared.
+# Number of steps between two computations of the curvature. A larger one is faster but uses an older curvature.
+# Chosen by hand.
 _CURVATURE_EVERY = 4
 
 

@@ -24,14 +24,13 @@ from dpadapt.mechanisms.noise import Gaussian
 
 # Largest distance of a public value from its column's mean, in units of the column's scale: rare indicators get a
 # larger scale. Without it, private rows with an indicator that is rare in public data would be very long. Chosen by
-# hand; neighbouring values were not compared.
+# hand.
 _LARGEST_VALUE = 5.0
 # Number of public rows on which curvature, lengths and loss ranges are measured. More rows cost time; the error of a
-# few percent does not matter. Chosen by hand; neighbouring values were not compared.
+# few percent does not matter. Chosen by hand.
 _SAMPLE_ROWS = 1500
 # Total variances of the public model's scores that cross-validation tries, its number of folds, and the largest number
-# of rows it uses: a prior variance does not depend on the number of rows, so a part of them suffices. Chosen by hand;
-# neighbouring values were not compared.
+# of rows it uses: a prior variance does not depend on the number of rows, so a part of them suffices. Chosen by hand.
 _SCORE_VARIANCES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _SCORE_VARIANCE_FOLDS = 4
 _SCORE_VARIANCE_ROWS = 6000
@@ -271,7 +270,7 @@ def prepared_for(
 PRIORS = ("shifted", "same-population")
 # How many standard deviations below its estimate the slope of the gain is assumed to be. A shifted public model must
 # not be changed on weak evidence: 1.75 costs up to 0.3 points (Adult, one-hot, 1,000 rows), 2.25 up to 1.1% of log-loss
-# (Fashion, 300 rows). If a common population is declared, the change is adopted unless the evidence is against it.
+# (Fashion, 300 rows). If the same population is declared, the change is adopted unless the evidence is against it.
 _GATE_CAUTION = {"shifted": 2.5, "same-population": -1.5}
 # Share of the public model's own expected loss that a correction may cost if its slope is at the lower bound. Without
 # it, gates stay nearly shut for few rows, where corrections are small: `fair` sets with 300 to 1,000 rows gain 0.3
@@ -303,8 +302,7 @@ _GATE_PRECISION = 300.0
 # public curvature is far too small, as where private rows have a class that public ones lack: there, steps without a
 # limit end far out (synthetic data: log-loss 1.2 at epsilon 10, with a limit 0.1).
 _LONGEST_STEP = 3.0
-# Median length of a weighted row that the plan assumes before it knows the weights: a little above 1. Chosen by hand;
-# neighbouring values were not compared.
+# Median length of a weighted row that the plan assumes before it knows the weights: a little above 1. Chosen by hand.
 _ASSUMED_LENGTH = 1.1
 # Power of the shares of public variance in the prior of a model without public labels. With the shares themselves
 # accuracies at epsilon 1 are lower (Fashion-MNIST 0.5 points, CIFAR-10 features 0.9), though the log-loss of the latter

@@ -63,7 +63,7 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
 # the data sets that were tried.
 _SHUT_RATIO, _OPEN_RATIO = 0.3, 2.0
 # Noise in a score (logit), for the words of a forecast: below the first hardly anything that could be learned is lost,
-# above the second most of it is. Chosen by hand; neighbouring values were not compared.
+# above the second most of it is. Chosen by hand.
 _LITTLE_SCORE_NOISE, _MUCH_SCORE_NOISE = 0.1, 1.0
 _GATES = {
     "open": "If the private population differs as much as is usual, the gate will probably open.",
@@ -199,7 +199,7 @@ def forecast_classification(
 
 
 # Sizes of a shift for which a regression is forecast, as shares of the public model's error. They only set the
-# resolution of the curve. Chosen by hand; neighbouring values were not compared.
+# resolution of the curve. Chosen by hand.
 _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 

@@ -33,18 +33,16 @@ Vector = NDArray[np.float64]
 # is measured on private rows; public rows only say how much more it is.
 
 # Relative error of the slope that is computed from the change, as a standard deviation: it uses the curvature of public
-# rows, not of private ones. Larger values trust the released losses more. Chosen by hand; neighbouring values were not
-# compared.
+# rows, not of private ones. Larger values trust the released losses more. Chosen by hand.
 _CURVATURE_MISFIT = 0.3
 # Share of the public rows' divergence that is counted. On private rows it may be smaller, and counting too much of it
-# stops half-way along a good change; for any other change, counting too little is the careful side. Chosen by hand;
-# neighbouring values were not compared.
+# stops half-way along a good change; for any other change, counting too little is the careful side. Chosen by hand.
 _COUNTED_DIVERGENCE = 0.75
 # The second limit on the harm: this many standard deviations below the lower bound of the slope, the loss may rise by
-# this many times the tolerance. Chosen by hand; neighbouring values were not compared.
+# this many times the tolerance. Chosen by hand.
 _LOWER_SLOPE_DEVIATIONS, _LOWER_SLOPE_TOLERANCES = 1.5, 10.0
 # Relative standard deviation of the divergence on private rows about that on public rows, before it is measured. Larger
-# values follow the measurement more closely. Chosen by hand; neighbouring values were not compared.
+# values follow the measurement more closely. Chosen by hand.
 _DIVERGENCE_MISFIT = 0.5
 
 
@@ -202,14 +200,13 @@ def _log_loss(scores: NDArray[Any], index: NDArray[np.int64], codes: NDArray[np.
 # The gate of the regressor
 
 # Factor on noise variances, which are computed from estimates of the private curvature. A larger one opens the gate
-# less often. Chosen by hand; neighbouring values were not compared.
+# less often. Chosen by hand.
 _NOISE_MARGIN = 1.2
 # Expected loss against the public model that is allowed while no shift is established, as a share of its error, and the
 # noise variance (same unit) up to which all of it may be used. More of it opens the gate earlier and allows more harm.
-# Chosen by hand; neighbouring values were not compared.
+# Chosen by hand.
 _ALLOWED_LOSS, _ALLOWED_LOSS_NOISE = 0.004, 0.003
-# Share of the energy of an established shift that may be put at risk to gain more. Chosen by hand; neighbouring values
-# were not compared.
+# Share of the energy of an established shift that may be put at risk to gain more. Chosen by hand.
 _RISKED_SHARE = 0.2
 # Energy counts as established if noise alone would exceed it with this probability. In a prototype that took energy
 # above two standard deviations for established, 40 to 57 of 225 cells were worse than the public model by more than 1%.

@@ -12,15 +12,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator
+from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.regression_fit import same_population_change, shifted_change
 from dpadapt.transfer.regression_plan import (
     TransferGeometry,
-    kalman_plan,
     remembered_geometry,
+    same_population_plan,
     shifted_plan,
     shortened_rows,
 )
@@ -44,7 +44,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     -------
     Protects one private row (see `adjacency`).
     Releases: clipped sums of rows and of gradients, a clipped second moment of two coordinates, and means of numbers
-    of [0, 1]; all Gaussian, charged at once before the first draw.
+    in [0, 1]; all Gaussian, charged at once before the first draw.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -66,7 +66,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     intercept_ : float
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
-        share of the correction's energy that the gate left; 1 where there is no gate.
+        share of the correction's energy that the gate kept; 1 where there is no gate.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
         Public numbers by which `predict` shortens long rows. None without public labels.
     public_coef_, public_intercept_ : ndarray, float
@@ -77,10 +77,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     Notes
     -----
-    With public labels, rows that are (standardised) more than twice as long as 95% of the public ones are shortened to
-    that, in fitting and in `predict`; there the prediction is pulled towards the mean of the public labels. With fewer
-    than 20 public rows per column, all rows longer than 95% of the public ones are. `coef_` and `intercept_` describe
-    all other rows.
+    With public labels, long rows are shortened, in fitting and in `predict`. Let L be the 95% quantile of the lengths
+    of the standardised public rows. Rows longer than 2 L are shortened to 2 L; with at most 20 public rows per column,
+    rows longer than L are shortened to L. The prediction of a shortened row is pulled towards the mean of the public
+    labels. `coef_` and `intercept_` describe all other rows.
 
     The bound on the expected loss holds in a model: Gaussian noise and sampling error of the stated variance. No bound
     holds for all data; the benchmark `benchmarks.transfer.regression` measures it.
@@ -141,7 +141,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if public is None or X_public is None or y_public is None:
             return self._fit_alone(X, y, public, budget, child)
         # Prepare, from public rows alone.
-        geometry = remembered_geometry(public, X_public, np.asarray(y_public, dtype=np.float64))
+        geometry = remembered_geometry(public, X_public, numeric_labels(y_public))
         change, adopted = np.zeros_like(geometry.solution), 0.0
         if budget.worthwhile:
             change, adopted = _private_change(geometry, budget, prior, child, X, y)
@@ -199,8 +199,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             n_rows=self.n_rows,
             random_state=self.random_state,
         )
-        X_public = None if public is None else Public(np.asarray(public.X))
-        plain.fit(X, y, public=X_public, ledger=child)
+        unlabelled = None if public is None else Public(np.asarray(public.X))
+        plain.fit(X, y, public=unlabelled, ledger=child)
         self.privacy_ = self._receipt(child, budget, ["the bounds of the target"])
         self.public_center_, self.public_scale_ = None, None
         self.public_longest_, self.public_target_mean_ = None, None
@@ -233,7 +233,7 @@ def _private_change(
     if prior == "shifted":
         plan = shifted_plan(geometry, budget)
         return shifted_change(plan, ledger.start_all(plan.charges), rows, residuals)
-    filtered = kalman_plan(geometry, budget)
+    filtered = same_population_plan(geometry, budget)
     (run,) = ledger.start_all(filtered.charges)
     precision = np.float64 if ledger.adjacency is Adjacency.ADD_REMOVE else np.float32
     return same_population_change(filtered, run, geometry, rows, residuals, budget.n_rows, precision=precision), 1.0

@@ -20,7 +20,7 @@ from dpadapt.transfer.gate import Kept, keep
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
     RELEASES,
-    KalmanPlan,
+    SamePopulationPlan,
     ShiftedPlan,
     Stage,
     TransferGeometry,
@@ -29,19 +29,18 @@ from dpadapt.transfer.regression_plan import (
 
 Vector = NDArray[np.float64]
 
-# A coordinate of the released row mean below this many standard deviations of its noise is set to 0. Chosen by hand;
-# neighbouring values were not compared.
+# A coordinate of the released row mean below this many standard deviations of its noise is set to 0. Chosen by hand.
 _MEAN_THRESHOLD = 4.0
 # Share of the measured curvature that the noise of the calibration is computed with: a little low, so that the noise is
-# overstated rather than understated. Chosen by hand; neighbouring values were not compared.
+# overstated rather than understated. Chosen by hand.
 _CALIBRATION_CURVATURE = 0.8
 # Released shares are moved this many standard deviations of their noise to the safe side. More would overstate the
-# noise and open the gate less often. Chosen by hand; neighbouring values were not compared.
+# noise and open the gate less often. Chosen by hand.
 _SAFE_DEVIATIONS = 2.0
 
 
 def same_population_change(
-    plan: KalmanPlan,
+    plan: SamePopulationPlan,
     run: Run,
     geometry: TransferGeometry,
     rows: NDArray[np.float64],
@@ -89,21 +88,27 @@ def shifted_change(
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
 
+    # 1. Where the private rows lie.
     mean = _row_mean(run["row mean"], plan, rows)
+    # 2. Calibration: level and slope of the public model.
     stage = plan.calibration(mean)
     private = _stage_rows(rows, residuals, stage)
     calibrated = _descend(run["calibration"], stage, private, n_rows, centred=True)
+    # 3. Sizes: how large private residuals are, relative to public ones.
     facts = _residual_facts(private, stage, calibrated, np.ones(len(rows)), unit)
     (unclipped, square, seen), noise = _release_facts(run["sizes"], facts, n_rows)
     low, size = _relative_size(geometry.residuals, unit, seen, noise)
-    moved, level = _gate_calibration(run["plane"], plan, stage, private, calibrated, (unclipped, square, noise), low)
+    # 4. Plane: the private second moment of level and slope, and the gate of the calibration.
+    moved, kept = _gate_calibration(run["plane"], plan, stage, private, calibrated, (unclipped, square, noise), low)
     change = stage.map @ moved
     with np.errstate(over="ignore", invalid="ignore"):
         residuals = residuals - rows @ change
 
+    # 5. Correction of the directions that the budget can pay for.
     chosen, stage = plan.correction(mean, size)
     private = _stage_rows(rows, residuals, stage)
     corrected = _descend(run["correction"], stage, private, n_rows, centred=False)
+    # 6. Check: how many gradients were clipped, and the gate of the correction.
     facts = _residual_facts(private, stage, corrected, _leverages(private) * rows[:, -1] ** 2, unit)
     (unclipped, square, _), noise = _release_facts(run["check"], facts, n_rows)
     curvature = CORRECTION_CURVATURE * stage.weights * _safely_low(unclipped / stage.row_weight, noise)
@@ -113,9 +118,9 @@ def shifted_change(
         variance,
         dyadic_blocks(chosen),
         error=geometry.variance * low**2,
-        established=level.established,
+        established=kept.established,
     )
-    adopted = (level.adopted + judged.adopted) / max(level.seen + judged.seen, 1e-300)
+    adopted = (kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300)
     return np.asarray(change + stage.map @ (judged.factors * corrected)), min(adopted, 1.0)
 
 
@@ -161,7 +166,7 @@ def _descend(run: Run, stage: Stage, rows: Rows, n_rows: float, *, centred: bool
 
 
 def _residual_facts(rows: Rows, stage: Stage, change: Vector, row_weights: Vector, unit: float) -> Vector:
-    """Return three numbers of [0, 1] for each row that compare its residual after `change` with the clipping norm.
+    """Return three numbers in [0, 1] for each row that compare its residual after `change` with the clipping norm.
 
     They are `row_weights` if the row is not clipped, else 0; the squared gradient over the squared clipping norm; and
     the size of the residual in `unit`.
@@ -181,7 +186,7 @@ def _leverages(rows: Rows) -> Vector:
 
 
 def _release_facts(run: Run, facts: Vector, n_rows: float) -> tuple[Vector, float]:
-    """Return the means of a few numbers of [0, 1] per row, averaged over all releases of `run`, and their noise."""
+    """Return the means of a few numbers in [0, 1] per row, averaged over all releases of `run`, and their noise."""
     if not isinstance(run.plan.mechanism, Gaussian):
         raise TypeError("the noise of this release must be Gaussian.")
     steps = run.plan.steps
@@ -190,7 +195,7 @@ def _release_facts(run: Run, facts: Vector, n_rows: float) -> tuple[Vector, floa
         total += run.release(votes(facts))
     # One row moves the sum of k such numbers by at most sqrt(k) in l2, see `votes`.
     noise = run.plan.mechanism.noise_multiplier * math.sqrt(facts.shape[1] / steps) / n_rows
-    # They are means of numbers of [0, 1]; noise beyond that range must not count as evidence.
+    # They are means of numbers in [0, 1]; noise beyond that range must not count as evidence.
     return np.clip(total / (steps * n_rows), 0.0, 1.0), noise
 
 
@@ -258,8 +263,8 @@ def _gate_calibration(
     unclipped, square, facts_noise = facts
     curvature = _CALIBRATION_CURVATURE * _safely_low(unclipped, facts_noise) * least
     variance = _variance(stage, curvature, _safely_high(square, facts_noise), n_rows)
-    # The bias of clipping was subtracted as it is on public rows; on private rows it may be half as large again, or
-    # half as large.
+    # The bias of clipping was subtracted as it is on public rows; on private rows it may be between half
+    # and one and a half times as large.
     bias = vectors.T @ stage.bias / np.maximum(least * max(stage.unclipped, 0.3), 0.05)
     turned = vectors.T @ calibrated
     kept = keep(

@@ -1,8 +1,8 @@
 """The transfer regressor before it sees a private row: public preparation, and the plan of what it will release.
 
-`transfer_geometry` prepares the public rows. `shifted_plan` plans a fit that allows for a shift; `kalman_plan` plans
-one for a common population. A plan names its releases and their noise (`charges`); `fit` and `forecast` both
-use it.
+`transfer_geometry` prepares the public rows. `shifted_plan` plans a fit that allows for a shift, the default. The
+second half of the file, `ClipBias` and `same_population_plan`, serves only the prior "same-population". A plan names
+its releases and their noise (`charges`); `fit` and `forecast` both use it.
 """
 
 import math
@@ -33,21 +33,21 @@ Vector = NDArray[np.float64]
 # Public preparation
 
 # Ridge strengths tried for the public model, in mean eigenvalues. Smaller ones would amplify directions in which public
-# rows hardly vary but private rows of a shifted population may. Chosen by hand; neighbouring values were not compared.
+# rows hardly vary but private rows of a shifted population may. Chosen by hand.
 _PUBLIC_RIDGES = np.logspace(-2, 1, 7)
 # Rows longer than 95% of the public rows are shortened to that length, private and new rows alike. With more than
 # `_ROWS_PER_COLUMN_TO_TRUST` public rows per column the limit is `_LONGER_ROWS` times that length: a shifted
-# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are. Chosen
-# by hand; neighbouring values were not compared.
+# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are.
+# Chosen by hand.
 _ROWS_PER_COLUMN_TO_TRUST, _LONGER_ROWS = 20, 2.0
 # Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals. Chosen by
-# hand; neighbouring values were not compared.
+# hand.
 _MOST_OPTIMISM = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class TransferGeometry:
-    """Public preparation. Coordinates 0 and 1 calibrate (constant, slope of the public model), the rest are directions.
+    """Public preparation. Coordinate 0 is the constant, 1 the slope of the public model, the others directions.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
     target_center = float(y.mean())
     y = y - target_center
     model = ridge_by_leave_one_out(rows, y, _PUBLIC_RIDGES)
-    # Labels that a linear model explains up to rounding have no scale of their own; a millionth of their variance is
-    # taken instead.
+    # Labels that a linear model explains up to rounding have no scale of their own; a millionth of their standard
+    # deviation is taken instead.
     variance = max(float(np.mean(model.residuals**2)), 1e-12 * float(y @ y) / n, 1e-300)
     values, vectors = model.values, model.vectors
     spectrum = shrunk_spectrum(values, n)
@@ -185,215 +185,6 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
         model.ridge,
         rows,
     )
-
-
-# The bias of clipping, estimated from public residuals
-
-# Largest number of entries of the public rows that `ClipBias` reads, and the smallest number of rows: with more rows, a
-# sample stands for all. They trade time for the sampling error of the bias. Chosen by hand; neighbouring values were
-# not compared.
-_CLIP_BIAS_ENTRIES, _CLIP_BIAS_ROWS = 12_000_000, 500
-# Smallest share of unclipped residuals that is used: public rows estimate a smaller one badly. Chosen by hand;
-# neighbouring values were not compared.
-_LEAST_CLIP_SLOPE = 0.05
-# Newton steps to the level at which clipped residuals have mean zero. A few suffice; more only cost time.
-_LEVEL_STEPS = 20
-# Number of coordinates in the first block that shares one estimate of the size of biases; later blocks double. Larger
-# blocks are estimated more precisely but mix different sizes. Chosen by hand; neighbouring values were not compared.
-_BIAS_BLOCK = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Clipped:
-    """Gradients clipped at one length.
-
-    Parameters
-    ----------
-    slope : float
-        How fast the clipped gradient follows the solution, 1 without clipping.
-    square : float
-        Mean square of a clipped residual.
-    shift, shift_variance : ndarray
-        How far from the least-squares solution clipped gradients vanish, in eigencoordinates, and the variance of this
-        estimate.
-    """
-
-    slope: float
-    square: float
-    shift: Vector
-    shift_variance: Vector
-
-
-class ClipBias:
-    """The bias that clipping gives to gradients, estimated from public rows and leave-one-out residuals.
-
-    The gradient of a row is its residual times its weighted coordinates. Clipping it at length c clips the residual at
-    c over the length of the coordinates. Where residuals are skewed, or wider for some rows than for others, clipped
-    gradients don't vanish where the squared loss is least; the private rows then lead to a wrong solution, however
-    many they are. Public rows estimate the difference up to their own sampling error.
-    """
-
-    def __init__(self, geometry: TransferGeometry) -> None:
-        n, k = geometry.rows.shape
-        chosen = np.unique(
-            np.linspace(0, n - 1, min(n, max(_CLIP_BIAS_ENTRIES // k, _CLIP_BIAS_ROWS))).astype(np.int64)
-        )
-        self._geometry = geometry
-        self._residuals = geometry.residuals[chosen] / math.sqrt(geometry.variance)
-        rows = geometry.rows[chosen]
-        self._constant = rows[:, -1]
-        self._turned = rows @ geometry.vectors
-        self._squares = self._turned**2
-        # Along its own eigenvectors the variance of a sample differs from that of new rows.
-        seen = geometry.values > 1e-10 * geometry.values[0]
-        self._ratio = np.where(seen, geometry.spectrum, 0.0) / np.where(seen, geometry.values, 1.0)
-        self._unseen = np.where(seen, 0.0, geometry.spectrum)
-
-    def measure(self, weights: Vector, clip: float, variance: float) -> Clipped:
-        """Return what clipping at `clip` standard deviations of the residuals does.
-
-        Parameters
-        ----------
-        weights : ndarray
-            Weights of the squared eigencoordinates.
-        clip : float
-        variance : float
-            Mean square that residuals are expected to have.
-        """
-        squares = self._squares @ (weights * self._ratio) + float(weights @ self._unseen)
-        limit = clip * math.sqrt(variance) / np.sqrt(np.maximum(squares, 1e-300))
-        residuals, constant = self._residuals * math.sqrt(variance), self._constant
-        n = len(residuals)
-        level = 0.0
-        for _ in range(_LEVEL_STEPS):
-            away = residuals - level * constant
-            slope = float(constant**2 @ (np.abs(away) < limit))
-            level += float(constant @ np.clip(away, -limit, limit)) / max(slope, _LEAST_CLIP_SLOPE * n)
-        level -= float(constant @ residuals) / max(float(constant @ constant), 1e-300)
-        away = residuals - level * constant
-        clipped = np.clip(away, -limit, limit)
-        total = max(float(squares.sum()), 1e-300)
-        slope = max(float(squares @ (np.abs(away) < limit)) / total, _LEAST_CLIP_SLOPE)
-        # The level explains a common skew. What a least-squares and a clipped fit of public rows differ by beyond it:
-        differs = clipped / slope - residuals
-        moment = self._geometry.values + self._geometry.ridge
-        bias = self._turned.T @ differs / (n * moment)
-        error = self._squares.T @ differs**2 / (n * moment) ** 2
-        ratio = self._prior_to_error(bias, error)
-        along = self._geometry.vectors[-1]
-        shift = level * along + bias * ratio / (1.0 + ratio)
-        shift_variance = error * np.maximum(ratio / (1.0 + ratio), along**2)
-        return Clipped(slope, float(squares @ clipped**2) / total, shift, shift_variance)
-
-    def _prior_to_error(self, bias: Vector, error: Vector) -> Vector:
-        """Return prior variances of biases over variances of their sampling error, estimated block by block."""
-        ratio = np.zeros_like(bias)
-        low, size = 0, _BIAS_BLOCK
-        while low < len(bias):
-            high = low + size if low + 2 * size <= len(bias) else len(bias)
-            block = slice(low, high)
-            moment = self._geometry.spectrum[block]
-            seen = float(moment @ bias[block] ** 2) / max(float(moment @ error[block]), 1e-300)
-            # Sampling error alone makes this 1 on average. In a small block it may hide a bias of its own size, so less
-            # than 1 is subtracted.
-            ratio[block] = max(0.0, seen - 1.0 + min(1.0, _BIAS_BLOCK / (high - low)))
-            low, size = high, 2 * size
-        return ratio
-
-
-# The plan for a common population: Kalman steps
-
-# Number of releases. Each is planned from what earlier ones will have taught; more than four gain nothing measurable.
-_KALMAN_RELEASES = 4
-# Clipping norms tried, in standard deviations of the residuals: small ones have the best ratio of signal to noise,
-# large ones the least bias. The plan takes the one of least expected error, so a finer grid would gain little.
-_KALMAN_CLIPS = 2.0 ** np.arange(-1.5, 3.5, 0.5)
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One release: weights of eigencoordinates, length of clipped gradients, where to take them, and what they move."""
-
-    weights: Vector
-    clip_norm: float
-    shift: Vector
-    gain: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class KalmanPlan:
-    """All releases at one clipping norm, made from public facts alone.
-
-    Parameters
-    ----------
-    steps : list of Step
-    kept : ndarray
-        Share of the estimated change that is an error of the public solution; the rest may be the bias of clipping.
-    error : float
-        Expected loss above that of the best solution.
-    multiplier : float
-        Noise multiplier of each release.
-    """
-
-    steps: list[Step]
-    kept: Vector
-    error: float
-    multiplier: float
-
-    @property
-    def charges(self) -> list[tuple[Repeated, str]]:
-        """What is charged: N releases with noise multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP."""
-        return [(Repeated(Gaussian(self.multiplier), len(self.steps)), "gradient")]
-
-
-def kalman_plan(geometry: TransferGeometry, budget: Budget) -> KalmanPlan:
-    """Return the plan for a common population: the clipping norm whose expected error is least."""
-    bias = ClipBias(geometry)
-    plans = [_plan(geometry, bias, float(clip), budget) for clip in _KALMAN_CLIPS]
-    return min(plans, key=lambda plan: plan.error)
-
-
-def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, budget: Budget) -> KalmanPlan:
-    """Return the releases at one clipping norm.
-
-    Private gradients vanish at the public solution's error plus the bias of clipping, never at the error alone. So the
-    filter follows their sum, and the error's share of the sum is kept at the end.
-    """
-    multiplier = math.sqrt(_KALMAN_RELEASES) / budget.mu
-    # Standard deviation of the noise in one mean gradient, per unit of its clipping norm.
-    noise_per_clip = budget.factor * multiplier / budget.n_rows
-    moment, noise_variance = geometry.spectrum, geometry.noise_variance
-    # Ridge: variance of the sampling error, plus a bias taken to be of the size that leave-one-out found best.
-    prior = noise_variance / (len(geometry.residuals) * (geometry.values + geometry.ridge))
-    variance = noise_variance + float(moment @ prior)
-    even = np.full(len(moment), 1.0 / max(float(moment.sum()), 1e-300))
-    first = bias.measure(even, clip, variance)
-    both = prior + first.shift_variance
-    kept = prior / np.maximum(both, 1e-300)
-    slope = first.slope
-    steps = []
-    for _ in range(_KALMAN_RELEASES):
-        clip_norm = clip * math.sqrt(variance)
-        noise = (noise_per_clip * clip_norm) ** 2
-        weights = _most_useful_weights(moment, both, kept, noise / slope**2)
-        clipped = bias.measure(weights, clip, variance)
-        slope = clipped.slope
-        signal = np.sqrt(weights) * slope * moment
-        gain = both * signal / (signal**2 * both + noise + weights * moment * clipped.square / budget.n_rows)
-        steps.append(Step(weights, clip_norm, clipped.shift, gain))
-        both = both * (1.0 - gain * signal)
-        variance = noise_variance + float(moment @ (prior * (1.0 - kept) + kept**2 * both))
-    return KalmanPlan(steps, kept, variance - noise_variance, multiplier)
-
-
-def _most_useful_weights(moment: Vector, prior: Vector, kept: Vector, noise: float) -> Vector:
-    """Return weights b with Σ moment b = 1 that most reduce Σ moment * kept² * posterior variance.
-
-    The reduction along one coordinate is kept² moment² prior² · moment b / (moment² prior b + noise). Setting its
-    derivatives to a common value gives shares moment b = max(0, level kept √noise - noise / (moment prior)).
-    """
-    shares = water_fill(noise / np.maximum(moment * prior, 1e-300), kept * math.sqrt(noise))
-    return np.asarray(shares / np.maximum(moment, 1e-300))
 
 
 # The plan for a shifted population: stages of clipped full-batch steps
@@ -451,12 +242,12 @@ class Stage:
         return np.asarray((1.0 - np.minimum(left, 1.0)) / c)
 
 
-# Budget of each part, as a number of releases of one noise multiplier: 2% for the row mean, 9% calibration, 1.5% each
-# for sizes, plane and check, 84.5% correction. Every part except the correction makes exactly this many releases; the
-# correction makes `n_steps` with the same total cost. Chosen by hand; neighbouring values were not compared.
+# How the budget is shared: out of 200 releases with equal noise, this many for each part. 2% for the row mean, 9%
+# calibration, 1.5% each for sizes, plane and check, 84.5% correction. Every part except the correction makes exactly
+# this many releases; the correction makes `n_steps` with the same total cost. Chosen by hand.
 RELEASES = {"row mean": 4, "calibration": 18, "sizes": 3, "plane": 3, "correction": 169, "check": 3}
 # A coordinate is left out if its share of the budget is below this part of the largest share: it would add noise and
-# hardly any gain. Chosen by hand; neighbouring values were not compared.
+# hardly any gain. Chosen by hand.
 _LEAST_SHARE = 1e-3
 # Clipping norm that water-filling assumes, in standard deviations of the residuals: close to what `plan_stage` chooses.
 _ASSUMED_CLIP = 0.9
@@ -464,7 +255,7 @@ _ASSUMED_CLIP = 0.9
 # max_norm² if all of them were the same row, and an eighth of that is still stable.
 _STEP_OF_ROWS = 16.0
 # Limits of the number of steps of the correction. With fewer steps the average over their last half is not smooth; more
-# steps only cost time. Chosen by hand; neighbouring values were not compared.
+# steps only cost time. Chosen by hand.
 _FEWEST_CORRECTION_STEPS, _MOST_CORRECTION_STEPS = 150, 300
 # Share of the public curvature that the noise of the correction is computed with: a little low, so that the noise is
 # overstated rather than understated. In a prototype 0.5 lost gains, and 1 did harm in 4 to 5 cells.
@@ -713,3 +504,210 @@ def _contraction(mean: Vector) -> Vector:
     square = float(away @ away)
     along = (1.0 / math.sqrt(1.0 + square) - 1.0) / square if square > 0 else 0.0
     return np.asarray(np.eye(len(mean)) + along * np.outer(away, away))
+
+
+# The bias of clipping, estimated from public residuals
+
+# Largest number of entries of the public rows that `ClipBias` reads, and the smallest number of rows: with more rows, a
+# sample stands for all. They trade time for the sampling error of the bias. Chosen by hand.
+_CLIP_BIAS_ENTRIES, _CLIP_BIAS_ROWS = 12_000_000, 500
+# Smallest share of unclipped residuals that is used: public rows estimate a smaller one badly. Chosen by hand.
+_LEAST_CLIP_SLOPE = 0.05
+# Newton steps to the level at which clipped residuals have mean zero. A few suffice; more only cost time.
+_LEVEL_STEPS = 20
+# Number of coordinates in the first block that shares one estimate of the size of biases; later blocks double. Larger
+# blocks are estimated more precisely but mix different sizes. Chosen by hand.
+_BIAS_BLOCK = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Clipped:
+    """Gradients clipped at one length.
+
+    Parameters
+    ----------
+    slope : float
+        How fast the clipped gradient follows the solution, 1 without clipping.
+    square : float
+        Mean square of a clipped residual.
+    shift, shift_variance : ndarray
+        How far from the least-squares solution clipped gradients vanish, in eigencoordinates, and the variance of this
+        estimate.
+    """
+
+    slope: float
+    square: float
+    shift: Vector
+    shift_variance: Vector
+
+
+class ClipBias:
+    """The bias that clipping gives to gradients, estimated from public rows and leave-one-out residuals.
+
+    The gradient of a row is its residual times its weighted coordinates. Clipping it at length c clips the residual at
+    c over the length of the coordinates. Where residuals are skewed, or wider for some rows than for others, clipped
+    gradients don't vanish where the squared loss is least; the private rows then lead to a wrong solution, however
+    many they are. Public rows estimate the difference up to their own sampling error.
+    """
+
+    def __init__(self, geometry: TransferGeometry) -> None:
+        n, k = geometry.rows.shape
+        chosen = np.unique(
+            np.linspace(0, n - 1, min(n, max(_CLIP_BIAS_ENTRIES // k, _CLIP_BIAS_ROWS))).astype(np.int64)
+        )
+        self._geometry = geometry
+        self._residuals = geometry.residuals[chosen] / math.sqrt(geometry.variance)
+        rows = geometry.rows[chosen]
+        self._constant = rows[:, -1]
+        self._turned = rows @ geometry.vectors
+        self._squares = self._turned**2
+        # Along its own eigenvectors the variance of a sample differs from that of new rows.
+        seen = geometry.values > 1e-10 * geometry.values[0]
+        self._ratio = np.where(seen, geometry.spectrum, 0.0) / np.where(seen, geometry.values, 1.0)
+        self._unseen = np.where(seen, 0.0, geometry.spectrum)
+
+    def measure(self, weights: Vector, clip: float, variance: float) -> Clipped:
+        """Return what clipping at `clip` standard deviations of the residuals does.
+
+        Parameters
+        ----------
+        weights : ndarray
+            Weights of the squared eigencoordinates.
+        clip : float
+        variance : float
+            Mean square that residuals are expected to have.
+        """
+        squares = self._squares @ (weights * self._ratio) + float(weights @ self._unseen)
+        limit = clip * math.sqrt(variance) / np.sqrt(np.maximum(squares, 1e-300))
+        residuals, constant = self._residuals * math.sqrt(variance), self._constant
+        n = len(residuals)
+        level = 0.0
+        for _ in range(_LEVEL_STEPS):
+            away = residuals - level * constant
+            slope = float(constant**2 @ (np.abs(away) < limit))
+            level += float(constant @ np.clip(away, -limit, limit)) / max(slope, _LEAST_CLIP_SLOPE * n)
+        level -= float(constant @ residuals) / max(float(constant @ constant), 1e-300)
+        away = residuals - level * constant
+        clipped = np.clip(away, -limit, limit)
+        total = max(float(squares.sum()), 1e-300)
+        slope = max(float(squares @ (np.abs(away) < limit)) / total, _LEAST_CLIP_SLOPE)
+        # The level explains a common skew. What a least-squares and a clipped fit of public rows differ by beyond it:
+        differs = clipped / slope - residuals
+        moment = self._geometry.values + self._geometry.ridge
+        bias = self._turned.T @ differs / (n * moment)
+        error = self._squares.T @ differs**2 / (n * moment) ** 2
+        ratio = self._prior_to_error(bias, error)
+        along = self._geometry.vectors[-1]
+        shift = level * along + bias * ratio / (1.0 + ratio)
+        shift_variance = error * np.maximum(ratio / (1.0 + ratio), along**2)
+        return Clipped(slope, float(squares @ clipped**2) / total, shift, shift_variance)
+
+    def _prior_to_error(self, bias: Vector, error: Vector) -> Vector:
+        """Return prior variances of biases over variances of their sampling error, estimated block by block."""
+        ratio = np.zeros_like(bias)
+        low, size = 0, _BIAS_BLOCK
+        while low < len(bias):
+            high = low + size if low + 2 * size <= len(bias) else len(bias)
+            block = slice(low, high)
+            moment = self._geometry.spectrum[block]
+            seen = float(moment @ bias[block] ** 2) / max(float(moment @ error[block]), 1e-300)
+            # Sampling error alone makes this 1 on average. In a small block it may hide a bias of its own size, so less
+            # than 1 is subtracted.
+            ratio[block] = max(0.0, seen - 1.0 + min(1.0, _BIAS_BLOCK / (high - low)))
+            low, size = high, 2 * size
+        return ratio
+
+
+# The plan for the same population: Kalman steps
+
+# Number of releases. Each is planned from what earlier ones will have taught; more than four gain nothing measurable.
+_KALMAN_RELEASES = 4
+# Clipping norms tried, in standard deviations of the residuals: small ones have the best ratio of signal to noise,
+# large ones the least bias. The plan takes the one of least expected error, so a finer grid would gain little.
+_KALMAN_CLIPS = 2.0 ** np.arange(-1.5, 3.5, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One release: weights of eigencoordinates, length of clipped gradients, where to take them, and what they move."""
+
+    weights: Vector
+    clip_norm: float
+    shift: Vector
+    gain: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class SamePopulationPlan:
+    """All releases at one clipping norm, made from public facts alone.
+
+    Parameters
+    ----------
+    steps : list of Step
+    kept : ndarray
+        Share of the estimated change that is an error of the public solution; the rest may be the bias of clipping.
+    error : float
+        Expected loss above that of the best solution.
+    multiplier : float
+        Noise multiplier of each release.
+    """
+
+    steps: list[Step]
+    kept: Vector
+    error: float
+    multiplier: float
+
+    @property
+    def charges(self) -> list[tuple[Repeated, str]]:
+        """What is charged: N releases with noise multiplier sqrt(N) / mu are together exactly mu-Gaussian-DP."""
+        return [(Repeated(Gaussian(self.multiplier), len(self.steps)), "gradient")]
+
+
+def same_population_plan(geometry: TransferGeometry, budget: Budget) -> SamePopulationPlan:
+    """Return the plan for the same population: the clipping norm whose expected error is least."""
+    bias = ClipBias(geometry)
+    plans = [_plan(geometry, bias, float(clip), budget) for clip in _KALMAN_CLIPS]
+    return min(plans, key=lambda plan: plan.error)
+
+
+def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, budget: Budget) -> SamePopulationPlan:
+    """Return the releases at one clipping norm.
+
+    Private gradients vanish at the public solution's error plus the bias of clipping, never at the error alone. So the
+    filter follows their sum, and the error's share of the sum is kept at the end.
+    """
+    multiplier = math.sqrt(_KALMAN_RELEASES) / budget.mu
+    # Standard deviation of the noise in one mean gradient, per unit of its clipping norm.
+    noise_per_clip = budget.factor * multiplier / budget.n_rows
+    moment, noise_variance = geometry.spectrum, geometry.noise_variance
+    # Ridge: variance of the sampling error, plus a bias taken to be of the size that leave-one-out found best.
+    prior = noise_variance / (len(geometry.residuals) * (geometry.values + geometry.ridge))
+    variance = noise_variance + float(moment @ prior)
+    even = np.full(len(moment), 1.0 / max(float(moment.sum()), 1e-300))
+    first = bias.measure(even, clip, variance)
+    both = prior + first.shift_variance
+    kept = prior / np.maximum(both, 1e-300)
+    slope = first.slope
+    steps = []
+    for _ in range(_KALMAN_RELEASES):
+        clip_norm = clip * math.sqrt(variance)
+        noise = (noise_per_clip * clip_norm) ** 2
+        weights = _most_useful_weights(moment, both, kept, noise / slope**2)
+        clipped = bias.measure(weights, clip, variance)
+        slope = clipped.slope
+        signal = np.sqrt(weights) * slope * moment
+        gain = both * signal / (signal**2 * both + noise + weights * moment * clipped.square / budget.n_rows)
+        steps.append(Step(weights, clip_norm, clipped.shift, gain))
+        both = both * (1.0 - gain * signal)
+        variance = noise_variance + float(moment @ (prior * (1.0 - kept) + kept**2 * both))
+    return SamePopulationPlan(steps, kept, variance - noise_variance, multiplier)
+
+
+def _most_useful_weights(moment: Vector, prior: Vector, kept: Vector, noise: float) -> Vector:
+    """Return weights b with Σ moment b = 1 that most reduce Σ moment * kept² * posterior variance.
+
+    The reduction along one coordinate is kept² moment² prior² · moment b / (moment² prior b + noise). Setting its
+    derivatives to a common value gives shares moment b = max(0, level kept √noise - noise / (moment prior)).
+    """
+    shares = water_fill(noise / np.maximum(moment * prior, 1e-300), kept * math.sqrt(noise))
+    return np.asarray(shares / np.maximum(moment, 1e-300))

@@ -36,7 +36,7 @@ from dpadapt.papers.adaptation.problem import reference_weights
 from dpadapt.papers.adaptation.unprotected import TwoSamples, UnprotectedClassifier, UnprotectedRegressor
 
 # Rows of a kernel that are computed at once. Larger blocks need more memory for the distances, besides the kernel
-# itself. Chosen by hand; neighbouring values were not compared.
+# itself. Chosen by hand.
 _KERNEL_BLOCK_ROWS = 512
 
 

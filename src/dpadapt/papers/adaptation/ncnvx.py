@@ -26,8 +26,7 @@ from dpadapt.rows import Rows
 
 _NCNVX_AVERAGES = ("mean", "paper", "tail")
 # Number of public predictors over which the discrepancy is taken. More of them come closer to the supremum over the
-# ball, at a cost in time alone: the sensitivity does not depend on it. Chosen by hand; neighbouring values were not
-# compared.
+# ball, at a cost in time alone: the sensitivity does not depend on it. Chosen by hand.
 _LISTED_PREDICTORS = 64
 
 

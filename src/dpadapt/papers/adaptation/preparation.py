@@ -36,8 +36,7 @@ MAX_TARGET = 1.0
 # odd row would shrink all others; at a low quantile, many rows lose weight. Chosen by hand; neighbours not compared.
 _ROW_LENGTH_QUANTILE = 0.95
 # Quantile of the distances of public labels from their mean that becomes 1; targets beyond are moved to the end. Over
-# the whole range a few labels far out would stretch the scale, and the noise with it. Chosen by hand; neighbouring
-# values were not compared.
+# the whole range a few labels far out would stretch the scale, and the noise with it. Chosen by hand.
 _LABEL_RANGE_QUANTILE = 0.99
 # Score of a class that does not occur among the rows, below any score that a row can reach: exp(-1000) is 0 in floating
 # point.

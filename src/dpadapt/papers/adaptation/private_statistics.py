@@ -23,15 +23,15 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
 
-# Length that joint rows of features and target are clipped to, in typical lengths of public rows. Clipping a joint row
-# keeps its linear relation: it is a least-squares weight, no bias. Once most rows are clipped, noise and signal shrink
-# alike, so nothing is gained by a longer bound. Chosen by hand; neighbouring values were not compared.
+# Length that joint rows of features and target are clipped to, in typical lengths of public rows. Clipping a joint
+# row keeps its linear relation: the row gets a smaller weight in the least squares, and no bias arises. Once most
+# rows are clipped, noise and signal shrink alike, so nothing is gained by a longer bound. Chosen by hand.
 _JOINT_CLIP_IN_TYPICAL_LENGTHS = 0.8
 # Ridge of every solution, in average eigenvalues of the second moment: it keeps directions that no row has shown from
-# blowing up. A stronger ridge shrinks the coefficients. Chosen by hand; neighbouring values were not compared.
+# blowing up. A stronger ridge shrinks the coefficients. Chosen by hand.
 _MOMENT_RIDGE_FLOOR = 1e-4
 # Weights of the private source that `ReverseAdaptation` tries by cross-validation, and the number of folds. More of
-# either cost time alone, because they are post-processing. Chosen by hand; neighbouring values were not compared.
+# either cost time alone, because they are post-processing. Chosen by hand.
 _SOURCE_SHARE_GRID = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
 _SOURCE_SHARE_FOLDS = 5
 

@@ -26,7 +26,7 @@ from dpadapt.papers.adaptation.unprotected import TwoSamples, UnprotectedClassif
 
 # Radius of the ball around the mixture's own coefficients over which the default discrepancy is taken, for standardised
 # rows and labels. A larger ball gives a larger discrepancy, so that fewer source rows keep their weight; over the whole
-# ball of coefficients the source rows are all in or all out. Chosen by hand; neighbouring values were not compared.
+# ball of coefficients the source rows are all in or all out. Chosen by hand.
 _LOCAL_DISCREPANCY_RADIUS = 0.5
 # Most alternations of logistic fits and weights. Each lowers the objective, and a few are enough; this is a safeguard.
 _MOST_ALTERNATIONS = 30

@@ -42,7 +42,7 @@ _MIRROR_AVERAGES = ("all", "tail", "last")
 # Smallest clipping norms that are tried by default, as quantiles of the lengths of public gradients. A lower quantile
 # needs less noise and clips more rows. In a regression residuals are taken to be symmetric, so clipping only shortens
 # steps. In a classification clipping the surprising labels alone biases probabilities, so at most a tenth of the
-# gradients is clipped. Chosen by hand; neighbouring values were not compared.
+# gradients is clipped. Chosen by hand.
 _REGRESSION_LEAST_CLIP_QUANTILE = 0.25
 _CLASSIFICATION_LEAST_CLIP_QUANTILE = 0.9
 

@@ -23,7 +23,7 @@ from dpadapt.papers.mirror.public_fit import checked_ridge
 Vector = NDArray[np.float64]
 
 # Share of public gradients that the default clipping norm leaves unclipped. A larger share biases the mean less and
-# needs more noise. Chosen by hand; neighbouring values were not compared.
+# needs more noise. Chosen by hand.
 _UNCLIPPED_SHARE_OF_MEAN = 0.9
 
 

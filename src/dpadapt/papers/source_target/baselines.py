@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 class PrivateKMeansSource(ProxyClustering):
-    """Choose centres among public targets, with a private k-means summary of the sources for free.
+    """Choose centres among public targets, with noisy k-means centres of the sources as centres that exist.
 
     Lloyd's algorithm with noise [1]_: each step releases the count and the sum of the sources nearest to each of
     `n_proxies` means. The paper's baseline is another private k-means, whose code is not maintained; this one is simple

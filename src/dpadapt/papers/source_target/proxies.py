@@ -162,7 +162,7 @@ def coreset(T: NDArray[Any], distance: float) -> NDArray[np.int64]:
 
 
 class NAS(ProxyClustering):
-    """Noisy Average Set: centres among public targets, with noisy averages of each target's nearest sources for free.
+    """Noisy Average Set: centres among public targets, with noisy averages of nearest sources as centres that exist.
 
     Algorithm 1 of [1]_. For every target of a coreset, the average of its `n_neighbours` nearest sources is released.
     These averages then count as centres that already exist.
@@ -175,7 +175,7 @@ class NAS(ProxyClustering):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         Number of centres to choose.
     epsilon : float, default=3.0
         The most that this fit may spend. Infinity: no privacy.
@@ -226,7 +226,7 @@ class NAS(ProxyClustering):
 
     def __init__(
         self,
-        n_clusters: int,
+        n_clusters: int = 8,
         epsilon: float = 3.0,
         delta: float = 0.0,
         *,
@@ -282,7 +282,7 @@ def advanced_composition(epsilon: float, delta: float, times: int) -> float:
 
 
 class NNA(ProxyClustering):
-    """Neighbour Noisy Averages: centres among public targets, with noisy averages of each target's sources for free.
+    """Neighbour Noisy Averages: centres among public targets, with noisy averages of sources as centres that exist.
 
     Algorithm 2 of [1]_. Every source belongs to its nearest target. Each target's count and sum of sources are
     released. Where the noisy count passes a threshold, their quotient counts as a centre that already exists.
@@ -295,7 +295,7 @@ class NNA(ProxyClustering):
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         Number of centres to choose.
     epsilon : float, default=3.0
         The most that this fit may spend. Infinity: no privacy.
@@ -349,7 +349,7 @@ class NNA(ProxyClustering):
 
     def __init__(
         self,
-        n_clusters: int,
+        n_clusters: int = 8,
         epsilon: float = 3.0,
         delta: float = 0.0,
         *,

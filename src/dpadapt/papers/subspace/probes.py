@@ -34,7 +34,7 @@ _GRAMS = ("public", "private")
 # neighbouring values were not compared.
 _PROBE_WHITENING_FLOOR = 1e-2
 # Ridge of the least-squares probe where the noise is small, as a share of the mean eigenvalue of the Gram matrix. A
-# larger ridge is more stable and shrinks more. Chosen by hand; neighbouring values were not compared.
+# larger ridge is more stable and shrinks more. Chosen by hand.
 _LEAST_PROBE_RIDGE = 0.01
 
 

@@ -34,7 +34,7 @@ Vector = NDArray[np.float64]
 _NOISES = ("exact", "paper")
 # Residuals are counted in bins whose upper edges are powers of 2, from 2^-8 to 2^8. Smaller residuals count in the
 # first bin and larger ones in the last. A wider range suits more scales of the target; more bins drown in noise
-# earlier. Chosen by hand; neighbouring values were not compared.
+# earlier. Chosen by hand.
 _LOWEST_BIN, _HIGHEST_BIN = -8, 8
 
 
