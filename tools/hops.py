@@ -34,6 +34,9 @@ def trace(job: Callable[[], Any]) -> list[tuple[str, str]]:
 
     def profile(frame: FrameType, event: str, _argument: Any) -> None:
         code = frame.f_code
+        caller = frame.f_back
+        if caller is not None and "importlib" in caller.f_code.co_filename:
+            return  # the import machinery, not the fit
         # Bodies of modules and classes are no functions; templates are compiled to Python, but read as HTML.
         function = code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.endswith(".py")
         if event != "call" or code in seen or not function or not code.co_filename.startswith(str(SOURCE)):

@@ -146,7 +146,7 @@ _NEW_HOME = {
     ),
     "dpadapt.papers.subspace.solvers": "representation.ambssgd representation.dpsgd representation.projected",
     "dpadapt.report.before_spending": "report.forecast report.rehearsal",
-    "dpadapt.report.contributions": "report.brought report.helped",
+    "dpadapt.report.contributions": "report.brought report.helped report.compare",
     "dpadapt.report.summarise": "report.guarantee",
     "dpadapt.representation.ready_encoders": "representation.encoders_images representation.encoders_text",
     "dpadapt.representation.subspace_regression": "representation.regression representation.task_descent",

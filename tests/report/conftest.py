@@ -5,7 +5,7 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.methods import Method
-from dpadapt.report.compare import compare_on_public
+from dpadapt.report.contributions import compare_on_public
 from dpadapt.report.summarise import summarise_demo, summarise_fit
 
 NASTY = "<script>alert('x')</script> & \"y\""

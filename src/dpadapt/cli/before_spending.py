@@ -115,9 +115,9 @@ _REHEARSE_HELP = teach(
 Estimate the error at each epsilon by running whole fits on public rows.
 
 Part of the public table takes the role of the private rows, part is held out to measure errors on, the rest stays
-public. All methods for the task are tried on the same splits; the public rows alone and the private rows alone are shown for comparison. A
-random split contains no difference between public and private people: --split-by mimics one, such as young and old.
-No private row is read and nothing is spent.
+public. All methods for the task are tried on the same splits; the public rows alone and the private rows alone are
+shown for comparison. A random split contains no difference between public and private people: --split-by mimics one,
+such as young and old. No private row is read and nothing is spent.
 
 Example:
 

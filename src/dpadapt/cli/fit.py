@@ -112,7 +112,7 @@ def _fit(
     agents: Annotated[
         Path | None,
         typer.Option(
-            help="For --method hybrid: a file of people to simulate, one row each, from the population that the model is for."
+            help="For --method hybrid: people to simulate, one row each, from the population that the model is for."
         ),
     ] = None,
     agents_epsilon: Annotated[
@@ -477,8 +477,7 @@ def _write_report(
     from dpadapt import persist
     from dpadapt.cli.inputs import predicted
     from dpadapt.report.before_spending import forecast_of_fit
-    from dpadapt.report.compare import compare_on_public
-    from dpadapt.report.contributions import fit_in_words
+    from dpadapt.report.contributions import compare_on_public, fit_in_words
     from dpadapt.report.html import fit_page
     from dpadapt.report.summarise import summarise_fit
     from dpadapt.tables import feature_names

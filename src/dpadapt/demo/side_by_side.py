@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from dpadapt.data import Public
 from dpadapt.demo.panels import centres_panel, digits_panel, people_panel
 from dpadapt.methods import PREDICTORS, Method, Task, find
-from dpadapt.report.compare import public_only
+from dpadapt.report.contributions import public_only
 
 if TYPE_CHECKING:
     from dpadapt.datasets.domains import Domains
