@@ -137,11 +137,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         X, y = self._check_rows(X, y, y_numeric=True)
         X_public, y_public = self._check_public(public, frame)
         prior = checks.one_of(self.prior, _PRIORS, "prior")
+        labels = None if y_public is None else numeric_labels(y_public)
         budget, child = self._budget(len(X)), self._ledger(ledger)
-        if public is None or X_public is None or y_public is None:
+        if public is None or X_public is None or labels is None:
             return self._fit_alone(X, y, public, budget, child)
         # Prepare, from public rows alone.
-        geometry = remembered_geometry(public, X_public, numeric_labels(y_public))
+        geometry = remembered_geometry(public, X_public, labels)
         change, adopted = np.zeros_like(geometry.solution), 0.0
         if budget.worthwhile:
             change, adopted = _private_change(geometry, budget, prior, child, X, y)
