@@ -1,5 +1,7 @@
 """Paper 5, source-target clustering: its algorithms (NAS, NNA), baselines and bounds.
 
+"Differentially Private Source-Target Clustering", anonymous, under review.
+
 Use `dpadapt.PrivateSourceTargetClustering` for real work.
 """
 
