@@ -38,6 +38,21 @@ _CALIBRATION_CURVATURE = 0.8
 # noise and open the gate less often. Chosen by hand.
 _SAFE_DEVIATIONS = 2.0
 
+# Limits that keep a noisy release from being taken for an extreme fact. All were chosen by hand.
+#
+# Least row mean that counts, in public standard deviations; least mean of the constant, which is 1 in every row.
+_LEAST_ROW_MEAN, _LEAST_CONSTANT = 0.1, 0.3
+# Least released share of rows or of squared gradients.
+_LEAST_RELEASED_SHARE = 0.02
+# Ratios of private to public residuals that are compared with the release, and the least that is believed.
+_SIZE_RATIOS, _LEAST_SIZE_RATIO = np.geomspace(0.05, 20.0, 60), 0.1
+# Least curvature of the calibration, where the public one is 1. If the noise of its release is above the second number,
+# the third is assumed.
+_LEAST_CURVATURE, _MOST_CURVATURE_NOISE, _ASSUMED_CURVATURE = 0.05, 0.5, 0.2
+# Least share of unclipped public rows that the bias of clipping is divided by, and the standard deviation of that bias
+# on private rows about the public one, relative to it.
+_LEAST_UNCLIPPED_SHARE, _BIAS_DEVIATION = 0.3, 0.5
+
 
 def same_population_change(
     plan: SamePopulationPlan,
@@ -135,10 +150,10 @@ def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any]) -> Vector:
         total += run.release(clipped_outer_sum(private, _ones, longest))
     mean = total / (run.plan.steps * plan.budget.n_rows)
     noise = plan.noise_per_clip * longest / math.sqrt(run.plan.steps)
-    mean = np.where(np.abs(mean) > max(_MEAN_THRESHOLD * noise, 0.1), mean, 0.0)
+    mean = np.where(np.abs(mean) > max(_MEAN_THRESHOLD * noise, _LEAST_ROW_MEAN), mean, 0.0)
     # The constant is 1 in every row, so its mean is known even if noise hides it or shortening halves it.
     constant = float(np.sign(np.mean(whitened[:, 0])))
-    if mean[0] * constant < 0.3:
+    if mean[0] * constant < _LEAST_CONSTANT:
         mean[0] = constant
     return mean
 
@@ -201,26 +216,25 @@ def _release_facts(run: Run, facts: Vector, n_rows: float) -> tuple[Vector, floa
 
 def _safely_low(share: float, noise: float) -> float:
     """Return a released share, moved down by its noise."""
-    return float(np.clip(share - _SAFE_DEVIATIONS * noise, 0.02, 1.0))
+    return float(np.clip(share - _SAFE_DEVIATIONS * noise, _LEAST_RELEASED_SHARE, 1.0))
 
 
 def _safely_high(share: float, noise: float) -> float:
     """Return a released share, moved up by its noise."""
-    return float(np.clip(share + _SAFE_DEVIATIONS * noise, 0.02, 1.0))
+    return float(np.clip(share + _SAFE_DEVIATIONS * noise, _LEAST_RELEASED_SHARE, 1.0))
 
 
 def _relative_size(values: Vector, unit: float, seen: float, noise: float) -> tuple[float, float]:
     """Return how much larger private residuals are than public ones: a safe lower and a central estimate.
 
     `seen` is the released mean of min(|residual| / unit, 1) over private rows. The same mean over public residuals
-    times a factor is a known increasing function of the factor. The central estimate is the factor nearest to 1 within
+    times a ratio is a known increasing function of the ratio. The central estimate is the ratio nearest to 1 within
     two standard deviations of the noise.
     """
-    factors = np.geomspace(0.05, 20.0, 60)
     sizes = np.abs(values) / unit
-    curve = np.array([np.mean(np.minimum(factor * sizes, 1.0)) for factor in factors])
-    low, high = (float(np.interp(seen + side * 2 * noise, curve, factors)) for side in (-1, 1))
-    return max(low, 0.1), min(max(1.0, low), high)
+    curve = np.array([np.mean(np.minimum(ratio * sizes, 1.0)) for ratio in _SIZE_RATIOS])
+    low, high = (float(np.interp(seen + side * _SAFE_DEVIATIONS * noise, curve, _SIZE_RATIOS)) for side in (-1, 1))
+    return max(low, _LEAST_SIZE_RATIO), min(max(1.0, low), high)
 
 
 def _variance(stage: Stage, curvature: Vector, square: float, n_rows: float) -> Vector:
@@ -256,20 +270,19 @@ def _gate_calibration(
     # One row moves a second moment by max_norm² (zero-out), by sqrt 2 of that if it is replaced.
     noise = math.sqrt(plan.budget.factor) * stage.max_norm**2 * plan.multiplier / (math.sqrt(run.plan.steps) * n_rows)
     values, vectors = np.linalg.eigh(moment)
-    least, most = np.maximum(values - noise, 0.05), np.maximum(values + noise, 0.05)
-    if noise > 0.5:
+    least, most = (np.maximum(values + side * noise, _LEAST_CURVATURE) for side in (-1, 1))
+    if noise > _MOST_CURVATURE_NOISE:
         # The release is all noise: assume little curvature for the noise, and the public curvature for the effect.
-        vectors, least, most = np.eye(k), np.full(k, 0.2), np.ones(k)
+        vectors, least, most = np.eye(k), np.full(k, _ASSUMED_CURVATURE), np.ones(k)
     unclipped, square, facts_noise = facts
     curvature = _CALIBRATION_CURVATURE * _safely_low(unclipped, facts_noise) * least
     variance = _variance(stage, curvature, _safely_high(square, facts_noise), n_rows)
-    # The bias of clipping was subtracted as it is on public rows; on private rows it may be between half
-    # and one and a half times as large.
-    bias = vectors.T @ stage.bias / np.maximum(least * max(stage.unclipped, 0.3), 0.05)
+    # The bias of clipping was subtracted as it is on public rows; on private rows it may differ.
+    bias = vectors.T @ stage.bias / np.maximum(least * max(stage.unclipped, _LEAST_UNCLIPPED_SHARE), _LEAST_CURVATURE)
     turned = vectors.T @ calibrated
     kept = keep(
         np.sqrt(most) * turned,
-        most * (variance + 0.25 * bias**2),
+        most * (variance + (_BIAS_DEVIATION * bias) ** 2),
         [np.array([i]) for i in range(k)],
         error=plan.geometry.variance * low**2,
     )

@@ -246,6 +246,14 @@ class Stage:
 # calibration, 1.5% each for sizes, plane and check, 84.5% correction. Every part except the correction makes exactly
 # this many releases; the correction makes `n_steps` with the same total cost. Chosen by hand.
 RELEASES = {"row mean": 4, "calibration": 18, "sizes": 3, "plane": 3, "correction": 169, "check": 3}
+# Noise of a whole stage that sets its clipping norm, as a share of the residual variance: a larger norm costs more noise
+# than it saves bias, a smaller one more bias than it saves noise. Chosen by hand.
+_STAGE_NOISE_SHARE = 0.02
+# Size of the shift that a stage must be able to follow, as a multiple of the residual variance. Chosen by hand.
+_FOLLOWED_SHIFT = 1.2
+# Least length of the slope's direction after the row mean is removed from it; below, the public slope is used as it is.
+# Chosen by hand.
+_LEAST_SLOPE_LENGTH = 0.3
 # A coordinate is left out if its share of the budget is below this part of the largest share: it would add noise and
 # hardly any gain. Chosen by hand.
 _LEAST_SHARE = 1e-3
@@ -324,11 +332,13 @@ def plan_stage(
     # The noise of the whole stage, over all coordinates, is 2% of the residual variance: a larger clipping norm would
     # cost more in noise than it saves in bias, a smaller one the reverse.
     whole = noise_per_clip / math.sqrt(n_steps)
-    clip_norm = max(quantile_between(lengths, math.sqrt(0.02 * variance / (2 * k)) / whole, *kind.quantiles), 1e-150)
+    clip_norm = max(
+        quantile_between(lengths, math.sqrt(_STAGE_NOISE_SHARE * variance / (2 * k)) / whole, *kind.quantiles), 1e-150
+    )
     noise = whole * clip_norm
     # Descend until what is left of a shift of the size of the residuals is no larger than the noise. Not longer: along
     # directions of little private variance the iterate is a random walk, whose noise grows with the distance.
-    way = math.log(max(1.2 * variance / (k * noise**2), 1.0001)) / kind.divisor
+    way = math.log(max(_FOLLOWED_SHIFT * variance / (k * noise**2), 1.0001)) / kind.divisor
     limit = n_steps * min(kind.longest_step, _STEP_OF_ROWS / max_norm**2)
     way = min(max(way, 1.0), kind.furthest, limit)
     unclipped = lengths < clip_norm
@@ -491,7 +501,7 @@ def _calibration_plane(mean: Vector) -> Vector:
         return np.asarray(lift[:, None])
     slope = np.eye(len(mean))[1] - mean * (mean[1] / float(mean @ mean))
     length = float(np.linalg.norm(slope))
-    slope = slope / length if length > 0.3 else np.eye(len(mean))[1]
+    slope = slope / length if length > _LEAST_SLOPE_LENGTH else np.eye(len(mean))[1]
     return np.column_stack([lift, slope])
 
 
