@@ -246,13 +246,13 @@ class Stage:
 # calibration, 1.5% each for sizes, plane and check, 84.5% correction. Every part except the correction makes exactly
 # this many releases; the correction makes `n_steps` with the same total cost. Chosen by hand.
 RELEASES = {"row mean": 4, "calibration": 18, "sizes": 3, "plane": 3, "correction": 169, "check": 3}
-# Noise of a whole stage that sets its clipping norm, as a share of the residual variance: a larger norm costs more noise
-# than it saves bias, a smaller one more bias than it saves noise. Chosen by hand.
+# Noise of a whole stage that sets its clipping norm, as a share of the residual variance: a larger norm costs more
+# noise than it saves bias, a smaller one more bias than it saves noise. Chosen by hand.
 _STAGE_NOISE_SHARE = 0.02
 # Size of the shift that a stage must be able to follow, as a multiple of the residual variance. Chosen by hand.
 _FOLLOWED_SHIFT = 1.2
-# Least length of the slope's direction after the row mean is removed from it; below, the public slope is used as it is.
-# Chosen by hand.
+# Least length of the slope's direction after the row mean is removed from it; below, the public slope is used as it
+# is. Chosen by hand.
 _LEAST_SLOPE_LENGTH = 0.3
 # A coordinate is left out if its share of the budget is below this part of the largest share: it would add noise and
 # hardly any gain. Chosen by hand.
