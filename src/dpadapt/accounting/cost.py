@@ -8,6 +8,7 @@ is an upper bound.
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from dpadapt import checks
 from dpadapt.accounting import oracles
@@ -26,6 +27,9 @@ from dpadapt.mechanisms.mechanism import (
     SampledEvent,
     as_plan,
 )
+
+if TYPE_CHECKING:
+    from dpadapt.accounting.receipt import Entry
 
 Events = Event | Mechanism | Plan | Mapping[Event, int] | Iterable[Event | Mechanism | Plan]
 
@@ -95,6 +99,14 @@ def tally(events: Events) -> dict[Event, int]:
         if times < 0:
             raise ValueError(f"{event} can't have happened {times} times.")
     return {event: times for event, times in counted.items() if times}
+
+
+def add_entries(counted: Mapping[Event, int], entries: "Iterable[Entry]") -> dict[Event, int]:
+    """Return `counted`, the number of each event, with the events of `entries` added."""
+    after = dict(counted)
+    for entry in entries:
+        after[entry.event] = after.get(entry.event, 0) + entry.times
+    return after
 
 
 def gaussian_part(counted: Mapping[Event, int]) -> float | None:

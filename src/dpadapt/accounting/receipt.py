@@ -3,11 +3,11 @@
 import html
 import json
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpadapt.accounting import oracles
+from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
@@ -48,14 +48,6 @@ class Entry:
 def entry_from_dict(fields: dict[str, Any]) -> Entry:
     """Return the entry that `Entry.to_dict` described."""
     return Entry(str(fields["label"]), from_dict(fields["event"]), int(fields["times"]), bool(fields["seeded"]))
-
-
-def add_entries(tally: Mapping[Event, int], entries: Iterable[Entry]) -> dict[Event, int]:
-    """Return `tally`, the number of each event, with `entries` added."""
-    after = dict(tally)
-    for entry in entries:
-        after[entry.event] = after.get(entry.event, 0) + entry.times
-    return after
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpadapt import checks
-from dpadapt.accounting.receipt import Entry, add_entries, entry_from_dict
+from dpadapt.accounting.cost import add_entries
+from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event
