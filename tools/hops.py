@@ -66,6 +66,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
     w = np.array([1.0, 0.5, -1.0, 0.2, 0.0])
     y, y_public = X @ w + 0.3, X_public @ w
     public, classes = dpadapt.Public(X_public, y_public), dpadapt.Public(X_public, y_public > 0)
+    targets = dpadapt.Public(X_public)
     from dpadapt.clustering import PrivateSourceTargetClustering
     from dpadapt.hybrid import PrivateHybridClassifier, SimulatedAgents
 
@@ -78,7 +79,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
         "dpadapt fit": _command(X, y, X_public, y_public),
         "transfer regressor": lambda: regressor.fit(X, y, public=public),
         "transfer classifier": lambda: classifier.fit(X, y > 0, public=classes),
-        "clustering": lambda: clustering.fit(X, public=dpadapt.Public(X_public)),
+        "clustering": lambda: clustering.fit(X, public=targets),
         "hybrid": lambda: hybrid.fit(X, y > 0, agents=people),
     }
 
