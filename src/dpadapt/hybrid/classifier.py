@@ -185,6 +185,7 @@ class PrivateHybridClassifier(LinearClassifier):
         codes = label_codes(y, classes, "y")
         budget = self._budget(len(X))
         where = public_map(X.shape[1], self.bounds, self.groups)
+        rows = Rows(where.transform(X), codes.astype(np.float64), intercept=True)
 
         # Plan.
         plan = make_plan(
@@ -203,7 +204,6 @@ class PrivateHybridClassifier(LinearClassifier):
         runs = dict(zip(plan.releases, charged, strict=True))
 
         # Release, ask people, and let the gate decide.
-        rows = Rows(where.transform(X), codes.astype(np.float64), intercept=True)
         outcome = fit_plan(plan, runs, rows, agents)
 
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from dpadapt.data import Public
+from dpadapt.transfer.rehearsal import PUBLIC_ONLY_BUDGET
 
 # Public rows below which no comparison is shown, and folds of the cross-validation. Few rows make the errors too
 # uncertain to show. Chosen by hand.
@@ -96,9 +97,6 @@ def _error(y: NDArray[Any], predicted: NDArray[Any], task: str) -> float:
         return float(np.sqrt(np.mean((y - predicted) ** 2)))
     return float(np.mean(np.asarray(predicted) != y))
 
-
-# A budget at which every estimator returns what the public data alone gives.
-_NEGLIGIBLE_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
 
 # With ``points`` or ``values`` over splits; see `help_in_words` and `contributions`.
 Curve = Mapping[str, Any]
@@ -198,7 +196,7 @@ def _public_model(model: Any, public: Public) -> Any:
         return model.public_model()
     # Public rows are passed as private ones; the budget is too small for any of them to be read.
     X, y = np.asarray(public.X), np.asarray(public.y)
-    return clone(model).set_params(**_NEGLIGIBLE_BUDGET).fit(X[:2].copy(), y[:2], public=public)
+    return clone(model).set_params(**PUBLIC_ONLY_BUDGET).fit(X[:2].copy(), y[:2], public=public)
 
 
 def demo_in_words(case: Mapping[str, Any]) -> list[str]:

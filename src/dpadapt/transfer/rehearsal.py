@@ -14,7 +14,7 @@ from dpadapt import checks
 from dpadapt.data import Public
 
 # A budget at which every estimator returns what the public data alone gives.
-_PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
+PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ def rehearse(
         repeated |= len(pool) < n_private
         private = random.choice(pool, n_private, replace=len(pool) < n_private)
         given = Public(X[rest], y[rest], tasks=None if tasks is None else tasks[rest]) if use_public else None
-        for k, budget in enumerate([_PUBLIC_ONLY_BUDGET, *({"epsilon": epsilon} for epsilon in epsilons)]):
+        for k, budget in enumerate([PUBLIC_ONLY_BUDGET, *({"epsilon": epsilon} for epsilon in epsilons)]):
             model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
             model.fit(X[private], y[private], public=given)
             error = _error(model, X[held], y[held], classifier)
