@@ -98,10 +98,13 @@ def _contenders() -> dict[str, Callable[[], Any]]:
         batches = charged.batches(N_ROWS)
         state = State(torch.from_numpy(engine.rows_loss.get()))
 
+        def gradients(index: Any) -> Any:
+            chosen = torch.from_numpy(index)
+            return clipped_gradient_sum(engine, X[chosen], y[chosen], 1.0)
+
         def step() -> Any:
-            index = torch.from_numpy(next(batches))
             engine.rows_loss.put(state.weights.numpy())
-            noisy = charged.release(clipped_gradient_sum(engine, X[index], y[index], 1.0)) / BATCH
+            noisy = charged.release(next(batches).of(gradients)) / BATCH
             # The noise is very large, so that the budget lasts for any number of steps; hence the factor.
             state.update(torch.from_numpy(noisy.astype(np.float32)) * 1e-12, recipe)
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.running import command, one_thread
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights
-from dpadapt.mechanisms.bounded import clipped_outer_sum
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, released_gradient
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
@@ -170,16 +169,12 @@ def _dpadapt(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -
     length = 0.1 / (case.rate * case.n_rows)
     mechanism = Gaussian(1e6)
     ledger = Ledger(epsilon=10.0, delta=1e-6)
-    if case.rate < 1:
-        run = ledger.start(Sampled(mechanism, case.rate, _PAID_STEPS), label="steps")
-        batches = run.batches(case.n_rows)
-    else:
-        run = ledger.start(Repeated(mechanism, _PAID_STEPS), label="steps")
+    whole, sampled = Repeated(mechanism, _PAID_STEPS), Sampled(mechanism, case.rate, _PAID_STEPS)
+    run = ledger.start(sampled if case.rate < 1 else whole, label="steps")
+    batches = run.batches(case.n_rows)
 
     def step() -> Any:
-        batch = rows.take(next(batches)) if case.rate < 1 else rows
-        gradient = run.release(clipped_outer_sum(batch, gradient_weights(loss, coef), 1.0))
-        return coef - gradient * length
+        return coef - released_gradient(run, rows, loss, coef, 1.0, 1.0, batch=next(batches)) * length
 
     return step
 

@@ -95,8 +95,10 @@ class Rows:
         """Number of features of a row, with the constant."""
         return int(self.X.shape[1]) + self.intercept
 
-    def take(self, index: NDArray[np.int64]) -> "Rows":
-        """Return the rows at `index`."""
+    def take(self, index: NDArray[np.int64] | slice) -> "Rows":
+        """Return the rows at `index`; a slice stands for all rows."""
+        if isinstance(index, slice):
+            return self
         taken = object.__new__(Rows)
         taken.X, taken.y, taken.norms = self.X.take(index, axis=0), self.y[index], self.norms[index]
         taken.inverse_norms = self.inverse_norms[index]

@@ -112,10 +112,39 @@ def test_a_sampled_run_releases_once_per_batch():
     run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
     with pytest.raises(PrivacyError, match="once per batch"):
         run.release(SUM)
-    for _ in run.batches(10):
-        run.release(SUM)
+    for batch in run.batches(10):
+        run.release(batch.of(lambda index: SUM))
         with pytest.raises(PrivacyError):
-            run.release(SUM)
+            run.release(batch.of(lambda index: SUM))
+    assert run.left == 0
+
+
+def test_only_a_statistic_of_the_runs_last_batch_is_released():
+    """A release on another sample than its own would have been charged as if the samples were independent."""
+    plan = Sampled(Gaussian(2.0), rate=0.5, steps=3)
+    ledger = Ledger(100.0, 1e-6)
+    run, other = ledger.start_all([(plan, "x"), (plan, "y")])
+    batches, others = run.batches(10), other.batches(10)
+    batch, foreign = next(batches), next(others)
+    for wrong in (SUM, foreign.of(lambda index: SUM)):
+        with pytest.raises(PrivacyError, match="not a statistic of the run's last batch"):
+            run.release(wrong)
+    with pytest.raises(PrivacyError, match="can't be given out as that of another"):
+        batch.of(lambda index: foreign.of(lambda index: SUM))
+    run.release(batch.of(lambda index: SUM))
+    next(batches)
+    with pytest.raises(PrivacyError, match="not a statistic of the run's last batch"):
+        run.release(batch.of(lambda index: SUM))  # the batch of an earlier step
+    with pytest.raises(PrivacyError, match="not a statistic of the run's last batch"):
+        ledger.start(Gaussian(2.0), label="z").release(batch.of(lambda index: SUM))
+
+
+def test_a_run_without_sampling_hands_out_all_rows():
+    run = Ledger(100.0, 1e-6, random_state=0).start(Repeated(Gaussian(2.0), 3), label="x")
+    rows, seen = np.ones((5, 2)), []
+    for batch in run.batches(5):
+        run.release(batch.of(lambda index: clipped_sum(seen.append(rows[index]) or rows[index], 1.0)))
+    assert [len(taken) for taken in seen] == [5, 5, 5]
     assert run.left == 0
 
 
@@ -127,14 +156,12 @@ def test_a_batch_can_not_be_skipped():
         next(batches)
     with pytest.raises(PrivacyError, match="the last batch was not released"):
         next(run.batches(10))
-    with pytest.raises(TypeError, match="only a Sampled plan has batches"):
-        next(Ledger(100.0, 1e-6).start(Gaussian(2.0), label="x").batches(3))
 
 
 def test_empty_batches_are_released_like_any_other():
     run = Ledger(100.0, 1e-6, random_state=0).start(Sampled(Gaussian(2.0), rate=1e-9, steps=3), label="x")
     rows = np.ones((5, 2))
-    released = [run.release(clipped_sum(rows[batch], 1.0)) for batch in run.batches(5)]
+    released = [run.release(batch.of(lambda index: clipped_sum(rows[index], 1.0))) for batch in run.batches(5)]
     assert np.stack(released).shape == (3, 2)
 
 
@@ -463,12 +490,20 @@ def test_children_resume_with_their_own_cap_and_label(tmp_path, ledger):
         other.child(0.1, 1e-6, label="fit").child(2.4, 1e-6, label="part").resume(PLAN, run.mark, label="steps")
 
 
+def drawn_and_released(run):
+    """Return the indices of the next batch and what is released on it."""
+    drawn = []
+    batch = next(run.batches(1000))
+    released = run.release(batch.of(lambda index: drawn.append(index) or clipped_sum(np.ones((4, 50)), 1.0)))
+    return drawn[0], released
+
+
 def test_a_resumed_run_draws_new_samples_and_noise(tmp_path, ledger):
     plan = Sampled(Gaussian(20.0), 0.5, 3)
     run = ledger.start(plan, label="steps", resumable=True)
-    first = next(run.batches(1000)), run.release(clipped_sum(np.ones((4, 50)), 1.0))
+    first = drawn_and_released(run)
     resumed = reopened(tmp_path).resume(plan, run.mark, label="steps")
-    second = next(resumed.batches(1000)), resumed.release(clipped_sum(np.ones((4, 50)), 1.0))
+    second = drawn_and_released(resumed)
     assert resumed.left == 1
     assert not any(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 

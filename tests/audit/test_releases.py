@@ -71,7 +71,7 @@ class Sampling(Fake):
         run = ledger.start(Sampled(Gaussian(2.0), rate=0.4, steps=6), label="sums")
         total = 0.0
         for batch in run.batches(len(X)):
-            total = total + run.release(clipped_sum(X[batch], 1.0))
+            total = total + run.release(batch.of(lambda index: clipped_sum(X[index], 1.0)))
         return total
 
 

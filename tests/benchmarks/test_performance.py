@@ -11,9 +11,8 @@ from benchmarks.performance import networks, peers, people, performance
 from benchmarks.performance.performance import Case
 from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights, released_gradient
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows
@@ -54,7 +53,11 @@ class Unaccounted:
 def first_steps(case, monkeypatch, *, clip_norm):
     """Return the coefficients before and after both steps; the private step has negligible noise."""
     monkeypatch.setattr(
-        performance, "clipped_outer_sum", lambda rows, weights, _: clipped_outer_sum(rows, weights, clip_norm)
+        performance,
+        "released_gradient",
+        lambda run, rows, loss, coef, _, n_rows, batch: released_gradient(
+            run, rows, loss, coef, clip_norm, n_rows, batch=batch
+        ),
     )
     monkeypatch.setattr(performance, "Gaussian", lambda _: Gaussian(1e-12))
     monkeypatch.setattr(performance, "Ledger", Unaccounted)

@@ -4,6 +4,7 @@ Each release is checked against the caps and recorded before noise is drawn. Aft
 as spent, and nothing was released.
 """
 
+import dataclasses
 import math
 import os
 import secrets
@@ -24,13 +25,37 @@ from dpadapt.accounting.store import ChildStore, FileStore, MemoryStore, Store, 
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import GaussianEvent, Mechanism, Plan, Repeated, Sampled, as_plan
+from dpadapt.mechanisms.mechanism import GaussianEvent, Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
 # Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
 _CAP_TOLERANCE = 1e-9
+
+
+# The rows of a batch: their indices, or all of them.
+Index = NDArray[np.int64] | slice
+_ALL_ROWS = slice(None)
+
+
+class Batch:
+    """The rows of one step of a run, handed out by `Run.batches`.
+
+    The indices are passed to the function that computes the statistic, and to nothing else: a statistic made by `of`
+    carries the batch, and `Run.release` refuses one that carries the batch of another run or of another step. Poisson
+    sampling lowers the cost of a release only if the release uses the sample that was drawn for it alone.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def of(self, statistic: Callable[[Any], Bounded]) -> Bounded:
+        """Return ``statistic(index)``, computed from the rows at the indices of this batch."""
+        bounded = statistic(self._index)
+        if bounded.batch is not None:
+            raise PrivacyError("a statistic of one batch can't be given out as that of another. Compute it anew.")
+        return dataclasses.replace(bounded, batch=self)
 
 
 class Run:
@@ -57,50 +82,71 @@ class Run:
         self._random = random
         self._draw = draw
         self._left = plan.steps
-        self._batch_ready = isinstance(plan, Repeated)
+        self._sampled = isinstance(plan, Sampled)
+        self._batch: Batch | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    def batches(self, n_rows: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the indices of each step's Poisson sample of range(n_rows); release once per batch."""
-        if not isinstance(self.plan, Sampled):
-            raise TypeError("this run uses all rows in every step: only a Sampled plan has batches.")
-        for _ in range(self._left):
-            if self._batch_ready:
+    def batches(self, n_rows: int) -> Iterator[Batch]:
+        """Yield the batch of each step: a Poisson sample of range(n_rows), or all rows if the plan does not sample.
+
+        Release once per batch: ``run.release(batch.of(statistic))``.
+        """
+        self._require_releases_left()
+        while self._left:
+            if self._batch is not None:
                 raise PrivacyError(
                     "the last batch was not released. Release every batch, an empty one too: skipping a batch would "
                     "select samples by their content, which was not charged."
                 )
             with self._lock:
-                # Recorded before the sample is drawn: otherwise one could resume, and draw again, until a sample suits.
-                self._use_one()
-                self._batch_ready = True
-            yield self._random.poisson_sample(n_rows, self.plan.rate)
+                self._require_same_process()
+                if isinstance(self.plan, Sampled):
+                    # Recorded before the sample is drawn: otherwise one could resume, and draw again, until a sample
+                    # suits.
+                    self._use_one()
+                    batch = Batch(self._random.poisson_sample(n_rows, self.plan.rate))
+                else:
+                    batch = Batch(_ALL_ROWS)
+                self._batch = batch
+            yield batch
 
     def release(self, bounded: Bounded) -> Any:
-        """Return the noisy value of `bounded`."""
-        mechanism, sampled = self.plan.mechanism, isinstance(self.plan, Sampled)
-        scale = mechanism.scale(bounded, self._adjacency, sampled=sampled)
+        """Return the noisy value of `bounded`; of a sampled run, a statistic of its last batch alone is released."""
+        mechanism = self.plan.mechanism
+        scale = mechanism.scale(bounded, self._adjacency, sampled=self._sampled)
         with self._lock:
-            if self._pid != os.getpid():
-                raise PrivacyError(
-                    "a run can't be shared by processes: each would make the releases that were charged once. Start "
-                    "the run in the process that uses it."
-                )
-            if self._left <= 0:
-                raise PrivacyError(
-                    f"this run was charged for {self.plan.steps} releases and has made them all. For more releases "
-                    f"start a new run, which is charged again."
-                )
-            if not self._batch_ready:
+            self._require_same_process()
+            self._require_releases_left()
+            if self._sampled and self._batch is None:
                 raise PrivacyError(
                     "a sampled run releases once per batch: take the next batch from run.batches(n_rows)."
                 )
-            if not sampled:
+            # A run on all rows also takes a statistic that was made without `batches`.
+            if bounded.batch is not self._batch and (self._sampled or bounded.batch is not None):
+                raise PrivacyError(
+                    "this is not a statistic of the run's last batch. Compute it from that batch: "
+                    "run.release(batch.of(statistic))."
+                )
+            if not self._sampled:
                 self._use_one()
             self._left -= 1
-            self._batch_ready = not sampled
+            self._batch = None
         return self._draw(mechanism, bounded, scale, self._random)
+
+    def _require_releases_left(self) -> None:
+        if self._left <= 0:
+            raise PrivacyError(
+                f"this run was charged for {self.plan.steps} releases and has made them all. For more releases start "
+                f"a new run, which is charged again."
+            )
+
+    def _require_same_process(self) -> None:
+        if self._pid != os.getpid():
+            raise PrivacyError(
+                "a run can't be shared by processes: each would make the releases that were charged once. Start the "
+                "run in the process that uses it."
+            )
 
     def _use_one(self) -> None:
         """If the run is resumable, record durably that one more release may have been made."""

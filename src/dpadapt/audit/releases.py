@@ -67,8 +67,8 @@ class MechanismOutputs:
 
     def _sampled(self, plan: Sampled, rows: NDArray[Any], runs: int) -> NDArray[Any]:
         run = self._ledger.start(dataclasses.replace(plan, steps=runs * plan.steps), label="audit")
-        drawn = np.stack([run.release(self._statistic(rows[batch])) for batch in run.batches(len(rows))])
-        return drawn.reshape(runs, -1)
+        drawn = [run.release(batch.of(lambda index: self._statistic(rows[index]))) for batch in run.batches(len(rows))]
+        return np.stack(drawn).reshape(runs, -1)
 
     def _draw(self, mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
         return self._original_draw(mechanism, bounded, scale * self._noise, random)

@@ -1,15 +1,15 @@
 """Losses of linear models, clipping of their residuals, and private gradient descent on them."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.accounting.ledger import Run
-from dpadapt.mechanisms.bounded import Array, clipped_outer_sum
+from dpadapt.accounting.ledger import Batch, Run
+from dpadapt.mechanisms.bounded import Array, Bounded, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.rows import Block, Rows
 
@@ -208,8 +208,8 @@ def private_descent(
     first = steps // 2
     expected = n_rows * run.plan.rate if isinstance(run.plan, Sampled) else n_rows
     dtype = rows.X.dtype
-    for t, batch in enumerate(batches(run, rows)):
-        gradient = released_gradient(run, batch, loss, current.astype(dtype), clip_norm, expected)
+    for t, batch in enumerate(run.batches(rows.n_rows)):
+        gradient = released_gradient(run, rows, loss, current.astype(dtype), clip_norm, expected, batch=batch)
         current = current - step(t) * metric * (gradient + ridge * (current - start))
         if t >= first:
             average += current
@@ -217,22 +217,26 @@ def private_descent(
 
 
 def released_gradient(
-    run: Run, rows: Rows, loss: Loss, coef: NDArray[Any], clip_norm: float, n_rows: float
+    run: Run,
+    rows: Rows,
+    loss: Loss,
+    coef: NDArray[Any],
+    clip_norm: float,
+    n_rows: float,
+    *,
+    batch: Batch | None = None,
 ) -> NDArray[np.float64]:
-    """Release the sum of the rows' gradients at `coef`, each clipped at `clip_norm`, and divide by a public number."""
-    # `clipped_outer_sum` shortens each row's gradient, whatever it is, to clip_norm.
-    gradients = clipped_outer_sum(rows, gradient_weights(loss, coef), clip_norm)
-    return np.asarray(run.release(gradients) / n_rows)
+    """Release the sum of the rows' gradients at `coef`, each clipped at `clip_norm`, and divide by a public number.
 
+    With a `batch` of the run, only its rows are summed; a sampled run needs one.
+    """
 
-def batches(run: Run, rows: Rows) -> Iterator[Rows]:
-    """Yield the rows of each step of a run: its random samples, or all rows in every step."""
-    if isinstance(run.plan, Sampled):
-        for index in run.batches(rows.n_rows):
-            yield rows.take(index)
-    else:
-        for _ in range(run.plan.steps):
-            yield rows
+    def gradients(some: Rows) -> Bounded:
+        # `clipped_outer_sum` shortens each row's gradient, whatever it is, to clip_norm.
+        return clipped_outer_sum(some, gradient_weights(loss, coef), clip_norm)
+
+    summed = gradients(rows) if batch is None else batch.of(lambda index: gradients(rows.take(index)))
+    return np.asarray(run.release(summed) / n_rows)
 
 
 def gradient_weights(loss: Loss, coef: NDArray[Any]) -> Callable[[Block], NDArray[Any]]:

@@ -49,6 +49,8 @@ class Bounded:
     fixed_rows : bool
         Whether the bounds hold only between data sets with equally many rows. This is so if the value has an entry per
         record, or if it is a sum in float32: there, leaving a row out changes how all following sums are rounded.
+    batch : object, optional
+        The batch whose rows the value was computed from; set by `Batch.of` and checked by `Run.release`.
     """
 
     value: NDArray[Any] = field(repr=False)
@@ -59,6 +61,7 @@ class Bounded:
     monotone: bool = False
     n_categories: int | None = None
     fixed_rows: bool = False
+    batch: object = field(default=None, repr=False)
 
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
         """Return the most that one record can move the value, in `norm`, under `adjacency`.

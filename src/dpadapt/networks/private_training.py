@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.networks.public_training import public_batches
 from dpadapt.networks.row_gradients import Engine, clipped_gradient_sum
 
@@ -170,7 +170,7 @@ def train_privately(
     batches_of_public = None if public is None else public_batches(len(public[0]), public_batch_size, generator)
     # Releases that were reserved before a crash count as made, so their steps are over.
     state.step = max(state.step, recipe.n_private - run.left)
-    batches = _batches(run, len(rows[0]))
+    batches = run.batches(len(rows[0]))
     reserved = 0
     while state.step < len(recipe.mixing):
         at = state.step
@@ -182,8 +182,7 @@ def train_privately(
         weight = float(recipe.mixing[at])
         gradient = torch.zeros_like(state.weights)
         if weight > 0:
-            batch = next(batches)
-            summed = _private_sum(engine, rows[0][batch], rows[1][batch], recipe.clip_norm)
+            summed = next(batches).of(partial(_private_sum, engine, rows, recipe.clip_norm))
             # Divided by the expected batch size: the actual one is private.
             noisy = run.release(summed) / (recipe.rate * recipe.n_rows)
             gradient += weight * torch.from_numpy(noisy.astype(np.float32))
@@ -199,10 +198,15 @@ def train_privately(
                 save(state)
 
 
-def _private_sum(engine: Engine, inputs: Any, targets: Any, clip_norm: float) -> Bounded:
-    """Return the clipped sum, or raise an error without torch's message, which may quote private targets."""
+def _private_sum(engine: Engine, rows: tuple[Any, Any], clip_norm: float, index: Any) -> Bounded:
+    """Return the clipped sum of the rows at `index`.
+
+    An error is raised without torch's message, which may quote private targets.
+    """
+    if isinstance(index, np.ndarray):
+        index = torch.from_numpy(index)
     try:
-        return clipped_gradient_sum(engine, inputs, targets, clip_norm)
+        return clipped_gradient_sum(engine, rows[0][index], rows[1][index], clip_norm)
     except Exception:
         pass
     # Raised outside the handler: the original error would be kept as this error's context.
@@ -210,16 +214,6 @@ def _private_sum(engine: Engine, inputs: Any, targets: Any, clip_norm: float) ->
         "module or loss failed on private rows, though not in the trial; its message is not shown, as it may quote "
         "private values. Check the range of the targets. The charge stays spent."
     )
-
-
-def _batches(run: Run, n_rows: int) -> Iterator[Any]:
-    """Yield the indices of each Poisson sample, or all rows for a run without sampling."""
-    if isinstance(run.plan, Sampled):
-        for index in run.batches(n_rows):
-            yield torch.from_numpy(index)
-    else:
-        while True:
-            yield slice(None)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ The private baseline of Figure 2 of Bassily, Cortes, Mao and Mohri (ICML 2024). 
 """
 
 import math
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.bounded_losses import LimitedRows, Moments, gradient_bounds, limited_rows, squared_loss_gradient
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
@@ -174,21 +175,19 @@ def _descent(run: Run, rows: LimitedRows, expected: float, *, length: float, rad
     """Return the average of projected noisy steps from 0; `expected` is the mean number of rows in a step."""
     width, steps = rows.X.shape[1], run.plan.steps
     current, total = np.zeros(width), np.zeros(width)
-    for moments in _moments(run, rows):
-        gradient = run.release(squared_loss_gradient(moments, current, radius)) / expected
+    # Without sampling, the moments of all rows serve every step.
+    whole = None if isinstance(run.plan, Sampled) else rows.moments()
+    for batch in run.batches(len(rows.X)):
+        gradient = run.release(batch.of(partial(_gradient, rows, whole, current, radius))) / expected
         current = current - length * gradient
         current *= min(1.0, radius / max(math.sqrt(float(current @ current)), 1e-300))
         total += current
     return total / steps
 
 
-def _moments(run: Run, rows: LimitedRows) -> Iterator[Moments]:
-    """Yield the moments for each step's gradient: those of all rows, or of a fresh Poisson sample."""
-    if isinstance(run.plan, Sampled):
-        for index in run.batches(len(rows.X)):
-            batch = limited_rows(rows.X[index], rows.y[index], max_norm=rows.max_norm, max_target=rows.max_target)
-            yield batch.moments()
-    else:
-        moments = rows.moments()
-        for _ in range(run.plan.steps):
-            yield moments
+def _gradient(rows: LimitedRows, whole: Moments | None, at: Array, radius: float, index: Any) -> Bounded:
+    """Return the gradient at `at` of the rows at `index`; `whole` holds the moments of all rows, if those are meant."""
+    if whole is None:
+        batch = limited_rows(rows.X[index], rows.y[index], max_norm=rows.max_norm, max_target=rows.max_target)
+        return squared_loss_gradient(batch.moments(), at, radius)
+    return squared_loss_gradient(whole, at, radius)

@@ -19,7 +19,7 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, MappedHypothesis, RowMap
-from dpadapt.learning.descent import LogisticLoss, Loss, batches, constant, private_descent, released_gradient
+from dpadapt.learning.descent import LogisticLoss, Loss, constant, private_descent, released_gradient
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import ExponentialMechanism
@@ -317,8 +317,8 @@ class OnlineLearner:
         at = np.zeros(Z.shape[1] + 1)
         average = np.zeros_like(at)
         noise = math.sqrt(_ONLINE_NOISE_VARIANCE) * self.lipschitz
-        for r, batch in enumerate(batches(run, rows), start=1):
-            gradient = released_gradient(run, batch, self.loss, at, self.lipschitz, expected)
+        for r, batch in enumerate(run.batches(rows.n_rows), start=1):
+            gradient = released_gradient(run, rows, self.loss, at, self.lipschitz, expected, batch=batch)
             at = at - self.diameter / (noise * math.sqrt(r)) * gradient
             at *= min(1.0, self.diameter / 2 / max(float(np.linalg.norm(at)), 1e-300))
             average += at

@@ -18,7 +18,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.descent import SoftmaxLoss, batches, released_gradient
+from dpadapt.learning.descent import SoftmaxLoss, released_gradient
 from dpadapt.learning.estimator import Budget, LinearClassifier, PrivateEstimator, label_codes, label_set, split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
@@ -248,8 +248,9 @@ def _descend(
     """Return the last iterate of gradient descent with momentum and a cosine schedule."""
     current, velocity = start.copy(), np.zeros_like(start)
     expected = n_rows * run.plan.rate if isinstance(run.plan, Sampled) else n_rows
-    for t, batch in enumerate(batches(run, rows)):
-        velocity = momentum * velocity + released_gradient(run, batch, SoftmaxLoss(), current, clip_norm, expected)
+    for t, batch in enumerate(run.batches(rows.n_rows)):
+        gradient = released_gradient(run, rows, SoftmaxLoss(), current, clip_norm, expected, batch=batch)
+        velocity = momentum * velocity + gradient
         current = current - learning_rate * 0.5 * (1 + math.cos(math.pi * t / run.plan.steps)) * velocity
     return current
 

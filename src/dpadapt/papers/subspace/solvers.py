@@ -7,6 +7,7 @@ Representations for Private Transfer Learning under Distribution Shift", arXiv:2
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.descent import SquaredLoss, batches, released_gradient
+from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded import histogram
+from dpadapt.mechanisms.bounded import Bounded, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
@@ -214,10 +215,10 @@ class DPAMBSSGD(ProjectedRegressor):
         current, total = np.zeros(k), np.zeros(k)
         pairs = zip(sizes.batches(rows.n_rows), gradients.batches(rows.n_rows), strict=True)
         for t, (first, second) in enumerate(pairs):
-            counts = sizes.release(histogram(_residual_bins(rows.take(first), current), _HIGHEST_BIN - _LOWEST_BIN + 1))
+            counts = sizes.release(first.of(partial(_residual_sizes, rows, current)))
             # Most residuals of a bell-shaped distribution are below twice the upper edge of the fullest bin.
             clip_norm = 2 * math.sqrt(k) * 2.0 ** (int(np.argmax(counts)) + _LOWEST_BIN)
-            gradient = released_gradient(gradients, rows.take(second), SquaredLoss(), current, clip_norm, expected)
+            gradient = released_gradient(gradients, rows, SquaredLoss(), current, clip_norm, expected, batch=second)
             current = current - length * gradient
             if t >= steps // 2:
                 total += current
@@ -246,13 +247,15 @@ class DPAMBSSGD(ProjectedRegressor):
         return printed
 
 
-def _residual_bins(rows: Rows, solution: Vector) -> Vector:
-    """Return the bin of each row's residual; -1, which is not counted, for rows that are not finite."""
+def _residual_sizes(rows: Rows, solution: Vector, index: Any) -> Bounded:
+    """Return how many residuals of the rows at `index` lie in each bin; rows that are not finite are not counted."""
+    rows = rows.take(index)
     with np.errstate(all="ignore"):
         sizes = np.abs(rows.y - rows.X @ solution)
         exponents = np.ceil(np.log2(np.maximum(sizes, 2.0**_LOWEST_BIN)))
         codes = np.clip(exponents, _LOWEST_BIN, _HIGHEST_BIN) - _LOWEST_BIN
-    return np.where(np.isfinite(sizes) & np.isfinite(rows.norms), codes, -1.0)
+    codes = np.where(np.isfinite(sizes) & np.isfinite(rows.norms), codes, -1.0)
+    return histogram(codes, _HIGHEST_BIN - _LOWEST_BIN + 1)
 
 
 class ProjectedDPSGD(ProjectedRegressor):
@@ -352,7 +355,8 @@ class ProjectedDPSGD(ProjectedRegressor):
         plan: Plan = Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
         run = ledger.start(plan, label="gradient")
         current = np.zeros(rows.n_columns)
-        for batch in batches(run, rows):
-            gradient = released_gradient(run, batch, SquaredLoss(), current, self.clip_norm, rate * budget.n_rows)
+        expected = rate * budget.n_rows
+        for batch in run.batches(rows.n_rows):
+            gradient = released_gradient(run, rows, SquaredLoss(), current, self.clip_norm, expected, batch=batch)
             current = current - self.learning_rate * gradient
         return current, []
