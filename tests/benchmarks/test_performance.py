@@ -13,6 +13,7 @@ from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights, released_gradient
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows
