@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid import device as module
-from dpadapt.hybrid.device import Device, pack, request, unpack
+from dpadapt.hybrid.device import Device, Sent, pack, reply_to, request, unpack
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, -1.0]))
@@ -169,3 +169,74 @@ def test_only_plain_values_can_be_sent(value):
 def test_numbers_that_are_not_finite_cannot_be_sent():
     with pytest.raises(ValueError, match="JSON"):
         pack({"value": np.nan})
+
+
+SENT = Sent("m1", 7, 0, 3, "secret")
+
+
+def test_a_reply_repeats_the_name_of_its_request():
+    for bit in (-1, 1):
+        assert SENT.read("m1", 7, reply_to(sent("secret"), bit)) == ("answer", bit)
+    assert SENT.read("m1", 7, reply_to(sent("secret"), None, PrivacyError("my income is 12345"))) == ("refusal", 0)
+    assert reply_to(sent("secret"), None, ValueError("12345")) == {"name": "secret", "refused": "ValueError"}
+    assert reply_to(b"no request", None, ValueError()) == {"name": "", "refused": "ValueError"}
+
+
+@pytest.mark.parametrize("name", ["", "secre", "secret ", "SECRET", "s" * 100_000, "secret\x00"])
+def test_a_reply_without_the_name_of_the_request_is_a_strangers(name):
+    assert SENT.read("m1", 7, {"name": name, "bit": 1}) == ("stranger", 0)
+    assert SENT.read("m1", 7, {"name": name, "refused": "ValueError"}) == ("stranger", 0)
+
+
+class Agreeable(str):
+    """Equal to everything."""
+
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+JUNK = [
+    None,
+    True,
+    1.0,
+    math.nan,
+    10**5000,
+    -(10**5000),
+    "²",
+    "٣",
+    "9" * 5000,
+    "-1",
+    "",
+    "\ud800",
+    b"m1",
+    [],
+    ["m1"],
+    {},
+    {"m1": 7},
+    (1, 2),
+    object(),
+    np.int64(1),
+    np.array([1, -1]),
+    Agreeable("other"),
+]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=range(len(JUNK)))
+def test_no_field_of_a_reply_makes_it_more_than_its_senders_own_bit(junk):
+    good = {"name": "secret", "bit": 1}
+    assert SENT.read(junk, 7, good) == ("stranger", 0)
+    assert SENT.read("m1", junk, good) == ("stranger", 0)
+    assert SENT.read("m1", 7, junk) == ("malformed", 0)
+    assert SENT.read("m1", 7, {**good, "bit": junk}) == ("malformed", 0)
+    assert SENT.read("m1", 7, {**good, "name": junk})[0] in ("stranger", "malformed")
+    assert SENT.read("m1", 7, {"name": "secret", "more": junk}) == ("malformed", 0)
+    assert SENT.read("m1", 7, {**good, "more": junk}) == ("malformed", 0)
+    assert SENT.read("m1", 7, {"name": "secret", "refused": junk})[0] in ("refusal", "malformed")
+
+
+def test_the_secret_name_of_a_request_is_not_shown():
+    assert "secret" not in repr(SENT)

@@ -16,12 +16,12 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra `federated`; make test-federated runs this")
 
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.deciding import decide
-from dpadapt.hybrid.device import Device
+from dpadapt.hybrid.device import Device, unpack
 from dpadapt.hybrid.flower import FlowerAgents, client_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
@@ -29,6 +29,10 @@ from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 QUESTION = LossQuestion(LinearHypothesis([1.0, 0.0]))
 APP = Path(__file__).parents[2] / "examples" / "federated_app"
 QUIET = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+# Stands for bytes that Flower can't make a message of: the call that pulls them fails, and its other replies are lost.
+UNREADABLE = object()
 
 
 class Hall:
@@ -61,7 +65,7 @@ class Hall:
                 self._late.append((name, reply))
                 continue
             if callable(manner):
-                reply = Message(manner(reply), reply_to=message)
+                reply = manner(message, reply)
             if manner == "failing":
                 reply = Message(Error(1, "failed"), reply_to=message)
             if manner == "somebody else":
@@ -70,7 +74,10 @@ class Hall:
         return ids
 
     def pull_messages(self, ids):
-        return [reply for name in ids for reply in self._replies.pop(name, [])]
+        replies = [reply for name in ids for reply in self._replies.pop(name, [])]
+        if any(reply is UNREADABLE for reply in replies):
+            raise ValueError("unexpected structure")
+        return replies
 
 
 def context(node):
@@ -135,22 +142,35 @@ def test_duplicate_answers_are_refused(hall):
 def test_late_answers_are_refused(hall):
     agents = FlowerAgents(hall(manners={1: "late", 2: "late", 3: "late"}), 1.0, timeout=0.3)
     agents._nodes.sort()
-    agents._number = {node: number for number, node in enumerate(agents._nodes)}
     assert len(agents.ask(QUESTION, 3)) == 0
     assert len(agents.ask(QUESTION, 5)) == 5
     assert agents.reception.refused == Counter(late=3)
     assert len(agents.record[0].bits) == 0
 
 
-def lie(record):
-    return lambda reply: RecordDict({"dpadapt": ConfigRecord(record)})
+def content(message, fields):
+    """Return a reply with these fields, and with the name of the request in place of NAME."""
+    name = unpack(bytes(message.content["dpadapt"]["sent"]))["name"]
+    fields = {key: name if value == "NAME" else value for key, value in fields.items()}
+    return Message(RecordDict({"dpadapt": ConfigRecord(fields)}), reply_to=message)
 
 
-LIES = [lie({"bit": value}) for value in (0, 2, 1.0, True, "1", [1, 1], b"1")] + [
+def lie(fields):
+    return lambda message, reply: content(message, fields)
+
+
+LIES = [lie({"name": "NAME", "bit": value}) for value in (0, 2, 1.0, True, "1", [1, 1], b"1", 2**62, -(2**62))] + [
     lie({}),
-    lie({"bit": 1, "more": 1}),
-    lambda reply: RecordDict({}),
-    lambda reply: RecordDict({"other": ConfigRecord({"bit": 1})}),
+    lie({"name": "NAME"}),
+    lie({"bit": 1}),
+    lie({"name": 5, "bit": 1}),
+    lie({"name": ["NAME"], "bit": 1}),
+    lie({"name": "NAME", "bit": 1, "more": 1}),
+    lie({"name": "NAME", "refused": 5}),
+    lie({"name": "NAME", "refused": "x" * 10_000}),
+    lambda message, reply: Message(RecordDict({}), reply_to=message),
+    lambda message, reply: Message(RecordDict({"other": ConfigRecord({"bit": 1})}), reply_to=message),
+    lambda message, reply: Message(RecordDict({"dpadapt": MetricRecord({"bit": 1})}), reply_to=message),
 ]
 
 
@@ -161,10 +181,117 @@ def test_malformed_replies_are_refused(hall, manner):
     assert agents.reception.refused == Counter(malformed=1)
 
 
-def test_an_answer_from_an_unknown_node_is_refused(hall):
-    agents, answers = ask(hall(manners={4: "somebody else"}))
+def with_metadata(**entries):
+    """Return a manner that writes these entries into the reply, which Flower leaves to the sender."""
+
+    def manner(message, reply):
+        reply.metadata.__dict__.update({f"_{name}": value for name, value in entries.items()})
+        return reply
+
+    return manner
+
+
+STRANGE = ["²", "9" * 5000, "-1", "٣", "0", "", "\x00", None, 1.5, -1, 2**70, b"0", [0], {}, float("nan")]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: str(value)[:8])
+def test_no_group_crashes_the_server_or_changes_what_is_counted(hall, value):
+    agents, answers = ask(hall(manners={4: with_metadata(group_id=value)}))
+    assert len(answers) == 8
+    assert agents.reception.refused == Counter()
+
+
+@pytest.mark.parametrize("value", [*STRANGE, True], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize("field", ["src_node_id", "reply_to_message_id"])
+def test_a_reply_that_names_another_sender_or_request_is_refused(hall, field, value):
+    agents, answers = ask(hall(manners={4: with_metadata(**{field: value})}))
     assert len(answers) == 7
     assert agents.reception.refused == Counter(stranger=1)
+
+
+def test_one_node_cannot_answer_for_others(hall):
+    """The attacker knows all nodes and all requests' identifiers, and writes any sender; names are secret."""
+    made = hall(manners=dict.fromkeys(range(2, 9), "silent"))
+    push = made.push_messages
+
+    def pushed(messages):
+        ids = push(messages)
+        own = next(m for m in messages if m.metadata.dst_node_id == 1)
+        for message in messages:
+            name, node = message.metadata.message_id, message.metadata.dst_node_id
+            if node == 1:
+                continue
+            forged = with_metadata(src_node_id=node, reply_to_message_id=name)
+            made._replies[name] = [forged(message, content(own, {"name": "NAME", "bit": 1})) for _ in range(3)]
+            # Its own request, again under the name of another node.
+            renamed = with_metadata(src_node_id=node)
+            made._replies[own.metadata.message_id].append(renamed(own, content(own, {"name": "NAME", "bit": 1})))
+        return ids
+
+    made.push_messages = pushed
+    agents, answers = ask(made)
+    assert len(answers) == 1
+    assert agents._nodes[agents.record[0].people[agents.record[0].answered[0]]] == 1
+    assert agents.reception.refused == Counter(stranger=28)
+
+
+def test_a_reply_to_an_earlier_question_is_not_counted_for_a_later_one(tmp_path):
+    kept = []
+
+    def answer(message, context):
+        kept.append(message)
+        name = unpack(bytes(kept[0].content["dpadapt"]["sent"]))["name"]
+        return Message(RecordDict({"dpadapt": ConfigRecord({"name": name, "bit": 1})}), reply_to=message)
+
+    agents = FlowerAgents(Hall(dict.fromkeys(range(1, 5), answer)), 1.0, timeout=0.3)
+    assert len(agents.ask(QUESTION, 1)) == 1
+    assert len(agents.ask(QUESTION, 3)) == 0
+    assert agents.reception.refused == Counter(stranger=3)
+
+
+def test_a_reply_that_flower_cannot_read_costs_nobody_else_an_answer(hall):
+    agents, answers = ask(hall(manners={4: lambda message, reply: UNREADABLE}))
+    assert len(answers) == 7
+    assert agents.reception.refused == Counter(unreadable=1)
+
+
+@pytest.mark.parametrize("thing", [None, 5, "reply", b"", [], RecordDict({}), ConfigRecord({"bit": 1}), object()])
+def test_what_is_no_message_is_refused(hall, thing):
+    agents, answers = ask(hall(manners={4: lambda message, reply: thing}))
+    assert len(answers) == 7
+    assert agents.reception.refused == Counter(stranger=1)
+
+
+def test_late_replies_that_cannot_be_read_do_no_harm(hall):
+    made = hall(manners={1: "late"})
+    agents = FlowerAgents(made, 1.0, timeout=0.3)
+    agents._nodes.sort()
+    assert len(agents.ask(QUESTION, 1)) == 0
+    made._late = [(name, UNREADABLE) for name, _ in made._late]
+    assert len(agents.ask(QUESTION, 7)) == 7
+    assert agents.reception.refused == Counter(unreadable=1)
+
+
+def test_without_a_connection_the_error_is_shown_and_people_count_as_asked(hall):
+    made = hall()
+    agents = FlowerAgents(made, 1.0, timeout=0.3)
+
+    def fail(ids):
+        raise ConnectionError("no route to the SuperLink")
+
+    made.pull_messages = fail
+    with pytest.raises(ConnectionError, match="no route"):
+        agents.ask(QUESTION, 3)
+    assert (agents.asked, agents.available) == (3, 5)
+
+
+def test_messages_that_could_not_be_sent_are_not_waited_for(hall):
+    made = hall()
+    push = made.push_messages
+    made.push_messages = lambda messages: [None, *list(push(messages))[1:]]
+    agents, answers = ask(made)
+    assert len(answers) == 7
+    assert agents._silent == {}
 
 
 def test_two_nodes_of_one_person_give_one_answer(tmp_path):
@@ -184,7 +311,9 @@ def test_the_server_is_not_told_why_a_device_failed():
     app = client_app(device)
     hall = Hall({1: lambda message, context: replies.append(app(message, context)) or replies[-1]})
     assert len(ask(hall, 1)[1]) == 0
-    assert dict(replies[0].content["dpadapt"]) == {"refused": "ValueError"}
+    fields = dict(replies[0].content["dpadapt"])
+    assert fields.keys() == {"name", "refused"}
+    assert fields["refused"] == "ValueError"
 
 
 def test_nodes_that_join_later_can_be_asked_later(hall):
@@ -250,9 +379,10 @@ def test_a_run_on_flowers_simulation_with_dropped_and_duplicate_clients(tmp_path
     assert len(bits) == 18
     assert set(bits) <= {-1, 1}
     assert found["asked"] == 24
-    # Every message is sent twice and every reply handed over twice: three more copies of 18 bits, four of 6 refusals.
-    assert found["refused"] == {"duplicate": 54}
-    assert found["unanswered"] == 24
+    # Every message is sent twice and every reply handed over twice. Replies to the second message are refused, as it is
+    # none of ours; of those to the first, 18 bits come again, and 6 refusals come twice.
+    assert found["refused"] == {"duplicate": 18, "stranger": 48}
+    assert found["unanswered"] == 12
     assert len(list(tmp_path.iterdir())) == 18
 
 

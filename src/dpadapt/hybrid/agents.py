@@ -118,7 +118,8 @@ class Reception:
     ----------
     refused : Counter
         How many answers were refused, by reason: "stranger" (from somebody who was not asked this question), "late"
-        (the question was closed), "malformed" (not a bit), "duplicate" (a second answer).
+        (the question was closed), "malformed" (not a bit), "duplicate" (a second answer), "unreadable" (the transport
+        could not read the reply).
     """
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class Reception:
     def receive(self, ticket: int, people: NDArray[np.int64], bits: NDArray[Any]) -> None:
         """Accept each first answer of -1 or +1 by somebody asked, while the question is open; count the others."""
         if not 0 <= ticket < len(self._tickets):
-            self.refused["stranger"] += len(people)
+            self.refuse("stranger", len(people))
             return
         asked = self._tickets[ticket]
         known = (people >= asked.start) & (people < asked.stop)
@@ -182,9 +183,13 @@ class Reception:
         self._record.append(closed)
         return closed
 
+    def refuse(self, reason: str, n: int = 1) -> None:
+        """Count `n` answers that were refused for this reason."""
+        if n:
+            self.refused[reason] += n
+
     def _refuse(self, reason: str, which: NDArray[np.bool_]) -> None:
-        if count := int(np.count_nonzero(which)):
-            self.refused[reason] += count
+        self.refuse(reason, int(np.count_nonzero(which)))
 
 
 class Agents(ABC):

@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ from dpadapt.mechanisms.randomness import SecureRandom
 
 # The key that marks an array in a message.
 _ARRAY_KEY = "array"
+# The fields of a reply: the secret name of the request with a bit, or with the type of the error that made the device
+# refuse.
+_NAME_FIELD, _BIT_FIELD, _REFUSED_FIELD = "name", "bit", "refused"
+# Characters of the type of an error in a refusal, at most. The text is not used. Chosen by hand.
+_LONGEST_REFUSAL = 200
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
@@ -93,6 +99,70 @@ def _refuse_constant(name: str) -> None:
 def request(question: Question, coin: ArrayLike, epsilon: float, name: str) -> bytes:
     """Return the message to one person: the question, the person's coin, the cost, and a unique name."""
     return pack({"question": question.message(), "coin": np.asarray(coin), "epsilon": epsilon, "name": name})
+
+
+def reply_to(sent: bytes, bit: int | None, error: Exception | None = None) -> dict[str, str | int]:
+    """Return the fields of a device's reply: the name of the request, with a bit or with the type of an error."""
+    try:
+        name = unpack(sent)["name"]
+    except (ValueError, KeyError):
+        name = ""
+    # Only the type of the error: its text may quote the record.
+    answer: dict[str, str | int] = {_REFUSED_FIELD: type(error).__name__} if bit is None else {_BIT_FIELD: bit}
+    return {_NAME_FIELD: str(name), **answer}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request that was sent, and the only place where a reply to it is read.
+
+    Nothing in a reply is trusted: its sender may write what it likes into every field, also into those that say who
+    sent it and what it replies to. So a reply counts only if it repeats the secret name of the request, which nobody
+    but the person who was asked has seen.
+
+    Parameters
+    ----------
+    message : str
+        The identifier under which the transport sent the request.
+    node : int
+        The node that was asked.
+    ticket, person : int
+        The question and the person, as `Reception` numbers them.
+    name : str
+        The secret name of the request.
+    """
+
+    message: str
+    node: int
+    ticket: int
+    person: int
+    name: str = field(repr=False)
+
+    def read(self, message: Any, node: Any, fields: Any) -> tuple[str, int]:
+        """Return what a reply is, and its bit: "answer" with -1 or +1; else with 0 "refusal", "malformed", "stranger".
+
+        Parameters
+        ----------
+        message, node : object
+            What the reply says that it replies to, and who sent it.
+        fields : object
+            The content of the reply; None if it has no content of the expected kind.
+        """
+        # `type` and not `isinstance`: True is an int, and a subclass may compare as it likes.
+        if type(message) is not str or type(node) is not int or (message, node) != (self.message, self.node):
+            return "stranger", 0
+        if type(fields) is not dict or len(fields) != 2:
+            return "malformed", 0
+        name, bit, refused = (fields.get(key) for key in (_NAME_FIELD, _BIT_FIELD, _REFUSED_FIELD))
+        if type(name) is not str:
+            return "malformed", 0
+        if name != self.name:
+            return "stranger", 0
+        if type(bit) is int and bit in (-1, 1):
+            return "answer", bit
+        if type(refused) is str and len(refused) <= _LONGEST_REFUSAL:
+            return "refusal", 0
+        return "malformed", 0
 
 
 class Device:

@@ -2,11 +2,21 @@
 
 The server's side is a Flower ServerApp that is given a `FlowerAgents` (`server_app`). The person's side is a Flower
 ClientApp around a `Device`, which draws its own noise and answers once (`client_app`).
+
+What a hostile node can do, whatever bytes it sends: give any bit, or none, in reply to its own request, so that it
+moves an estimate by no more than one answer; read its own request, which holds the question and a public coin; be
+silent, which delays the question until `timeout`; and send bytes as fast as Flower accepts them. Whoever connects
+several nodes has an answer for each: who may connect is for Flower's node authentication to decide.
+
+What it can't do: answer for another node, answer twice, answer a question that it was not asked or that is closed, make
+other people's answers be lost, or make the server fail or run code. A reply is looked for under one request at a time,
+read in one place (`Sent.read`), and accepted only if it repeats the secret name of that request. What a reply says
+about its sender and its group is never used to find the request: in Flower, the sender writes these fields itself.
 """
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.hybrid.agents import Agents
-from dpadapt.hybrid.device import Device, pack, request
+from dpadapt.hybrid.device import Device, Sent, pack, reply_to, request
 from dpadapt.hybrid.questions import Question
 from dpadapt.mechanisms.randomness import SecureRandom
 
@@ -29,8 +39,8 @@ except ModuleNotFoundError as error:
         "dpadapt.hybrid.flower needs Flower: pip install 'dpadapt[federated]'.", name="flwr"
     ) from None
 
-# The name of the one record in a message, and the names of its entries.
-_RECORD, _SENT, _BIT, _REFUSED = "dpadapt", "sent", "bit", "refused"
+# The name of the one record in a message, and the name of the request in it.
+_RECORD, _SENT = "dpadapt", "sent"
 # Seconds between two polls for nodes or replies: the first pause, which then doubles, and the longest. Short pauses
 # notice replies sooner and poll more often. Chosen by hand.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -67,10 +77,8 @@ class FlowerAgents(Agents):
         self._grid = grid
         self._timeout = checks.positive(timeout, "timeout")
         self._random = SecureRandom()
-        self._survey = secrets.token_hex(16)
         self._nodes: list[int] = []
-        self._number: dict[int, int] = {}
-        self._waiting: dict[str, int] = {}
+        self._silent: dict[str, Sent] = {}
         self.unanswered = 0
         n_people, deadline = checks.count(n_people, "n_people"), time.monotonic() + self._timeout
         while self._people_known() < n_people and time.monotonic() < deadline:
@@ -81,62 +89,113 @@ class FlowerAgents(Agents):
 
     def _people_known(self) -> int:
         """Return the number of nodes; new ones are appended in random order."""
-        fresh = np.array(sorted(set(self._grid.get_node_ids()) - self._number.keys()), dtype=object)
-        for node in self._random.generator.permutation(fresh):
-            self._number[int(node)] = len(self._nodes)
-            self._nodes.append(int(node))
+        fresh = np.array(sorted(set(self._grid.get_node_ids()) - set(self._nodes)), dtype=object)
+        self._nodes += [int(node) for node in self._random.generator.permutation(fresh)]
         return len(self._nodes)
 
     def _prepare(self, question: Question) -> None:
         pack(question.message())  # raises a TypeError if the question can't be sent
 
     def _collect(self, question: Question, ticket: int, coins: NDArray[np.int64]) -> None:
-        messages = []
-        for person, coin in zip(self.reception.people(ticket), coins, strict=True):
-            node = self._nodes[person]
-            # The node is part of the name: two nodes of one person get two requests, and a device answers one.
-            sent = request(question, coin, self.epsilon, f"{self._survey}/{ticket}/{node}")
-            content = RecordDict({_RECORD: ConfigRecord({_SENT: sent})})
-            messages.append(Message(content, node, MessageType.QUERY, ttl=self._timeout, group_id=str(ticket)))
-        sent_ids = set(self._grid.push_messages(messages))
-        self._waiting |= dict.fromkeys(sent_ids, ticket)
+        waiting = self._send(question, ticket, coins)
         deadline, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
-        # Replies to earlier questions are pulled, too: they are counted as late.
+        failure: Exception | None = None
+        reached = False
         while True:
-            self._receive(self._grid.pull_messages(list(self._waiting)))
-            if sent_ids.isdisjoint(self._waiting) or time.monotonic() > deadline:
-                return
+            for sent in list(waiting.values()):
+                try:
+                    # One request at a time: a reply that Flower can't read takes all replies of its call with it.
+                    replies = list(self._grid.pull_messages([sent.message]))
+                except Exception as error:
+                    failure = error
+                    self.reception.refuse("unreadable")
+                    continue
+                reached = True
+                # Each reply is read, also after the first: further ones are counted.
+                replied = [self._receive(reply, sent) for reply in replies]
+                if any(replied):
+                    del waiting[sent.message]
+            if not waiting or time.monotonic() > deadline:
+                break
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+        self._receive_late()
+        self._silent = waiting
+        # No node can make the calls for all others fail, too: there is no connection.
+        if failure is not None and not reached:
+            raise failure
 
-    def _receive(self, replies: Iterable[Any]) -> None:
-        """Pass replies to the reception, each under the ticket of the message that it replies to."""
-        answers: dict[int, list[tuple[int, int]]] = {}
+    def _send(self, question: Question, ticket: int, coins: NDArray[np.int64]) -> dict[str, Sent]:
+        """Send each person of `ticket` a request under a secret name; return the requests by Flower's message names."""
+        names, messages = [], []
+        for person, coin in zip(self.reception.people(ticket), coins, strict=True):
+            # Fresh for each request: two nodes of one person get two different requests, and a device answers one.
+            names.append(secrets.token_hex(16))
+            sent = request(question, coin, self.epsilon, names[-1])
+            content = RecordDict({_RECORD: ConfigRecord({_SENT: sent})})
+            messages.append(Message(content, self._nodes[person], MessageType.QUERY, ttl=self._timeout))
+        accepted = set(self._grid.push_messages(messages))
+        requests = [
+            Sent(message.metadata.message_id, self._nodes[person], ticket, person, name)
+            for person, name, message in zip(self.reception.people(ticket), names, messages, strict=True)
+        ]
+        return {sent.message: sent for sent in requests if sent.message in accepted}
+
+    def _receive_late(self) -> None:
+        """Count replies to earlier questions: these are closed, so that nothing is lost if one can't be read."""
+        if not self._silent:
+            return
+        try:
+            replies = list(self._grid.pull_messages(list(self._silent)))
+        except Exception:
+            self.reception.refuse("unreadable")
+            replies = []
         for reply in replies:
-            ticket = self._waiting.pop(reply.metadata.reply_to_message_id, -1)
-            if ticket < 0 and reply.metadata.group_id.isdigit():
-                ticket = int(reply.metadata.group_id)  # a second reply to one message
-            bit = _bit(reply)
-            if bit is None:
-                self.unanswered += 1
+            name = _attribute(reply, "metadata", "reply_to_message_id")
+            sent = self._silent.get(name) if type(name) is str else None
+            if sent is None:
+                self.reception.refuse("stranger")
             else:
-                answers.setdefault(ticket, []).append((self._number.get(reply.metadata.src_node_id, -1), bit))
-        for ticket, pairs in answers.items():
-            people, bits = np.array(pairs).T
-            self.reception.receive(ticket, people, bits)
+                self._receive(reply, sent)
+
+    def _receive(self, reply: Any, sent: Sent) -> bool:
+        """Count a reply that was found under `sent`; return whether the node that was asked has replied."""
+        if _failed(reply):
+            self.unanswered += 1
+            return True
+        message, node = (_attribute(reply, "metadata", name) for name in ("reply_to_message_id", "src_node_id"))
+        kind, bit = sent.read(message, node, _fields(reply))
+        if kind == "answer":
+            self.reception.receive(sent.ticket, np.array([sent.person]), np.array([bit]))
+        elif kind == "refusal":
+            self.unanswered += 1
+        else:
+            self.reception.refuse(kind)
+        return kind != "stranger"
 
 
-def _bit(reply: Any) -> int | None:
-    """Return the bit of a reply: 0 if the reply is malformed, None if the device refused or failed."""
-    if reply.has_error():
+def _attribute(reply: Any, *names: str) -> Any:
+    """Return an attribute of what Flower made of a node's bytes, which may be no message at all; None if it fails."""
+    try:
+        for name in names:
+            reply = getattr(reply, name)
+    except Exception:
         return None
-    record = reply.content.get(_RECORD)
-    if not isinstance(record, ConfigRecord) or set(record) not in ({_BIT}, {_REFUSED}):
-        return 0
-    if _REFUSED in record:
+    return reply
+
+
+def _failed(reply: Any) -> bool:
+    """Return whether a reply is Flower's message that the device could not be reached, or failed."""
+    return isinstance(reply, Message) and bool(reply.has_error())
+
+
+def _fields(reply: Any) -> dict[Any, Any] | None:
+    """Return the fields of a reply, or None if it has no record of ours."""
+    try:
+        record = reply.content.get(_RECORD) if list(reply.content) == [_RECORD] else None
+        return dict(record) if isinstance(record, ConfigRecord) else None
+    except Exception:
         return None
-    bit = record[_BIT]
-    return bit if type(bit) is int and bit in (-1, 1) else 0
 
 
 def client_app(device: Callable[[Any], Device]) -> Any:
@@ -150,13 +209,14 @@ def client_app(device: Callable[[Any], Device]) -> Any:
     """
 
     def answer(message: Any, context: Any) -> Any:
-        content: dict[str, Any]
+        sent = b""
         try:
-            content = {_BIT: device(context).answer(bytes(message.content[_RECORD][_SENT]))}
-        except Exception as refusal:
-            # Only the type of the exception: Flower would send its whole text to the server.
-            content = {_REFUSED: type(refusal).__name__}
-        return Message(RecordDict({_RECORD: ConfigRecord(content)}), reply_to=message)
+            sent = bytes(message.content[_RECORD][_SENT])
+            fields = reply_to(sent, device(context).answer(sent))
+        except Exception as error:
+            # An exception that is raised here would be sent to the server, with its whole text.
+            fields = reply_to(sent, None, error)
+        return Message(RecordDict({_RECORD: ConfigRecord(fields)}), reply_to=message)
 
     app = ClientApp()
     app.query()(answer)
