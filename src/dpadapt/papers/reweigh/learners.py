@@ -26,6 +26,7 @@ from dpadapt.mechanisms.choices import ExponentialMechanism
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
 from dpadapt.papers.reweigh.planning import Descent
+from dpadapt.papers.reweigh.row_by_row import on_private_rows, require_row_by_row
 from dpadapt.rows import Rows
 
 Plans = Sequence[tuple[Plan | Mechanism, str]]
@@ -64,6 +65,8 @@ class Sample:
     ----------
     X : ndarray of shape (n_rows, n_features)
         Private.
+    features : ndarray
+        What the learner's `prepare` made of the rows, before anything was charged. Private.
     codes : ndarray of int64
         The class of each row, 0 or 1. Private.
     weights : ndarray
@@ -75,6 +78,7 @@ class Sample:
     """
 
     X: NDArray[Any] = field(repr=False)
+    features: NDArray[Any] = field(repr=False)
     codes: NDArray[np.int64] = field(repr=False)
     weights: NDArray[np.float64] = field(repr=False)
     total: float
@@ -84,7 +88,9 @@ class Sample:
 class Learner(Protocol):
     """What `SubsampleTestReweigh` needs of a learner.
 
-    A learner releases only through the runs that it is given, one for each of its plans.
+    A learner releases only through the runs that it is given, one for each of its plans. It may also have a method
+    `prepare`, which takes the private rows and returns features, one row each, for `Sample.features`. It is called
+    once, before anything is charged, so that it can refuse what would fail later.
     """
 
     def plans(self, mu: float, facts: Facts) -> Plans:
@@ -97,6 +103,12 @@ class Learner(Protocol):
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return a hypothesis, from one release per step of each plan."""
         ...
+
+
+def prepared(learner: Learner, X: NDArray[Any]) -> NDArray[Any]:
+    """Return the features that the learner computes with: those of its method `prepare`, or the rows themselves."""
+    prepare = getattr(learner, "prepare", None)
+    return X if prepare is None else np.asarray(prepare(X))
 
 
 def noise_of(mu: float, share: float, steps: int = 1) -> Repeated:
@@ -180,7 +192,8 @@ class DescentLearner:
     Parameters
     ----------
     row_map : callable, optional
-        A public map from raw rows to features, each row by itself; features should be of size about 1. Default: none.
+        A public map from raw rows to features, each row by itself; features should be of size about 1. It must accept
+        any finite numbers. Maps that mix rows are refused before anything is spent. Default: none.
     loss : Loss, default=LogisticLoss()
         The loss, given by its derivative in the score, for classes coded 0 and 1.
     n_steps : int, default=40
@@ -222,9 +235,13 @@ class DescentLearner:
         noise = 1.0 / math.sqrt(math.log1p(mu**2 / (q**2 * self.n_steps)))
         return [(Sampled(Gaussian(noise), q, self.n_steps), "gradient")]
 
+    def prepare(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the features of the private rows, or refuse a map or loss that mixes rows."""
+        return _mapped(self.row_map, self.loss, X)
+
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the average of the last half of the steps."""
-        Z = sample.X if self.row_map is None else self.row_map(sample.X)
+        Z = sample.features
         rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
         # A record's gradient is multiplied by its weight, at most 1, before it is clipped: the bound stays clip_norm.
         rows.leverage = sample.weights.astype(Z.dtype)
@@ -239,6 +256,21 @@ class DescentLearner:
             step=constant(8.0 / square if self.step is None else self.step),
         )
         return hyperplane(self.row_map, solution, sample.facts.classes)
+
+
+def _mapped(row_map: RowMap | None, loss: Loss, X: NDArray[Any]) -> NDArray[Any]:
+    """Return the features of the private rows, in the precision of the rows."""
+
+    # A row of the trial is a score with its label, 0 or 1. A loss may overwrite its scores.
+    def derivative(rows: NDArray[Any]) -> NDArray[Any]:
+        return loss.weights(rows[:, 0].copy(), (rows[:, 1] > 0).astype(rows.dtype))
+
+    require_row_by_row(derivative, 2, X.dtype, "loss")
+    if row_map is None:
+        return X
+    require_row_by_row(row_map, X.shape[1], X.dtype, "row_map", axes=2)
+    # Under add-remove the rows are in float64. Features in float32 would be refused there, but only after the charge.
+    return on_private_rows(row_map, X, "row_map", axes=2).astype(X.dtype)
 
 
 def hyperplane(row_map: RowMap | None, solution: NDArray[Any], classes: NDArray[Any]) -> Hypothesis:
@@ -306,10 +338,13 @@ class OnlineLearner:
         rate = min(1.0, 1.0 / (facts.density * facts.n_rows))
         return [(Sampled(Gaussian(math.sqrt(_ONLINE_NOISE_VARIANCE)), rate, steps), "gradient")]
 
+    def prepare(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the features of the private rows, or refuse a map or loss that mixes rows."""
+        return _mapped(self.row_map, self.loss, X)
+
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the average of all steps."""
-        run = runs[0]
-        Z = sample.X if self.row_map is None else self.row_map(sample.X)
+        run, Z = runs[0], sample.features
         rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
         rows.leverage = sample.weights.astype(Z.dtype)
         # The expected sum of the weights in a sample: 1, if all weights add up to density times n.

@@ -26,6 +26,7 @@ from dpadapt.mechanisms.bounded import threshold_votes, weighted_votes
 from dpadapt.mechanisms.mechanism import Mechanism
 from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack
 from dpadapt.papers.reweigh.learners import Facts, Plans, Sample, choice_of, chosen
+from dpadapt.papers.reweigh.row_by_row import labels_of, require_hypothesis
 
 Array = NDArray[np.float64]
 
@@ -71,6 +72,12 @@ class FiniteLearner:
         if not len(self.hypotheses):
             raise ValueError("hypotheses must not be empty: there would be nothing to choose from.")
 
+    def prepare(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows themselves, or refuse a hypothesis that fails or mixes rows."""
+        for hypothesis in self.hypotheses:
+            require_hypothesis(hypothesis, X)
+        return X
+
     def plans(self, mu: float, facts: Facts) -> Plans:
         """Return one choice."""
         return [(choice_of(mu, 1.0), "choice of a hypothesis")]
@@ -80,7 +87,7 @@ class FiniteLearner:
         labels = sample.facts.classes[sample.codes]
         # A warning would reveal that there is an extreme row.
         with np.errstate(all="ignore"):
-            right = weighted_votes((h.predict(sample.X) == labels for h in self.hypotheses), sample.weights)
+            right = weighted_votes((labels_of(h, sample.X) == labels for h in self.hypotheses), sample.weights)
         return self.hypotheses[chosen(runs[0], right)]
 
 

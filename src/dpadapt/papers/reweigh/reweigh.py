@@ -20,7 +20,16 @@ from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, la
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import as_plan
 from dpadapt.mechanisms.randomness import random_source
-from dpadapt.papers.reweigh.learners import DescentLearner, Facts, Learner, OnlineLearner, Plans, counts_of, strength
+from dpadapt.papers.reweigh.learners import (
+    DescentLearner,
+    Facts,
+    Learner,
+    OnlineLearner,
+    Plans,
+    counts_of,
+    prepared,
+    strength,
+)
 from dpadapt.papers.reweigh.planning import check_divergence, paper_rounds
 from dpadapt.papers.reweigh.rounds import Checked, Outcome, Protocol, check_density, require_people, run_rounds
 
@@ -197,6 +206,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         _check_work(learner, protocol.n_rounds, facts)
         if agents is not None:
             require_people(agents, protocol)
+        features = prepared(learner, X)
         child = self._ledger(ledger)
         outcome = Outcome(ConstantHypothesis(classes[0]), 0)
         before = 0 if agents is None else agents.asked
@@ -208,6 +218,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             outcome = run_rounds(
                 learner,
                 X,
+                features,
                 classes[codes],
                 codes,
                 facts,
@@ -263,11 +274,10 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         paper = checks.one_of(self.constants, ("exact", "paper"), "constants") == "paper"
         alpha = checks.positive(self.alpha, "alpha")
         divergence = check_divergence(self.divergence)
-        attainable = self.attainable
-        if not 0 <= attainable < 1 or not 4 * alpha + attainable < 1:
+        attainable = checks.share(self.attainable, "attainable")
+        if not 4 * alpha + attainable < 1:
             raise ValueError(
-                f"attainable must lie in [0, 1) and 4 * alpha + attainable below 1, the largest error, got "
-                f"{attainable!r} and {4 * alpha + attainable!r}."
+                f"4 * alpha + attainable must lie below 1, the largest error, got {4 * alpha + attainable!r}."
             )
         error = checks.positive(self.test_error, "test_error")
         private = self.epsilon < math.inf

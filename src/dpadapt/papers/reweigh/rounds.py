@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import checks
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.agents import Agents
@@ -22,6 +23,7 @@ from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, LossQuestion
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.mechanism import NoiseMechanism
 from dpadapt.papers.reweigh.learners import Facts, Learner, Sample
+from dpadapt.papers.reweigh.row_by_row import labels_of
 
 Array = NDArray[np.float64]
 
@@ -111,9 +113,7 @@ def released_weights(noisy: Array, learning_rate: float, density: float, noise: 
 
 def check_density(density: float, n_rows: float) -> None:
     """Raise a ValueError if the density is not in (0, 1] or puts all weight on less than one record."""
-    if not 0 < density <= 1:
-        raise ValueError(f"density must lie in (0, 1], got {density!r}.")
-    if density * n_rows < 1:
+    if checks.unit(density, "density") * n_rows < 1:
         raise ValueError(
             f"density times the number of rows must be at least 1, got {density * n_rows:.3g}: one record could carry "
             f"all the weight. Raise density, lower divergence, or bring more rows."
@@ -215,6 +215,7 @@ def require_people(agents: Agents, protocol: Protocol) -> None:
 def run_rounds(
     learner: Learner,
     X: NDArray[Any],
+    features: NDArray[Any],
     y: NDArray[Any],
     codes: NDArray[np.int64],
     facts: Facts,
@@ -239,13 +240,13 @@ def run_rounds(
         if t and histogram_run is not None:
             per_count, total = _reweigh(histogram_run, np.where(null, -1, right), t, protocol)
         # u = min(1, c * weight): a function of the record's own count and of the released histogram.
-        sample = Sample(X, codes, np.where(null, 0.0, per_count[right]), total, facts)
+        sample = Sample(X, features, codes, np.where(null, 0.0, per_count[right]), total, facts)
         if protocol.draws and generator is not None:
             sample = _drawn(sample, protocol.draws, generator)
         # A warning would reveal that there is an extreme row.
         with np.errstate(all="ignore"):
             hypotheses.append(learner.learn(sample, runs))
-            right += hypotheses[-1].predict(X) == y
+            right += labels_of(hypotheses[-1], X) == y
         if agents is not None and t + 1 in protocol.tested:
             try:
                 tests.append(_test(agents, hypotheses[-1], t + 1, protocol))
@@ -280,7 +281,7 @@ def _reweigh(run: Run, right: NDArray[np.int64], t: int, protocol: Protocol) -> 
 def _drawn(sample: Sample, n: int, generator: np.random.Generator) -> Sample:
     """Return the subsample of Algorithm 1: records drawn by their weights, with replacement."""
     index = generator.choice(len(sample.X), size=n, p=sample.weights / sample.weights.sum())
-    return Sample(sample.X[index], sample.codes[index], np.ones(n), float(n), sample.facts)
+    return Sample(sample.X[index], sample.features[index], sample.codes[index], np.ones(n), float(n), sample.facts)
 
 
 def _test(agents: Agents, hypothesis: Hypothesis, number: int, protocol: Protocol) -> Checked:
