@@ -8,7 +8,7 @@ import pytest
 from dpadapt.audit import PathDiffers, leaks, record, replay
 from dpadapt.audit.replay import leaked
 from dpadapt.mechanisms import Adjacency, Bounded, DiscreteLaplace, Gaussian, Laplace, clipped_sum, histogram, votes
-from dpadapt.mechanisms.mechanism import Repeated, Sampled
+from dpadapt.mechanisms.mechanism import GaussianEvent, Repeated, Sampled
 
 X = np.linspace(-1, 1, 24).reshape(12, 2)
 y = np.tile([0, 1], 6)
@@ -252,7 +252,7 @@ def fit(data, ledger):
 def test_a_tape_holds_the_releases_and_a_replay_repeats_them():
     tape = record(fit, D, seed=3)
     (release,) = tape.releases
-    assert (release.kind, release.scale) == ("Gaussian", 2.0)
+    assert (release.kind, release.event, release.scale) == ("Gaussian", GaussianEvent(2.0), 2.0)
     assert np.array_equal(release.noisy, tape.result)
     assert [entry.label for entry in tape.entries] == ["sum"]
     again = replay(fit, D_NEIGHBOUR, tape, seed=3)

@@ -22,7 +22,7 @@ from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import Mechanism
+from dpadapt.mechanisms.mechanism import Event, Mechanism
 from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
 
@@ -44,8 +44,8 @@ class Release:
     ----------
     kind : str
         Class of the mechanism.
-    norm : str
-        The norm in which the mechanism measures how far a record moves the value: "l1", "l2" or "linf".
+    event : Event
+        What the release costs if it uses all rows. On a Poisson sample it costs less.
     scale : float
         Noise in the units of the value.
     value : ndarray
@@ -55,7 +55,7 @@ class Release:
     """
 
     kind: str
-    norm: str
+    event: Event
     scale: float
     value: NDArray[Any] = field(repr=False)
     noisy: Any = field(repr=False)
@@ -68,7 +68,7 @@ class Release:
 
     def same_path(self, other: "Release") -> bool:
         """Return whether kind, noise and shape are the same: all that is visible apart from the noisy value."""
-        return (self.kind, self.scale, self.shape) == (other.kind, other.scale, other.shape)
+        return (self.kind, self.event, self.scale, self.shape) == (other.kind, other.event, other.scale, other.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ def _run(
         return charged
 
     def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
-        known = type(mechanism).__name__, mechanism.norm, scale, np.array(bounded.value)
+        known = type(mechanism).__name__, mechanism.event(), scale, np.array(bounded.value)
         if tape is None:
             release = Release(*known, original_draw(mechanism, bounded, scale * noise, random))
         else:
