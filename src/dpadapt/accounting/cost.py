@@ -118,7 +118,7 @@ def gaussian_part(counted: Mapping[Event, int]) -> float | None:
     return math.sqrt(math.fsum(n * scale * scale for scale, n in scales))
 
 
-def _pure_epsilon(counted: Mapping[Event, int]) -> float:
+def pure_epsilon(counted: Mapping[Event, int]) -> float:
     """Return the sum of pure epsilons; inf if some event is not pure."""
     total = 0.0
     for event, times in counted.items():
@@ -146,7 +146,7 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
     mu = gaussian_part(counted)
     if mu is not None:
         return gaussian_epsilon(mu, delta)
-    best = _quick_epsilon(counted, delta, adjacency)
+    best = quick_epsilon(counted, delta, adjacency)
     if delta == 0 or not oracles.pld_supports(counted, adjacency):
         return best
     while True:
@@ -157,9 +157,9 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
             return best
 
 
-def _quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacency) -> float:
+def quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacency) -> float:
     """Return the smallest of the bounds that need no privacy-loss distribution."""
-    best = _pure_epsilon(counted)
+    best = pure_epsilon(counted)
     if delta == 0:
         return best
     # By joint convexity a Poisson sample never costs more than all rows.
@@ -185,14 +185,14 @@ def _delta(items: frozenset[tuple[Event, int]], epsilon: float, adjacency: Adjac
     mu = gaussian_part(counted)
     if mu is not None:
         return gaussian_delta(mu, epsilon)
-    if _pure_epsilon(counted) <= epsilon:
+    if pure_epsilon(counted) <= epsilon:
         return 0.0
     best = 1.0
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_delta(epsilon)))
     if oracles.pld_supports(counted, adjacency):
         quick = oracles.rdp_supports(counted, adjacency)
-        bound = _quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency)
+        bound = quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency)
         distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
         best = min(best, float(distribution.get_delta_for_epsilon(epsilon)))
     return best

@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
-from dpadapt.accounting.cost import epsilon as cost_of
-from dpadapt.accounting.cost import gaussian_part
+from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, Receipt
-from dpadapt.accounting.store import ChildStore, FileStore, MemoryStore, Store, Tally, Terms
+from dpadapt.accounting.store import Check, ChildStore, FileStore, MemoryStore, Store, Terms
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import GaussianEvent, Mechanism, Plan, Sampled, as_plan
+from dpadapt.mechanisms.mechanism import Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
@@ -196,11 +195,19 @@ class Ledger:
         The cap on the cost of everything ever released about this data set: a limit, not a target.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
         Which data sets count as neighbours.
+    rule : {"mixed", "gaussian", "renyi"}, default="mixed"
+        How delta is shared between the ways in which charges are added up. "gaussian" adds up Gaussian noise without
+        any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/ledger.md).
     random_state : int, optional
         For tests only: seeds the noise and marks every entry, because then there is no guarantee.
 
     Notes
     -----
+    The ledger is a privacy filter: the cap holds however each charge is chosen, also by what was released before. What
+    is charged together, such as the whole plan of a fit, was fixed before its first release; if nothing else was
+    charged, its exact cost counts. Several charges add up to a little more than the exact cost of all their events,
+    which would be wrong for charges that depend on earlier releases. The rule and its proof: `Filter.needs`.
+
     A ledger can't be copied, and a ledger in memory can't be pickled: charges to the copy would be missing in the
     original. For several processes use `Ledger.open`.
 
@@ -219,14 +226,14 @@ class Ledger:
         delta: float = 0.0,
         *,
         adjacency: Adjacency = Adjacency.ZERO_OUT,
+        rule: str = "mixed",
         random_state: int | None = None,
     ) -> None:
-        self._setup(MemoryStore(), epsilon, delta, adjacency, random_source(random_state))
+        filter = Filter.of(rule, epsilon, delta, Adjacency.of(adjacency))
+        self._setup(MemoryStore(filter), filter, random_source(random_state))
 
-    def _setup(self, store: Store, epsilon: float, delta: float, adjacency: Adjacency, random: Random) -> None:
-        self._epsilon = checks.positive(epsilon, "epsilon", infinite=True)
-        self._delta = checks.delta(delta)
-        self._adjacency = Adjacency.of(adjacency)
+    def _setup(self, store: Store, filter: Filter, random: Random) -> None:
+        self._filter = filter
         self.dataset = ""
         self._store = store
         self._random = random
@@ -235,17 +242,17 @@ class Ledger:
     @property
     def epsilon(self) -> float:
         """The cap; it can't be changed."""
-        return self._epsilon
+        return self._filter.epsilon
 
     @property
     def delta(self) -> float:
         """The delta that goes with the cap; it can't be changed."""
-        return self._delta
+        return self._filter.delta
 
     @property
     def adjacency(self) -> Adjacency:
         """Which data sets count as neighbours."""
-        return self._adjacency
+        return self._filter.adjacency
 
     @classmethod
     def open(
@@ -256,6 +263,7 @@ class Ledger:
         delta: float | None = None,
         adjacency: Adjacency | None = None,
         dataset: str | None = None,
+        rule: str | None = None,
     ) -> "Ledger":
         """Open the durable ledger at `path`, or make it if there is none.
 
@@ -269,6 +277,8 @@ class Ledger:
             Default for a new ledger: Adjacency.ZERO_OUT.
         dataset : str, optional
             Name of the private data set. An existing ledger of another data set is refused.
+        rule : {"mixed", "gaussian", "renyi"}, optional
+            As in `Ledger`. Default for a new ledger: "mixed".
         """
         path = Path(path)
         if not path.exists():
@@ -277,9 +287,9 @@ class Ledger:
                     f"there is no ledger {path.name}: give epsilon and delta to make one for data about which nothing "
                     f"was released yet. If there was a ledger before, its budget must be taken as spent."
                 )
-            relation = Adjacency.of(adjacency or Adjacency.ZERO_OUT)
-            cap = checks.positive(epsilon, "epsilon", infinite=True), checks.delta(delta)
-            store = FileStore.create(path, Terms(*cap, relation.value, dataset or ""))
+            made = Filter.of(rule or "mixed", epsilon, delta, Adjacency.of(adjacency or Adjacency.ZERO_OUT))
+            cap = made.epsilon, made.delta, made.adjacency.value
+            store = FileStore.create(path, Terms(*cap, dataset or "", made.share, made.order))
         else:
             store = FileStore(path)
         terms = store.terms
@@ -292,6 +302,7 @@ class Ledger:
             ("epsilon", epsilon, terms.epsilon),
             ("delta", delta, terms.delta),
             ("adjacency", None if adjacency is None else Adjacency.of(adjacency).value, terms.adjacency),
+            ("rule", rule, terms.filter.rule),
         ):
             if given is not None and given != kept:
                 raise LedgerError(
@@ -299,7 +310,7 @@ class Ledger:
                     f"leave {name} out to use the ledger as it is."
                 )
         ledger = object.__new__(cls)
-        ledger._setup(store, terms.epsilon, terms.delta, Adjacency.of(terms.adjacency), random_source(None))
+        ledger._setup(store, terms.filter, random_source(None))
         ledger.dataset = terms.dataset
         return ledger
 
@@ -317,7 +328,8 @@ class Ledger:
         """
         ledger = object.__new__(Ledger)
         random = self._random if random_state is None else random_source(random_state)
-        ledger._setup(ChildStore(self, label), epsilon, delta, self.adjacency, random)
+        filter = Filter.of(self._filter.rule, epsilon, delta, self.adjacency)
+        ledger._setup(ChildStore(filter, self, label), filter, random)
         ledger.dataset = self.dataset
         ledger._draw = self._draw
         return ledger
@@ -368,38 +380,42 @@ class Ledger:
         return [Run(plan, self.adjacency, self._random, self._draw) for plan, _ in ready]
 
     def spent(self) -> float:
-        """Return the epsilon, at this ledger's delta, of everything charged so far."""
-        return cost_of(self._store.tally(), self.delta, adjacency=self.adjacency)
+        """Return the least cap epsilon, at this ledger's delta, that would have let through everything charged so far.
+
+        After one charge this is its exact cost. After several it is the filter's number, a little more than the exact
+        cost of the same events fixed in advance. The guarantee is always the cap: stopping as soon as `spent` would
+        pass a level that was fixed beforehand is private at that level, but a value of `spent` that is read at a time
+        chosen by looking at releases guarantees nothing by itself.
+        """
+        charges = self._store.charges()
+        if not charges:
+            return 0.0
+        if len(charges) == 1:
+            return self._filter.needs(Sums(), charges[0])
+        return self._filter.level(self._store.sums())
 
     def remaining(self) -> float:
-        """Return the epsilon, at this ledger's delta, of the largest further release that the cap still allows.
+        """Return the epsilon, at this ledger's delta, of the largest further release that is let through.
 
         The release has Gaussian noise if delta > 0 and is pure otherwise. With delta > 0 this can be more than the cap
         minus `spent`, because several releases together can cost less than the sum of their epsilons.
         """
-        tally = self._store.tally()
-        if not self.delta or math.isinf(self.epsilon):
-            return max(0.0, self.epsilon - self.spent())
-        mu, most = gaussian_part(tally), gaussian_mu(self.epsilon, self.delta)
-        if mu is not None:
-            return gaussian_epsilon(math.sqrt(max(0.0, most**2 - mu**2)), self.delta)
-        low, high = 0.0, most
-        while high - low > 1e-3 * most:
-            middle = (low + high) / 2
-            after = {**tally, GaussianEvent(1 / middle): 1}
-            fits = cost_of(after, self.delta, adjacency=self.adjacency) <= self.epsilon
-            low, high = (middle, high) if fits else (low, middle)
-        return gaussian_epsilon(low, self.delta)
+        if math.isinf(self.epsilon):
+            return math.inf
+        sums = self._store.sums()
+        if not self.delta:
+            return max(0.0, self.epsilon - sums.pure)
+        return gaussian_epsilon(self._filter.room(sums), self.delta)
 
     @property
     def entries(self) -> list[Entry]:
         """Everything charged so far, oldest first."""
-        return self._store.entries()
+        return [entry for charge in self._store.charges() for entry in charge]
 
     def history(self) -> list[tuple[str, Entry]]:
         """Return everything charged so far with its time (UTC; empty for a ledger in memory)."""
         if isinstance(self._store, FileStore):
-            return self._store.history()
+            return [(time, entry) for time, charge in self._store.history() for entry in charge]
         return [("", entry) for entry in self.entries]
 
     def receipt(self, *, assumptions: Sequence[str] = (), warnings: Sequence[str] = ()) -> Receipt:
@@ -417,23 +433,25 @@ class Ledger:
         what = entries[0].label if entries else ""
         if len(entries) > 1:
             what += f" and {len(entries) - 1} more"
-        self._store.append(entries, self._check(what), mark=mark)
+        self._store.append(tuple(entries), self._check(what, entries), mark=mark)
 
     def _readmit(self, entry: Entry, mark: str) -> int:
-        return self._store.readmit(entry, mark, self._check(entry.label))
+        return self._store.readmit(entry, mark, self._check(entry.label, [entry]))
 
     def _reserve(self, mark: str, steps: int) -> None:
         self._store.reserve(mark, steps)
 
-    def _check(self, label: str) -> Callable[[Tally], None]:
-        def check(after: Tally) -> None:
-            need = cost_of(after, self.delta, adjacency=self.adjacency)
-            # Not `need > cap`: a cost of NaN must be refused.
-            if not need <= self.epsilon * (1 + _CAP_TOLERANCE):
+    def _check(self, label: str, charge: Sequence[Entry]) -> Check:
+        def check(before: Callable[[], Sums]) -> None:
+            if math.isinf(self.epsilon):
+                return
+            needs = self._filter.needs(before(), charge)
+            # Not `needs > cap`: a cost of NaN must be refused.
+            if not needs <= self.epsilon * (1 + _CAP_TOLERANCE):
                 raise BudgetExceeded(
-                    f"{label!r} would bring the cost to epsilon={need:.4g} at delta={self.delta:.3g}, over the cap of "
-                    f"{self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise; another ledger "
-                    f"for the same data would lack what was already spent."
+                    f"{label!r} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over this ledger's "
+                    f"cap of {self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise; another "
+                    f"ledger for the same data would lack what was already spent."
                 )
 
         return check

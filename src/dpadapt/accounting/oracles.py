@@ -7,6 +7,7 @@ a release on all rows is always passed on under add/remove, and `_one_pld` conve
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from dpadapt.mechanisms.adjacency import Adjacency
@@ -58,6 +59,13 @@ def rdp_supports(tally: Tally, adjacency: Adjacency) -> bool:
 
 def pld(tally: Tally, adjacency: Adjacency, *, grid: float = GRID, pessimistic: bool = True) -> Any:
     """Return the composed privacy-loss distribution; with `pessimistic=False` its epsilon is a lower bound."""
+    return _pld(frozenset(tally.items()), adjacency, grid, pessimistic)
+
+
+# The last few are kept: a charge is first costed and then converted for the ledger's filter.
+@lru_cache(maxsize=4)
+def _pld(items: frozenset[tuple[Event, int]], adjacency: Adjacency, grid: float, pessimistic: bool) -> Any:
+    tally = dict(items)
     from dp_accounting.pld import privacy_loss_distribution as losses
 
     options = {"value_discretization_interval": grid, "pessimistic_estimate": pessimistic}
@@ -65,7 +73,11 @@ def pld(tally: Tally, adjacency: Adjacency, *, grid: float = GRID, pessimistic: 
         options["use_connect_dots"] = False
     total = losses.identity(value_discretization_interval=grid, pessimistic_estimate=pessimistic)
     # All Gaussian releases on all rows are equivalent to one. This keeps the distribution small for any number of them.
-    precision = sum(times / e.noise_multiplier**2 for e, times in tally.items() if isinstance(e, GaussianEvent))
+    precision = math.fsum(
+        times * (1 / e.noise_multiplier) * (1 / e.noise_multiplier)
+        for e, times in tally.items()
+        if isinstance(e, GaussianEvent)
+    )
     if precision:
         total = total.compose(losses.from_gaussian_mechanism(1 / math.sqrt(precision), **options))
     for event, times in tally.items():
@@ -86,6 +98,15 @@ def rdp(tally: Tally) -> Any:
     for event, times in tally.items():
         accountant.compose(_rdp_event(event), times)
     return accountant
+
+
+def renyi_divergence(event: Event, times: int, order: int) -> float:
+    """Return the Rényi divergence of `order` of `times` releases of `event`."""
+    import dp_accounting as dpa
+
+    accountant = dpa.rdp.RdpAccountant([order])
+    accountant.compose(_rdp_event(event), times)
+    return float(accountant.rdp[0])
 
 
 def _one_pld(event: Event, adjacency: Adjacency, options: dict[str, Any]) -> Any:

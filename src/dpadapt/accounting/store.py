@@ -1,7 +1,7 @@
 """Stores for the entries of a ledger: in memory, in memory with charges to a parent, or durably in an SQLite file.
 
-A store does one thing atomically: it passes the tally that new entries would lead to to a check, and appends the
-entries only if the check raises nothing.
+A store does one thing atomically: it lets a check compare a charge with what all earlier ones add up to, and appends it
+only if the check raises nothing. A charge is one or more entries, appended together.
 
 The file is in write-ahead mode with full synchronisation. Each charge is one immediate transaction, so processes take
 turns and a crash loses nothing that was committed. Terms and entries form a hash chain whose head is kept in the same
@@ -25,22 +25,23 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpadapt import checks
-from dpadapt.accounting.cost import add_entries
+from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event
 
-Tally = dict[Event, int]
-Check = Callable[[Tally], None]
+# Takes a function, because adding up takes time that a ledger without a cap, or with one charge, can do without.
+Check = Callable[[Callable[[], Sums]], None]
+Charge = tuple[Entry, ...]
 
-_FORMAT = "dpadapt ledger 1"
+_FORMAT = "dpadapt ledger 2"
+# Files of the first format have no filter in their terms and one record per entry; see `FileStore._convert`.
+_FIRST_FORMAT = "dpadapt ledger 1"
 _NOT_DURABLE = (
     "only a durable ledger can resume a run: a ledger in memory is lost in a crash. Charge runs that must survive a "
     "crash to a ledger made by Ledger.open(path, ...)."
@@ -51,10 +52,10 @@ class Store(ABC):
     """Entries that are only ever added to."""
 
     @abstractmethod
-    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
-        """Call `check` with the tally that `entries` would lead to; if it returns, append all entries at once.
+    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+        """Call `check` with a function that adds up all earlier charges; if it returns, append the charge.
 
-        With a `mark`, the last entry is a run that may be resumed.
+        With a `mark`, the last entry of the charge is a run that may be resumed.
         """
 
     def readmit(self, entry: Entry, mark: str, check: Check) -> int:
@@ -66,38 +67,44 @@ class Store(ABC):
         raise PrivacyError(_NOT_DURABLE)
 
     @abstractmethod
-    def entries(self) -> list[Entry]:
-        """Return all entries, oldest first."""
+    def charges(self) -> list[Charge]:
+        """Return all charges, oldest first."""
 
-    def tally(self) -> Tally:
-        """Return the number of each event."""
-        return add_entries({}, self.entries())
+    @abstractmethod
+    def sums(self) -> Sums:
+        """Return what all charges add up to."""
 
 
 class MemoryStore(Store):
-    """Entries in the memory of this process."""
+    """Charges in the memory of this process."""
 
-    def __init__(self) -> None:
-        self._entries: list[Entry] = []
-        self._tally: Tally = {}
+    def __init__(self, filter: Filter) -> None:
+        self._filter = filter
+        self._charges: list[Charge] = []
+        self._sums = Sums()
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
-    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
+    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Check and append under a lock."""
         self._require_same_process()
         if mark:
             raise PrivacyError(_NOT_DURABLE)
         with self._lock:
-            after = add_entries(self._tally, entries)
-            check(after)
-            self._entries.extend(entries)
-            self._tally = after
+            check(self.sums)
+            self._charges.append(charge)
 
-    def entries(self) -> list[Entry]:
-        """Return a copy of the entries."""
+    def charges(self) -> list[Charge]:
+        """Return a copy of the charges."""
         with self._lock:
-            return list(self._entries)
+            return list(self._charges)
+
+    def sums(self) -> Sums:
+        """Add up charges that were not needed until now: a ledger that is charged once never needs its sums."""
+        with self._lock:
+            for charge in self._charges[self._sums.charges :]:
+                self._sums += self._filter.sums(charge)
+            return self._sums
 
     def _require_same_process(self) -> None:
         if self._pid != os.getpid():
@@ -120,26 +127,26 @@ class Parent(Protocol):
 class ChildStore(MemoryStore):
     """Entries that are also charged to a parent ledger: both caps must allow them."""
 
-    def __init__(self, parent: Parent, scope: str) -> None:
-        super().__init__()
+    def __init__(self, filter: Filter, parent: Parent, scope: str) -> None:
+        super().__init__(filter)
         self._parent = parent
         self._scope = scope
 
-    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
-        """Check the child's cap, then charge the parent, and only then add the entries."""
+    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+        """Check the child's cap, then charge the parent, and only then add the charge."""
         self._require_same_process()
         with self._lock:
-            check(add_entries(self._tally, entries))
-            self._parent._charge([self._scoped(entry) for entry in entries], mark=mark)
-            super().append(entries, _already_checked)
+            check(self.sums)
+            self._parent._charge([self._scoped(entry) for entry in charge], mark=mark)
+            super().append(charge, _already_checked)
 
     def readmit(self, entry: Entry, mark: str, check: Check) -> int:
         """Check the child's cap, let the parent find the run, and only then add the entry."""
         self._require_same_process()
         with self._lock:
-            check(add_entries(self._tally, [entry]))
+            check(self.sums)
             used = self._parent._readmit(self._scoped(entry), mark)
-            super().append([entry], _already_checked)
+            super().append((entry,), _already_checked)
             return used
 
     def reserve(self, mark: str, steps: int) -> None:
@@ -152,17 +159,39 @@ class ChildStore(MemoryStore):
 
 @dataclass(frozen=True)
 class Terms:
-    """Cap, adjacency and data set of a durable ledger, fixed when it is made."""
+    """What a durable ledger is for, fixed when it is made.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The cap.
+    adjacency, dataset : str
+    share, order : float, int
+        The filter's; see `Filter`.
+    unit : str
+        What is protected: a "row".
+    allowances : dict
+        Parts of the cap that are set aside under a name: none.
+    """
 
     epsilon: float
     delta: float
     adjacency: str
     dataset: str
+    share: float
+    order: int
+    unit: str = "row"
+    allowances: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checks.positive(self.epsilon, "epsilon", infinite=True)
-        checks.delta(self.delta)
-        Adjacency.of(self.adjacency)
+        _ = self.filter  # checks
+        if self.unit != "row" or self.allowances:
+            raise ValueError("made by a later version")
+
+    @property
+    def filter(self) -> Filter:
+        """The filter that decides on charges."""
+        return Filter(self.epsilon, self.delta, Adjacency.of(self.adjacency), self.share, self.order)
 
 
 class FileStore(Store):
@@ -172,10 +201,11 @@ class FileStore(Store):
         self.path = path
         self._lock = threading.RLock()
         self.terms, self._genesis = self._verify()
-        self._last, self._head, self._tally = 0, self._genesis, Tally()
+        self._filter = self.terms.filter
+        self._last, self._head, self._sums = 0, self._genesis, Sums()
         # By mark: the entry that a run was charged with, and how many of its releases may have been made.
         self._runs: dict[str, tuple[Entry, int]] = {}
-        self.tally()
+        self.sums()
 
     @classmethod
     def create(cls, path: Path, terms: Terms) -> "FileStore":
@@ -191,7 +221,7 @@ class FileStore(Store):
                     " hash TEXT NOT NULL);"
                     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
                 )
-                text = json.dumps(terms.__dict__)
+                text = json.dumps(asdict(terms), sort_keys=True)
                 meta = {"format": _FORMAT, "terms": text, "head": _link(_FORMAT, text), "count": "0"}
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             with suppress(FileExistsError):
@@ -203,24 +233,25 @@ class FileStore(Store):
                 leftover.unlink(missing_ok=True)
         return cls(path)
 
-    def append(self, entries: Sequence[Entry], check: Check, *, mark: str = "") -> None:
+    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Check and append in one immediate transaction."""
+        # Before the transaction: the conversion of a sampled run takes time, for which other processes would wait.
+        added = self._filter.sums(charge)
         with self._lock:
             with self._transaction("BEGIN IMMEDIATE") as connection:
                 self._catch_up(connection)
-                after = add_entries(self._tally, entries)
-                check(after)
-                texts = [json.dumps(entry.to_dict(), sort_keys=True) for entry in entries]
-                last, head = self._extend(connection, [*texts, *([_used(mark, 0)] if mark else [])])
-            # Only after the commit: if it fails, the next charge reads the file again from the last known entry.
-            self._last, self._head, self._tally = last, head, after
+                check(lambda: self._sums)
+                text = _charged(charge, added)
+                last, head = self._extend(connection, [text, *([_used(mark, 0)] if mark else [])])
+            # Only after the commit: if it fails, the next charge reads the file again from the last known record.
+            self._last, self._head, self._sums = last, head, self._sums + added
             if mark:
-                self._runs[mark] = entries[-1], 0
+                self._runs[mark] = charge[-1], 0
 
     def readmit(self, entry: Entry, mark: str, check: Check) -> int:
         """Look the run up in the file."""
         with self._lock:
-            self.tally()
+            self.sums()
             charged, used = self._runs.get(mark, (None, 0))
             if charged != entry:
                 raise PrivacyError(
@@ -256,48 +287,49 @@ class FileStore(Store):
         connection.execute("UPDATE meta SET value = ? WHERE key = 'count'", (str(last),))
         return last, head
 
-    def entries(self) -> list[Entry]:
-        """Return all entries, oldest first."""
-        return [entry for _, entry in self.history()]
+    def charges(self) -> list[Charge]:
+        """Return all charges, oldest first."""
+        return [charge for _, charge in self.history()]
 
-    def history(self) -> list[tuple[str, Entry]]:
-        """Return all entries with the time (UTC) at which they were charged."""
+    def history(self) -> list[tuple[str, Charge]]:
+        """Return all charges with the time (UTC) at which they were made."""
         with self._transaction("BEGIN") as connection:
-            return self._follow(connection, 0, self._genesis, {})[2]
+            _, _, fresh = self._follow(connection, 0, self._genesis, {})
+            return [(time, charge) for time, charge, _ in fresh]
 
-    def tally(self) -> Tally:
-        """Return the number of each event, with those that other processes charged."""
+    def sums(self) -> Sums:
+        """Return what all charges add up to, with those that other processes made."""
         with self._lock, self._transaction("BEGIN") as connection:
             self._catch_up(connection)
-            return dict(self._tally)
+            return self._sums
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
         """Read what other processes appended."""
         last, head, fresh = self._follow(connection, self._last, self._head, self._runs)
-        self._last, self._head, self._tally = last, head, add_entries(self._tally, [entry for _, entry in fresh])
+        self._last, self._head, self._sums = last, head, sum((added for _, _, added in fresh), self._sums)
 
     def _follow(
         self, connection: sqlite3.Connection, last: int, head: str, runs: dict[str, tuple[Entry, int]]
-    ) -> tuple[int, str, list[tuple[str, Entry]]]:
-        """Follow the hash chain to its end; return the number and hash of the last link, and all entries on the way.
+    ) -> tuple[int, str, list[tuple[str, Charge, Sums]]]:
+        """Follow the hash chain to its end; return the number and hash of the last link, and all charges on the way.
 
         Records of runs that may be resumed are put into `runs`.
         """
-        fresh: list[tuple[str, Entry]] = []
+        fresh: list[tuple[str, Charge, Sums]] = []
         rows = connection.execute("SELECT id, time, entry, hash FROM entries WHERE id > ? ORDER BY id", (last,))
         for number, time, text, digest in rows:
             if number != last + 1 or digest != _link(head, time, text):
                 raise LedgerError(self._damaged(f"entry {last + 1} is missing or altered"))
             last, head = number, digest
-            record = self._parsed(text)
-            if isinstance(record, Entry):
-                fresh.append((str(time), record))
+            first, second = self._parsed(text)
+            if isinstance(second, Sums):
+                fresh.append((str(time), first, second))
             else:
-                # The first record of a mark was written together with the entry before it.
-                mark, used = record
+                # The first record of a mark was written together with the charge before it.
+                mark, used = first, second
                 if mark not in runs and (used or not fresh):
                     raise LedgerError(self._damaged("it counts releases of an unknown run"))
-                charged, before = runs.get(mark) or (fresh[-1][1], 0)
+                charged, before = runs.get(mark) or (fresh[-1][1][-1], 0)
                 if not before <= used <= charged.times:
                     raise LedgerError(self._damaged("it counts releases that were not charged"))
                 runs[mark] = charged, used
@@ -306,18 +338,22 @@ class FileStore(Store):
             raise LedgerError(self._damaged("entries are missing at its end"))
         return last, head, fresh
 
-    def _parsed(self, text: str) -> Entry | tuple[str, int]:
-        """Return an entry, or a run's mark and how many releases it may have made."""
+    def _parsed(self, text: str) -> tuple[Any, Any]:
+        """Return a charge and what it adds up to, or a run's mark and how many releases it may have made."""
         try:
             fields = json.loads(text)
             if "mark" in fields:
                 return str(fields["mark"]), int(fields["used"])
-            entry = entry_from_dict(fields)
+            charge = tuple(entry_from_dict(entry) for entry in fields["charge"])
+            pure, gaussian, renyi = map(float, fields["sums"])
+            sums = Sums(pure, gaussian, renyi, int(fields["sampled"]), 1)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
-        if entry.times < 1:
+        # Each comparison is false for NaN.
+        valid = sums.pure >= 0 and sums.gaussian >= 0 and sums.renyi >= 0 and sums.sampled >= 0
+        if not valid or not charge or any(entry.times < 1 for entry in charge):
             raise LedgerError(self._damaged("it holds an entry of unknown form"))
-        return entry
+        return charge, sums
 
     def _verify(self) -> tuple[Terms, str]:
         """Check the form of the file when it is opened; return its terms and the start of its hash chain."""
@@ -385,6 +421,13 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _charged(charge: Charge, sums: Sums) -> str:
+    """Return the record of a charge, with what it adds to the filter's sums."""
+    entries = [entry.to_dict() for entry in charge]
+    added = [sums.pure, sums.gaussian, sums.renyi]
+    return json.dumps({"charge": entries, "sums": added, "sampled": sums.sampled}, sort_keys=True)
 
 
 def _used(mark: str, releases: int) -> str:

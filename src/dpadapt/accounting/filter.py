@@ -1,0 +1,399 @@
+"""`Filter`: decides whether a ledger accepts a charge, so that its cap holds however the charges are chosen.
+
+Composing all events and comparing the result with the cap is right for events that were fixed in advance. It is wrong
+for an analyst who looks at one answer before choosing the next question: charges accepted that way were found to reach
+2.7 times the cap's delta. The filter keeps three sums instead, each of which bounds the privacy loss of every adaptive
+choice; `Filter.needs` states the rule and its proof.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadapt import checks
+from dpadapt.accounting import oracles
+from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
+from dpadapt.accounting.cost import add_entries, pure_epsilon, quick_epsilon
+from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.receipt import Entry
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.mechanism import (
+    BoundedRangeEvent,
+    ConcentratedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    SampledEvent,
+)
+
+# Share of delta that the Gaussian sum gets; the Rényi sum gets the rest. "gaussian" charges Gaussian noise exactly and
+# mixtures dearly, "renyi" the reverse; "mixed" loses about 1% on Gaussian noise alone (docs/ledger.md).
+_GAUSSIAN_SHARES = {"mixed": 0.8, "gaussian": 1.0, "renyi": 0.0}
+RULES = tuple(_GAUSSIAN_SHARES)
+# Factor on the order that is best for the Rényi sum alone. With the larger order the Rényi sum is better where the
+# Gaussian sum is worse. Chosen by hand, on the mixtures of docs/ledger.md.
+_ORDER_FACTOR = 1.25
+# Sampled Gaussian runs are converted to mu up to a probability of this share of the Gaussian sum's delta each. After
+# this many of them the Gaussian sum is full. A smaller share makes each run dearer, a larger one allows fewer runs.
+_TAIL_SHARE = 1e-5
+_MOST_SAMPLED_RUNS = 1000
+# Number of points at which the profile of a sampled run is compared with a Gaussian one. More points cost more time;
+# fewer give a larger mu (about 0.1% at 1,000). Chosen by hand.
+_PROFILE_POINTS = 1000
+# A sampled run with a larger epsilon is charged as if it used all rows: its distribution would take too much memory.
+_LARGEST_PROFILE_EPSILON = 100.0
+# Above this order, a sampled run is charged to the Rényi sum as if it used all rows: the exact sum has `order` terms.
+_LARGEST_SAMPLED_ORDER = 20_000
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What charges add up to.
+
+    Parameters
+    ----------
+    pure : float
+        Sum of the epsilons of pure releases; infinite if some release is not pure.
+    gaussian : float
+        Sum of mu², each mu that of a Gaussian release at least as informative.
+    renyi : float
+        Sum of Rényi divergences of the filter's order.
+    sampled : int
+        Number of sampled Gaussian runs.
+    charges : int
+        Number of charges.
+    """
+
+    pure: float = 0.0
+    gaussian: float = 0.0
+    renyi: float = 0.0
+    sampled: int = 0
+    charges: int = 0
+
+    def __add__(self, other: "Sums") -> "Sums":
+        """Return the sums of both."""
+        return Sums(
+            self.pure + other.pure,
+            self.gaussian + other.gaussian,
+            self.renyi + other.renyi,
+            self.sampled + other.sampled,
+            self.charges + other.charges,
+        )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The terms on which charges are accepted, fixed before the first one.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The cap.
+    adjacency : Adjacency
+    share : float
+        The share of delta that belongs to the Gaussian sum; the rest belongs to the Rényi sum.
+    order : int
+        The order of the Rényi sum, at least 2.
+
+    Examples
+    --------
+    >>> from dpadapt.mechanisms.mechanism import GaussianEvent
+    >>> terms = Filter.of("mixed", 1.0, 1e-6, Adjacency.ZERO_OUT)
+    >>> charge = [Entry("a sum", GaussianEvent(10.0))]
+    >>> first, second = terms.needs(Sums(), charge), terms.needs(terms.sums(charge), charge)
+    >>> round(first, 3), round(second, 3)
+    (0.395, 0.589)
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    share: float
+    order: int
+
+    def __post_init__(self) -> None:
+        checks.positive(self.epsilon, "epsilon", infinite=True)
+        checks.delta(self.delta)
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share must lie in [0, 1], got {self.share!r}.")
+        checks.count(self.order, "order", least=2)
+
+    @classmethod
+    def of(cls, rule: str, epsilon: float, delta: float, adjacency: Adjacency) -> "Filter":
+        """Return the filter of a rule: "mixed", "gaussian" or "renyi"."""
+        share = _GAUSSIAN_SHARES[checks.one_of(rule, RULES, "rule")]
+        epsilon, delta = checks.positive(epsilon, "epsilon", infinite=True), checks.delta(delta)
+        return cls(epsilon, delta, adjacency, share, _order(epsilon, (1 - share) * delta, share))
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule with this share; a share that no rule has is shown as "mixed"."""
+        return next((rule for rule, share in _GAUSSIAN_SHARES.items() if share == self.share), "mixed")
+
+    def sums(self, charge: Sequence[Entry]) -> Sums:
+        """Return what entries that are charged together add to each sum."""
+        total = Sums(charges=1)
+        for entry in charge:
+            total += self._sums(entry.event, entry.times)
+        return total
+
+    def needs(self, before: Sums, charge: Sequence[Entry]) -> float:
+        """Return the least cap epsilon at which `charge` is accepted after charges that add up to `before`.
+
+        The ledger accepts the charge if this is at most its own cap.
+
+        **Rule.** A charge is accepted if at least one of the three sums, with the charge, stays within its cap:
+
+        - pure: Σ epsilon_i <= epsilon;
+        - Gaussian: Σ mu_i² <= mu², where a mu-Gaussian release has epsilon at delta_G = share · delta;
+        - Rényi of order a: Σ rho_i <= B = epsilon + (ln delta_R + ln a) / (a - 1) - ln(1 - 1/a), where
+          delta_R = (1 - share) · delta;
+
+        or if it is the first charge and its own exact cost is at most epsilon.
+
+        **Theorem.** Everything released under this rule is (epsilon, delta)-private for any analyst who chooses each
+        charge, and the steps of charged runs in any order, by all that was released before.
+
+        **Proof.** Fix two neighbouring data sets with output laws P and Q, and let L be the log-likelihood ratio of all
+        outputs so far, under P. H_R(x) is the hockey-stick divergence of a pair R of laws at e^x. While a sum is
+        within its cap, let
+
+        - V_pure = 0;
+        - V_Gaussian = H_R(epsilon - L), where R is the product of all steps that were charged and not yet made, a
+          Gaussian pair of the remaining r = sqrt(mu² - Σ mu_i²), and a pair that tells P and Q apart with the part of
+          delta_G that is kept for sampled runs;
+        - V_Rényi = (1/a) (1 - 1/a)^(a-1) exp((a-1) (L - Σ rho_i + B - epsilon)), Σ over the steps that were made;
+
+        and 0 from the moment when the sum passes its cap. Let V be the sum of the three. (1) V is a nonnegative
+        supermartingale. For the Gaussian sum: a charge D that a mu_i-Gaussian pair dominates may replace part of R,
+        because D × G_r' is dominated by G_r for r'² = r² - mu_i²; making a step replaces its factor in R by its outcome
+        in L, which keeps the mean. For the Rényi sum: E[exp((a-1) L_i)] <= exp((a-1) rho_i) for every step, given the
+        past. (2) V starts at no more than delta: at delta_G plus exp((a-1) (B - epsilon)) (1/a) (1 - 1/a)^(a-1) =
+        delta_R. (3) At the end V >= (1 - e^(epsilon - L))_+: if the pure sum is within its cap, then L <= epsilon
+        always; if another one is, its V is at least that, since H_R(x) >= (1 - e^x)_+ and since
+        (1/a) (1 - 1/a)^(a-1) z^(a-1) >= 1 - 1/z for all z > 0. So E[(1 - e^(epsilon - L))_+] <= delta, which is the
+        claim. A first charge that passes all three caps is accepted on its exact cost, and closes the ledger: the
+        analyst chooses it before anything is released. ∎
+
+        Sums must share delta: with all of delta for each, attacks reach 1.2 to 1.7 times delta.
+
+        References: R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy Odometers and Filters", 2016 (the pure sum, and
+        what a filter is); V. Feldman, T. Zrnic, "Individual Privacy Accounting via a Rényi Filter", arXiv:2008.11193,
+        and M. Lécuyer, "Practical Privacy Filters and Odometers with Rényi Differential Privacy", arXiv:2103.01379
+        (one Rényi order, fixed in advance); A. Smith, A. Thakurta, "Fully Adaptive Composition for Gaussian
+        Differential Privacy", arXiv:2210.17520, and A. Koskela, M. Tobaben, A. Honkela, "Individual Privacy Accounting
+        with Gaussian Differential Privacy", arXiv:2209.15596 (the Gaussian sum); J. Whitehouse, A. Ramdas, R. Rogers,
+        S. Wu, "Fully Adaptive Composition in Differential Privacy", ICML 2023. Their combination, with delta shared,
+        is ours.
+        """
+        if not before.charges:
+            return cost_of(add_entries({}, charge), self.delta, adjacency=self.adjacency)
+        return self.level(before + self.sums(charge))
+
+    def level(self, sums: Sums) -> float:
+        """Return the least cap epsilon at which one of the three sums is within its cap."""
+        levels = [sums.pure]
+        if self._gaussian_delta and sums.sampled <= _MOST_SAMPLED_RUNS:
+            levels.append(gaussian_epsilon(math.sqrt(sums.gaussian), self._gaussian_delta))
+        if self._renyi_delta:
+            levels.append(max(0.0, sums.renyi - _renyi_cap(0.0, self._renyi_delta, self.order)))
+        return min(levels)
+
+    def room(self, sums: Sums) -> float:
+        """Return the largest mu with which a Gaussian release is accepted after charges that add up to `sums`."""
+        if not self.delta:
+            return 0.0
+        if not sums.charges:
+            return gaussian_mu(self.epsilon, self.delta)
+        room = 0.0
+        if self._gaussian_delta:
+            room = gaussian_mu(self.epsilon, self._gaussian_delta) ** 2 - sums.gaussian
+        if self._renyi_delta:
+            rest = _renyi_cap(self.epsilon, self._renyi_delta, self.order) - sums.renyi
+            room = max(room, 2 * rest / self.order)
+        return math.sqrt(max(0.0, room))
+
+    @property
+    def _gaussian_delta(self) -> float:
+        """The delta that is left for Gaussian noise itself when the tails of all sampled runs are taken off."""
+        given = self.share * self.delta
+        tails = _MOST_SAMPLED_RUNS * _TAIL_SHARE * given
+        return (given - tails) / (1 - tails)
+
+    @property
+    def _renyi_delta(self) -> float:
+        return (1 - self.share) * self.delta
+
+    def _sums(self, event: Event, times: int) -> Sums:
+        """Return what `times` releases of `event`, charged together, add to each sum."""
+        sampled = isinstance(event, SampledEvent) and isinstance(event.event, GaussianEvent)
+        tail = _TAIL_SHARE * self.share * self.delta
+        mu_squared = _mu_squared(event, times, tail, self.adjacency) if tail else math.inf
+        renyi = _renyi(event, times, self.order, self.adjacency) if self._renyi_delta else math.inf
+        return Sums(pure_epsilon({event: times}), mu_squared, renyi, int(sampled))
+
+
+def _order(epsilon: float, delta: float, share: float) -> int:
+    """Return the order of the Rényi sum, from the order a that admits the most Gaussian noise: the largest cap over a.
+
+    A Rényi sum of its own takes the nearest whole number; beside a Gaussian sum it takes a larger one.
+    """
+    if not delta > 0 or math.isinf(epsilon):
+        return 2
+    # The best order is about 1 + sqrt(ln(1/delta) / rho) for the rho that the cap admits, and 2 ln(1/delta) / epsilon
+    # for small epsilon.
+    orders = 1 + np.geomspace(1e-3, 10 + 10 * math.log(1 / delta) / min(epsilon, 1.0), 20_001)
+    best = float(orders[np.argmax([_renyi_cap(epsilon, delta, order) / order for order in orders.tolist()])])
+    return max(2, math.ceil(_ORDER_FACTOR * best) if share else round(best))
+
+
+def _renyi_cap(epsilon: float, delta: float, order: float) -> float:
+    """Return the largest Rényi divergence of this order that is (`epsilon`, `delta`)-private.
+
+    Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, Proposition 12, solved for the
+    divergence. It can be negative: then the order is of no use at this cap.
+    """
+    return epsilon + (math.log(delta) + math.log(order)) / (order - 1) - math.log1p(-1 / order)
+
+
+def _mu_squared(event: Event, times: int, tail: float, adjacency: Adjacency) -> float:
+    """Return mu² of a Gaussian release that is at least as informative as `times` releases of `event`.
+
+    A trade-off function lies above that of a mu-Gaussian release if each of its points (false positive rate q, power p)
+    has z(p) - z(q) <= mu, where z is the inverse of the standard normal distribution function Φ; for a piecewise
+    linear one its vertices suffice, because the Gaussian one is convex (Dong, Roth and Su, "Gaussian Differential
+    Privacy", 2022).
+    """
+    match event:
+        case GaussianEvent(noise_multiplier=s):
+            return times * (1 / s) * (1 / s)
+        case PureEvent(epsilon=e):
+            return times * _pure_mu(e) ** 2
+        case LaplaceEvent(noise_multiplier=s):
+            return times * _laplace_mu(1 / s) ** 2
+        case BoundedRangeEvent(epsilon=e):
+            # The worst choices of range epsilon have one vertex, logit(p) - logit(q) = epsilon (Dong, Durfee and
+            # Rogers, "Optimal Differential Privacy Composition for Exponential Mechanisms", 2020). Among these
+            # z(p) - z(q) is largest where p = 1 - q, as in a pure release of epsilon / 2. For h(u) = z(1 / (1 + e^-u))
+            # is odd and, for u > 0, concave: h'' <= 0 there if (2Φ - 1) φ - z Φ (1 - Φ) >= 0 for z > 0. That function
+            # is 0 at z = 0 and at infinity, and its derivative 2 φ² - Φ (1 - Φ) is first positive, then negative: with
+            # the hazard λ = φ / (1 - Φ), the logarithm of Φ (1 - Φ) / φ² has the derivative 2 z - (λ(z) - λ(-z)),
+            # which is positive because λ' < 1 (Sampford, 1953).
+            return times * _pure_mu(e / 2) ** 2
+        case SampledEvent(event=LaplaceEvent()):
+            return times * _pure_mu(pure_epsilon({event: 1})) ** 2
+        case SampledEvent(event=GaussianEvent(noise_multiplier=s)):
+            # By joint convexity a Poisson sample never tells more than all rows.
+            return min(times * (1 / s) * (1 / s), _sampled_mu(event, times, tail, adjacency) ** 2)
+    return math.inf
+
+
+def _pure_mu(epsilon: float) -> float:
+    """Return the mu of a pure release: that of randomized response, whose only vertex has p = 1 - q = e^epsilon q."""
+    from scipy.special import ndtri_exp
+
+    # z(p) - z(1 - p) = -2 z(q), q = 1 / (1 + e^epsilon).
+    return -2 * float(ndtri_exp(-float(np.logaddexp(0.0, epsilon))))
+
+
+def _laplace_mu(epsilon: float) -> float:
+    """Return the mu of Laplace noise of scale 1 / `epsilon`.
+
+    Between the ends of its middle part, q p' = e^-epsilon / 4 with p' = 1 - p, and -z(q) - z(p') is largest where
+    q = p': -z(e^x) is concave in x for e^x <= 1/2, its derivative being minus Mills' ratio, which decreases as x falls.
+    Beyond the middle part the trade-off function is linear, and the Gaussian one convex.
+    """
+    from scipy.special import ndtri_exp
+
+    return -2 * float(ndtri_exp(-epsilon / 2 - math.log(2)))
+
+
+@lru_cache(maxsize=1024)
+def _sampled_mu(event: SampledEvent, times: int, tail: float, adjacency: Adjacency) -> float:
+    """Return mu such that `times` releases of `event` are dominated by mu-Gaussian noise but for a probability `tail`.
+
+    The profile delta(x) of the run must be at most tail + (1 - tail) · (that of mu-Gaussian noise) at every x >= 0, for
+    both orders of the neighbours; for x < 0 the same then follows.
+    """
+    counted: dict[Event, int] = {event: times}
+    bound = quick_epsilon(counted, tail, adjacency)
+    if not bound <= _LARGEST_PROFILE_EPSILON:
+        return math.inf
+    distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
+    bound = float(distribution.get_epsilon_for_delta(tail))
+    points = np.linspace(0.0, bound, _PROFILE_POINTS)
+    profile = np.asarray(distribution.get_delta_for_epsilon(points), dtype=np.float64)
+    # Both profiles decrease, so comparing one at the left end of a cell with the other at the right end covers all x in
+    # between. Beyond the last point the profile is at most `tail`.
+    needed = (profile[:-1] - tail) / (1 - tail)
+    where, needed = points[1:][needed > 0], needed[needed > 0]
+    if not needed.size:
+        return 0.0
+
+    def dominates(mu: float) -> bool:
+        return bool(np.all(_gaussian_profile(mu, where) >= needed))
+
+    low, high = 0.0, 1.0
+    while not dominates(high):
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if dominates(middle) else (middle, high)
+    return high
+
+
+def _gaussian_profile(mu: float, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return delta at each epsilon in `x` of a mu-Gaussian release."""
+    from scipy.special import log_ndtr
+
+    upper, lower = log_ndtr(mu / 2 - x / mu), log_ndtr(-mu / 2 - x / mu)
+    return np.asarray(-np.exp(upper) * np.expm1(np.minimum(0.0, x + lower - upper)))
+
+
+def _renyi(event: Event, times: int, order: int, adjacency: Adjacency) -> float:
+    """Return the Rényi divergence of `order` of `times` releases of `event`."""
+    match event:
+        case GaussianEvent(noise_multiplier=s):
+            return times * order / 2 * (1 / s) * (1 / s)
+        case PureEvent(epsilon=e):
+            return times * _pure_renyi(e, order)
+        case LaplaceEvent(noise_multiplier=s):
+            return times * _laplace_renyi(1 / s, order)
+        case BoundedRangeEvent(epsilon=e):
+            return times * min(order / 8 * e * e, _pure_renyi(e, order))
+        case ConcentratedEvent(rho=rho):
+            return times * order * rho
+        case SampledEvent(event=LaplaceEvent()):
+            return times * _pure_renyi(pure_epsilon({event: 1}), order)
+        case SampledEvent(event=GaussianEvent(noise_multiplier=s)):
+            # By joint quasi-convexity a Poisson sample never has a larger divergence than all rows.
+            whole = times * order / 2 * (1 / s) * (1 / s)
+            if order > _LARGEST_SAMPLED_ORDER or not oracles.rdp_supports({event: times}, adjacency):
+                return whole
+            return min(whole, oracles.renyi_divergence(event, times, order))
+    return math.inf
+
+
+# Rounding error of the two closed forms below, whose terms are near 1 for small epsilon.
+_RENYI_ROUNDING = 1e-15
+
+
+def _pure_renyi(epsilon: float, order: int) -> float:
+    """Return the divergence of randomized response with two answers, the largest of all pure releases."""
+    shift, one_more = (order - 1) * epsilon, float(np.logaddexp(0.0, epsilon))
+    exact = float(np.logaddexp(epsilon - one_more + shift, -one_more - shift)) / (order - 1)
+    # Bun and Steinke, "Concentrated Differential Privacy", 2016: a pure release has epsilon²/2-zCDP.
+    return min(exact + _RENYI_ROUNDING, order / 2 * epsilon * epsilon, epsilon)
+
+
+def _laplace_renyi(epsilon: float, order: int) -> float:
+    """Return the divergence of Laplace noise of scale 1 / `epsilon` (Mironov, "Rényi Differential Privacy", 2017)."""
+    upper = math.log(order / (2 * order - 1)) + (order - 1) * epsilon
+    lower = math.log((order - 1) / (2 * order - 1)) - order * epsilon
+    exact = float(np.logaddexp(upper, lower)) / (order - 1)
+    return min(exact + _RENYI_ROUNDING, order / 2 * epsilon * epsilon, epsilon)
