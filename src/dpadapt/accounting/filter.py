@@ -238,6 +238,7 @@ class Filter:
         return Sums(pure_epsilon({event: times}), mu_squared, renyi, int(sampled))
 
 
+@lru_cache(maxsize=1024)
 def _order(epsilon: float, delta: float, share: float) -> int:
     """Return the order of the Rényi sum, from the order a that admits the most Gaussian noise: the largest cap over a.
 
