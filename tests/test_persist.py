@@ -1,6 +1,12 @@
 """Models saved as JSON and arrays."""
 
 import json
+import os
+import random
+import shutil
+import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -101,12 +107,50 @@ def change(folder, **fields):
         ({"attributes": {"__class__": 1}}, "no fitted attribute"),
         ({"checksums": {}}, "damaged"),
         ({"checksums": {"arrays.npz": "0", "receipt.json": "0"}}, "does not belong"),
+        ({"checksums": None}, "damaged"),
+        ({"checksums": {"arrays.npz": 0, "receipt.json": [1]}}, "damaged"),
+        ({"extra": None}, "damaged"),
+        ({"extra": ["schema"]}, "damaged"),
+        ({"attributes": None}, "damaged"),
+        ({"attributes": {"coef_": {"array": [[1], [2, 3]], "dtype": "<f8"}}}, "damaged"),
+        ({"attributes": {"coef_": {"array": [0], "dtype": "no such"}}}, "damaged"),
+        ({"attributes": {"coef_": {"float": "much"}}}, "damaged"),
+        ({"params": {"epsilon": {"array": "x", "dtype": "<M8[z]"}}}, "damaged"),
+        ({"params": [1, 2]}, "damaged"),
+        ({"format": 3}, "not a model"),
+        ({"format": None}, "not a model"),
+        ({"format": "dpadapt model " + "9" * 5000}, r"format \(unreadable\)"),
+        ({"class": "x", "method": {"a": 1}, "version": ["\x1b"]}, r"method \(unreadable\)"),
     ],
     ids=str,
 )
 def test_a_folder_that_is_no_such_model_is_refused(folder, fields, said):
     change(folder, **fields)
     with pytest.raises(ValueError, match=said):
+        persist.load(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"null", b"[]", b"3", b"\xff\xfe", b"[" * 100_000, b'{"format":' * 100_000, b"1" * 100_000],
+    ids=lambda content: repr(content[:9]),
+)
+def test_a_description_that_is_no_such_json_is_refused(folder, content):
+    (folder / "model.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"damaged|not a model"):
+        persist.load(folder)
+
+
+@pytest.mark.parametrize(
+    "receipt",
+    ["", "null", "[]", '{"epsilon": null}', '{"epsilon": [1], "delta": {}}', "[" * 100_000, '{"epsilon": 1e999}'],
+    ids=lambda text: text[:20],
+)
+def test_a_receipt_that_is_none_is_refused_although_its_checksum_is_right(folder, receipt):
+    (folder / "receipt.json").write_text(receipt)
+    sums = json.loads((folder / "model.json").read_text())["checksums"]
+    change(folder, checksums=sums | {"receipt.json": persist._digest(receipt.encode())})
+    with pytest.raises(ValueError, match="damaged"):
         persist.load(folder)
 
 
@@ -161,3 +205,200 @@ def test_a_saved_model_of_an_unknown_class_is_refused(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(description))
     with pytest.raises(ValueError, match="not known here"):
         persist.load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def two_models():
+    return [fitted(method)[0] for method in PREDICTORS[:2]]
+
+
+def which(folder, models):
+    """Return the position in `models` of the model that a folder holds; its parts must all be of that model."""
+    saved = persist.load(folder)
+    (index,) = [k for k, model in enumerate(models) if type(model) is type(saved.model)]
+    assert saved.extra == {"model": index}
+    assert saved.model.privacy_ == models[index].privacy_
+    assert np.array_equal(saved.model.coef_, models[index].coef_)
+    return index
+
+
+class Crash(BaseException):
+    """The end of the process: from here on, no call reaches the disk."""
+
+
+def crash_at(call, monkeypatch, folder):
+    """Let the process die before the given call that changes the disk; what was not synchronised by then is lost."""
+    safe, made, dead = set(), [0], [False]
+    before = {path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
+
+    def lose():
+        dead[0] = True
+        for path in folder.rglob("*"):
+            if path.is_file() and path.stat().st_ino not in before | safe:
+                shutil.copyfile(os.devnull, path)
+
+    def replace(name):
+        original = getattr(os, name)
+
+        def counted(*args, **options):
+            if dead[0]:
+                raise Crash
+            if made[0] == call:
+                lose()
+                raise Crash
+            made[0] += 1
+            if name == "fsync":
+                safe.add(os.fstat(args[0]).st_ino)
+            return original(*args, **options)
+
+        monkeypatch.setattr(os, name, counted)
+
+    for name in ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "chmod"):
+        replace(name)
+    return made
+
+
+@pytest.mark.parametrize("earlier", [True, False], ids=["over a model", "first"])
+def test_a_crash_before_any_call_leaves_the_model_before_or_the_new_one(tmp_path, two_models, monkeypatch, earlier):
+    seen, call = set(), 0
+    while True:
+        folder = tmp_path / f"{call}"
+        folder.mkdir()
+        if earlier:
+            persist.save(two_models[0], folder, extra={"model": 0})
+        with monkeypatch.context() as patched:
+            made = crash_at(call, patched, folder)
+            try:
+                persist.save(two_models[1], folder, extra={"model": 1})
+                crashed = False
+            except Crash:
+                crashed = True
+        if not crashed:
+            break
+        if earlier:
+            seen.add(which(folder, two_models))
+        else:
+            # Before the first model is complete there is none; never a part of one.
+            with suppress(ValueError):
+                seen.add(which(folder, two_models))
+        # The next save needs no help, and removes what is left.
+        persist.save(two_models[0], folder, extra={"model": 0})
+        assert which(folder, two_models) == 0
+        assert sorted(path.name for path in folder.iterdir()) == ["arrays.npz", "model.json", "receipt.json"]
+        call += 1
+    assert made[0] == call >= 12
+    assert seen == ({0, 1} if earlier else {1})
+
+
+def test_a_crash_right_after_a_crash_loses_nothing(tmp_path, two_models, monkeypatch):
+    # The second save finishes the first; it may be killed while it does.
+    folder = tmp_path / "model"
+    for first in range(0, 25, 2):
+        for second in range(0, 25, 5):
+            shutil.rmtree(folder, ignore_errors=True)
+            persist.save(two_models[0], folder, extra={"model": 0})
+            for call in (first, second):
+                with monkeypatch.context() as patched, suppress(Crash):
+                    crash_at(call, patched, folder)
+                    persist.save(two_models[1], folder, extra={"model": 1})
+                which(folder, two_models)
+
+
+def kill_while_saving(folder, models, *, kills, seed):
+    """Let a process save two models in turn, kill it at a random time, again and again; return what was loaded."""
+    chance = random.Random(seed)
+    loaded = []
+    for _ in range(kills):
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                index = 0
+                while True:
+                    persist.save(models[index], folder, extra={"model": index})
+                    index = 1 - index
+            os._exit(0)
+        # Loading in between must not fail either.
+        end = time.monotonic() + chance.uniform(0.0, 0.04)
+        while time.monotonic() < end:
+            which(folder, models)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        loaded.append(which(folder, models))
+    return loaded
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("kills", [25, pytest.param(500, marks=pytest.mark.slow)])
+def test_kill_9_while_saving_leaves_one_of_the_two_models(tmp_path, two_models, kills):
+    folder = tmp_path / "model"
+    persist.save(two_models[0], folder, extra={"model": 0})
+    loaded = kill_while_saving(folder, two_models, kills=kills, seed=kills)
+    assert set(loaded) == {0, 1}
+    persist.save(two_models[0], folder, extra={"model": 0})
+    assert sorted(path.name for path in folder.iterdir()) == ["arrays.npz", "model.json", "receipt.json"]
+
+
+def test_what_was_saved_last_counts_although_its_files_have_not_arrived(tmp_path, two_models):
+    persist.save(two_models[0], tmp_path / "a", extra={"model": 0})
+    persist.save(two_models[1], tmp_path / "b", extra={"model": 1})
+    (tmp_path / "b").rename(tmp_path / "a" / ".saved")
+    assert which(tmp_path / "a", two_models) == 1
+
+
+def test_a_save_removes_what_killed_ones_left_and_nothing_else(tmp_path, two_models):
+    for name in (".saving-1234abcd", ".saving-x"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.json").write_text("half")
+    for name in (".model.json.abcd1234", ".report.html.zyxw_987", "report.html", ".hidden", "model.json.orig"):
+        (tmp_path / name).write_text("x")
+    persist.save(two_models[0], tmp_path, extra={"model": 0})
+    kept = {".hidden", "model.json.orig", "report.html", "arrays.npz", "model.json", "receipt.json"}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    persist.save(two_models[0], tmp_path, extra={"model": 0}, stale=["report.html", "no such file"])
+    assert {path.name for path in tmp_path.iterdir()} == kept - {"report.html"}
+
+
+def test_a_save_waits_for_another_and_gives_up_in_the_end(tmp_path, two_models, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    persist.save(two_models[0], tmp_path, extra={"model": 0})
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    monkeypatch.setattr(persist, "_PATIENCE_WITH_OTHERS", 0.05)
+    with pytest.raises(TimeoutError, match="another process"):
+        persist.save(two_models[1], tmp_path, extra={"model": 1})
+    assert which(tmp_path, two_models) == 0
+    os.close(handle)
+    persist.save(two_models[1], tmp_path, extra={"model": 1})
+    assert which(tmp_path, two_models) == 1
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_save_that_fails_keeps_the_model_before_and_leaves_no_scraps(tmp_path, two_models, monkeypatch, call):
+    persist.save(two_models[0], tmp_path, extra={"model": 0})
+
+    def fail(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="No space"):
+        persist.save(two_models[1], tmp_path, extra={"model": 1})
+    assert which(tmp_path, two_models) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["arrays.npz", "model.json", "receipt.json"]
+
+
+def test_prepare_finds_a_disk_without_room_and_a_folder_in_the_way(tmp_path, monkeypatch):
+    assert persist.prepare(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert not list((tmp_path / "a" / "b").iterdir())
+    (tmp_path / "model.json").mkdir()
+    with pytest.raises(ValueError, match=r"--out .*model\.json is a folder"):
+        persist.prepare(tmp_path, name="--out")
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(ValueError, match="can't write there"):
+            persist.prepare(tmp_path / "c", name="--out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list((tmp_path / "c").iterdir())

@@ -1,8 +1,26 @@
 """Saving fitted models as JSON and plain arrays, and loading them again. Never pickle: loading runs no code.
 
-A model is a folder of three files: `model.json` (method, parameters, small attributes, checksums of the other two),
-`arrays.npz` and `receipt.json`. Each is written beside its place and renamed, `model.json` last, so that a folder
-that was half written, or mixed from two models, is refused rather than loaded.
+A model is a folder of three files:
+
+`model.json`
+    Format and version, method, parameters, small attributes, checksums of the other two files, and what the caller
+    keeps beside the model, such as the schema of its table.
+`arrays.npz`
+    The other attributes, one array each.
+`receipt.json`
+    What the fit released and what it cost.
+
+The folder may hold other files too, such as a report; `save` leaves them alone. After a crash it may hold
+
+`.saved/`
+    Those files of a complete model that have not reached their place. They count; files of the same name beside
+    this folder are those of the model before.
+`.saving-*/`
+    An incomplete model. It counts for nothing, and the next `save` removes it.
+
+So `load` gives either the model before or the new one, complete, wherever a `save` was interrupted: the new model is
+written whole into `.saving-*`, and one `rename` to `.saved` replaces the model before. A folder that was mixed from
+two models in another way is refused.
 """
 
 import hashlib
@@ -10,9 +28,11 @@ import io
 import json
 import math
 import os
+import shutil
 import tempfile
-import zipfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +44,23 @@ from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import METHODS, Method
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _MODEL_FORMAT = "dpadapt model 1"
+_MODEL_FILES = ("arrays.npz", "receipt.json", "model.json")
+_SAVED, _SAVING = ".saved", ".saving-"
+
+# Bytes that `prepare` writes as a trial. More than a model of a thousand columns and its report take, so that a full
+# disk is found before a budget is spent.
+_TRIAL_BYTES = 2**20
+# Seconds for which `save` waits while another process saves into the same folder; a save takes some milliseconds.
+_PATIENCE_WITH_OTHERS = 10.0
+# How often, and after how many seconds, `load` reads a folder again whose files don't belong together: another process
+# may be saving into it.
+_READINGS, _BETWEEN_READINGS = 3, 0.05
 
 
 @dataclass(frozen=True)
@@ -46,17 +82,22 @@ class Saved:
     extra: dict[str, Any]
 
 
-def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
+def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = None, stale: Sequence[str] = ()) -> None:
     """Write a fitted model to `folder`.
+
+    An earlier model in the folder is replaced at one instant. If the process is killed before it, `load` gives the
+    earlier model; if it is killed after it, `load` gives the new one.
 
     Parameters
     ----------
     model : estimator
         Of a class in `dpadapt.methods`.
     folder : str or Path
-        Made if there is none; an earlier model in it is replaced.
+        Made if there is none. The module's documentation says what it holds.
     extra : mapping, optional
         JSON-ready facts to keep beside the model, such as the schema of its table.
+    stale : sequence of str
+        Names of other files in the folder that describe the earlier model, such as its report. They are removed.
 
     Examples
     --------
@@ -70,7 +111,27 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
-    folder = prepare(folder)
+    contents = _contents(model, extra)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(folder):
+        _finish(folder)
+        _remove_leftovers(folder)
+        scratch = _scratch_folder(folder)
+        try:
+            for name, content in contents.items():
+                _write(scratch / name, content)
+            _sync_folder(scratch)
+            # From here on the new model counts. All of it is on the disk.
+            os.rename(scratch, folder / _SAVED)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        _sync_folder(folder)
+        _finish(folder, stale)
+
+
+def _contents(model: Any, extra: Mapping[str, Any] | None) -> dict[str, bytes]:
+    """Return the files of a model."""
     method = method_of(model)
     receipts = {name: value for name, value in _fitted(model).items() if isinstance(value, Receipt)}
     if set(receipts) != {"privacy_"}:
@@ -95,9 +156,58 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
         "checksums": {"arrays.npz": _digest(buffer.getvalue()), "receipt.json": _digest(receipt)},
         "extra": dict(extra or {}),
     }
-    write_atomically(folder / "arrays.npz", buffer.getvalue())
-    write_atomically(folder / "receipt.json", receipt)
-    write_atomically(folder / "model.json", json.dumps(description, indent=2, allow_nan=False).encode())
+    return {
+        "arrays.npz": buffer.getvalue(),
+        "receipt.json": receipt,
+        "model.json": json.dumps(description, indent=2, allow_nan=False).encode(),
+    }
+
+
+def _finish(folder: Path, stale: Sequence[str] = ()) -> None:
+    """Move the files of a complete model to their places; a killed `save` may have left this to be done."""
+    saved = folder / _SAVED
+    if not saved.is_dir():
+        return
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    for name in _MODEL_FILES:
+        with suppress(FileNotFoundError):  # already at its place
+            os.replace(saved / name, folder / name)
+    _sync_folder(folder)
+    saved.rmdir()
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left: incomplete models, and the scratch files of `write_atomically`."""
+    for path in folder.glob(f"{_SAVING}*"):
+        shutil.rmtree(path, ignore_errors=True)
+    for name in (*_MODEL_FILES, "report.html", "chosen.csv"):
+        for path in folder.glob(f".{name}.{'[a-z0-9_]' * 8}"):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process saves into the folder, and keep the others waiting."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        end = time.monotonic() + _PATIENCE_WITH_OTHERS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise TimeoutError(f"another process keeps saving into {folder.name}") from None
+                time.sleep(0.01)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def load(folder: str | Path) -> Saved:
@@ -118,34 +228,64 @@ def load(folder: str | Path) -> Saved:
         If the folder holds no model, one of another version, or files that don't belong together.
     """
     folder = Path(folder)
-    description = _read_description(folder)
+    description, arrays_file, receipt_file = _read_files(folder)
     # By the name of the class alone: modules may move from one version to another.
     wanted = str(description.get("class")).rpartition(".")[2]
     method = next((method for method in METHODS if method.path.rpartition(".")[2] == wanted), None)
     if method is None:
         raise ValueError(
-            f"{folder.name}: the model's method {description.get('method')!r} is not known here. "
-            f"Load it with the version of dpadapt that made it: {description.get('version')}."
+            f"{folder.name}: the model's method {_short(description.get('method'))} is not known here. "
+            f"Load it with the version of dpadapt that made it: {_short(description.get('version'))}."
         )
+    extra = description.get("extra", {})
     try:
-        parts = {name: (folder / name).read_bytes() for name in ("arrays.npz", "receipt.json")}
-        for name, content in parts.items():
-            if _digest(content) != description["checksums"][name]:
-                raise ValueError(f"{folder.name}: {name} does not belong to model.json. Make the model again.")
         model = method.estimator(**{name: _unpack(value) for name, value in description["params"].items()})
         fitted = {name: _unpack(value) for name, value in description["attributes"].items()}
-        with np.load(io.BytesIO(parts["arrays.npz"]), allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(arrays_file), allow_pickle=False) as arrays:
             fitted.update({name: arrays[name] for name in arrays.files})
-        fitted["privacy_"] = Receipt.from_json(parts["receipt.json"].decode())
-    except OSError as error:
-        raise ValueError(f"{folder.name}: the model is not complete ({error.strerror}). Make it again.") from None
-    except (KeyError, TypeError, AttributeError, zipfile.BadZipFile):
-        raise ValueError(f"{folder.name}: the model's files are damaged. Make the model again.") from None
+        fitted["privacy_"] = Receipt.from_json(receipt_file.decode())
+        damaged = not isinstance(extra, dict)
+    except Exception:
+        # Whatever JSON and arrays can hold may stand where something else is expected; each fails in its own way.
+        damaged = True
+    if damaged:
+        raise ValueError(f"{folder.name}: the model's files are damaged. Make the model again.")
     for name, value in fitted.items():
         if not name.endswith("_") or name.startswith("_"):
-            raise ValueError(f"{folder.name}: {name!r} is no fitted attribute. The model's files are damaged.")
+            raise ValueError(f"{folder.name}: {_short(name)} is no fitted attribute. The model's files are damaged.")
         setattr(model, name, value)
-    return Saved(model, method, description.get("extra", {}))
+    return Saved(model, method, extra)
+
+
+def _read_files(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return model.json, parsed, and the two other files, which belong to it."""
+    for reading in range(1, _READINGS + 1):
+        try:
+            description = _read_description(folder)
+            parts = []
+            for name in ("arrays.npz", "receipt.json"):
+                parts.append(_read(folder, name))
+                sums = description.get("checksums")
+                if not isinstance(sums, dict) or not isinstance(sums.get(name), str):
+                    raise ValueError(f"{folder.name}: the model's files are damaged. Make the model again.")
+                if _digest(parts[-1]) != sums[name]:
+                    raise ValueError(f"{folder.name}: {name} does not belong to model.json. Make the model again.")
+            return description, parts[0], parts[1]
+        except OSError as error:
+            refusal = ValueError(f"{folder.name}: the model is not complete ({error.strerror}). Make it again.")
+        except ValueError as error:
+            refusal = error
+        if reading < _READINGS:
+            time.sleep(_BETWEEN_READINGS)
+    raise refusal
+
+
+def _read(folder: Path, name: str) -> bytes:
+    """Return a file of a model: from the complete model on its way to its place, if it has not arrived."""
+    # In this order: a file that arrives in between is then found at its place.
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return (folder / _SAVED / name).read_bytes()
+    return (folder / name).read_bytes()
 
 
 def method_of(model: Any) -> Method:
@@ -159,55 +299,98 @@ def method_of(model: Any) -> Method:
     raise TypeError(f"model must be of a class in dpadapt.methods.METHODS, got {type(model).__name__}.")
 
 
-def prepare(folder: str | Path) -> Path:
-    """Make `folder` if there is none and check that files can be written into it."""
+def prepare(folder: str | Path, *, name: str = "folder") -> Path:
+    """Make `folder` if there is none, and write and rename a file in it as a trial; `name` names it in errors."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        scratch = _scratch_folder(folder)
+        try:
+            _write(scratch / "trial", bytes(_TRIAL_BYTES))
+            os.replace(scratch / "trial", scratch / "renamed")
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        in_the_way = [file for file in _MODEL_FILES if (folder / file).is_dir()]
     except OSError as error:
         raise ValueError(
-            f"--out {folder}: can't write there ({error.strerror}). Choose a folder you may write to."
+            f"{name} {folder}: can't write there ({error.strerror}). Choose a folder you may write to, with room for a "
+            f"model."
         ) from None
+    if in_the_way:
+        raise ValueError(f"{name} {folder}: {in_the_way[0]} is a folder there. Choose another folder.")
     return folder
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
     scratch = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(scratch, content)
         # mkstemp makes files for the owner alone; give the rights that open() would have given.
-        mask = os.umask(0)
-        os.umask(mask)
-        scratch.chmod(0o666 & ~mask)
-        scratch.replace(path)
+        scratch.chmod(0o666 & ~_umask())
+        os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
 
 
+def _scratch_folder(folder: Path) -> Path:
+    scratch = Path(tempfile.mkdtemp(prefix=_SAVING, dir=folder))
+    # mkdtemp makes folders for the owner alone; give the rights that mkdir() would have given.
+    scratch.chmod(0o777 & ~_umask())
+    return scratch
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file through to the disk."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder through to the disk, where the system can."""
+    with suppress(PermissionError):  # Windows opens no folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def _read_description(folder: Path) -> dict[str, Any]:
     try:
-        description = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    except OSError:
+        content = _read(folder, "model.json")
+    except (OSError, ValueError):  # ValueError: a path that no system has
         raise ValueError(
             f"{folder}: not a model: there is no readable model.json. Give a folder made by dpadapt fit."
         ) from None
-    except ValueError:
+    try:
+        description = json.loads(content.decode())
+    except (ValueError, RecursionError):
         raise ValueError(f"{folder}: model.json is damaged. Make the model again.") from None
-    if not isinstance(description, dict) or not str(description.get("format", "")).startswith("dpadapt model "):
+    form = description.get("format") if isinstance(description, dict) else None
+    if not isinstance(form, str) or not form.startswith("dpadapt model "):
         raise ValueError(f"{folder}: not a model of dpadapt. Give a folder made by dpadapt fit.")
-    if description["format"] != _MODEL_FORMAT:
+    if form != _MODEL_FORMAT:
         raise ValueError(
-            f"{folder}: the model has the format {description['format']!r}, this version reads {_MODEL_FORMAT!r}. "
-            f"Load it with dpadapt {description.get('version')}."
+            f"{folder}: the model has the format {_short(form)}, this version reads {_MODEL_FORMAT!r}. "
+            f"Load it with dpadapt {_short(description.get('version'))}."
         )
-    return description
+    return dict(description)
+
+
+def _short(value: Any) -> str:
+    """Return text from a model's file for a message: one that is no text, or long, is not shown."""
+    return repr(value) if isinstance(value, str) and len(value) <= 60 else "(unreadable)"
 
 
 def _fitted(model: Any) -> dict[str, Any]:
