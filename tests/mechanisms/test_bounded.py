@@ -92,20 +92,20 @@ def make_outer_sum(records, options):
 
 
 def make_term_sum(records, options):
-    """Call `clipped_term_sum` with terms in two parts, summed in float32 as the gradients of a network are."""
-    width, clip_norm = options
-    terms = table(records, width, np.float32)
+    """Call `clipped_term_sum` with terms in two parts, as the gradients of a network are."""
+    width, dtype, clip_norm = options
+    terms = table(records, width, dtype)
     squares = np.einsum("ij,ij->i", terms, terms, dtype=np.float64)
 
     def part(rows, squares):
         def combine(factors):
-            return factors.astype(np.float32) @ np.where((factors == 0)[:, None], 0, rows)
+            return factors.astype(dtype) @ np.where((factors == 0)[:, None], 0, rows)
 
         return norm_bounds(squares, width), combine
 
     halves = slice(0, 2), slice(2, None)
     with np.errstate(all="ignore"):
-        return clipped_term_sum([part(terms[half], squares[half]) for half in halves], width, clip_norm)
+        return clipped_term_sum([part(terms[half], squares[half]) for half in halves], width, clip_norm, dtype=dtype)
 
 
 records = st.lists(extreme, min_size=4, max_size=4)
@@ -151,9 +151,9 @@ MAKERS = [
     Maker(
         "clipped_term_sum",
         records,
-        st.tuples(st.integers(1, 4), clips),
+        st.tuples(st.integers(1, 4), dtypes, clips),
         make_term_sum,
-        rounding=lambda o: ROUNDING[np.float32],
+        rounding=lambda o: ROUNDING[o[1]],
     ),
     Maker("histogram", codes, st.integers(1, 4), make_codes(histogram)),
     Maker(

@@ -1,6 +1,7 @@
 """`PrivateNetwork`: its cost and releases, what public rows contribute, custom losses, and scikit-learn's checks."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpadapt import (  # noqa: E402
     Public,
     audit,
 )
+from dpadapt.mechanisms.randomness import SeededRandom  # noqa: E402
 from dpadapt.networks import PrivateNetwork  # noqa: E402
 from dpadapt.networks.models import linear, lstm_language_model, perceptron, sequence_loss, squared_loss  # noqa: E402
 
@@ -70,7 +72,8 @@ def test_steps_with_weight_zero_of_private_gradients_are_not_charged():
 def test_the_callers_ledger_is_charged_and_its_cap_holds():
     ledger = Ledger(epsilon=2.5, delta=1e-5)
     model = make().fit(X, y, public=PUBLIC, ledger=ledger)
-    assert ledger._store.tally() == model.privacy_.tally()
+    charged = [(entry.event, entry.times) for entry in ledger.entries]
+    assert charged == [(entry.event, entry.times) for entry in model.privacy_.entries]
     drawn = []
     ledger._draw = lambda *release: drawn.append(release)
     with pytest.raises(BudgetExceeded):
@@ -121,6 +124,58 @@ def test_no_row_moves_a_release_beyond_its_sensitivity(module):
                 assert moved <= 0.3 * (1 + 1e-5)
                 furthest = max(furthest, moved)
     assert furthest > 0.25
+
+
+def test_under_add_remove_no_row_moves_a_release_of_many_aligned_rows_beyond_its_sensitivity():
+    """In float32 the rounding of all other rows would be part of what one row moves."""
+    X_same = np.array([[0.3, -0.2, 0.9, 0.5]]) * (1 + 1e-3 * np.random.default_rng(0).random((1500, 1)))
+    y_same = np.zeros(1500, dtype=int)
+    params = {"adjacency": "add-remove", "n_rows": 1500, "batch_size": 1500, "n_steps": 2, "clip_norm": 0.1}
+
+    def fit(data, ledger):
+        return make(module=nn.Linear(4, 2), transfer="cold", classes=[0, 1], **params).fit(*data, ledger=ledger)
+
+    tape = audit.record(fit, (X_same, y_same), adjacency=Adjacency.ADD_REMOVE)
+    for row in (0, 1, 700, 1499):
+        kept = np.arange(1500) != row
+        played = audit.replay(fit, (X_same[kept], y_same[kept]), tape, adjacency=Adjacency.ADD_REMOVE)
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            assert 0.09 < np.linalg.norm(before.value - after.value) <= 0.1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one", "add-remove"])
+def test_neither_samples_nor_exact_sums_reach_a_fitted_attribute(adjacency):
+    """The same releases with other Poisson samples, and with exact values that are overwritten after their release."""
+    n_rows = 400 if adjacency == "add-remove" else None
+    other = (X[:-1], y[:-1]) if adjacency == "add-remove" else (np.vstack([X[:-1], np.ones(4)]), y)
+    params = {"adjacency": adjacency, "n_rows": n_rows, "batch_size": 100, "classes": [0, 1, 2]}
+    assert audit.leaks(lambda: make(**params), (X, y), other, public=PUBLIC) == []
+
+
+def test_every_release_is_a_sum_over_the_sample_of_its_own_step():
+    """Rows that are told apart by their number: the gradient of the constant counts the rows of the sample."""
+    samples, sums = [], []
+    poisson_sample = SeededRandom.poisson_sample
+
+    def watched(random, n_rows, rate):
+        samples.append(poisson_sample(random, n_rows, rate))
+        return samples[-1]
+
+    def draw(mechanism, bounded, scale, random):
+        sums.append(bounded.value.copy())
+        return np.zeros_like(bounded.value)
+
+    rows, target = np.eye(40), np.zeros(40)
+    loss = lambda outputs, targets: outputs[:, 0]  # noqa: E731
+    ledger = Ledger(math.inf, 1e-5, random_state=0)
+    ledger._draw = draw
+    model = make(module=nn.Linear(40, 1, bias=False), loss=loss, batch_size=8, n_steps=6, clip_norm=2.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SeededRandom, "poisson_sample", watched)
+        model.fit(rows, target, ledger=ledger)
+    assert len(samples) == len(sums) == 6
+    for sample, total in zip(samples, sums, strict=True):
+        assert total == pytest.approx(np.bincount(sample, minlength=40))
 
 
 def test_warm_is_more_accurate_than_cold_with_a_small_budget():
@@ -282,6 +337,14 @@ def test_bad_parameters_are_refused_by_name(params):
     ledger = Ledger(epsilon=5.0, delta=1e-5)
     with pytest.raises(ValueError, match=f"{'floor' if 'mixing_floor' in params else next(iter(params))} must"):
         make(**params).fit(X, y, public=PUBLIC, ledger=ledger)
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("name", ["loss", "watch"])
+def test_what_is_called_must_be_a_function(name):
+    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    with pytest.raises(TypeError, match=f"{name} must be a function or None, got int"):
+        make(**{name: 5, "classes": [0, 1, 2]}).fit(X, y, public=PUBLIC, ledger=ledger)
     assert ledger.entries == []
 
 

@@ -2,6 +2,7 @@
 
 import math
 import traceback
+import warnings
 
 import numpy as np
 import pytest
@@ -117,14 +118,29 @@ def test_gradients_are_divided_by_the_expected_batch_size_and_empty_batches_coun
     assert flat(model.module_) - before == pytest.approx(np.full(before.size, -2 * 0.5 * 100.0 / 1000), rel=1e-3)
 
 
-def test_the_error_of_a_loss_on_private_targets_does_not_show_them():
-    """torch quotes a target that is no class; the trial, on synthetic targets, can't find it."""
-    targets = np.append(np.zeros(59, int), 77123)
-    loss = lambda outputs, targets: nn.functional.cross_entropy(outputs, targets, reduction="none")  # noqa: E731
-    with pytest.raises(PrivacyError, match="failed on private rows") as failure:
+def test_the_error_of_a_loss_in_a_private_step_does_not_show_the_targets():
+    """A loss that fails only once gradients are computed, which nothing before the charge can find."""
+
+    def loss(outputs, targets):
+        if torch.is_grad_enabled() and len(targets) > 4:
+            raise KeyError(f"no entry for {targets.max()}")
+        return outputs[:, 0] * targets
+
+    targets = np.full(60, 77123)
+    with pytest.raises(PrivacyError, match="The charge stays spent") as failure:
         PrivateNetwork(nn.Linear(4, 2), n_steps=2, batch_size=60, loss=loss, random_state=0).fit(X, targets)
     assert "77123" not in "".join(traceback.format_exception(failure.value))
     assert failure.value.__context__ is None
+
+
+def test_no_warning_of_a_loss_shows_the_size_of_a_sample(recwarn):
+    def loss(outputs, targets):
+        warnings.warn(f"{len(targets)} targets", stacklevel=1)
+        return outputs[:, 0] * targets
+
+    warnings.simplefilter("always")
+    PrivateNetwork(nn.Linear(4, 2), n_steps=2, batch_size=60, loss=loss, random_state=0).fit(X, y)
+    assert {str(warning.message) for warning in recwarn} <= {"1 targets", "4 targets"}  # the rows of the trial
 
 
 def test_the_progress_bar_shows_only_steps(capsys):

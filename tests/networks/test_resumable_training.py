@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import nn  # noqa: E402
 
 from dpadapt import Ledger, PrivacyError, Public  # noqa: E402
 from dpadapt.networks import PrivateNetwork, private_training  # noqa: E402
+from dpadapt.networks.resumable_training import digest_of_function  # noqa: E402
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 
@@ -142,6 +144,67 @@ def test_a_checkpoint_of_another_training_is_refused(monkeypatch, tmp_path, para
         estimator(tmp_path).set_params(**params).fit(X, y, public=public, ledger=ledger)
     assert draws(tmp_path) == made
     assert len(ledger.entries) == 1
+
+
+def squared(outputs, targets):
+    return (outputs[:, 0] - targets).square()
+
+
+def absolute(outputs, targets):
+    return (outputs[:, 0] - targets).abs()
+
+
+def test_a_checkpoint_of_a_loss_whose_code_has_changed_is_refused(monkeypatch, tmp_path):
+    params = {"loss": squared, "module": nn.Linear(4, 1), "classes": None}
+    X, y, public = killed_fit(monkeypatch, tmp_path, 10, **params)
+    with monkeypatch.context() as patch:
+        patch.setattr(squared, "__code__", absolute.__code__)
+        with pytest.raises(ValueError, match="belongs to another training"):
+            estimator(tmp_path, **params).fit(X, y, public=public, ledger=opened(tmp_path))
+    assert estimator(tmp_path, **params).fit(X, y, public=public, ledger=opened(tmp_path)).privacy_.epsilon > 0
+
+
+def test_a_checkpoint_needs_a_loss_that_can_be_recognised(tmp_path):
+    X, y, public = problem()
+
+    def inner(outputs, targets):
+        return outputs[:, 0] * targets
+
+    for loss in (lambda outputs, targets: outputs[:, 0] * targets, inner):
+        ledger = opened(tmp_path)
+        with pytest.raises(ValueError, match="checkpoint needs a loss that can be recognised"):
+            estimator(tmp_path, loss=loss, module=nn.Linear(4, 1), classes=None).fit(X, y, public=public, ledger=ledger)
+        assert ledger.entries == []
+
+
+def test_functions_and_objects_are_told_apart_by_their_digests():
+    several = [squared, absolute, partial(squared, targets=1), partial(squared, targets=2), nn.L1Loss(), nn.MSELoss()]
+    several.append(nn.MSELoss(reduction="none"))
+    digests = [digest_of_function(function, "loss") for function in several]
+    assert len(set(digests)) == len(several)
+    assert digests == [digest_of_function(function, "loss") for function in several]
+
+
+def test_a_checkpoint_of_other_frozen_weights_is_refused(monkeypatch, tmp_path):
+    def network(seed):
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+        module[0].requires_grad_(False)
+        return module
+
+    X, y, public = killed_fit(monkeypatch, tmp_path, 10, module=network(0))
+    with pytest.raises(ValueError, match="belongs to another training"):
+        estimator(tmp_path, module=network(1)).fit(X, y, public=public, ledger=opened(tmp_path))
+    assert estimator(tmp_path, module=network(0)).fit(X, y, public=public, ledger=opened(tmp_path)).privacy_.epsilon > 0
+
+
+@pytest.mark.parametrize("place", ["no/such/folder/c", "."])
+def test_a_checkpoint_that_cannot_be_written_is_refused_and_nothing_is_spent(tmp_path, place):
+    X, y, public = problem()
+    ledger = opened(tmp_path)
+    with pytest.raises(ValueError, match=r"checkpoint .*can't be (written|read)"):
+        estimator(tmp_path).set_params(checkpoint=tmp_path / place).fit(X, y, public=public, ledger=ledger)
+    assert ledger.entries == []
 
 
 def test_a_checkpoint_of_other_data_or_another_ledger_is_refused(monkeypatch, tmp_path):

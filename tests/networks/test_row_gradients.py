@@ -5,9 +5,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small_networks import norms, one_by_one, problem  # noqa: E402
+from small_networks import CASES, norms, one_by_one, problem  # noqa: E402
 from torch import nn  # noqa: E402
 
+from dpadapt import Adjacency, PrivacyError  # noqa: E402
 from dpadapt.networks import row_gradients  # noqa: E402
 from dpadapt.networks.ghost_clipping import GhostEngine  # noqa: E402
 from dpadapt.networks.models import lstm_language_model, sequence_loss  # noqa: E402
@@ -46,6 +47,46 @@ def test_no_row_moves_the_sum_beyond_its_sensitivity(name, engine_of):
             assert moved <= made.l2 * (1 + 1e-5)
             furthest = max(furthest, moved)
     assert furthest > 0.95 * clip_norm  # the bound is reached, so a wrong one would show
+
+
+def removed(engine_of, dtype, n_rows):
+    """Return how far the removal of a row moves the sum of many aligned gradients, in clipping norms."""
+    torch.manual_seed(0)
+    rows_loss = RowsLoss(nn.Linear(3, 2).to(dtype), cross_entropy)
+    inputs = (torch.randn(3)[None] * (1 + 1e-3 * torch.rand(n_rows, 1))).to(dtype)
+    engine, targets = engine_of(rows_loss), torch.zeros(n_rows, dtype=torch.long)
+    whole = clipped_gradient_sum(engine, inputs, targets, 0.1)
+    moved = 0.0
+    for row in range(0, n_rows, n_rows // 16):
+        kept = torch.arange(n_rows) != row
+        without = clipped_gradient_sum(engine, inputs[kept], targets[kept], 0.1)
+        moved = max(moved, float(np.linalg.norm(whole.value - without.value)) / 0.1)
+    return moved, whole
+
+
+@pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
+def test_a_removed_row_moves_a_sum_in_float64_by_its_bound_and_sums_in_float32_are_refused(engine_of):
+    moved, double = removed(engine_of, torch.float64, 6000)
+    assert 0.9 < moved <= 1 + 1e-9
+    assert double.sensitivity("l2", Adjacency.ADD_REMOVE) == 0.1
+    moved, single = removed(engine_of, torch.float32, 6000)
+    assert moved > 1 + 1e-7  # rounding of the other rows adds up
+    with pytest.raises(PrivacyError, match="float32"):
+        single.sensitivity("l2", Adjacency.ADD_REMOVE)
+    assert single.sensitivity("l2", Adjacency.ZERO_OUT) == 0.1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_in_float64_agree_with_those_in_float32(name):
+    rows_loss, inputs, targets = problem(name, 20)
+    single = [clipped_gradient_sum(make(rows_loss), inputs, targets, 0.3).value for make in (GhostEngine, VmapEngine)]
+    rows_loss = RowsLoss(rows_loss.module.double(), rows_loss.loss)
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    double = [clipped_gradient_sum(make(rows_loss), inputs, targets, 0.3).value for make in (GhostEngine, VmapEngine)]
+    for total in (*single, double[1]):
+        assert np.allclose(total, double[0], rtol=1e-3, atol=1e-5)
+    # The norms of ghost clipping leave a margin for float32 in either precision.
+    assert np.linalg.norm(double[0] - double[1]) < 2e-4 * np.linalg.norm(double[1])
 
 
 def test_huge_weights_do_not_break_the_bound():

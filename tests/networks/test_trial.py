@@ -1,5 +1,7 @@
 """The trial: networks and losses that can't be trained privately are refused before anything is spent."""
 
+import traceback
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from dpadapt import Ledger  # noqa: E402
+from dpadapt import Adjacency, Ledger  # noqa: E402
 from dpadapt.networks import PrivateNetwork  # noqa: E402
 from dpadapt.networks.models import perceptron, squared_loss  # noqa: E402
 
@@ -83,7 +85,7 @@ class Sorted(nn.Module):
 
 def fit(module, *, loss=None, y=y, **params):
     """Return a fitted model; if the fit fails, nothing may have been spent."""
-    ledger = Ledger(epsilon=5.0, delta=1e-5)
+    ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=Adjacency.of(params.get("adjacency", "zero-out")))
     params = {"n_steps": 2, "batch_size": 60, "epsilon": 3.0, "delta": 1e-5, "public_steps": 3, **params}
     try:
         return PrivateNetwork(module, loss=loss, random_state=0, **params).fit(X, y, ledger=ledger)
@@ -158,6 +160,35 @@ def test_a_layer_whose_output_is_overwritten_in_place_uses_vmap():
             return self.last(torch.relu_(self.first(rows)))
 
     assert fit(Overwriting()).engine_ == "vmap"
+
+
+class CentredInLargeBatches(Centred):
+    """Mixes rows only where there are more than in the trial."""
+
+    def forward(self, rows):
+        return super().forward(rows) if len(rows) > 10 else self.layer(rows)
+
+
+def test_a_module_that_mixes_rows_in_large_batches_is_refused_and_nothing_is_spent():
+    with pytest.raises(ValueError, match="mixes the rows of a batch"):
+        fit(CentredInLargeBatches())
+
+
+def class_loss(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "add-remove"])
+def test_a_loss_that_fails_on_private_targets_alone_is_refused_and_nothing_is_spent(adjacency):
+    """torch quotes a target that is no class; the trial, on synthetic targets, can't find it."""
+    targets = np.append(np.zeros(59, int), 77123)
+    params = {"adjacency": adjacency, "n_rows": 60 if adjacency == "add-remove" else None}
+    with pytest.raises(ValueError, match=r"fails on private rows \(IndexError\).*Nothing was spent") as failure:
+        fit(nn.Linear(4, 2), loss=class_loss, y=targets, **params)
+    shown = "".join(traceback.format_exception(failure.value))
+    assert "77123" not in shown
+    assert "60" not in str(failure.value)
+    assert failure.value.__context__ is None
 
 
 def test_private_rows_that_a_module_stored_are_not_in_the_fitted_module():

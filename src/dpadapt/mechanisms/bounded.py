@@ -150,27 +150,33 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
 
 
 def clipped_term_sum(
-    parts: Iterable[tuple[Array, Callable[[Array], Array]]], n_numbers: int, clip_norm: float
+    parts: Iterable[tuple[Array, Callable[[Array], Array]]],
+    n_numbers: int,
+    clip_norm: float,
+    *,
+    dtype: Any = np.float32,
 ) -> Bounded:
     """Sum vectors of `n_numbers` numbers, one per record, each first clipped to length `clip_norm`.
 
     For terms that are never stored, such as the gradients of a network. Each of `parts` stands for some records. It
     holds upper bounds on the lengths of their terms, and a function that takes one factor per record and returns the
-    sum of factor times term. A record whose factor is 0 must add nothing, whatever its term is.
+    sum of factor times term. A record whose factor is 0 must add nothing, whatever its term is. Terms and their sums
+    are computed in `dtype`.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
     total: Array = np.zeros(checks.count(n_numbers, "n_numbers"))
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         for lengths, combine in parts:
-            # Terms are summed in float32, so the factors leave a margin for its rounding.
-            factors = np.minimum(_with_margin(clip_norm, _FLOAT32) / np.maximum(lengths, _FLOAT32_TINY), 1.0)
+            # Terms are summed in `dtype`, so the factors leave a margin for its rounding.
+            factors = np.minimum(_with_margin(clip_norm, np.dtype(dtype)) / np.maximum(lengths, _FLOAT32_TINY), 1.0)
             # Records with a length that is not finite, or with a factor that float32 might round up, count as null.
             factors[~(np.isfinite(lengths) & (factors >= _LEAST_TERM_FACTOR))] = 0
             total += combine(factors)
     # |factor * term| <= clip_norm / length * length = clip_norm, and zeroing one record moves the sum by its clipped
-    # term alone. This needs lengths that bound the terms: tests/networks measures that they do.
-    return Bounded(total, l2=clip_norm)
+    # term alone. This needs lengths that bound the terms: tests/networks measures that they do. In float32 a further
+    # record changes how the terms of all others are rounded, and these differences can add up to more than the margin.
+    return Bounded(total, l2=clip_norm, fixed_rows=np.dtype(dtype) == np.float32)
 
 
 def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:

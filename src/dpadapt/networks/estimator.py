@@ -19,6 +19,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import softmax
 from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
+from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
 from dpadapt.networks.private_training import OPTIMIZERS, Recipe, mixing_weights
 from dpadapt.networks.public_training import (
@@ -30,9 +31,9 @@ from dpadapt.networks.public_training import (
     split_rows,
     train_publicly,
 )
-from dpadapt.networks.resumable_training import Keeping, carry_out, digest, fingerprint
+from dpadapt.networks.resumable_training import Keeping, carry_out, digest, digest_of_function, fingerprint
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
-from dpadapt.networks.trial import n_words, new_module, tried_engine
+from dpadapt.networks.trial import n_words, new_module, require_private_rows, tried_engine
 
 TRANSFERS = ("cold", "warm", "mirror", *WAYS)
 
@@ -55,6 +56,8 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     Protects one private row (see `adjacency`): for sequences, one sequence.
     Releases: sums of clipped gradients over Poisson samples, Gaussian; all are charged before the first.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the module's initial weights are not protected.
+    Under "add-remove" gradients are computed in float64, which takes longer: one more row would change how float32
+    rounds the gradients of all others.
 
     Parameters
     ----------
@@ -217,6 +220,10 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             Public rows of the same shape, with labels.
         {ledger}
         """
+        checks.one_of(self.transfer, TRANSFERS, "transfer")
+        for name in ("loss", "watch"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function or None, got {type(getattr(self, name)).__name__}.")
         frame, classifies = X, _classifies(self)
         shapes = {"allow_nd": True, "multi_output": not classifies}
         X, y = self._check_rows(X, y, y_numeric=False, **shapes)
@@ -237,23 +244,35 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         with _torch_seed(generator):
             n_scores = None if classes is None else len(classes)
             module = new_module(self.module, X.shape[1:], n_scores)
-            module = prepare_module(module, checks.one_of(self.transfer, TRANSFERS, "transfer"), n_scores)
+            module = prepare_module(module, self.transfer, n_scores)
             words = n_words(module)
-            rows = as_inputs(X, words, "X"), as_targets(y, "y")
+            # A further row changes how float32 rounds the gradients of all others (see `clipped_term_sum`).
+            dtype = np.float64 if Adjacency.of(self.adjacency) is Adjacency.ADD_REMOVE else np.float32
+            rows = as_inputs(X, words, "X", dtype=dtype), as_targets(y, "y", dtype=dtype)
             public_rows = None
             if X_public is not None:
-                labelled = as_inputs(X_public, words, "public X"), as_targets(y_public, "public y")
+                labelled = (
+                    as_inputs(X_public, words, "public X", dtype=dtype),
+                    as_targets(y_public, "public y", dtype=dtype),
+                )
                 public_rows = split_rows(*labelled, checks.unit(self.holdout, "holdout"), generator)
             recipe = self._recipe(budget, public=public_rows is not None)
-            rows_loss = RowsLoss(copy.deepcopy(module), cross_entropy if self.loss is None else self.loss)
+            trained = copy.deepcopy(module)
+            trained = trained.double() if dtype is np.float64 else trained
+            rows_loss = RowsLoss(trained, cross_entropy if self.loss is None else self.loss)
             engine = tried_engine(rows_loss, rows, None if public_rows is None else public_rows.training, classes)
+            if self.module is not None or self.loss is not None:
+                require_private_rows(rows_loss, rows)
             child = self._ledger(ledger)
             prepare = partial(self._prepare, rows_loss, public_rows, generator)
             if not budget.worthwhile:
                 prepare()
             else:
                 # The facts do not include the true number of rows, which is private under add-remove.
-                facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module), digest(X_public, y_public)]
+                fixed = [weights for weights in module.parameters() if not weights.requires_grad]
+                fixed = [weights.detach().double().numpy() for weights in (*fixed, *module.buffers())]
+                facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module)]
+                facts += [digest(X_public, y_public), digest(*fixed)]
                 carry_out(
                     child,
                     engine,
@@ -271,7 +290,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             RowsLoss(module, rows_loss.loss).put(rows_loss.get())
         temperature = 1.0
         if classifies and public_rows is not None:
-            scores = outputs_of(module, public_rows.held_out[0]).astype(np.float64)
+            held_out = public_rows.held_out[0]
+            held_out = held_out.float() if held_out.is_floating_point() else held_out
+            scores = outputs_of(module, held_out).astype(np.float64)
             temperature = fit_temperature(scores, public_rows.held_out[1].numpy())
         # The receipt first: an interrupted refit must not leave a new network under an old receipt.
         self.privacy_ = self._receipt(child, budget, assumed)
@@ -373,10 +394,10 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 "checkpoint needs random_state=None: after a crash, a seed would repeat the same noise in other steps."
             )
         every = checks.count(self.checkpoint_every, "checkpoint_every")
-        # Parameters that may differ between the calls, or that the facts and the name of the loss stand for.
+        # Parameters that may differ between the calls, or that the facts and the digest of the loss stand for.
         left_out = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "watch", "random_state"}
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
-        loss = None if self.loss is None else getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
+        loss = None if self.loss is None else digest_of_function(self.loss, "loss")
         return Keeping(Path(self.checkpoint), every, fingerprint([*facts, params, loss]))
 
 

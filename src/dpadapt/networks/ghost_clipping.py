@@ -140,7 +140,7 @@ class _EmbeddingTerm(Term):
 
     def weighted(self, weights: Any) -> tuple[Any, Any]:
         b = self._b * weights[:, None, None]
-        table = torch.zeros(self._n_words, b.shape[2])
+        table = torch.zeros(self._n_words, b.shape[2], dtype=b.dtype)
         return table.index_add_(0, self._words.flatten(), b.flatten(0, 1)), None
 
 
@@ -180,7 +180,7 @@ def _convolution(layer: Any, calls: Sequence[LayerCall]) -> Term:
     if n_rows * p * d > _GHOST_STORED and 2 * n_windows**2 <= p * d:
         windows = _joined([_windows(layer, call.inputs) for call in calls], dim=2)
         return _Grams(windows.transpose(1, 2), b.transpose(1, 2), bias=bias)
-    weight = torch.empty(n_rows, p, d)
+    weight = torch.empty(n_rows, p, d, dtype=b.dtype)
     few = max(1, _WINDOW_NUMBERS // (p * n_windows))
     for start in range(0, n_rows, few):
         part = slice(start, start + few)
@@ -384,8 +384,8 @@ class GhostEngine:
             squares += term.squares()
 
         def combine(factors: NDArray[Any]) -> NDArray[Any]:
-            weights = torch.from_numpy(np.asarray(factors, dtype=np.float32))
-            flat = torch.zeros(self.rows_loss.n_parameters)
+            weights = torch.from_numpy(factors).to(self.rows_loss.dtype)
+            flat = torch.zeros(self.rows_loss.n_parameters, dtype=self.rows_loss.dtype)
             dropped = weights == 0
             for trained, term in terms:
                 if bool(dropped.any()):

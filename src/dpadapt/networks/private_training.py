@@ -10,6 +10,7 @@ under alpha.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -206,13 +207,16 @@ def _private_sum(engine: Engine, rows: tuple[Any, Any], clip_norm: float, index:
     if isinstance(index, np.ndarray):
         index = torch.from_numpy(index)
     try:
-        return clipped_gradient_sum(engine, rows[0][index], rows[1][index], clip_norm)
+        # A warning may hold the size of the batch.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return clipped_gradient_sum(engine, rows[0][index], rows[1][index], clip_norm)
     except Exception:
         pass
     # Raised outside the handler: the original error would be kept as this error's context.
     raise PrivacyError(
-        "module or loss failed on private rows, though not in the trial; its message is not shown, as it may quote "
-        "private values. Check the range of the targets. The charge stays spent."
+        "module or loss failed on private rows, though not before the charge; its message is not shown, as it may "
+        "quote private values. The charge stays spent."
     )
 
 

@@ -23,7 +23,7 @@ Pair = tuple[Any, Any]
 # time. Chosen by hand.
 _HELD_OUT_CHECKS = 25
 # Rows per forward pass without gradients. More rows take more memory. Chosen by hand.
-_FORWARD_ROWS = 1024
+FORWARD_ROWS = 1024
 # The temperature lies between 1/50 and 50; this is the logarithm of the limit. A limit keeps the search bounded.
 # Chosen by hand.
 _LOG_MOST_TEMPERATURE = math.log(50.0)
@@ -37,12 +37,12 @@ class PublicRows:
     held_out: Pair
 
 
-def as_inputs(X: NDArray[Any], words: int | None, name: str) -> Any:
-    """Return rows as float32, or as word numbers below `words`; an error about a word does not show it."""
+def as_inputs(X: NDArray[Any], words: int | None, name: str, *, dtype: Any = np.float32) -> Any:
+    """Return rows in `dtype`, or as word numbers below `words`; an error about a word does not show it."""
     if words is None:
         # A number beyond float32 becomes infinite, and its row a null row when gradients are clipped.
         with np.errstate(over="ignore"):
-            return torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+            return torch.from_numpy(np.ascontiguousarray(X, dtype=dtype))
     if not bool(np.all((X >= 0) & (words > X) & (np.floor(X) == X))):
         raise ValueError(
             f"{name} must hold whole numbers from 0 to {words - 1}, as the module's embedding has {words} words."
@@ -50,11 +50,11 @@ def as_inputs(X: NDArray[Any], words: int | None, name: str) -> Any:
     return torch.from_numpy(np.ascontiguousarray(X, dtype=np.int64))
 
 
-def as_targets(y: NDArray[Any], name: str) -> Any:
-    """Return targets as int64 if they are integers or booleans, else as float32."""
+def as_targets(y: NDArray[Any], name: str, *, dtype: Any = np.float32) -> Any:
+    """Return targets as int64 if they are integers or booleans, else in `dtype`."""
     if y.dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold numbers for a custom loss; it holds text. Give classes= too.")
-    kind = np.float32 if y.dtype.kind == "f" else np.int64
+    kind = dtype if y.dtype.kind == "f" else np.int64
     with np.errstate(over="ignore"):
         return torch.from_numpy(np.ascontiguousarray(y, dtype=kind))
 
@@ -130,8 +130,8 @@ def held_out_loss(rows_loss: RowsLoss, inputs: Any, targets: Any) -> float:
     try:
         with torch.no_grad():
             losses = [
-                rows_loss(inputs[start : start + _FORWARD_ROWS], targets[start : start + _FORWARD_ROWS])
-                for start in range(0, len(inputs), _FORWARD_ROWS)
+                rows_loss(inputs[start : start + FORWARD_ROWS], targets[start : start + FORWARD_ROWS])
+                for start in range(0, len(inputs), FORWARD_ROWS)
             ]
         return float(torch.cat(losses).double().mean())
     finally:
@@ -142,7 +142,7 @@ def outputs_of(module: Any, inputs: Any) -> NDArray[Any]:
     """Return the outputs of a module in evaluation mode."""
     module.eval()
     with torch.no_grad():
-        parts = [module(inputs[start : start + _FORWARD_ROWS]) for start in range(0, len(inputs), _FORWARD_ROWS)]
+        parts = [module(inputs[start : start + FORWARD_ROWS]) for start in range(0, len(inputs), FORWARD_ROWS)]
     return np.asarray(torch.cat(parts).numpy())
 
 

@@ -13,6 +13,7 @@ import pickle
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,51 @@ def digest(*arrays: Any) -> str:
     for array in arrays:
         whole.update(b"none" if array is None else str(array.shape).encode() + array.tobytes())
     return whole.hexdigest()
+
+
+def digest_of_function(function: Any, name: str) -> str:
+    """Return a digest of a function's name and code, or of an object with its state.
+
+    A function without a name of its own is refused: another process could not tell whether it is the same one.
+    """
+    try:
+        whole = hashlib.sha256(pickle.dumps(function))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        raise ValueError(
+            f"checkpoint needs a {name} that can be recognised after a crash: a function defined at the top of a "
+            f"module, or an object that can be pickled. A lambda or a function inside another one is neither."
+        ) from None
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        whole.update(repr((_of_code(code), function.__defaults__, function.__kwdefaults__)).encode())
+    return whole.hexdigest()
+
+
+def _of_code(code: Any) -> tuple[Any, ...]:
+    """Return what a function computes with: instructions, names and constants, also of functions inside it."""
+
+    def constant(value: Any) -> Any:
+        if isinstance(value, frozenset):
+            return sorted(map(repr, value))  # its order differs between processes
+        return _of_code(value) if hasattr(value, "co_code") else repr(value)
+
+    return code.co_code, code.co_names, code.co_varnames, [constant(value) for value in code.co_consts]
+
+
+def require_writable(path: Path) -> None:
+    """Raise a ValueError if no checkpoint can be written to `path`, before anything is charged."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"checkpoint {path.name} can't be written: {error.strerror or error}. Nothing was spent. Give a path in a "
+            f"folder that exists and can be written to."
+        ) from None
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -146,6 +192,8 @@ def carry_out(
     earlier = None
     if keeping is not None and keeping.path.exists():
         earlier = load_checkpoint(keeping.path, keeping.fingerprint)
+    if keeping is not None:
+        require_writable(keeping.path)
     if earlier is None:
         steps, rate = recipe.n_private, recipe.rate
         noise = calibrate(ledger.epsilon, ledger.delta, steps=steps, rate=rate, adjacency=ledger.adjacency)

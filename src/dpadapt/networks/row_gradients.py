@@ -39,7 +39,7 @@ class RowsLoss:
     Parameters
     ----------
     module : Module
-        Parameters that require gradients are trainable.
+        Parameters that require gradients are trainable. All are float32, or all float64: gradients then are, too.
     loss : callable
         Takes outputs and targets, returns one loss per row, shape (B,).
     """
@@ -48,6 +48,7 @@ class RowsLoss:
         self.module = module
         self.loss = loss
         self.trainable = [weights for weights in module.parameters() if weights.requires_grad]
+        self.dtype = self.trainable[0].dtype if self.trainable else torch.float32
         self.slices: dict[int, slice] = {}
         end = 0
         for weights in self.trainable:
@@ -71,8 +72,8 @@ class RowsLoss:
                 weights.requires_grad_(True)
 
     def get(self) -> NDArray[np.float32]:
-        """Return the trainable parameters as one flat vector."""
-        return np.asarray(torch.cat([weights.detach().reshape(-1) for weights in self.trainable]))
+        """Return the trainable parameters as one flat vector in float32."""
+        return np.asarray(torch.cat([weights.detach().reshape(-1) for weights in self.trainable]).float())
 
     def put(self, flat: NDArray[Any]) -> None:
         """Set the trainable parameters from one flat vector."""
@@ -85,7 +86,7 @@ class RowsLoss:
         """Return the gradient of the mean loss as a flat vector. It is not clipped: for public rows only."""
         mean = self(inputs, targets).mean()
         parts = torch.autograd.grad(mean, self.trainable, allow_unused=True, materialize_grads=True)
-        return np.asarray(torch.cat([part.reshape(-1) for part in parts]))
+        return np.asarray(torch.cat([part.reshape(-1) for part in parts]).float())
 
 
 def checked_losses(losses: Any, n_rows: int) -> Any:
@@ -119,7 +120,9 @@ class Engine(Protocol):
 def clipped_gradient_sum(engine: Engine, inputs: Any, targets: Any, clip_norm: float) -> Bounded:
     """Return the flat sum of the rows' gradients, each clipped to `clip_norm`; without rows it is zero."""
     # `clipped_term_sum` scales each gradient to at most clip_norm, so one row moves the sum by at most clip_norm in l2.
-    return clipped_term_sum(engine.parts(inputs, targets), engine.rows_loss.n_parameters, clip_norm)
+    rows_loss = engine.rows_loss
+    dtype = np.float64 if rows_loss.dtype == torch.float64 else np.float32
+    return clipped_term_sum(engine.parts(inputs, targets), rows_loss.n_parameters, clip_norm, dtype=dtype)
 
 
 class VmapEngine:
@@ -169,6 +172,6 @@ class VmapEngine:
         def combine(factors: NDArray[Any]) -> NDArray[Any]:
             # A row with factor 0 may hold infinities, and zero times infinity is not zero.
             rows[factors == 0] = 0
-            return np.asarray(factors.astype(np.float32) @ rows)
+            return np.asarray(factors.astype(rows.dtype) @ rows)
 
         return norm_bounds(squares, rows.shape[1]), combine

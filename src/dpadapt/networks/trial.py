@@ -6,6 +6,7 @@ other, buffers that a forward pass changes. An engine is used only if it agrees 
 
 import copy
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,17 @@ from torch import nn
 
 from dpadapt.networks.ghost_clipping import GhostEngine, Unsupported
 from dpadapt.networks.models import perceptron
+from dpadapt.networks.public_training import FORWARD_ROWS
 from dpadapt.networks.row_gradients import Engine, RowsLoss, VmapEngine
 
 # Number of rows of the trial. More rows find rarer kinds of mixing and take longer, as each also passes through the
 # network alone. Chosen by hand.
 _NETWORK_TRIAL_ROWS = 4
 
+_MIXES = (
+    "module or loss mixes the rows of a batch, or draws at random outside a Dropout layer: the loss of a row is not "
+    "its own, so clipping would not bound the effect of one row. Treat each row by itself."
+)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
@@ -48,6 +54,8 @@ def new_module(given: Any, shape: tuple[int, ...], n_classes: int | None) -> nn.
             f"{type(made).__name__}."
         )
     refuse_batch_norm(made)
+    if any(weights.dtype != torch.float32 for weights in made.parameters() if weights.requires_grad):
+        raise ValueError("module must hold its trainable parameters in float32. Call module.float().")
     return _copy_without_inplace(made)
 
 
@@ -60,10 +68,58 @@ def tried_engine(
     else:
         targets = torch.zeros((_NETWORK_TRIAL_ROWS, *rows[1].shape[1:]), dtype=rows[1].dtype)
         targets[1::2] = 1
-        tried = _synthetic_rows(tuple(rows[0].shape[1:]), rows_loss.module), targets
+        tried = _synthetic_rows(tuple(rows[0].shape[1:]), rows_loss.module).to(rows[0].dtype), targets
     if classes is not None:
         _require_scores(rows_loss.module, tried[0], len(classes))
     return choose_engine(rows_loss, *tried)
+
+
+def require_private_rows(rows_loss: RowsLoss, rows: tuple[Any, Any]) -> None:
+    """Refuse a module or loss that fails on private rows, or that mixes rows in large batches; show none of them.
+
+    The trial can't find everything: a loss may fail on a target that only private rows have. Here every private row
+    passes through the network once, without gradients, before anything is spent.
+    """
+    inputs, targets = rows
+    refusal = ""
+    _dropout_off(rows_loss.module)
+    try:
+        # A warning may hold the size of a batch, and an error a target.
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for start in range(0, len(inputs), FORWARD_ROWS):
+                part = slice(start, start + FORWARD_ROWS)
+                together = rows_loss(inputs[part], targets[part])
+                if start == 0:
+                    few = min(_NETWORK_TRIAL_ROWS, len(together))
+                    alone = [rows_loss(inputs[i : i + 1], targets[i : i + 1]) for i in range(few)]
+                    if not _close(together[:few].numpy(), torch.cat(alone).numpy()):
+                        refusal = _MIXES
+    except Exception as error:
+        refusal = (
+            f"module or loss fails on private rows ({type(error).__name__}), though not on the rows of the trial. The "
+            f"message is not shown, as it may quote private values. Check the range of the targets. Nothing was spent."
+        )
+    finally:
+        rows_loss.module.train()
+    # Raised outside the handler: the original error would be kept as this error's context.
+    if refusal:
+        raise ValueError(refusal)
+
+
+def _dropout_off(module: nn.Module) -> None:
+    """Set training mode, because some modules mix rows only there, but without Dropout, which draws at random."""
+    module.train()
+    for layer in module.modules():
+        if isinstance(layer, _DROPOUTS):
+            layer.eval()
+
+
+def _close(together: NDArray[Any], alone: NDArray[Any]) -> bool:
+    """Return whether rows have the same losses together and alone, up to rounding."""
+    # The tolerance is relative to the losses, so that it also holds for a loss in small units.
+    size = float(np.max(np.abs(alone), initial=0.0, where=np.isfinite(alone)))
+    return bool(np.allclose(together, alone, rtol=1e-3, atol=1e-5 * size, equal_nan=True))
 
 
 def _copy_without_inplace(module: nn.Module) -> nn.Module:
@@ -113,26 +169,16 @@ def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
     module = rows_loss.module
     if not rows_loss.trainable:
         raise ValueError("module has no parameter that requires a gradient. Set requires_grad on those to train.")
-    if any(weights.dtype != torch.float32 for weights in rows_loss.trainable):
-        raise ValueError("module must hold its trainable parameters in float32. Call module.float().")
     _require_constant_buffers(rows_loss, inputs, targets)
-    # In training mode, because some modules mix rows only there. Dropout is off: with it any two passes would differ.
-    module.train()
-    for layer in module.modules():
-        if isinstance(layer, _DROPOUTS):
-            layer.eval()
+    _dropout_off(module)
     try:
         expected = _one_by_one(rows_loss, inputs, targets)
         together = rows_loss(inputs, targets).detach().numpy()
         alone = np.concatenate([rows_loss(inputs[i : i + 1], targets[i : i + 1]).detach() for i in range(len(inputs))])
         if not (np.isfinite(together).all() and np.isfinite(expected).all()):
             raise ValueError("loss is not finite on the rows of the trial. Check the module's weights and the loss.")
-        # The tolerance is relative to the losses, so that it also holds for a loss in small units.
-        if not np.allclose(together, alone, rtol=1e-3, atol=1e-5 * float(np.abs(alone).max())):
-            raise ValueError(
-                "module or loss mixes the rows of a batch, or draws at random outside a Dropout layer: the loss of a "
-                "row is not its own, so clipping would not bound the effect of one row. Treat each row by itself."
-            )
+        if not _close(together, alone):
+            raise ValueError(_MIXES)
         reasons = []
         for make in (GhostEngine, VmapEngine):
             try:
