@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import threading
+import traceback
 from collections import Counter
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpadapt.errors import BudgetExceeded, PrivacyError
 from dpadapt.hybrid.agents import Answers, Reception, SimulatedAgents, bit_scale, noisy_bits
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question
 from dpadapt.mechanisms import Adjacency, RandomizedResponse
+from dpadapt.mechanisms.mechanism import PureEvent
 
 
 class FirstFeature(Question):
@@ -277,6 +279,8 @@ def test_the_record_holds_each_question_and_its_answers():
         (lambda: SimulatedAgents([[1.0]], None, 0.0), "epsilon must be a positive number"),
         (lambda: SimulatedAgents([[1.0]], None, math.inf), "epsilon must be a positive number"),
         (lambda: SimulatedAgents([1.0], None, 1.0), "X must have one row per person"),
+        (lambda: SimulatedAgents([[1.0], [1.0, 2.0]], None, 1.0), "X must have one row per person"),
+        (lambda: SimulatedAgents([["a"]], None, 1.0).check_columns(1), "agents must hold numbers"),
         (lambda: SimulatedAgents(np.zeros((0, 2)), None, 1.0), "X must have one row per person"),
         (lambda: SimulatedAgents([[1.0]], [1, 2], 1.0), "y must have one label per row"),
         (lambda: SimulatedAgents([[1.0]], None, 1.0, n_people=0), "n_people"),
@@ -311,6 +315,42 @@ def test_a_question_must_have_one_coin_and_one_value_per_person():
 
     with pytest.raises(ValueError, match="value must return one number per person"):
         agents.ask(Pairs(), 5)
+
+
+def test_a_question_that_fails_on_a_record_shows_nothing_of_it():
+    class Picky(FirstFeature):
+        def value(self, X, y, coins):
+            raise KeyError(f"no entry for {X[0, 0]}")
+
+    secret = 31415.9
+    agents = crowd(secret, n=10)
+    with pytest.raises(PrivacyError, match=r"Picky fails on people's records \(KeyError\)") as refusal:
+        agents.ask(Picky(), 5)
+    assert "31415" not in "".join(traceback.format_exception(refusal.value))
+    assert refusal.value.__context__ is None
+    assert agents.asked == 5  # they count as asked, whatever happens
+
+
+def test_each_question_has_a_ledger_that_one_answer_of_each_person_fills(monkeypatch):
+    ledgers = []
+
+    class Watched(Ledger):
+        def __init__(self, *terms, **more):
+            super().__init__(*terms, **more)
+            ledgers.append(self)
+
+    monkeypatch.setattr("dpadapt.hybrid.agents.Ledger", Watched)
+    agents = crowd(0.5, epsilon=0.7, n=50)
+    agents.ask(FirstFeature(), 20)
+    agents.ask(FirstFeature(), 30)
+    assert len(ledgers) == 2
+    for ledger in ledgers:
+        assert (ledger.epsilon, ledger.delta, ledger.adjacency) == (0.7, 0.0, Adjacency.REPLACE_ONE)
+        assert [(entry.event, entry.times) for entry in ledger.entries] == [(PureEvent(0.7), 1)]
+        assert ledger.spent() == pytest.approx(0.7)
+        assert ledger.remaining() == pytest.approx(0.0)
+        with pytest.raises(BudgetExceeded):
+            noisy_bits([0.3], 1e-6, ledger, np.random.default_rng(0))
 
 
 def test_the_scale_of_a_bit_neither_overflows_nor_vanishes():

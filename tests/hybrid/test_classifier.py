@@ -120,6 +120,9 @@ def test_people_who_do_not_answer_are_tolerated():
         ({"tolerance": 0.0}, None, ValueError, "tolerance must lie"),
         ({"bounds": (1, 0)}, None, ValueError, "bounds"),
         ({"groups": [[0]]}, None, ValueError, "groups"),
+        ({"groups": 5}, None, ValueError, "groups must be a list of lists"),
+        ({"groups": [["a", "b"]]}, None, ValueError, "each column of groups must be a whole number"),
+        ({"bounds": "wide"}, None, ValueError, "bounds"),
         ({"mode": "hybrid"}, None, ValueError, "agents"),
         ({"mode": "local"}, 500, ValueError, "at least 1,000 people"),
         ({}, "somebody", TypeError, "agents must be Agents"),
@@ -135,6 +138,15 @@ def test_bad_arguments_are_named_and_nothing_is_spent_or_asked(params, people, e
         model(**params).fit(X, y, agents=asked, ledger=ledger)
     assert ledger.entries == []
     assert not isinstance(people, int) or asked.asked == 0
+
+
+def test_agents_whose_records_are_no_numbers_are_refused_and_nothing_is_spent():
+    X, y = turning(500, 0.0, 0)
+    ledger, people = Ledger(5.0, 1e-5), SimulatedAgents(X.astype(str), y, 1.0, n_people=30_000)
+    with pytest.raises(ValueError, match="agents must hold numbers in X"):
+        model().fit(X, y, agents=people, ledger=ledger)
+    assert ledger.entries == []
+    assert people.asked == 0
 
 
 def test_agents_with_other_columns_are_refused_and_nothing_is_spent():

@@ -368,7 +368,10 @@ class SimulatedAgents(Agents):
         random_state: int | None = None,
     ) -> None:
         super().__init__(epsilon)
-        self._X = np.asarray(X)
+        try:
+            self._X = np.asarray(X)
+        except ValueError:
+            raise ValueError("X must have one row per person, all of them equally long.") from None
         if self._X.ndim != 2 or not len(self._X):
             raise ValueError(f"X must have one row per person, at least one; got an array of shape {self._X.shape}.")
         self._y = np.zeros(len(self._X)) if y is None else np.asarray(y)
@@ -389,6 +392,12 @@ class SimulatedAgents(Agents):
     def n_features(self) -> int:
         """How many columns the rows have."""
         return int(self._X.shape[1])
+
+    def check_columns(self, n_features: int) -> None:
+        """Raise an error if the rows have another number of columns, or hold something else than numbers."""
+        super().check_columns(n_features)
+        if self._X.dtype.kind not in "biuf":
+            raise ValueError(f"agents must hold numbers in X, got {self._X.dtype}: no question could be computed.")
 
     def _coin_source(self) -> np.random.Generator:
         return self._random.generator
@@ -416,9 +425,7 @@ class SimulatedAgents(Agents):
         for start in range(0, len(people), _PEOPLE_PER_BLOCK):
             block = slice(start, start + _PEOPLE_PER_BLOCK)
             some = rows[block]
-            # A warning would reveal that there is an extreme row.
-            with np.errstate(all="ignore"):
-                part = np.asarray(question.value(self._X[some], self._y[some], coins[block]))
+            part = _values(question, self._X[some], self._y[some], coins[block])
             if part.shape != some.shape:
                 raise ValueError(f"value must return one number per person, {len(some)}, got shape {part.shape}.")
             values[block] = part
@@ -432,3 +439,18 @@ class SimulatedAgents(Agents):
             answering = generator.random(len(people)) < self._response_rate
             numbers, bits = numbers[answering], bits[answering]
         self.reception.receive(ticket, numbers, bits)
+
+
+def _values(question: Question, X: NDArray[Any], y: NDArray[Any], coins: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the values of some people, or raise an error that shows nothing of their records."""
+    try:
+        # A warning would reveal that there is an extreme row.
+        with np.errstate(all="ignore"):
+            return np.asarray(question.value(X, y, coins))
+    except Exception as error:
+        refusal = PrivacyError(
+            f"{type(question).__name__} fails on people's records ({type(error).__name__}). Its own message is not "
+            f"shown, as it may quote a record. Real devices would answer at random. Try it on made-up records."
+        )
+    # Raised outside the handler: the original error may quote a record, and would be kept as the context of this one.
+    raise refusal

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpadapt import checks
 from dpadapt.hybrid.agents import Answers
 from dpadapt.hybrid.questions import Question
 
@@ -132,8 +133,12 @@ def public_map(n_columns: int, bounds: Any, groups: Sequence[Sequence[int]] | No
         raise ValueError("bounds must be finite, low below high. Declare the range that most rows lie in.")
     categories = []
     seen: set[int] = set()
-    for group in groups or ():
-        columns = tuple(int(column) for column in group)
+    try:
+        listed = [tuple(group) for group in (() if groups is None else groups)]
+    except TypeError:
+        raise ValueError("groups must be a list of lists of columns, one for each category.") from None
+    for group in listed:
+        columns = tuple(checks.count(column, "each column of groups", least=0) for column in group)
         if len(columns) < 2 or len(set(columns)) < len(columns) or not all(0 <= c < n_columns for c in columns):
             raise ValueError(f"groups must hold lists of two or more of the columns 0 to {n_columns - 1}.")
         if seen & set(columns):
