@@ -81,6 +81,51 @@ def test_a_null_row_has_no_weight():
     assert release_total(quiet(1, 1e-9), Rows(X, np.zeros(2), intercept=True), tilt, 1.0) == pytest.approx(0.5)
 
 
+class Fixed:
+    """A run that releases the same numbers whatever the rows are, and overwrites the exact ones."""
+
+    def __init__(self, steps):
+        self._ledger = Ledger(math.inf, random_state=0)
+        self._random = np.random.default_rng(0)
+        self._ledger._draw = self._draw
+        self.run = self._ledger.start(Repeated(Gaussian(1.0), steps), label="test")
+        self.scales = []
+
+    def _draw(self, mechanism, bounded, scale, random):
+        self.scales.append(scale)
+        noisy = 300.0 + 30.0 * self._random.standard_normal(bounded.value.shape)
+        bounded.value[...] = np.nan
+        return noisy
+
+
+def stages(rows):
+    """Return what each stage gives with fixed releases, and the noise of each release."""
+    runs = [Fixed(1), Fixed(TILT_RELEASES), Fixed(1), Fixed(DESCENT_STEPS), Fixed(DESCENT_STEPS)]
+    second, tilted, total, weighted, plain = (fixed.run for fixed in runs)
+    moments = release_moments(second, rows, WHERE, n_rows=900.0, public=False, noise=1.0)
+    tilt = find_tilt(tilted, rows, WHERE, moments, np.array([0.3, 0.0, -0.2]), bound=5.0, noise=0.01, scale=1.0)
+    summed = release_total(total, rows, tilt, moments.n_rows)
+    models = [
+        descend(run, rows, moments.second, summed, clip_norm=1.0, blur=0.1, weights=weights)
+        for run, weights in ((weighted, tilt.weights), (plain, None))
+    ]
+    numbers = [moments.n_rows, moments.mean, moments.covariance, tilt.theta, tilt.offset, tilt.bound, summed, *models]
+    return numbers, [scale for fixed in runs for scale in fixed.scales]
+
+
+def test_every_stage_reads_the_rows_only_through_its_releases():
+    numbers, scales = stages(curators_rows(700, 0))
+    other = curators_rows(300, 1)
+    other.X *= 0.1
+    numbers_other, scales_other = stages(other)
+    for one, two in zip(numbers, numbers_other, strict=True):
+        assert np.array_equal(one, two)
+    assert scales == scales_other
+    # Noise over sensitivity is 1 here, so that a scale is a sensitivity.
+    bounds = [WHERE.max_norm**2, *[WHERE.max_norm] * TILT_RELEASES, 1.0, *[1.0] * 2 * DESCENT_STEPS]
+    assert scales == pytest.approx(bounds)
+
+
 def test_a_shift_within_noise_is_not_tilted_away():
     rows = curators_rows()
     moments = released_moments(rows, rows.n_rows)

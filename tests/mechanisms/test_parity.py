@@ -68,6 +68,104 @@ def test_exact_probabilities_have_the_claimed_epsilon(adjacency):
     assert keep > epsilon / 4  # the paper keeps fewer
 
 
+class Script:
+    """Random numbers that were decided beforehand, for `RandomParity._apply`; it stands for `Random` and its generator.
+
+    Parameters
+    ----------
+    kept : tuple of bool
+        Which records are kept.
+    batches : tuple of int
+        The batch of each record.
+    silent : tuple of bool
+        Which batches give no answer.
+    free : tuple of tuple of int
+        The free bits of each batch.
+    """
+
+    def __init__(self, kept, batches, silent, free):
+        self.kept, self.batches = np.flatnonzero(kept), np.array(batches, dtype=np.int64)
+        self.silent, self.free = iter(silent), iter(free)
+
+    @property
+    def generator(self):
+        return self
+
+    def poisson_sample(self, n, rate):
+        return self.kept
+
+    def integers(self, low, high, size, dtype=np.int64):
+        return self.batches[self.kept] if dtype is np.int64 else np.array(next(self.free), dtype=dtype)
+
+    def random(self):
+        return 0.0 if next(self.silent) else 0.99
+
+
+def enumerated(records, mechanism, keep):
+    """Return the probability of each joint answer of all batches, by running the code on every random number."""
+    n, batches, d = len(records), mechanism.n_batches, mechanism.n_features
+    bits = np.array([record[0] for record in records], dtype=np.int8).reshape(n, -1)[:, :d]
+    bounded = equations(pack(bits), np.array([record[1] for record in records], dtype=bool))
+    probability = {}
+    free_bits = list(itertools.product(itertools.product([0, 1], repeat=d), repeat=batches))
+    for kept in itertools.product([False, True], repeat=n):
+        of_kept = math.prod(keep if k else 1 - keep for k in kept)
+        for assigned in itertools.product(range(batches), repeat=n):
+            for silent in itertools.product([False, True], repeat=batches):
+                for free in free_bits:
+                    script = Script(kept, assigned, silent, free)
+                    answers = mechanism._apply(bounded, scale=keep, random=script)
+                    mass = of_kept / (batches**n * 2**batches * len(free_bits))
+                    probability[answers.tobytes()] = probability.get(answers.tobytes(), 0.0) + mass
+    assert sum(probability.values()) == pytest.approx(1.0)
+    return probability
+
+
+def largest_ratio(first, second):
+    """Return the largest ratio of the two distributions' probabilities of an answer, either way."""
+    answers = first.keys() | second.keys()
+    pairs = [(first.get(answer, 0.0), second.get(answer, 0.0)) for answer in answers]
+    return max(math.inf if min(pair) == 0 else max(pair) / min(pair) for pair in pairs)
+
+
+ONE_BIT = [((0,), 0), ((0,), 1), ((1,), 0), ((1,), 1)]
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_the_codes_own_distribution_over_two_batches_has_the_claimed_epsilon(adjacency):
+    """Brute force over all data sets of two one-bit records, their neighbours and all random numbers of the code."""
+    epsilon = 0.7
+    mechanism = RandomParity(epsilon, 1, n_batches=2)
+    bounded = equations(pack(VECTORS), np.zeros(4, dtype=bool))
+    keep = mechanism.scale(bounded, adjacency)
+    removes, replaces = adjacency is Adjacency.ADD_REMOVE, adjacency is Adjacency.REPLACE_ONE
+
+    def largest_loss(keep):
+        at = {records: enumerated(records, mechanism, keep) for n in (1, 2) for records in data_sets(n)}
+        worst = 1.0
+        for fixed, record in itertools.product(ONE_BIT, repeat=2):
+            others = [(fixed,)] if removes else [(fixed, other) for other in (ONE_BIT if replaces else ONE_BIT[:1])]
+            worst = max(worst, *(largest_ratio(at[(fixed, record)], at[other]) for other in others))
+        return math.log(worst)
+
+    assert largest_loss(keep) <= epsilon * (1 + 1e-9)
+    assert largest_loss(min(1.0, 1.5 * keep)) > epsilon  # keeping more records would cost more
+
+
+def data_sets(n):
+    return itertools.product(ONE_BIT, repeat=n)
+
+
+def test_the_code_has_the_distribution_of_the_proof():
+    """Two bits and one batch: the code's own probabilities are those of solving the kept equations at random."""
+    for records in ([RECORDS[3], RECORDS[5], RECORDS[6]], [RECORDS[1], RECORDS[2]], [RECORDS[0]] * 2):
+        exact = enumerated(records, RandomParity(1.0, 2), 0.3)
+        expected = distribution(records, 0.3)
+        answers = [np.array([vector], dtype=np.int8).tobytes() for vector in VECTORS]
+        answers.append(np.full((1, 2), NOTHING, dtype=np.int8).tobytes())
+        assert [exact.get(answer, 0.0) for answer in answers] == pytest.approx(expected)
+
+
 def test_answers_have_the_exact_distribution():
     records = [RECORDS[3], RECORDS[5], RECORDS[6]]
     bounded = equations(pack(np.array([r[0] for r in records])), np.array([r[1] for r in records]) == 1)

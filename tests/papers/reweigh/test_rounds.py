@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from dpadapt import Ledger
 from dpadapt.accounting import delta
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.deciding import decide, people_needed
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 from dpadapt.mechanisms import Gaussian
-from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.papers.reweigh.rounds import Protocol, dense_weights, normaliser, record_weights, released_weights
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
+from dpadapt.papers.reweigh.rounds import (
+    Protocol,
+    _reweigh,
+    dense_weights,
+    normaliser,
+    record_weights,
+    released_weights,
+)
 
 
 @pytest.mark.parametrize("density", [0.02, 0.1, 0.5, 1.0])
@@ -112,6 +120,43 @@ def test_released_weights_follow_from_the_counts_alone_and_never_exceed_one():
         assert (np.diff(weights) <= 0).all()
         assert total == pytest.approx(np.maximum(noisy, 0) @ weights)
         assert total >= 0.1 * noisy.sum() * (1 - 1e-9)
+
+
+def fixed_run(plan, noisy):
+    """Return a run that releases these numbers whatever the records are, and overwrites the exact ones."""
+
+    def draw(mechanism, bounded, scale, random):
+        bounded.value[...] = -1
+        return np.resize(noisy, bounded.value.shape).astype(np.float64)
+
+    ledger = Ledger(math.inf, random_state=0)
+    ledger._draw = draw
+    return ledger.start(plan, label="test")
+
+
+def test_the_weights_of_a_round_follow_from_the_released_histogram_alone():
+    protocol = Protocol(4, 1.0, 0.1, 0.1, 0.2, 1e-3)
+    noisy = np.array([400.0, 90.0, 10.0])
+    expected = released_weights(noisy, 1.0, 0.1, math.sqrt(2) * 3.0)
+    for counts in ([0] * 10, [0, 1, 2, 2, 2, 2, -1], [2] * 500):
+        run = fixed_run(Repeated(Gaussian(3.0), 1), noisy)
+        weights, total = _reweigh(run, np.array(counts), 2, protocol)
+        assert np.array_equal(weights, expected[0])
+        assert total == expected[1]
+
+
+def test_a_histogram_has_a_bin_for_each_number_of_rounds_and_none_for_null_records():
+    released = []
+
+    def draw(mechanism, bounded, scale, random):
+        released.append((bounded.value.tolist(), scale))
+        return bounded.value.astype(float)
+
+    ledger = Ledger(math.inf, random_state=0)
+    ledger._draw = draw
+    run = ledger.start(Repeated(Gaussian(3.0), 1), label="test")
+    _reweigh(run, np.array([0, 2, 2, -1, 1]), 2, Protocol(4, 1.0, 0.1, 0.1, 0.2, 1e-3))
+    assert released == [([1, 1, 2], 3.0)]
 
 
 def test_released_weights_are_as_large_as_possible():
