@@ -6,7 +6,6 @@ import math
 import multiprocessing
 import os
 import pickle
-import sqlite3
 import threading
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_files import records_of, with_records
 
 from dpadapt.accounting import Ledger, calibrate, epsilon
 from dpadapt.accounting.cost import tally
@@ -69,7 +69,7 @@ def test_ledger_charges_before_drawing():
 
 def test_a_release_over_the_cap_is_neither_recorded_nor_drawn():
     ledger, log = Ledger(0.1, 1e-6), []
-    with pytest.raises(BudgetExceeded, match=r"over the cap of 0\.1\. Nothing was released"):
+    with pytest.raises(BudgetExceeded, match=r"over this ledger's cap of 0\.1\. Nothing was released"):
         ledger.release(Witness(2.0, log), SUM, label="sum")
     assert log == []
     assert ledger.entries == []
@@ -243,10 +243,10 @@ def test_a_child_charges_its_parent_and_obeys_both_caps():
     child.release(Gaussian(10.0), SUM, label="sum")
     assert [entry.label for entry in parent.entries] == ["fit: sum"]
     assert child.spent() == parent.spent()
-    with pytest.raises(BudgetExceeded, match="over the cap of 1"):
+    with pytest.raises(BudgetExceeded, match="over this ledger's cap of 1"):
         child.release(Gaussian(3.0), SUM, label="sum")
     generous = parent.child(100.0, 1e-6, label="other")
-    with pytest.raises(BudgetExceeded, match="over the cap of 3"):
+    with pytest.raises(BudgetExceeded, match="over this ledger's cap of 3"):
         generous.release(Gaussian(1.0), SUM, label="sum")
     assert len(parent.entries) == 1
     assert generous.entries == []
@@ -271,7 +271,7 @@ def test_a_deliberate_leak_needs_an_unlimited_cap_and_is_recorded():
 
 
 def test_a_cost_of_nan_is_refused(monkeypatch):
-    monkeypatch.setattr("dpadapt.accounting.ledger.cost_of", lambda *args, **kwargs: math.nan)
+    monkeypatch.setattr("dpadapt.accounting.filter.cost_of", lambda *args, **kwargs: math.nan)
     with pytest.raises(BudgetExceeded):
         Ledger(1.0, 1e-6).start(Gaussian(2.0), label="x")
 
@@ -320,7 +320,9 @@ def test_spent_is_the_cost_of_what_was_recorded_and_never_above_the_cap(charges,
         except BudgetExceeded:
             pass
     assert len(ledger.entries) == len(made)
-    assert ledger.spent() == (epsilon(tally(made), delta) if made else 0.0)
+    # Never below the cost of the same events fixed in advance, and equal to it after one charge.
+    exact = epsilon(tally(made), delta) if made else 0.0
+    assert ledger.spent() == exact if len(made) < 2 else exact * (1 - 1e-3) <= ledger.spent()
     assert ledger.spent() <= cap * (1 + 1e-9)
 
 
@@ -511,8 +513,8 @@ def test_a_resumed_run_draws_new_samples_and_noise(tmp_path, ledger):
 def test_lowering_the_recorded_number_of_releases_is_detected(tmp_path, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     run.reserve(5)
-    with sqlite3.connect(tmp_path / "ledger") as connection:
-        connection.execute("""UPDATE entries SET entry = '{"mark": "x", "used": 0}' WHERE id = 3""")
+    path = tmp_path / "ledger"
+    path.write_text(path.read_text().replace('"used": 5', '"used": 0'))
     with pytest.raises(LedgerError, match="can't be trusted"):
         reopened(tmp_path)
 
@@ -527,9 +529,9 @@ def test_a_sample_that_was_drawn_but_not_released_counts_as_used(tmp_path, ledge
 @pytest.mark.parametrize(("mark", "used"), [("known", 11), ("known", -1), ("unknown", 1), ("known", 1e400)])
 def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(tmp_path, ledger, mark, used):
     run = ledger.start(PLAN, label="steps", resumable=True)
-    store = ledger._store
+    path = tmp_path / "ledger"
     text = json.dumps({"mark": run.mark if mark == "known" else "x", "used": used})
-    with store._transaction("BEGIN IMMEDIATE") as connection:
-        store._extend(connection, [text])
+    records = records_of(path)
+    with_records(path, [*records, (records[-1][0], text)])
     with pytest.raises(LedgerError, match="can't be trusted"):
         reopened(tmp_path)

@@ -79,6 +79,57 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return max(0.0, root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN)
 
 
+# Any other release is at least as private as a mu-Gaussian one if each point of its trade-off function (false positive
+# rate q, power p) has z(p) - z(q) <= mu, where z is the inverse of Φ. If that function is piecewise linear, its
+# vertices suffice, because the Gaussian one is convex (Dong, Roth and Su, "Gaussian Differential Privacy", 2022).
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return the least mu such that every pure release of `epsilon` is at least as private as a mu-Gaussian one.
+
+    The least private of them is randomized response, whose only vertex has p = 1 - q = e^epsilon q.
+
+    Examples
+    --------
+    >>> round(pure_mu(0.1), 4)
+    0.1253
+    """
+    from scipy.special import ndtri_exp
+
+    # z(p) - z(1 - p) = -2 z(q), q = 1 / (1 + e^epsilon).
+    return -2 * float(ndtri_exp(-float(np.logaddexp(0.0, epsilon))))
+
+
+def laplace_mu(epsilon: float) -> float:
+    """Return the mu of Laplace noise of scale 1 / `epsilon`, as in `pure_mu`.
+
+    In the middle part of its trade-off function q (1 - p) = e^-epsilon / 4, and -z(q) - z(1 - p) is largest where
+    q = 1 - p: the function -z(e^x) is concave for e^x <= 1/2, because its derivative is minus Mills' ratio at -z(e^x),
+    and Mills' ratio decreases. Outside the middle part the trade-off function is linear and the Gaussian one convex.
+
+    Examples
+    --------
+    >>> round(laplace_mu(0.1), 4)
+    0.1223
+    """
+    from scipy.special import ndtri_exp
+
+    return -2 * float(ndtri_exp(-epsilon / 2 - math.log(2)))
+
+
+def choice_mu(epsilon: float) -> float:
+    """Return the mu of a choice whose privacy loss has range `epsilon`, as in `pure_mu`: half the epsilon counts.
+
+    The least private choices have one vertex, with logit(p) - logit(q) = epsilon (Dong, Durfee and Rogers, "Optimal
+    Differential Privacy Composition for Exponential Mechanisms", 2020). Among them z(p) - z(q) is largest where
+    p = 1 - q, as in a pure release of epsilon / 2, because h(u) = z(1 / (1 + e^-u)) is odd and concave for u > 0. It is
+    concave there if g(z) = (2 Φ - 1) φ - z Φ (1 - Φ) >= 0 for z > 0. Now g is 0 at 0 and at infinity, and its
+    derivative 2 φ² - Φ (1 - Φ) is first positive, then negative: with the hazard λ = φ / (1 - Φ), the logarithm of
+    Φ (1 - Φ) / φ² has the derivative 2 z - (λ(z) - λ(-z)), which is positive because λ' < 1 (Sampford, 1953).
+    """
+    return pure_mu(epsilon / 2)
+
+
 def rho_to_epsilon(rho: float, delta: float) -> float:
     """Return the epsilon at `delta` of any rho-zCDP release, by optimising over Rényi orders.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpadapt import checks
 from dpadapt.accounting import oracles
-from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon
+from dpadapt.accounting.closed_forms import choice_mu, gaussian_delta, gaussian_epsilon, laplace_mu, pure_mu
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
@@ -118,6 +118,23 @@ def gaussian_part(counted: Mapping[Event, int]) -> float | None:
     return math.sqrt(math.fsum(n * scale * scale for scale, n in scales))
 
 
+def dominating_mu(event: Event) -> float:
+    """Return mu such that one release of `event` is at least as private as a mu-Gaussian one; inf if there is none."""
+    match event:
+        case GaussianEvent(noise_multiplier=s) | SampledEvent(event=GaussianEvent(noise_multiplier=s)):
+            # By joint convexity a Poisson sample never tells more than all rows.
+            return 1 / s
+        case PureEvent(epsilon=e):
+            return pure_mu(e)
+        case LaplaceEvent(noise_multiplier=s):
+            return laplace_mu(1 / s)
+        case BoundedRangeEvent(epsilon=e):
+            return choice_mu(e)
+        case SampledEvent(event=LaplaceEvent()):
+            return pure_mu(pure_epsilon({event: 1}))
+    return math.inf
+
+
 def pure_epsilon(counted: Mapping[Event, int]) -> float:
     """Return the sum of pure epsilons; inf if some event is not pure."""
     total = 0.0
@@ -162,14 +179,8 @@ def quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacen
     best = pure_epsilon(counted)
     if delta == 0:
         return best
-    # By joint convexity a Poisson sample never costs more than all rows.
-    unsampled: dict[Event, int] = {}
-    for event, times in counted.items():
-        inner = event.event if isinstance(event, SampledEvent) else event
-        unsampled[inner] = unsampled.get(inner, 0) + times
-    mu = gaussian_part(unsampled)
-    if mu is not None:
-        best = min(best, gaussian_epsilon(mu, delta))
+    mus = [(dominating_mu(event), times) for event, times in counted.items()]
+    best = min(best, gaussian_epsilon(math.sqrt(math.fsum(times * mu * mu for mu, times in mus)), delta))
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_epsilon(delta)))
     return best

@@ -254,6 +254,16 @@ class Ledger:
         """Which data sets count as neighbours."""
         return self._filter.adjacency
 
+    @property
+    def rule(self) -> str:
+        """How delta is shared between the ways in which charges are added up."""
+        return self._filter.rule
+
+    @property
+    def n_charges(self) -> int:
+        """Number of charges so far; one charge may have several entries."""
+        return len(self._store.charges())
+
     @classmethod
     def open(
         cls,
@@ -264,13 +274,14 @@ class Ledger:
         adjacency: Adjacency | None = None,
         dataset: str | None = None,
         rule: str | None = None,
+        read_only: bool = False,
     ) -> "Ledger":
         """Open the durable ledger at `path`, or make it if there is none.
 
         Parameters
         ----------
         path : str or Path
-            An SQLite file. Several processes of one machine may use it at the same time.
+            Several processes of one machine may use the file at the same time; it must lie on a local disk.
         epsilon, delta : float, optional
             The cap. Needed for a new ledger; for an existing ledger they must equal its cap.
         adjacency : Adjacency, optional
@@ -279,10 +290,13 @@ class Ledger:
             Name of the private data set. An existing ledger of another data set is refused.
         rule : {"mixed", "gaussian", "renyi"}, optional
             As in `Ledger`. Default for a new ledger: "mixed".
+        read_only : bool, default=False
+            Only read the ledger, which needs no right to write to it. Otherwise a ledger that can't be written to is
+            refused at once.
         """
         path = Path(path)
         if not path.exists():
-            if epsilon is None or delta is None:
+            if epsilon is None or delta is None or read_only:
                 raise ValueError(
                     f"there is no ledger {path.name}: give epsilon and delta to make one for data about which nothing "
                     f"was released yet. If there was a ledger before, its budget must be taken as spent."
@@ -291,7 +305,7 @@ class Ledger:
             cap = made.epsilon, made.delta, made.adjacency.value
             store = FileStore.create(path, Terms(*cap, dataset or "", made.share, made.order))
         else:
-            store = FileStore(path)
+            store = FileStore(path, read_only=read_only)
         terms = store.terms
         if dataset is not None and dataset != terms.dataset:
             raise LedgerError(
@@ -419,14 +433,17 @@ class Ledger:
         return [("", entry) for entry in self.entries]
 
     def receipt(self, *, assumptions: Sequence[str] = (), warnings: Sequence[str] = ()) -> Receipt:
-        """Return what was released through this ledger and what it cost."""
+        """Return what was released through this ledger and what it cost; `Receipt.meaning` says what its epsilon is."""
+        charges = self._store.charges()
         return Receipt(
             epsilon=self.spent(),
             delta=self.delta,
             adjacency=self.adjacency,
-            entries=tuple(self.entries),
+            entries=tuple(entry for charge in charges for entry in charge),
             assumptions=tuple(assumptions),
             warnings=tuple(warnings),
+            charges=max(1, len(charges)),
+            cap=self.epsilon,
         )
 
     def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None:
@@ -471,7 +488,7 @@ class Ledger:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle a durable ledger as its path; refuse any other."""
         if isinstance(self._store, FileStore):
-            return (Ledger.open, (str(self._store.path.resolve()),))
+            return (Ledger.open, (str(self._store.path),))
         raise PrivacyError(
             "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
             "Ledger.open(path, ...), or use n_jobs=1."

@@ -37,12 +37,16 @@ def grid_for(bound: float) -> float:
     return max(GRID, bound * _GRID_PER_EPSILON) if math.isfinite(bound) else GRID
 
 
-def pld_supports(tally: Tally, adjacency: Adjacency) -> bool:
-    """Return whether every event has a privacy-loss distribution here."""
+def pld_supports(tally: Tally, adjacency: Adjacency, *, pessimistic: bool = True) -> bool:
+    """Return whether every event has a privacy-loss distribution here.
+
+    A rho-zCDP release has only an optimistic one: that of Gaussian noise, which is one such release.
+    """
     replaces = adjacency is Adjacency.REPLACE_ONE
     return all(
         isinstance(event, GaussianEvent | LaplaceEvent | PureEvent | BoundedRangeEvent)
         or (isinstance(event, SampledEvent) and (isinstance(event.event, GaussianEvent) or not replaces))
+        or (isinstance(event, ConcentratedEvent) and not pessimistic)
         for event in tally
     )
 
@@ -73,15 +77,16 @@ def _pld(items: frozenset[tuple[Event, int]], adjacency: Adjacency, grid: float,
         options["use_connect_dots"] = False
     total = losses.identity(value_discretization_interval=grid, pessimistic_estimate=pessimistic)
     # All Gaussian releases on all rows are equivalent to one. This keeps the distribution small for any number of them.
+    as_gaussian = GaussianEvent if pessimistic else GaussianEvent | ConcentratedEvent
     precision = math.fsum(
-        times * (1 / e.noise_multiplier) * (1 / e.noise_multiplier)
+        times * (2 * e.rho if isinstance(e, ConcentratedEvent) else (1 / e.noise_multiplier) * (1 / e.noise_multiplier))
         for e, times in tally.items()
-        if isinstance(e, GaussianEvent)
+        if isinstance(e, as_gaussian)
     )
     if precision:
         total = total.compose(losses.from_gaussian_mechanism(1 / math.sqrt(precision), **options))
     for event, times in tally.items():
-        if not isinstance(event, GaussianEvent):
+        if not isinstance(event, as_gaussian):
             total = total.compose(_one_pld(event, adjacency, options).self_compose(times))
     return total
 
@@ -120,8 +125,10 @@ def _one_pld(event: Event, adjacency: Adjacency, options: dict[str, Any]) -> Any
         grid = options["value_discretization_interval"]
         if options["pessimistic_estimate"]:
             return losses.from_privacy_parameters(common.DifferentialPrivacyParameters(event.epsilon, 0.0), grid)
-        # Randomized response with two answers has the largest privacy loss of all pure events.
-        noise = 2 / (1 + math.exp(min(event.epsilon, 30.0)))
+        # Randomized response with two answers has the largest privacy loss of all pure events. With half the epsilon
+        # its loss has the range of a choice.
+        epsilon = event.epsilon / 2 if isinstance(event, BoundedRangeEvent) else event.epsilon
+        noise = 2 / (1 + math.exp(min(epsilon, 30.0)))
         return losses.from_randomized_response(noise, 2, pessimistic_estimate=False, value_discretization_interval=grid)
     if isinstance(event, SampledEvent):
         inner = event.event

@@ -11,7 +11,9 @@ from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import BoundedRangeEvent, Event, NonPrivateEvent, from_dict
+from dpadapt.mechanisms.mechanism import Event, NonPrivateEvent, from_dict
+
+SEED_WARNING = "the noise came from a seed: this fit has no privacy guarantee"
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,12 @@ class Verification:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a fit released and what it cost.
+    """What a fit, or everything charged to a ledger, released and what it cost.
 
     Parameters
     ----------
     epsilon, delta : float
-        The cost, an upper bound.
+        The cost, an upper bound; `meaning` says of what.
     adjacency : Adjacency
         Which data sets count as neighbours.
     entries : tuple of Entry
@@ -76,6 +78,11 @@ class Receipt:
         Facts about the private data that are assumed to be public.
     warnings : tuple of str
         What a reader should know before relying on the receipt.
+    charges : int
+        How many charges the entries were made in. Entries of one charge were fixed before the first of them was
+        released.
+    cap : float, optional
+        The cap of the ledger that was charged.
 
     Examples
     --------
@@ -93,6 +100,21 @@ class Receipt:
     entries: tuple[Entry, ...]
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    charges: int = 1
+    cap: float | None = None
+
+    @property
+    def meaning(self) -> str:
+        """What `epsilon` is, in words."""
+        if not self.entries:
+            return "nothing was charged"
+        if self.charges == 1:
+            return "the cost of one plan, fixed before its first release"
+        cap = "" if self.cap is None else f" of epsilon = {self.cap:.4g}"
+        return (
+            f"the least cap that lets {self.charges} charges through however each was chosen; what is guaranteed is "
+            f"the ledger's cap{cap}"
+        )
 
     @property
     def seeded(self) -> bool:
@@ -126,10 +148,7 @@ class Receipt:
         return verification
 
     def _recomputed(self, counted: dict[Event, int]) -> Verification:
-        # An event of bounded range costs less than the pure event of the same epsilon, whose distribution stands in for
-        # it in `oracles.pld`. So that distribution would give no lower bound.
-        bounded_range = any(isinstance(event, BoundedRangeEvent) for event in counted)
-        if self.delta > 0 and not bounded_range and oracles.pld_supports(counted, self.adjacency):
+        if self.delta > 0 and oracles.pld_supports(counted, self.adjacency, pessimistic=False):
             grid = oracles.grid_for(self.epsilon)
             optimistic = oracles.pld(counted, self.adjacency, grid=grid, pessimistic=False)
             lower, upper = float(optimistic.get_epsilon_for_delta(self.delta)), math.inf
@@ -152,6 +171,8 @@ class Receipt:
             "entries": [entry.to_dict() for entry in self.entries],
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
+            "charges": self.charges,
+            "cap": self.cap if self.cap is None or math.isfinite(self.cap) else "inf",
         }
 
     def to_json(self) -> str:
@@ -169,12 +190,15 @@ class Receipt:
             entries=tuple(entry_from_dict(entry) for entry in fields["entries"]),
             assumptions=tuple(fields["assumptions"]),
             warnings=tuple(fields["warnings"]),
+            # Receipts of earlier versions lack these.
+            charges=int(fields.get("charges", 1)),
+            cap=None if fields.get("cap") is None else float(fields["cap"]),
         )
 
     def __str__(self) -> str:
         """Return the receipt as text."""
         lines = [
-            f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}",
+            f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g} ({self.meaning})",
             f"protects: {self.adjacency.protects}; {self.adjacency.rows}",
             *(f"released: {entry}" for entry in self.entries),
             *(f"assumed public: {fact}" for fact in self.assumptions),
@@ -183,8 +207,7 @@ class Receipt:
         return "\n".join(lines)
 
     def _all_warnings(self) -> list[str]:
-        seed = ["the noise came from a seed: this fit has no privacy guarantee"] if self.seeded else []
-        return [*seed, *self.warnings]
+        return [*([SEED_WARNING] if self.seeded else []), *self.warnings]
 
     def _repr_html_(self) -> str:
         rows = "".join(

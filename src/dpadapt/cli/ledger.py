@@ -72,7 +72,7 @@ def _open(file: Path) -> "Ledger":
 
     if not file.is_file():
         raise ValueError(f"{file}: there is no such ledger. dpadapt fit --ledger {file} creates one.")
-    return Ledger.open(file)
+    return Ledger.open(file, read_only=True)
 
 
 def _show(file: File, as_json: Json = False) -> None:
@@ -86,7 +86,9 @@ def _show(file: File, as_json: Json = False) -> None:
         "delta": ledger.delta,
         "spent_epsilon": ledger.spent(),
         "remaining_epsilon": ledger.remaining(),
-        "charges": len(entries),
+        "rule": ledger.rule,
+        "charges": ledger.n_charges,
+        "entries": len(entries),
         "seeded": any(entry.seeded for entry in entries),
     }
     if as_json:
@@ -94,12 +96,14 @@ def _show(file: File, as_json: Json = False) -> None:
         return
     from dpadapt.report.terminal import facts_table
 
-    charges = f"{len(entries)} {'charge' if len(entries) == 1 else 'charges'}"
+    receipt = ledger.receipt()
+    kind = "Gaussian noise" if ledger.delta else "pure noise"
     shown = {
         "data set": ledger.dataset or "(no name)",
-        "cap": f"epsilon = {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}",
-        "spent": f"epsilon = {facts['spent_epsilon']:.4g} in {charges}",
-        "largest release left": f"epsilon = {facts['remaining_epsilon']:.4g}",
+        "cap": f"epsilon = {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}: guaranteed, however charges are chosen",
+        "spent": f"epsilon = {receipt.epsilon:.4g}: {receipt.meaning}",
+        "left": f"epsilon = {facts['remaining_epsilon']:.4g}: the largest further release ({kind}) that is let through",
+        "rule": f"{ledger.rule} (how charges are added up; docs/ledger.md)",
         "neighbours": ledger.adjacency.value,
     }
     if facts["seeded"]:

@@ -1,0 +1,395 @@
+"""The filter's rule: what each event adds to each sum, what is accepted, and that no adaptive analyst gets past it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from adaptive_analyst import Analyst, Noise, Response, SampledNoise
+from scipy.special import expit, ndtr, ndtri
+
+from dpadapt.accounting import Ledger, calibrate, epsilon, oracles
+from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpadapt.accounting.cost import add_entries
+from dpadapt.accounting.filter import RULES, Filter, Sums, _mu_squared, _renyi, _sampled_mu
+from dpadapt.accounting.receipt import Entry
+from dpadapt.errors import BudgetExceeded
+from dpadapt.mechanisms import Adjacency, DiscreteGaussian, Gaussian, Laplace, NonPrivate, RandomizedResponse
+from dpadapt.mechanisms.mechanism import (
+    BoundedRangeEvent,
+    ConcentratedEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    PureEvent,
+    Repeated,
+    Sampled,
+    SampledEvent,
+)
+
+ROWS = Adjacency.ZERO_OUT
+CAPS = [(1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-5), (1.0, 0.05)]
+
+
+def entries(*events):
+    return [Entry("x", *event) if isinstance(event, tuple) else Entry("x", event) for event in events]
+
+
+# What an event adds to each sum.
+
+
+def mu_of(event, times=1):
+    return math.sqrt(_mu_squared(event, times, 1e-11, ROWS))
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.01, 0.3, 1.0, 4.0, 12.0])
+def test_the_mu_of_a_pure_event_is_the_least_that_dominates_randomized_response(size):
+    p = expit(size)
+    assert mu_of(PureEvent(size)) == pytest.approx(ndtri(p) - ndtri(1 - p), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.01, 0.3, 1.0, 4.0, 12.0])
+def test_the_mu_of_laplace_noise_dominates_its_profile_and_touches_it(size):
+    mu, x = mu_of(LaplaceEvent(1 / size)), np.linspace(0, size, 400, endpoint=False)
+    laplace = -np.expm1((x - size) / 2)
+    gaussian = np.array([gaussian_delta(mu, e) for e in x])
+    assert (laplace <= gaussian * (1 + 1e-9) + 1e-15).all()
+    assert (laplace / gaussian).max() > 0.999
+
+
+@pytest.mark.parametrize("size", [0.01, 0.3, 1.0, 4.0, 12.0])
+def test_the_mu_of_a_choice_is_the_largest_over_all_worst_choices_of_its_range(size):
+    # The worst choices of range epsilon: power p and false positive rate q whose logits differ by epsilon.
+    middle = np.linspace(-20, 20, 4001)
+    differences = ndtri(expit(middle + size / 2)) - ndtri(expit(middle - size / 2))
+    assert mu_of(BoundedRangeEvent(size)) == pytest.approx(differences.max(), rel=1e-6)
+    assert mu_of(BoundedRangeEvent(size)) < mu_of(PureEvent(size))
+
+
+def test_the_inequality_behind_choices_holds():
+    z = np.linspace(1e-3, 8, 2000)
+    density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    assert ((2 * ndtr(z) - 1) * density - z * ndtr(z) * ndtr(-z) > 0).all()
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(1.5, 0.01, 500), (3.0, 0.1, 50), (0.8, 0.02, 20)])
+def test_a_sampled_run_is_dominated_but_for_its_tail(noise, rate, steps, adjacency):
+    event, tail = SampledEvent(GaussianEvent(noise), rate), 1e-11
+    mu = _sampled_mu(event, steps, tail, adjacency)
+    # Another grid and other points than those of the conversion.
+    distribution = oracles.pld({event: steps}, adjacency, grid=2.3e-4, pessimistic=False)
+    points = np.geomspace(1e-3, 30, 400)
+    run = np.asarray(distribution.get_delta_for_epsilon(points))
+    gaussian = np.array([gaussian_delta(mu, x) for x in points])
+    assert (run <= tail + (1 - tail) * gaussian * (1 + 1e-6)).all()
+    # And not much larger than need be: with a mu 3% smaller, some level would not be covered.
+    pessimistic = np.asarray(oracles.pld({event: steps}, adjacency).get_delta_for_epsilon(points))
+    assert (pessimistic > tail + (1 - tail) * np.array([gaussian_delta(mu / 1.03, x) for x in points])).any()
+    assert mu < math.sqrt(steps) / noise
+
+
+def test_the_published_run_has_the_mu_that_was_derived():
+    event = SampledEvent(GaussianEvent(1.5), 0.01)
+    assert _sampled_mu(event, 2000, 1e-5 * 0.8e-6, ROWS) == pytest.approx(0.353, abs=5e-4)
+
+
+@pytest.mark.parametrize("order", [2, 5, 32])
+@pytest.mark.parametrize("size", [1e-4, 0.1, 1.0, 5.0])
+def test_renyi_divergences_agree_with_the_integrals(size, order):
+    p = expit(size)
+    response = math.log(p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)) / (order - 1)
+    assert _renyi(PureEvent(size), 1, order, ROWS) == pytest.approx(response, rel=1e-4, abs=1e-13)
+    peer = oracles.renyi_divergence(LaplaceEvent(1 / size), 1, order)
+    assert _renyi(LaplaceEvent(1 / size), 1, order, ROWS) == pytest.approx(peer, rel=1e-4, abs=1e-13)
+    assert _renyi(GaussianEvent(1 / size), 3, order, ROWS) == pytest.approx(3 * order * size**2 / 2)
+    assert _renyi(ConcentratedEvent(size), 2, order, ROWS) == pytest.approx(2 * order * size)
+    assert _renyi(BoundedRangeEvent(size), 1, order, ROWS) == pytest.approx(min(order * size**2 / 8, response))
+
+
+def test_a_sample_never_adds_more_than_all_rows():
+    for adjacency in Adjacency:
+        sampled = SampledEvent(GaussianEvent(2.0), 0.1)
+        for rule in RULES:
+            terms = Filter.of(rule, 3.0, 1e-5, adjacency)
+            part, whole = terms.sums(entries((sampled, 10))), terms.sums(entries((GaussianEvent(2.0), 10)))
+            assert part.gaussian <= whole.gaussian
+            assert part.renyi <= whole.renyi
+    assert _renyi(SampledEvent(GaussianEvent(2.0), 0.1), 10, 8, Adjacency.REPLACE_ONE) == pytest.approx(10 * 8 / 8)
+    assert _renyi(SampledEvent(GaussianEvent(2.0), 0.1), 10, 8, ROWS) < 1
+
+
+def test_sampled_laplace_noise_counts_as_the_pure_event_that_it_is():
+    event = SampledEvent(LaplaceEvent(1.0), 0.1)
+    pure = math.log1p(0.1 * math.expm1(1.0))
+    assert mu_of(event, 4) == pytest.approx(2 * mu_of(PureEvent(pure)))
+    assert _renyi(event, 1, 8, ROWS) == pytest.approx(_renyi(PureEvent(pure), 1, 8, ROWS))
+
+
+def test_what_a_sum_can_not_hold_is_infinite():
+    terms = Filter.of("mixed", 3.0, 1e-5, ROWS)
+    assert terms.sums(entries(GaussianEvent(2.0))).pure == math.inf
+    assert terms.sums(entries(ConcentratedEvent(0.1))).gaussian == math.inf
+    assert terms.sums(entries(NonPrivateEvent())) == Sums(math.inf, math.inf, math.inf, 0, 1)
+    assert terms.sums(entries(GaussianEvent(1e-200))).gaussian == math.inf
+    assert math.isinf(terms.level(Sums(math.inf, math.inf, math.inf, 0, 3)))
+
+
+# What is accepted.
+
+
+@pytest.mark.parametrize(("cap", "delta"), CAPS)
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_is_that_of_the_theorem(rule, cap, delta):
+    """Each sum's cap, written out again."""
+    terms = Filter.of(rule, cap, delta, ROWS)
+    share = {"mixed": 0.8, "gaussian": 1.0, "renyi": 0.0}[rule]
+    full = Sums(pure=cap, gaussian=math.inf, renyi=math.inf, charges=2)
+    assert terms.level(full) == cap
+    if share:
+        tails = 0.01 * share * delta
+        mu = gaussian_mu(cap, (share * delta - tails) / (1 - tails))
+        full = Sums(math.inf, mu**2, math.inf, 1000, 2)
+        assert terms.level(full) == pytest.approx(cap, rel=1e-8)
+        assert terms.level(Sums(math.inf, mu**2, math.inf, 1001, 2)) == math.inf
+    if share < 1:
+        a = terms.order
+        cap_of_order = cap + (math.log((1 - share) * delta) + math.log(a)) / (a - 1) - math.log(1 - 1 / a)
+        assert terms.level(Sums(math.inf, math.inf, cap_of_order, 0, 2)) == pytest.approx(cap, rel=1e-9)
+    else:
+        assert terms.level(Sums(math.inf, math.inf, 0.0, 0, 2)) == math.inf
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_first_charge_costs_exactly_what_it_costs_and_may_close_the_ledger(rule):
+    plan = Sampled(Gaussian(calibrate(1.0, 1e-6, steps=50, rate=0.1)), 0.1, 50)
+    ledger = Ledger(1.0, 1e-6, rule=rule)
+    ledger.start(plan, label="whole budget")
+    assert ledger.spent() == pytest.approx(epsilon(plan, 1e-6))
+    assert ledger.remaining() < 0.05
+    with pytest.raises(BudgetExceeded):
+        ledger.start(Gaussian(calibrate(0.1, 1e-6)), label="more")
+
+
+def test_entries_of_one_charge_have_their_exact_joint_cost():
+    ledger = Ledger(3.0, 1e-6)
+    ledger.start_all([(Gaussian(5.0), "a"), (Laplace(5.0), "b"), (RandomizedResponse(0.1), "c")])
+    assert ledger.spent() == epsilon([Gaussian(5.0), Laplace(5.0), RandomizedResponse(0.1)], 1e-6)
+    ledger.start(Gaussian(50.0), label="d")
+    # From the second charge on the filter's number counts, which is larger.
+    assert ledger.spent() > epsilon([Gaussian(5.0), Laplace(5.0), RandomizedResponse(0.1), Gaussian(50.0)], 1e-6)
+
+
+def test_without_delta_only_the_pure_sum_counts():
+    ledger = Ledger(1.0, 0.0)
+    ledger.start(Repeated(Laplace(10.0), 4), label="a")
+    with pytest.raises(BudgetExceeded):
+        ledger.start(Gaussian(1e6), label="b")
+    with pytest.raises(BudgetExceeded):
+        ledger.start(DiscreteGaussian(1e6), label="b")
+    ledger.start(RandomizedResponse(0.6), label="c")
+    assert ledger.spent() == pytest.approx(1.0)
+    assert ledger.remaining() == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(BudgetExceeded):
+        ledger.start(RandomizedResponse(1e-3), label="d")
+
+
+def test_an_unlimited_ledger_accepts_everything():
+    ledger = Ledger(math.inf, 1e-6)
+    for mechanism in (Gaussian(1e-9), NonPrivate(), Laplace(1.0)):
+        ledger.start(mechanism, label="x")
+    assert ledger.spent() == math.inf
+    assert ledger.remaining() == math.inf
+
+
+def test_the_thousand_and_first_sampled_run_closes_the_gaussian_sum():
+    terms = Filter.of("gaussian", 3.0, 1e-5, ROWS)
+    tiny = entries((SampledEvent(GaussianEvent(100.0), 1e-3), 1))
+    assert terms.needs(Sums(math.inf, 0.1, math.inf, 999, 999), tiny) < 3
+    assert terms.needs(Sums(math.inf, 0.1, math.inf, 1000, 1000), tiny) == math.inf
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_extreme_caps_have_a_filter(rule):
+    for cap in (1e-9, 1e-3, 50.0, 1e6, math.inf):
+        for delta in (0.0, 1e-300, 1e-12, 0.999):
+            terms = Filter.of(rule, cap, delta, ROWS)
+            assert terms.order >= 2
+            assert terms.needs(Sums(), entries(PureEvent(1e-10))) <= 1.0
+            if math.isfinite(cap):
+                assert terms.room(Sums(1e-10, 1e-10, 1e-10, 0, 1)) >= 0
+
+
+def test_bad_rules_are_named():
+    with pytest.raises(ValueError, match="rule must be one of"):
+        Ledger(1.0, 1e-6, rule="pld")
+    with pytest.raises(ValueError, match="share"):
+        Filter(1.0, 1e-6, ROWS, 1.2, 4)
+    with pytest.raises(ValueError, match="order"):
+        Filter(1.0, 1e-6, ROWS, 0.8, 1)
+
+
+# How much of a cap the rule leaves unused, compared with the exact cost of the same events fixed in advance.
+
+
+def waste(rule, cap, delta, mixture):
+    """Return the share of the cap that is unused when the filter is full; `mixture` takes the Gaussian noise."""
+    terms = Filter.of(rule, cap, delta, ROWS)
+
+    def level(noise):
+        return terms.level(sum((terms.sums([entry]) for entry in mixture(noise)), Sums()))
+
+    low, high = 0.3, 300.0
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if level(middle) <= cap else (middle, high)
+    counted = {}
+    for entry in mixture(high):
+        counted[entry.event] = counted.get(entry.event, 0) + entry.times
+    return 1 - epsilon(counted, delta) / level(high)
+
+
+MIXTURES = {
+    "10 Gaussian": lambda cap: lambda s: entries(GaussianEvent(s)) * 10,
+    "5 Gaussian, 5 Laplace": lambda cap: lambda s: entries(GaussianEvent(s)) * 5 + entries(LaplaceEvent(10 / cap)) * 5,
+    "20 responses, 1 Gaussian": lambda cap: lambda s: entries(PureEvent(0.02 * cap)) * 20 + entries(GaussianEvent(s)),
+}
+
+
+@pytest.mark.parametrize(("cap", "delta"), CAPS[:3])
+@pytest.mark.parametrize(
+    ("mixture", "rule", "most"),
+    [
+        ("10 Gaussian", "gaussian", 0.002),
+        ("10 Gaussian", "mixed", 0.014),
+        ("10 Gaussian", "renyi", 0.09),
+        ("5 Gaussian, 5 Laplace", "mixed", 0.14),
+        ("20 responses, 1 Gaussian", "mixed", 0.1),
+    ],
+)
+def test_little_of_the_cap_is_wasted(mixture, rule, most, cap, delta):
+    assert 0 <= waste(rule, cap, delta, MIXTURES[mixture](cap)) <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cap", "delta", "most"), [(1.0, 1e-6, 0.02), (3.0, 1e-5, 0.04), (10.0, 1e-5, 0.09)])
+def test_little_of_the_cap_is_wasted_on_sampled_runs(cap, delta, most):
+    runs = lambda s: entries((SampledEvent(GaussianEvent(s), 0.01), 2000)) * 20  # noqa: E731
+    assert 0 <= waste("mixed", cap, delta, runs) <= most
+
+
+# Adaptive analysts.
+
+
+@dataclass(frozen=True)
+class Counted(Sums):
+    """Keeps the entries themselves."""
+
+    entries: tuple = ()
+
+    def __add__(self, other):
+        return Counted(entries=self.entries + other.entries)
+
+
+@dataclass(frozen=True)
+class FixedInAdvance(Filter):
+    """A planted bug: charges are accepted on the cost of all events, as if none had been chosen by a release."""
+
+    def sums(self, charge):
+        return Counted(entries=tuple(charge))
+
+    def needs(self, before, charge):
+        return epsilon(add_entries({}, (*getattr(before, "entries", ()), *charge)), self.delta)
+
+
+@dataclass(frozen=True)
+class Unshared(Filter):
+    """A planted bug: each of the two sums is given all of delta."""
+
+    def level(self, sums):
+        halves = [Filter(self.epsilon, self.delta, self.adjacency, share, self.order) for share in (1.0, 0.0)]
+        return min(half.level(sums) for half in halves)
+
+
+def reach(filter, **effort):
+    return Analyst(filter, **effort).delta() / filter.delta
+
+
+TWO_STEPS = {"firsts": (0.02, 0.3, 0.5, 0.7, 0.9)}
+THREE_STEPS = {"firsts": (0.1, 0.5, 0.9), "middles": (0.3, 0.8), "nodes": 201}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_adaptive_analyst_gets_past_the_cap(rule):
+    terms = Filter.of(rule, 1.0, 1e-6, ROWS)
+    assert reach(terms, **TWO_STEPS) <= 1 + 1e-6
+    assert reach(terms, **THREE_STEPS) <= 1 + 1e-6
+
+
+def test_the_analyst_is_strong():
+    """Gaussian noise alone reaches the cap of the rule that adds it up exactly, whatever the steps."""
+    assert reach(Filter.of("gaussian", 1.0, 1e-6, ROWS), **TWO_STEPS) > 0.95
+
+
+def test_the_analyst_gets_past_charges_that_are_costed_as_if_fixed_in_advance():
+    terms = Filter.of("mixed", 1.0, 1e-6, ROWS)
+    planted = FixedInAdvance(terms.epsilon, terms.delta, terms.adjacency, terms.share, terms.order)
+    assert reach(planted, firsts=(0.5,), bisections=9, nodes=151) > 1.5
+
+
+def test_the_analyst_gets_past_sums_that_do_not_share_delta():
+    terms = Filter.of("mixed", 1.0, 1e-6, ROWS)
+    planted = Unshared(terms.epsilon, terms.delta, terms.adjacency, terms.share, terms.order)
+    assert reach(planted, **TWO_STEPS) > 1.1
+
+
+def test_the_ledger_refuses_what_the_filter_refuses():
+    """Along the branches of the analyst's tree, the ledger accepts the largest charge, and nothing larger."""
+    terms = Filter.of("mixed", 1.0, 1e-6, ROWS)
+    analyst = Analyst(terms, firsts=(0.5,))
+    make = {Noise: lambda mu: Gaussian(1 / mu), Response: RandomizedResponse}
+    for first in (Noise(0.1), Response(0.2)):
+        before = analyst.after(Sums(), first)
+        for kind in (Noise, Response):
+            (size,) = vars(analyst.largest(before, kind)).values()
+            ledger = Ledger(1.0, 1e-6)
+            ledger.start(make[type(first)](*vars(first).values()), label="first")
+            with pytest.raises(BudgetExceeded, match="over this ledger's cap"):
+                ledger.start(make[kind](size * 1.001), label="second")
+            ledger.start(make[kind](size * 0.999), label="second")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cap", "delta"), CAPS)
+@pytest.mark.parametrize("rule", RULES)
+def test_no_adaptive_analyst_gets_past_any_cap(rule, cap, delta):
+    terms = Filter.of(rule, cap, delta, ROWS)
+    shares = (0.005, 0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
+    two = reach(terms, firsts=shares, nodes=901)
+    three = reach(terms, firsts=shares, middles=(0.05, 0.2, 0.4, 0.6, 0.8, 0.95), nodes=401)
+    print(f"{rule} at cap ({cap:g}, {delta:g}): two steps {two:.4f}, three steps {three:.4f} times delta")
+    assert max(two, three) <= 1 + 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cap", "delta"), CAPS[:3])
+def test_no_analyst_gets_past_the_cap_with_sampled_runs_either(cap, delta):
+    terms = Filter.of("mixed", cap, delta, ROWS)
+    runs = [SampledNoise(noise / cap**0.7) for noise in (2.0, 3.0, 4.5, 7.0)]
+    reached = reach(terms, firsts=(0.1, 0.5, 0.9), middles=(0.4,), nodes=201, fixed=runs)
+    print(f"with sampled runs at cap ({cap:g}, {delta:g}): {reached:.4f} times delta")
+    assert reached <= 1 + 1e-6
+
+
+def test_spent_is_a_level_at_which_the_same_charges_are_accepted():
+    """Stopping before `spent` passes a level fixed beforehand is private at that level."""
+    ledger = Ledger(3.0, 1e-5)
+    for noise in (8.0, 12.0, 9.0):
+        ledger.start(Gaussian(noise), label="x")
+    spent, terms, before = ledger.spent(), ledger._filter, Sums()
+    level = Filter(spent * (1 + 1e-9), terms.delta, terms.adjacency, terms.share, terms.order)
+    for noise in (8.0, 12.0, 9.0):
+        charge = entries(GaussianEvent(noise))
+        assert level.needs(before, charge) <= level.epsilon
+        before += level.sums(charge)
+    assert spent < gaussian_epsilon(1 / 8.0, 1e-5) + gaussian_epsilon(1 / 12.0, 1e-5) + gaussian_epsilon(1 / 9.0, 1e-5)
