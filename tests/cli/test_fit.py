@@ -263,22 +263,23 @@ def test_the_schema_is_on_the_receipt_as_assumed(run, site):
 
 
 def _full_disk(monkeypatch, *, refuses):
-    """Let writing fail, after the fit, for the files and folders that `refuses` picks."""
-    write = persist.write_atomically
+    """Let writing fail, after the fit, for the files that `refuses` picks."""
+    write = persist._write
 
     def fail(path, content):
-        if refuses(path):
+        # The trial before the fit succeeds.
+        if path.name != "trial" and refuses(path):
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(persist, "write_atomically", fail)
+    monkeypatch.setattr(persist, "_write", fail)
 
 
 def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, tmp_path, monkeypatch):
     spare = tmp_path / "spare"
     spare.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(spare))
-    _full_disk(monkeypatch, refuses=lambda path: path.parent == site.out)
+    _full_disk(monkeypatch, refuses=lambda path: path.is_relative_to(site.out))
     outcome = run(*site.fit())
     assert outcome.code == 1
     assert outcome.err.count("\n") == 1
@@ -293,14 +294,17 @@ def test_a_model_that_can_be_saved_nowhere_is_reported_as_lost(run, site, monkey
     _full_disk(monkeypatch, refuses=lambda path: True)
     outcome = run(*site.fit())
     assert outcome.code == 1
-    assert "budget is spent" in outcome.err
-    assert "could not be saved" in outcome.err
+    line, _, receipt = outcome.err.partition("\n")
+    assert "budget is spent" in line
+    assert "could not be saved" in line
+    # The receipt is all that is left of the fit.
+    assert Receipt.from_json(receipt).tally() == Ledger.open(site.ledger).receipt().tally()
 
 
 def test_the_report_of_an_earlier_model_is_removed_before_a_new_one_is_saved(run, site, monkeypatch):
     assert run(*site.fit(epsilon=0.5)).code == 0
     assert (site.out / "report.html").exists()
-    _full_disk(monkeypatch, refuses=lambda path: path.name == "report.html")
+    _full_disk(monkeypatch, refuses=lambda path: ".report.html." in path.name)
     outcome = run(*site.fit(epsilon=1))
     assert outcome.code == 1
     assert "model and its receipt are there" in outcome.err
@@ -315,7 +319,9 @@ def test_an_interrupted_fit_says_that_the_budget_is_spent(run, site, monkeypatch
     monkeypatch.setattr("dpadapt.learning.linear.private_descent", interrupt)
     outcome = run(*site.fit(method="linear"))
     assert outcome.code == 130
-    assert "stays spent" in outcome.err
+    assert "interrupted" in outcome.err
+    assert "nothing was written" in outcome.err
+    assert "The budget is spent" in outcome.err
     assert len(Ledger.open(site.ledger).entries) == 1
 
 

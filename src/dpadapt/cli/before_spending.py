@@ -1,6 +1,7 @@
 """`dpadapt forecast` and `dpadapt rehearse`: what a budget could buy, from public rows alone. Both spend nothing."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +16,14 @@ from dpadapt.cli.options import (
     SchemaOption,
     TaskName,
     TaskOption,
+    check_count,
     check_parent,
     console,
     parse_epsilons,
+    progress_bar,
     teach,
+    working,
+    write_file,
 )
 
 if TYPE_CHECKING:
@@ -74,9 +79,8 @@ def _forecast(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
     """Check everything, then forecast, print and write a page."""
-    from dpadapt import __version__, checks
+    from dpadapt import __version__
     from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
-    from dpadapt.persist import write_atomically
     from dpadapt.report.before_spending import summarise_forecast
     from dpadapt.report.html import forecast_page
     from dpadapt.report.terminal import forecast_table
@@ -85,17 +89,19 @@ def _forecast(
     epsilons = parse_epsilons(epsilon)
     method = chosen_method(None, task.value)
     check_delta(delta, "--delta", method)
-    checks.count(rows, "--rows")
+    check_count(rows, "--rows")
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     wanted = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
     estimator = unfitted(method, known, label=label, **wanted)
-    rows_read = encode_public(public, known, label=label, task=task.value)
+    with working("reading"):
+        rows_read = encode_public(public, known, label=label, task=task.value)
     if rows_read.y is None and task is TaskName.regression:
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
-    forecast = summarise_forecast(estimator, rows_read.declared, rows, epsilons)
+    with working("forecasting"):
+        forecast = summarise_forecast(estimator, rows_read.declared, rows, epsilons)
     page = forecast_page({"forecast": forecast, "label": label, "public": rows_read.words, "version": __version__})
-    write_atomically(out, page.encode())
+    write_file(out, "--out", page.encode())
     screen = console()
     screen.print(forecast_table(forecast))
     screen.print(_READ[task.value])
@@ -156,10 +162,8 @@ def _rehearse(
     """Check everything, then rehearse each method, print and write a page."""
     import numpy as np
 
-    from dpadapt import checks
     from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
     from dpadapt.demo.side_by_side import compared
-    from dpadapt.persist import write_atomically
     from dpadapt.report.before_spending import summarise_rehearsal
     from dpadapt.report.html import rehearsal_page
     from dpadapt.report.terminal import panel_tables
@@ -167,10 +171,10 @@ def _rehearse(
 
     epsilons = parse_epsilons(epsilon)
     check_delta(delta, "--delta", chosen_method(None, task.value))
-    checks.count(rows, "--rows", least=10)
-    checks.count(repeats, "--repeats")
+    check_count(rows, "--rows", least=10)
+    check_count(repeats, "--repeats")
     if seed is not None:
-        checks.count(seed, "--seed", least=0)
+        check_count(seed, "--seed", least=0)
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     counted = {"n_rows": rows} if adjacency is AdjacencyName.add_remove else {}
@@ -178,7 +182,8 @@ def _rehearse(
     estimators = [
         unfitted(line.method, known, label=label, delta=delta, adjacency=adjacency.value, **counted) for line in lines
     ]
-    rows_read = encode_public(public, known, label=label, task=task.value)
+    with working("reading"):
+        rows_read = encode_public(public, known, label=label, task=task.value)
     if rows_read.y is None:
         raise ValueError(f"--public {public}: column {label!r} is missing. A rehearsal needs labels.")
     if len(rows_read.X) < _LEAST_ROWS_TO_REHEARSE:
@@ -190,7 +195,7 @@ def _rehearse(
     summary = summarise_rehearsal(
         parts, label=label, n_public=len(rows_read.X), n_private=rows, delta=delta, split_by=split_by
     )
-    write_atomically(out, rehearsal_page(summary).encode())
+    write_file(out, "--out", rehearsal_page(summary).encode())
     screen = console()
     panel_tables(screen, summary)
     for sentence in summary["words"]:
@@ -203,23 +208,16 @@ def _measure(
     lines: "Sequence[Compared]", estimators: Sequence[Any], public: "PublicRows", rows: int, options: dict[str, Any]
 ) -> "list[Part]":
     """Rehearse every method under a progress bar, all on the same splits."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from threadpoolctl import threadpool_limits
 
     from dpadapt.report.before_spending import Part
     from dpadapt.transfer.rehearsal import rehearse
 
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     parts = []
-    with Progress(*columns, console=console(), transient=True) as progress, threadpool_limits(1):
-        bar = progress.add_task("rehearsing", total=len(lines) * options["repeats"])
-
-        def done() -> None:
-            progress.update(bar, advance=1)
-
+    with progress_bar("rehearsing", len(lines) * options["repeats"]) as done, threadpool_limits(1):
         for line, estimator in zip(lines, estimators, strict=True):
-            progress.update(bar, description=f"rehearsing {line.name}")
-            rehearsal = rehearse(estimator, public.declared, rows, use_public=line.shared, done=done, **options)
+            options["done"] = partial(done, f"rehearsing {line.name}")
+            rehearsal = rehearse(estimator, public.declared, rows, use_public=line.shared, **options)
             parts.append(Part(line.key, line.name, line.method.name, line.shared, rehearsal))
     return parts
 

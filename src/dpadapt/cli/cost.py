@@ -1,11 +1,26 @@
 """`dpadapt cost` and `dpadapt calibrate`: from noise to epsilon, and from epsilon to noise. No data is read."""
 
+import decimal
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, Json, console, print_json, teach
+from dpadapt.cli.options import (
+    AdjacencyName,
+    AdjacencyOption,
+    Delta,
+    Json,
+    check_count,
+    made_here,
+    print_json,
+    say,
+    teach,
+    time_limit,
+    working,
+)
 
 if TYPE_CHECKING:
     from dpadapt.mechanisms.mechanism import Event
@@ -42,6 +57,11 @@ Examples:
   dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 5000 --rate 0.01
 """
 )
+
+# Seconds after which no answer is expected any more: what takes longer has an extreme number of releases or rate.
+_LONGEST_COMPUTATION = 60
+# Largest epsilon of a calibration with sampling. A larger one protects nobody, and its computation needs much memory.
+_LARGEST_SAMPLED_EPSILON = 1000.0
 
 Steps = Annotated[int, typer.Option(help="How many releases.")]
 Rate = Annotated[
@@ -87,16 +107,19 @@ def _cost(
             counted[event] = counted.get(event, 0) + times
     if not counted:
         raise ValueError("no release was given. Give --gaussian, --laplace or --pure, e.g. --gaussian 1.5.")
-    spent = epsilon(counted, delta, adjacency=Adjacency.of(adjacency.value))
+    with _computing():
+        spent = epsilon(counted, delta, adjacency=Adjacency.of(adjacency.value))
     if as_json:
         releases = [{"event": event.to_dict(), "times": times} for event, times in counted.items()]
         print_json({"epsilon": spent, "delta": delta, "adjacency": adjacency.value, "releases": releases})
         return
     for event, times in counted.items():
-        typer.echo(f"{event} x {times}")
-    typer.echo(f"epsilon = {_up_to_four(spent)} at delta = {delta:.3g} ({adjacency.value})")
-    if math.isinf(spent):
-        typer.echo("Gaussian noise has no finite epsilon at delta = 0. Give a small positive delta.")
+        say(f"{event} x {times}")
+    say(f"epsilon = {_round_up(spent, 4)} at delta = {delta:.3g} ({adjacency.value})")
+    if math.isinf(spent) and delta == 0:
+        say("Gaussian noise has no finite epsilon at delta = 0. Give a small positive delta.")
+    elif math.isinf(spent):
+        say("So little noise protects nobody.")
 
 
 def _calibrate(
@@ -111,8 +134,12 @@ def _calibrate(
     from dpadapt.accounting.calibrate import calibrate
     from dpadapt.mechanisms.adjacency import Adjacency
 
+    check_count(steps, "--steps")
     share = 1.0 if rate is None else rate
-    noise = calibrate(epsilon, delta, steps=steps, rate=share, adjacency=Adjacency.of(adjacency.value))
+    if share < 1.0 and epsilon > _LARGEST_SAMPLED_EPSILON:
+        raise ValueError(f"--epsilon must be at most {_LARGEST_SAMPLED_EPSILON:g} with --rate: more protects nobody.")
+    with _computing():
+        noise = calibrate(epsilon, delta, steps=steps, rate=share, adjacency=Adjacency.of(adjacency.value))
     if as_json:
         print_json({
             "noise_multiplier": noise, "epsilon": epsilon, "delta": delta,
@@ -120,8 +147,22 @@ def _calibrate(
         })  # fmt: skip
         return
     sampled = "" if rate is None else f", each with a Poisson sample of rate {rate:g}"
-    console().print(f"noise multiplier = {_round_up(noise)} for {steps} Gaussian releases{sampled}")
-    console().print(f"together they cost at most epsilon = {epsilon:g} at delta = {delta:g} ({adjacency.value})")
+    say(f"noise multiplier = {_round_up(noise, 6)} for {steps} Gaussian releases{sampled}")
+    say(f"together they cost at most epsilon = {epsilon:g} at delta = {delta:g} ({adjacency.value})")
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    """Refuse numbers so extreme that the accountants fail, or find nothing in reasonable time."""
+    extreme = "with noise, a number of releases, a rate, epsilon or delta as extreme as these"
+    with time_limit(_LONGEST_COMPUTATION, f"no answer was found in {_LONGEST_COMPUTATION} seconds {extreme}."):
+        try:
+            with working("computing"):
+                yield
+        except Exception as error:
+            if made_here(error):
+                raise
+            raise ValueError(f"the cost can't be computed {extreme} ({type(error).__name__}).") from None
 
 
 def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[float, int, float | None]:
@@ -140,7 +181,7 @@ def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[floa
             f"{option} must be NOISE, NOISE:STEPS or NOISE:STEPS:RATE, e.g. {option} 1.5:100, got {text!r}."
         ) from None
     named = "the epsilon of --pure" if option == "--pure" else f"the noise of {option}"
-    checks.count(times, "steps")
+    check_count(times, "steps")
     return checks.positive(noise, named), times, share if share is None else checks.unit(share, "rate")
 
 
@@ -152,15 +193,10 @@ def _sampled(event: "Event", share: float | None) -> "Event":
     return SampledEvent(event, share)
 
 
-def _up_to_four(spent: float) -> str:
-    """Return four digits of `spent`, never less than it: a cost is an upper bound."""
-    if spent == 0 or math.isinf(spent):
-        return f"{spent:g}"
-    digits = 3 - math.floor(math.log10(spent))
-    return f"{math.ceil(round(spent * 10.0**digits, 6)) / 10.0**digits:.10g}"
-
-
-def _round_up(noise: float) -> str:
-    """Return at least six digits of `noise`, never less than it."""
-    digits = max(2, 5 - math.floor(math.log10(noise)))
-    return f"{math.ceil(noise * 10**digits) / 10**digits:.{digits}f}"
+def _round_up(value: float, digits: int) -> str:
+    """Return `digits` digits of a cost or of noise, rounded up: an upper bound stays one, up to one part in 10^9."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    nearly = decimal.Context(prec=10).create_decimal_from_float(value)
+    rounded = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).plus(nearly)
+    return f"{rounded.normalize():f}" if 1e-6 <= value < 1e12 or value == 0 else f"{rounded:e}"

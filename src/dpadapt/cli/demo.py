@@ -1,15 +1,11 @@
 """`dpadapt demo`: the main job on real data that ships inside installed packages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import console, teach
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from dpadapt.cli.options import console, progress_bar, teach, write_file
 
 _HELP = teach(
     """
@@ -43,17 +39,17 @@ def _demo(
     """Measure, then write and print the results."""
     import json
 
-    from dpadapt.persist import prepare, write_atomically
+    from dpadapt.persist import prepare
 
-    prepare(out)
+    prepare(out, name="--out")
     from dpadapt.report.html import demo_page
     from dpadapt.report.summarise import summarise_demo
     from dpadapt.report.terminal import panel_tables
 
     screen = console()
-    summary = summarise_demo(_measure(screen, seeds=2 if quick else 8))
-    write_atomically(out / "results.json", json.dumps(summary, indent=2).encode())
-    write_atomically(out / "report.html", demo_page(summary).encode())
+    summary = summarise_demo(_measure(seeds=2 if quick else 8))
+    write_file(out / "results.json", "--out", json.dumps(summary, indent=2).encode())
+    write_file(out / "report.html", "--out", demo_page(summary).encode())
     for case in summary["cases"]:
         panel_tables(screen, case)
         for sentence in case["words"]:
@@ -68,17 +64,9 @@ def _demo(
     screen.print(f"Wrote report.html and results.json to {out}", soft_wrap=True, markup=False)
 
 
-def _measure(screen: "Console", *, seeds: int) -> dict[str, Any]:
+def _measure(*, seeds: int) -> dict[str, Any]:
     """Run all cases under a progress bar."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from dpadapt.demo.side_by_side import CASES, EPSILONS, side_by_side
 
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=screen, transient=True) as progress:
-        bar = progress.add_task("fitting", total=len(CASES) * (seeds + 1) + 1)
-
-        def done(name: str) -> None:
-            progress.update(bar, advance=1, description=f"fitting {name}")
-
-        return side_by_side(CASES, epsilons=EPSILONS, seeds=seeds, done=done)
+    with progress_bar("fitting", len(CASES) * (seeds + 1) + 1) as done:
+        return side_by_side(CASES, epsilons=EPSILONS, seeds=seeds, done=lambda name: done(f"fitting {name}"))

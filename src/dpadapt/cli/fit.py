@@ -5,10 +5,12 @@ and clustering take the same way; they differ in what is encoded, what `fit` is 
 """
 
 import filecmp
+import os
 import tempfile
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,8 +21,11 @@ from dpadapt.cli.options import (
     Delta,
     Incomplete,
     SchemaOption,
+    check_count,
     console,
+    reason,
     teach,
+    working,
 )
 from dpadapt.methods import METHODS, Method, Task
 
@@ -146,14 +151,10 @@ def _fit(
         clusters=clusters,
         agents=AgentOptions(agents, agents_epsilon),
     )
-    summary = carry_out(order)
-    try:
+    with Spending(order) as spending:
+        summary = carry_out(order, spending)
+        spending.stage = "the summary could not be printed"
         _print(order, summary)
-    except Exception as error:
-        raise Incomplete(
-            f"--out {out}: everything was written there, but the summary could not be printed ({_reason(error)}). The "
-            f"budget is spent."
-        ) from None
 
 
 def _print(order: "Order", summary: dict[str, Any]) -> None:
@@ -237,34 +238,117 @@ class _Inputs:
     public: "PublicRows | None"
 
 
-def carry_out(order: Order) -> dict[str, Any]:
+class Spending:
+    """What this command has spent and written: any failure after the charge is said to be one.
+
+    Until a charge was made, errors pass as they are: nothing was spent, and the exit code is 2. From the charge on,
+    every error becomes `Incomplete`, which says so, and what was written where.
+
+    Attributes
+    ----------
+    stage : str
+        What could not be done if the next step fails.
+    written : list of str
+        The files that were written to --out.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.stage = "the fit did not end"
+        self.written: list[str] = []
+        self._order = order
+        self._ledger: Ledger | None = None
+        self._entries_before = 0
+
+    def begin(self, ledger: "Ledger") -> None:
+        """Watch the ledger that the fit is charged to."""
+        self._entries_before = len(ledger.entries)
+        self._ledger = ledger
+
+    def __enter__(self) -> "Spending":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Turn an error after the charge into `Incomplete`."""
+        if error is None or isinstance(error, Incomplete):
+            return
+        spent = self._spent(error)
+        if not spent:
+            return
+        out, report = self._order.out, _report_name(self._order)
+        if report in self.written:
+            where = f"--out {out}: everything was written there ({', '.join(self.written)}), but"
+        elif self.written:
+            where = f"--out {out}: the model and its receipt are there ({', '.join(self.written)}), but"
+        else:
+            where = f"--out {out}: nothing was written there:"
+        receipt = "" if self.written or self._ledger is None else _receipt_text(self._ledger, self._order)
+        raise Incomplete(
+            f"{where} {self.stage} ({reason(error)}). {spent}.",
+            receipt=receipt,
+            code=130 if isinstance(error, KeyboardInterrupt) else 1,
+        ) from None
+
+    def _spent(self, error: BaseException) -> str:
+        """Return what is known about the budget, in words; empty if nothing was spent."""
+        from dpadapt.errors import BudgetExceeded
+
+        if self._ledger is None:
+            return ""
+        # A fit is charged at once. If its charge was refused, new entries in the file are those of other processes.
+        if isinstance(error, BudgetExceeded) and self._order.ledger.path is not None:
+            return ""
+        try:
+            charged = len(self._ledger.entries) > self._entries_before
+        except Exception:
+            return "The ledger can't be read: take the budget as spent"
+        return "The budget is spent" if charged else ""
+
+
+def _receipt_text(ledger: "Ledger", order: Order) -> str:
+    """Return the receipt of a fit that no file holds; a durable ledger holds its charges anyway."""
+    return "" if order.ledger.path is not None else str(ledger.receipt().to_json())
+
+
+def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     """Fit, save and report; return the summary. Nothing is spent unless every check has passed."""
     from dpadapt import persist
+    from dpadapt.accounting.ledger import Ledger
+    from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.tables import read_schema
 
     method = _check_options(order)
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = _unfitted(order, method, schema)
-    inputs = _read_inputs(order, method, schema)
-    persist.prepare(order.out)
-    ledger = _open_ledger(order, schema.dataset)
+    with working("reading"):
+        inputs = _read_inputs(order, method, schema)
+    persist.prepare(order.out, name="--out")
+    durable = _open_ledger(order, schema.dataset)
+    # Without a ledger's file, one in memory shows whether the fit was charged.
+    ledger = durable or Ledger(order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency))
+    spending.begin(ledger)
 
-    model.fit(*inputs.private, **inputs.beside, ledger=ledger)
+    with working("fitting"):
+        model.fit(*inputs.private, **inputs.beside, ledger=ledger)
     # Facts that are assumed public belong on the receipt; the estimator does not know these.
     facts = (*model.privacy_.assumptions, *_assumed_public(schema, order.label))
     model.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
     _save(model, order, schema)
-    try:
+    spending.written += ["model.json", "arrays.npz", "receipt.json"]
+    spending.stage = f"{_report_name(order)} could not be made"
+    with working("writing the report"):
         if order.task == "clustering":
-            return _write_chosen(model, order, inputs)
-        return _write_report(model, order, method, schema, inputs, ledger)
-    except Exception as error:
-        written = _CHOSEN if order.task == "clustering" else _REPORT
-        raise Incomplete(
-            f"--out {order.out}: the model and its receipt are there, but {written} could not be made "
-            f"({_reason(error)}). The budget is spent."
-        ) from None
+            summary = _write_chosen(model, order, inputs)
+        else:
+            summary = _write_report(model, order, method, schema, inputs, durable)
+    spending.written.append(_report_name(order))
+    return summary
+
+
+def _report_name(order: Order) -> str:
+    return _CHOSEN if order.task == "clustering" else _REPORT
 
 
 def _check_options(order: Order) -> Method:
@@ -292,17 +376,16 @@ def _check_options(order: Order) -> Method:
 
 def _check_places(order: Order) -> None:
     """Refuse an input that stands where this command writes."""
-    written = {(order.out / name).resolve() for name in ("model.json", "arrays.npz", "receipt.json", _REPORT, _CHOSEN)}
+    names = ("model.json", "arrays.npz", "receipt.json", _REPORT, _CHOSEN)
+    written = {os.path.realpath(order.out / name) for name in names}
     inputs = {"--private": order.private, "--public": order.public, "--schema": order.schema}
     inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
     for option, path in inputs.items():
-        if path is not None and path.resolve() in written:
+        if path is not None and os.path.realpath(path) in written:
             raise ValueError(f"{option} {path}: this file would be overwritten. Choose another folder for --out.")
 
 
 def _check_clustering(order: Order) -> None:
-    from dpadapt import checks
-
     unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
     unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon}
     for option, value in unused.items():
@@ -312,7 +395,7 @@ def _check_clustering(order: Order) -> None:
         raise ValueError("--public must be the table of rows to choose from with --task clustering.")
     if order.clusters is None:
         raise ValueError("--clusters must be given with --task clustering.")
-    checks.count(order.clusters, "--clusters")
+    check_count(order.clusters, "--clusters")
 
 
 def _check_prediction(order: Order, method: Method) -> None:
@@ -328,6 +411,8 @@ def _check_prediction(order: Order, method: Method) -> None:
         raise ValueError("--tasks names a column of the public rows. Give them with --public.")
     if order.rows is not None and order.adjacency != "add-remove":
         raise ValueError("--rows is only for --adjacency add-remove. Leave it out.")
+    if order.rows is not None:
+        check_count(order.rows, "--rows")
     if order.rows is None and order.adjacency == "add-remove":
         raise ValueError("--rows must be given with --adjacency add-remove: a public estimate of the number of rows.")
     people = order.agents
@@ -382,10 +467,10 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
             raise ValueError(
                 f"--clusters must be at most the number of public rows, {len(public.X)}, got {order.clusters}."
             )
-    # Under add-remove the number of rows is private, and any number from 2 on is accepted.
-    least = _LEAST_PRIVATE_ROWS if order.rows is None else 2
-    if order.task == "clustering":
-        least = 1
+    # Under add-remove the number of rows is private: to refuse a file for its number of rows would reveal it.
+    least = 1 if order.task == "clustering" else _LEAST_PRIVATE_ROWS
+    if order.adjacency == "add-remove":
+        least = 0
     private = encode_rows(order.private, "--private", schema, label=order.label, task=order.task, least=least)
     if method.beside == "agents":
         beside: dict[str, Any] = {"agents": _people(order, schema)}
@@ -424,12 +509,12 @@ def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
     path, cap = order.ledger.path, (order.ledger.epsilon, order.ledger.delta)
     if path is None:
         return None
-    if not path.exists():
-        cap = order.epsilon if cap[0] is None else cap[0], order.delta if cap[1] is None else cap[1]
-    elif not path.is_file():
-        raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     adjacency = Adjacency.of(order.adjacency)
     try:
+        if not path.exists():
+            cap = order.epsilon if cap[0] is None else cap[0], order.delta if cap[1] is None else cap[1]
+        elif not path.is_file():
+            raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
         return Ledger.open(path, epsilon=cap[0], delta=cap[1], adjacency=adjacency, dataset=dataset)
     except OSError as error:
         raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None
@@ -454,20 +539,26 @@ def _save(model: Any, order: Order, schema: "Schema") -> None:
     extra = {"schema": schema.to_dict(), "label": order.label, "task": order.task}
     try:
         # The report of an earlier model must not stand beside this one.
-        (order.out / _REPORT).unlink(missing_ok=True)
-        persist.save(model, order.out, extra=extra)
-    except Exception as error:
-        failed = f"--out {order.out}: can't write there any more ({_reason(error)}). The budget is spent"
+        persist.save(model, order.out, extra=extra, stale=[_REPORT])
+    except BaseException as error:
+        failed = f"--out {order.out}: can't write there any more ({reason(error)})."
+        if not model.privacy_.entries:
+            raise ValueError(f"{failed} Nothing was spent.") from None
+        code = 130 if isinstance(error, KeyboardInterrupt) else 1
         try:
             spare = tempfile.mkdtemp(prefix="dpadapt-model-")
             persist.save(model, spare, extra=extra)
         except Exception:
-            raise Incomplete(f"{failed}, and the model could not be saved elsewhere.") from None
-        raise Incomplete(f"{failed}; the model and its receipt were saved to {spare} instead.") from None
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
+            raise Incomplete(
+                f"{failed} The budget is spent, and the model could not be saved elsewhere. Its receipt follows.",
+                receipt=model.privacy_.to_json(),
+                code=code,
+            ) from None
+        raise Incomplete(
+            f"{failed} The budget is spent; the model and its receipt (model.json, arrays.npz, receipt.json) were "
+            f"saved to {spare} instead.",
+            code=code,
+        ) from None
 
 
 def _write_report(
@@ -519,11 +610,13 @@ def _write_chosen(model: Any, order: Order, inputs: _Inputs) -> dict[str, Any]:
     """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
     from dpadapt import persist
     from dpadapt.report.summarise import receipt_facts
+    from dpadapt.tables import to_csv
 
     if inputs.public is None:
         raise ValueError("--public must be the table of rows to choose from with --task clustering.")
-    rows = inputs.public.table.frame.iloc[model.centers_]
-    persist.write_atomically(order.out / _CHOSEN, rows.rename_axis("row").to_csv().encode())
+    rows = inputs.public.table.frame.iloc[model.centers_].copy()
+    rows.insert(0, "row", rows.index, allow_duplicates=True)
+    persist.write_atomically(order.out / _CHOSEN, to_csv(rows))
     facts = {"chosen": f"{order.clusters} of {len(inputs.public.X):,} public rows"}
     if hasattr(model, "cost_estimate_"):
         facts["distance to expect"] = (

@@ -58,8 +58,8 @@ def check_delta(delta: float, option: str, method: Method) -> None:
 
 
 def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Table:
-    """Read a table of at least `least` rows."""
-    table = read_table(path, origin=f"{option} {path}", private=private)
+    """Read a table of at least `least` rows; with 0, no number of rows is refused."""
+    table = read_table(path, origin=f"{option} {path}", private=private, empty=least == 0)
     if len(table.frame) < min(least, 2):
         raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
     if len(table.frame) < least:

@@ -1,7 +1,14 @@
-"""What several commands share: option types, checks and consoles."""
+"""What several commands share: option types and checks, all printing, what is said about errors, limits of time."""
 
+import dis
+import errno
 import json
 import math
+import signal
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +19,27 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+# Largest number of rows, steps or repeats that is accepted: a float64 holds every whole number up to it.
+MOST_COUNTED = 2**53
+
+
 class Incomplete(RuntimeError):
-    """Something failed after a budget was spent; the message says what was saved."""
+    """Something failed after a budget was spent; the message says what was saved.
+
+    Parameters
+    ----------
+    message : str
+        One line.
+    receipt : str
+        The receipt, if it could be saved nowhere: it is printed below the message.
+    code : int
+        The exit code.
+    """
+
+    def __init__(self, message: str, *, receipt: str = "", code: int = 1) -> None:
+        super().__init__(message)
+        self.receipt = receipt
+        self.code = code
 
 
 class TaskName(StrEnum):
@@ -57,16 +83,154 @@ def teach(text: str) -> str:
     return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in paragraphs)
 
 
-def console() -> "Console":
-    """Return the console that results go to."""
-    from rich.console import Console
+class CannotPrint(RuntimeError):
+    """Standard output can't be written."""
 
-    return Console(highlight=False)
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Turn an error of standard output into `CannotPrint`, so that it is not taken for one of another file."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotPrint(f"standard output can't be written: {error.strerror}") from None
+
+
+# Categories of characters that steer a terminal, reverse the direction of text or can't be seen.
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def printable(text: str) -> str:
+    """Return `text` as a terminal may show it: characters that would steer it are written as escapes, line ends stay.
+
+    Names of columns, classes, data sets and files come from other people. Everything that is printed passes through
+    here: `say` and `console` for results, `main` for errors.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[31mb"))
+    a\\x1b[31mb
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c.encode("unicode_escape").decode() if c != "\n" and unicodedata.category(c) in _UNPRINTABLE else c
+        for c in text
+    )
+
+
+def say(text: str) -> None:
+    """Print a result as plain text."""
+    with _printing():
+        print(printable(text), flush=True)
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Return the console that tables go to, or the one for progress (standard error)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    class Screen(Console):
+        """Shows names as they are, but never lets them steer the terminal."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            """Return the text to show; rich passes every cell, title and sentence through here."""
+            return super().render_str(printable(text), **options)
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            """Print and flush."""
+            with _printing():
+                super().print(*objects, **options)
+                self.file.flush()
+
+        def on_broken_pipe(self) -> None:
+            """Raise: rich would end the process, as if nothing had been spent."""
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    return Screen(highlight=False, emoji=False, stderr=stderr)
 
 
 def print_json(fields: dict[str, Any]) -> None:
     """Print `fields` as JSON; infinities become text, as on receipts."""
-    typer.echo(json.dumps({key: _finite(value) for key, value in fields.items()}, indent=2))
+    say(json.dumps({key: _finite(value) for key, value in fields.items()}, indent=2))
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on standard error, if it is a terminal, that the command is at work."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    with screen.status(f"{what} ..."):
+        yield
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar on standard error, if it is a terminal; yield a function to call with a text after each step."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    screen = console(stderr=True)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        bar = progress.add_task(what, total=total)
+        yield lambda text: progress.update(bar, advance=1, description=printable(text))
+
+
+@contextmanager
+def time_limit(seconds: int, refusal: str) -> Iterator[None]:
+    """End what takes longer by an error with this text. Without alarms (Windows, other threads) there is no limit."""
+    if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise ValueError(refusal)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def made_here(error: BaseException) -> bool:
+    """Return whether a `raise` statement of dpadapt raised the error, so that its text is ours.
+
+    The texts of other libraries, and of Python's own conversions, may quote a private cell.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    instruction = dis.opname[frame.f_code.co_code[trace.tb_lasti]]
+    return str(frame.f_globals.get("__name__")).startswith("dpadapt.") and instruction == "RAISE_VARARGS"
+
+
+def reason(error: BaseException) -> str:
+    """Return what may be said about an error: its text if it is ours, else its kind alone.
+
+    Examples
+    --------
+    >>> reason(ValueError("could not convert string to float: 'a private cell'"))
+    'an unexpected ValueError, which is a flaw in dpadapt: please report what you did'
+    """
+    if made_here(error):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, MemoryError):
+        return "memory ran out"
+    if isinstance(error, RecursionError):
+        return "something is nested too deeply"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"an unexpected {type(error).__name__}, which is a flaw in dpadapt: please report what you did"
 
 
 def parse_epsilons(text: str) -> list[float]:
@@ -88,10 +252,32 @@ def check_suffix(path: Path, option: str) -> None:
 
 def check_parent(path: Path, option: str) -> None:
     """Require an output file in a folder that exists, and not a folder itself."""
-    if path.is_dir():
-        raise ValueError(f"{option} {path}: this is a folder. Give a file name.")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"{option} {path}: its folder does not exist. Make it first.")
+    try:
+        if path.is_dir():
+            raise ValueError(f"{option} {path}: this is a folder. Give a file name.")
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"{option} {path}: its folder does not exist. Make it first.")
+    except OSError as error:
+        raise ValueError(f"{option} {path}: can't be written ({error.strerror}).") from None
+
+
+def check_count(value: int, option: str, *, least: int = 1) -> int:
+    """Require a whole number from `least` to 2^53."""
+    from dpadapt import checks
+
+    if checks.count(value, option, least=least) > MOST_COUNTED:
+        raise ValueError(f"{option} must be at most 2^53.")
+    return value
+
+
+def write_file(path: Path, option: str, content: bytes) -> None:
+    """Write a result whole or not at all."""
+    from dpadapt.persist import write_atomically
+
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise ValueError(f"{option} {path}: can't be written ({error.strerror}).") from None
 
 
 def _finite(value: Any) -> Any:

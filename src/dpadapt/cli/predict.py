@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import check_parent, check_suffix, teach
+from dpadapt.cli.options import check_parent, check_suffix, made_here, say, teach, working, write_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,8 @@ def _predict(
     from dpadapt.persist import load
     from dpadapt.tables import Schema, check_columns, encode_features, read_table
 
-    saved = load(model)
+    with working("reading"):
+        saved = load(model)
     if saved.extra.get("task") == "clustering":
         raise ValueError(
             f"{model}: this is a clustering, which predicts nothing. The chosen rows are in its chosen.csv."
@@ -52,12 +53,22 @@ def _predict(
     if "schema" not in saved.extra or "label" not in saved.extra:
         raise ValueError(f"{model}: the model was saved without a schema. Predict with a model made by dpadapt fit.")
     schema, label = Schema.from_dict(saved.extra["schema"], origin=f"{model}, model.json"), str(saved.extra["label"])
-    # Rows to predict are treated as private: no message shows a value.
-    table = read_table(data, origin=str(data), private=True)
-    check_columns(table, schema, label=label, optional=label)
-    X = encode_features(table, schema, label=label)
-    _write(_predictions(saved.model, X), out)
-    typer.echo(f"Wrote {out}.")
+    with working("predicting"):
+        # Rows to predict are treated as private: no message shows a value.
+        table = read_table(data, origin=str(data), private=True)
+        check_columns(table, schema, label=label, optional=label)
+        X = encode_features(table, schema, label=label)
+        try:
+            predictions = _predictions(saved.model, X)
+        except Exception as error:
+            if made_here(error):
+                raise
+            # The rows are as the schema says, so the model is not.
+            raise ValueError(
+                f"{model}: the model can't predict ({type(error).__name__}): its files are damaged. Make it again."
+            ) from None
+        write_file(out, "--out", _content(predictions, out))
+    say(f"Wrote {out}.")
 
 
 def _predictions(model: Any, X: Any) -> "pd.DataFrame":
@@ -70,14 +81,14 @@ def _predictions(model: Any, X: Any) -> "pd.DataFrame":
     return pd.DataFrame(columns)
 
 
-def _write(frame: "pd.DataFrame", out: Path) -> None:
+def _content(frame: "pd.DataFrame", out: Path) -> bytes:
+    """Return the file to write."""
     import io
 
-    from dpadapt.persist import write_atomically
+    from dpadapt.tables import to_csv
 
-    buffer = io.BytesIO()
     if out.suffix.lower() == ".csv":
-        frame.to_csv(buffer, index=False)
-    else:
-        frame.to_parquet(buffer, index=False)
-    write_atomically(out, buffer.getvalue())
+        return to_csv(frame)
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()

@@ -1,11 +1,14 @@
 """`dpadapt schema`: describe a table from public rows."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import check_parent, teach
+from dpadapt.cli.options import check_parent, progress_bar, say, teach, working, write_file
+
+if TYPE_CHECKING:
+    from dpadapt.tables import Schema, Table
 
 _HELP = teach(
     """
@@ -46,29 +49,43 @@ def _schema(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
     """Infer and write a schema."""
-    from dpadapt.persist import write_atomically
-    from dpadapt.tables import Category, Ignored, Number, infer, read_table, to_toml
+    from dpadapt.tables import Category, Ignored, Number, read_table, to_toml
 
     check_parent(out, "--out")
     if out.exists() and not force:
         raise ValueError(
             f"--out {out}: this file exists and may have been edited. Choose another name, or add --force."
         )
-    table = read_table(public, origin=str(public), private=False)
-    named = dataset or f"{public.stem}-private"
-    inferred = infer(table, dataset=named, categories=tuple(category or ()), encoders=_encoders(encode or []))
-    write_atomically(out, to_toml(inferred, origin=public.name).encode())
+    named = "".join(c if c.isprintable() else "-" for c in public.stem) + "-private" if dataset is None else dataset
+    if not named.isprintable() or not named.strip():
+        raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
+    encoders = _encoders(encode or [])
+    with working("reading"):
+        table = read_table(public, origin=str(public), private=False)
+    inferred = _infer(table, named, tuple(category or ()), encoders)
+    write_file(out, "--out", to_toml(inferred, origin=public.name).encode())
     numbers = sum(isinstance(column, Number) for column in inferred.columns)
     categories = sum(isinstance(column, Category) for column in inferred.columns)
     ignored = [column.name for column in inferred.columns if isinstance(column, Ignored)]
-    typer.echo(f"Wrote {out}: {numbers} number and {categories} category columns.")
+    say(f"Wrote {out}: {numbers} number and {categories} category columns.")
     if ignored:
-        typer.echo(f"Ignored, because they have too many different texts: {', '.join(ignored)}.")
-    typer.echo(f"Now edit it by what you know: the name of the data set ({inferred.dataset}), ranges and categories.")
+        say(f"Ignored, because they have too many different texts: {', '.join(ignored)}.")
+    say(f"Now edit it by what you know: the name of the data set ({inferred.dataset}), ranges and categories.")
+
+
+def _infer(table: "Table", dataset: str, categories: tuple[str, ...], encoders: dict[str, str]) -> "Schema":
+    """Infer the schema, under a progress bar."""
+    from dpadapt.tables import infer
+
+    what = "describing columns"
+    with progress_bar(what, table.frame.shape[1]) as done:
+        return infer(table, dataset=dataset, categories=categories, encoders=encoders, done=lambda: done(what))
 
 
 def _encoders(options: list[str]) -> dict[str, str]:
     """Return the encoder of each column that --encode names."""
+    if not options:
+        return {}
     from dpadapt.representation.encoders import find_encoder
 
     encoders = {}

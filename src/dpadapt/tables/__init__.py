@@ -7,6 +7,7 @@ person. Encoding depends on the schema alone, so no range or category is taken f
 from dpadapt.tables.encoding import check_columns, encode_features, encode_labels, feature_names
 from dpadapt.tables.reading import Table, read_table
 from dpadapt.tables.schema import Category, Encoded, Ignored, Number, Schema, infer, read_schema, to_toml
+from dpadapt.tables.writing import to_csv
 
 __all__ = [
     "Category",
@@ -22,5 +23,6 @@ __all__ = [
     "infer",
     "read_schema",
     "read_table",
+    "to_csv",
     "to_toml",
 ]

@@ -42,9 +42,10 @@ def check_columns(table: Table, schema: Schema, *, label: str | None = None, opt
     Traceback (most recent call last):
     ValueError: --private a.csv: column 'shoe' is not in the schema. Remove it, or add it to the schema.
     """
-    known = [column.name for column in schema.columns]
+    known = {column.name for column in schema.columns}
     needed = [column.name for column in schema.features(label)] + ([label] if label else [])
-    present = [str(name) for name in table.frame.columns]
+    # A dictionary keeps the order of the file.
+    present = dict.fromkeys(str(name) for name in table.frame.columns)
     missing = [name for name in needed if name not in present and name != optional]
     if missing:
         raise ValueError(

@@ -40,7 +40,7 @@ class Table:
         return f"Table({self.origin})"
 
 
-def read_table(path: str | Path, *, origin: str | None = None, private: bool) -> Table:
+def read_table(path: str | Path, *, origin: str | None = None, private: bool, empty: bool = False) -> Table:
     """Read a CSV or Parquet file, according to the ending of its name.
 
     CSV files are UTF-8 with a header line. Their cells stay text; `encoding` converts them by the schema.
@@ -52,6 +52,9 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
         Name of the file in errors. Default: the file name.
     private : bool
         If True, errors show no values of the file.
+    empty : bool, default=False
+        Whether a file with a header alone is accepted: where the number of rows is private, to refuse it would reveal
+        that number.
 
     Examples
     --------
@@ -68,11 +71,11 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{named}: expected a file ending in .csv or .parquet.")
-    if not path.exists():
-        raise ValueError(f"{named}: there is no such file. Check the path.")
-    if path.is_dir():
-        raise ValueError(f"{named}: this is a folder. Give a CSV or Parquet file.")
     try:
+        if not path.exists():
+            raise ValueError(f"{named}: there is no such file. Check the path.")
+        if path.is_dir():
+            raise ValueError(f"{named}: this is a folder. Give a CSV or Parquet file.")
         frame = reader(path, named)
     except OSError as error:
         raise ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).") from None
@@ -82,7 +85,7 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool) ->
         raise ValueError(
             f"{named}: two columns have the same name{shown}. Give every column a name of its own in the first line."
         )
-    if frame.empty:
+    if frame.empty and not (empty and frame.shape[1]):
         raise ValueError(f"{named}: the file has no rows. Give a file with a header and at least one row.")
     return Table(frame, named, private, path.parent)
 
@@ -103,7 +106,7 @@ def _read_csv(path: Path, named: str) -> "pd.DataFrame":
             f"{named}: not a valid CSV file: a row has more cells than the header, or a quote is not closed. "
             f"Separate cells by commas, and put text that contains a comma in quotes."
         ) from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise ValueError(f"{named}: not UTF-8 text. Save the file as UTF-8.") from None
     except (ValueError, MemoryError):
         raise ValueError(f"{named}: can't be read as CSV. Check that it is a CSV file.") from None

@@ -1,9 +1,10 @@
 """`Schema`: what is known about a table without opening the private file; inferred from public rows, kept as TOML."""
 
 import json
+import reprlib
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -187,6 +188,8 @@ class Schema:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], *, origin: str = "the schema") -> "Schema":
         """Return the schema that `fields` describe; errors begin with `origin`."""
+        if not isinstance(fields, Mapping):
+            _refuse(origin, "expected a name and columns. Make a schema with dpadapt schema public.csv.")
         unknown = sorted(set(fields) - {"dataset", "columns"})
         if unknown:
             _refuse(origin, f'unknown key {unknown[0]!r}. Use dataset = "name" and one [columns.NAME] per column.')
@@ -233,11 +236,18 @@ def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
         fields = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{named}: not valid TOML: {error}. Correct that place, or make a new schema.") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets in thousands of brackets
+        raise ValueError(f"{named}: not valid TOML: too long or nested too deeply. Make a new schema.") from None
     return Schema.from_dict(fields, origin=named)
 
 
 def infer(
-    table: Table, *, dataset: str, categories: tuple[str, ...] = (), encoders: Mapping[str, str] | None = None
+    table: Table,
+    *,
+    dataset: str,
+    categories: tuple[str, ...] = (),
+    encoders: Mapping[str, str] | None = None,
+    done: Callable[[], None] | None = None,
 ) -> Schema:
     """Return a first schema, for a person to edit, with the types, ranges and categories of a public table.
 
@@ -251,6 +261,8 @@ def infer(
         Columns of whole numbers that are codes rather than amounts.
     encoders : mapping of str to str, optional
         Columns of texts or image files, and the encoder of each.
+    done : callable, optional
+        Called after each column.
 
     Examples
     --------
@@ -268,13 +280,15 @@ def infer(
         unknown = [name for name in named if name not in table.frame.columns]
         if unknown:
             raise ValueError(f"{option}: there is no column {unknown[0]!r} in {table.origin}.")
-    columns = tuple(
-        Encoded(str(name), encoders[str(name)])
-        if str(name) in encoders
-        else _infer_column(str(name), table.frame[name], table.origin, str(name) in categories)
-        for name in table.frame
-    )
-    return Schema(dataset, columns)
+    columns: list[Column] = []
+    for name, series in table.frame.items():
+        if str(name) in encoders:
+            columns.append(Encoded(str(name), encoders[str(name)]))
+        else:
+            columns.append(_infer_column(str(name), series, table.origin, str(name) in categories))
+        if done is not None:
+            done()
+    return Schema(dataset, tuple(columns))
 
 
 def _infer_column(name: str, series: "pd.Series[Any]", origin: str, category: bool) -> Column:
@@ -341,7 +355,9 @@ def to_toml(schema: Schema, *, origin: str) -> str:
     high = 99
     <BLANKLINE>
     """
-    parts = [_HEAD.format(origin=" ".join(origin.split()), dataset=_text(schema.dataset))]
+    # A comment must not hold control characters, and a file name may.
+    named = "".join(c if c.isprintable() else " " for c in origin)
+    parts = [_HEAD.format(origin=" ".join(named.split()), dataset=_text(schema.dataset))]
     parts.extend(f"\n[columns.{_text(column.name)}]\n{_body(column)}" for column in schema.columns)
     return "".join(parts)
 
@@ -386,8 +402,8 @@ def _parse(name: str, fields: Any, origin: str) -> Column:
     if not isinstance(fields, Mapping):
         _refuse(where, f'expected a table. Write [columns.{name}] and below it type = "number" or "category".')
     kind = fields.get("type")
-    if kind not in _COLUMN_KEYS:
-        _refuse(where, f'type must be "number", "category", "encoded" or "ignore", got {kind!r}.')
+    if not isinstance(kind, str) or kind not in _COLUMN_KEYS:
+        _refuse(where, f'type must be "number", "category", "encoded" or "ignore", got {reprlib.repr(kind)}.')
     unknown = sorted(set(fields) - _COLUMN_KEYS[kind])
     if unknown:
         known = ", ".join(sorted(_COLUMN_KEYS[kind]))
@@ -397,7 +413,10 @@ def _parse(name: str, fields: Any, origin: str) -> Column:
     if kind == "encoded":
         encoder = fields.get("encoder")
         if not isinstance(encoder, str):
-            _refuse(where, f'encoder must be the name of an encoder, e.g. encoder = "wordllama", got {encoder!r}.')
+            _refuse(
+                where,
+                f'encoder must be the name of an encoder, e.g. encoder = "wordllama", got {reprlib.repr(encoder)}.',
+            )
         return Encoded(name, encoder)
     if kind == "category":
         return Category(name, _parse_values(fields.get("values"), where))
@@ -416,7 +435,9 @@ def _parse_end(value: Any, end: str, where: str) -> float:
     # Compared, not converted: a whole number in TOML may be too long for a float.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         _refuse(
-            where, f"{end} must be a finite number, got {value!r}. Choose it from what you know, not from the data."
+            where,
+            f"{end} must be a finite number, got {reprlib.repr(value)}. Choose it from what you know, not from the "
+            f"data.",
         )
     return float(value)
 
@@ -447,13 +468,19 @@ def parse_numbers(series: "pd.Series[Any]") -> NDArray[np.float64]:
 
     if pd.api.types.is_datetime64_any_dtype(series.dtype) or pd.api.types.is_timedelta64_dtype(series.dtype):
         return np.full(len(series), np.nan)
+    if series.dtype == "str":
+        # As an array, which is quicker than as a series: that counts for tables of many columns.
+        return np.asarray(pd.to_numeric(series.to_numpy(dtype=object), errors="coerce"), dtype=np.float64)
     plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
     return np.asarray(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def parse_text(series: "pd.Series[Any]") -> list[str]:
     """Return the cells as text: whole numbers without a decimal point, missing cells as empty text."""
+    import pandas as pd
+
+    cells = series.to_numpy(dtype=object)
     return [
         "" if missing else str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
-        for cell, missing in zip(series.astype(object), series.isna().to_numpy(), strict=True)
+        for cell, missing in zip(cells, pd.isna(cells), strict=True)
     ]
