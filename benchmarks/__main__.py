@@ -11,6 +11,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.performance.performance",
         "speed and memory of a private step against non-private steps and other libraries",
     ),
+    "ledger": (
+        "benchmarks.ledger.run",
+        "the ledger's filter: what each rule leaves unused of a cap, and how far an adaptive analyst gets",
+    ),
     "transfer": (
         "benchmarks.transfer.run",
         "the transfer estimators against the public model and private models without a gate: harm, gain, speed",

@@ -1,19 +1,22 @@
-"""Charge one durable ledger from many processes and kill them at random; test_store.py runs this as a process.
+"""Charge one durable ledger from many processes, kill them at random, damage what they leave; run as a process.
 
-Each worker writes "intend k" to its own file, synchronised, before charge k, and "drawn k" right after the draw. A
-killed worker is started again and continues with the next k.
+Each worker writes "intend k" to its own file, synchronised, before charge k, and "drawn k" right after the draw. So a
+charge is used only if it was drawn, and what the ledger holds must lie between the two.
 """
 
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 
+from ledger_files import FIRST_RECORD
+
 from dpadapt.accounting import Ledger, epsilon
-from dpadapt.errors import BudgetExceeded
+from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.mechanisms.mechanism import Repeated
 
@@ -23,24 +26,30 @@ SUM = clipped_sum([[0.5]], 1.0)
 
 
 def cap(charges):
-    """Return the epsilon that allows exactly `charges` charges."""
+    """Return the epsilon that allows about `charges` charges: exactly that many, had they been charged at once."""
     return epsilon(Repeated(NOISE, charges), DELTA)
+
+
+def notes(folder, worker, word):
+    """Return the numbers of the charges that a worker noted with `word`, "intend" or "drawn"."""
+    path = folder / f"worker{worker}"
+    lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    # The last line may have been cut short by a kill.
+    return {int(words[1]) for words in lines if words[:1] == [word] and len(words) == 3}
 
 
 def work(ledger, folder, worker, charges):
     """Charge until all charges are made or the budget is spent."""
+    first = max(notes(folder, worker, "intend"), default=-1) + 1
     path = folder / f"worker{worker}"
-    done = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-    # The last line may have been cut short by a kill.
-    first = max((int(words[1]) for words in done if words[:1] == ["intend"] and len(words) == 3), default=-1) + 1
-    with path.open("a") as notes:
+    with path.open("a") as file:
         if path.stat().st_size:
-            notes.write("\n")
+            file.write("\n")
 
         def note(text):
-            notes.write(f"{text} .\n")
-            notes.flush()
-            os.fsync(notes.fileno())
+            file.write(f"{text} .\n")
+            file.flush()
+            os.fsync(file.fileno())
 
         for k in range(first, charges):
             note(f"intend {k}")
@@ -51,14 +60,14 @@ def work(ledger, folder, worker, charges):
             note(f"drawn {k}")
 
 
-def start(shared, folder, worker, charges):
-    """Fork a worker; workers with odd numbers use the ledger that they inherit, the others open it themselves."""
+def start(shared, name, folder, worker, charges):
+    """Fork a worker; workers with odd numbers use the ledger that they inherit, the others open it by name."""
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
-        work(shared if worker % 2 else Ledger.open(folder / "ledger"), folder, worker, charges)
+        work(shared if worker % 2 else Ledger.open(name), folder, worker, charges)
         code = 0
     except BaseException as error:
         (folder / f"error{worker}").write_text(repr(error))
@@ -66,29 +75,109 @@ def start(shared, folder, worker, charges):
         os._exit(code)
 
 
-def main(folder, workers, charges, kills, allowed, seed):
-    """Run until all workers are done; print how many were killed while they worked."""
-    shared = Ledger.open(folder / "ledger", epsilon=cap(allowed), delta=DELTA)
+def kills(folder, workers, charges, n_kills, allowed, seed, *names):
+    """Let workers charge, under one or several names of the ledger, and kill some at random, until all are done."""
+    names = [Path(name) for name in names] or [folder / "ledger"]
+    shared = Ledger.open(names[0], epsilon=cap(allowed), delta=DELTA)
     chance = random.Random(seed)
-    running = {worker: start(shared, folder, worker, charges) for worker in range(workers)}
+
+    def begin(worker):
+        return start(shared, names[worker // 2 % len(names)], folder, worker, charges)
+
+    running = {worker: begin(worker) for worker in range(workers)}
     killed = 0
     while running:
         time.sleep(chance.uniform(0.0, 0.02))
-        if killed < kills and running:
+        if killed < n_kills and running:
             worker = chance.choice(sorted(running))
             os.kill(running[worker], signal.SIGKILL)
             _, status = os.waitpid(running[worker], 0)
             # It may have finished just before the signal.
             if os.WIFSIGNALED(status):
                 killed += 1
-                running[worker] = start(shared, folder, worker, charges)
+                running[worker] = begin(worker)
             else:
                 del running[worker]
         for worker, pid in list(running.items()):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 del running[worker]
-    print(json.dumps({"killed": killed}))
+    return {"killed": killed}
+
+
+def flips(folder, workers, n_ledgers, n_rounds, n_flips, seed):
+    """Kill all workers at one moment, flip one bit of what they leave, look, and flip it back; again and again.
+
+    A ledger with a flipped bit must be refused, or show every charge that was used.
+    """
+    chance = random.Random(seed)
+    counts = dict.fromkeys(["killed", "flips", "refused", "shown", "charged", "lost", "over", "charges"], 0)
+    messages = set()
+    for number in range(n_ledgers):
+        place = folder / str(number)
+        place.mkdir()
+        path, damaged = place / "ledger", folder / "damaged"
+        shared = Ledger.open(path, epsilon=cap(2000), delta=DELTA)
+        for _ in range(n_rounds):
+            pids = [start(shared, path, place, worker, 10_000) for worker in range(workers)]
+            time.sleep(chance.uniform(0.0, 0.06))
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+                counts["killed"] += os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+            used = {f"{worker}:{k}" for worker in range(workers) for k in notes(place, worker, "drawn")}
+            for _ in range(n_flips):
+                counts["flips"] += 1
+                names = flipped(path, damaged, chance)
+                assert names
+                try:
+                    outcome(damaged / "ledger", used, counts, charge=chance.random() < 0.25)
+                except LedgerError as error:
+                    counts["refused"] += 1
+                    messages.add(str(error))
+        errors = [error.read_text() for error in place.glob("error*")]
+        assert not errors, errors
+        outcome(path, used, counts, charge=True)
+        counts["charges"] += len(Ledger.open(path).entries)
+    return {**counts, "messages": sorted(messages)}
+
+
+# Names beside a ledger that databases use, and one that a killed process may leave.
+BESIDE = ("-journal", "-wal", "-shm", ".x.new")
+
+
+def flipped(path, folder, chance):
+    """Copy the ledger into `folder`, at times with files beside it, and flip one bit of one of the files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    content = path.read_bytes()
+    (folder / "ledger").write_bytes(content)
+    target = folder / "ledger"
+    if chance.random() < 0.2:
+        # An earlier state of the ledger, or noise, where something might mistake it for a journal.
+        target = folder / f"ledger{chance.choice(BESIDE)}"
+        target.write_bytes(content[: chance.randrange(1, len(content))] if chance.random() < 0.5 else os.urandom(2000))
+    data = bytearray(target.read_bytes())
+    # Most bytes are old records; half of the flips hit the commit lines or what was written last.
+    near = [chance.randrange(len(data)), chance.randrange(FIRST_RECORD), len(data) - 1 - chance.randrange(600)]
+    at = min(max(0, chance.choice([near[0], *near])), len(data) - 1)
+    data[at] ^= 1 << chance.randrange(8)
+    target.write_bytes(data)
+    return target.name
+
+
+def outcome(path, used, counts, *, charge):
+    """Open a ledger and count what is wrong with it; at times charge it first."""
+    ledger = Ledger.open(path)
+    if charge:
+        ledger.release(NOISE, SUM, label=f"after {counts['flips']}")
+        used = {*used, f"after {counts['flips']}"}
+        counts["charged"] += 1
+        ledger = Ledger.open(path)
+    counts["lost"] += not used <= {entry.label for entry in ledger.entries}
+    counts["over"] += not ledger.spent() <= ledger.epsilon * (1 + 1e-9)
+    counts["shown"] += 1
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    mode, folder, *numbers = sys.argv[1:]
+    arguments = [int(number) if number.isdigit() else number for number in numbers]
+    print(json.dumps({"kills": kills, "flips": flips}[mode](Path(folder), *arguments)))

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from dpadapt.accounting.store import _COMMIT_BYTES, _FIRST_RECORD, _FORMAT, _Commit, _link, _read_commit
+from dpadapt.accounting.store import _COMMIT_BYTES, _FORMAT, _Commit, _link, _read_commit
+from dpadapt.accounting.store import _FIRST_RECORD as FIRST_RECORD
 
 # Advice that would lose charges, or that sounds like it.
 UNSAFE = re.compile(r"\b(back-?up|restor\w*|delet\w*|remov\w*|rm|overwrit\w*|recreat\w*|start afresh)\b", re.IGNORECASE)
@@ -11,7 +12,7 @@ UNSAFE = re.compile(r"\b(back-?up|restor\w*|delet\w*|remov\w*|rm|overwrit\w*|rec
 
 def records_of(path):
     """Return time and text of each record, the terms first."""
-    lines = Path(path).read_bytes()[_FIRST_RECORD:].decode().splitlines()
+    lines = Path(path).read_bytes()[FIRST_RECORD:].decode().splitlines()
     return [(line[65:84], line[85:]) for line in lines]
 
 
@@ -21,12 +22,12 @@ def with_records(path, records):
     for time, text in records:
         head = _link(head, time, text)
         body += f"{head} {time} {text}\n"
-    commit = _Commit(len(records) - 1, _FIRST_RECORD + len(body.encode()), head).line()
+    commit = _Commit(len(records) - 1, FIRST_RECORD + len(body.encode()), head).line()
     Path(path).write_bytes(f"{_FORMAT}\n".encode() + commit + commit + body.encode())
 
 
 def commits_of(path):
     """Return the two commit lines, None for an altered one."""
     content = Path(path).read_bytes()
-    places = (_FIRST_RECORD - 2 * _COMMIT_BYTES, _FIRST_RECORD - _COMMIT_BYTES)
+    places = (FIRST_RECORD - 2 * _COMMIT_BYTES, FIRST_RECORD - _COMMIT_BYTES)
     return [_read_commit(content[place : place + _COMMIT_BYTES]) for place in places]

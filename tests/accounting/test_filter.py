@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from adaptive_analyst import Analyst, Noise, Response, SampledNoise
 from scipy.special import expit, ndtr, ndtri
 
+from benchmarks.ledger.analyst import Analyst, GaussianNoise, Response
+from benchmarks.ledger.run import CAPS, MIXTURES, SAMPLED, reach, sampled_runs, waste
 from dpadapt.accounting import Ledger, calibrate, epsilon, oracles
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpadapt.accounting.cost import add_entries
@@ -28,7 +29,6 @@ from dpadapt.mechanisms.mechanism import (
 )
 
 ROWS = Adjacency.ZERO_OUT
-CAPS = [(1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-5), (1.0, 0.05)]
 
 
 def entries(*events):
@@ -232,50 +232,25 @@ def test_bad_rules_are_named():
 # How much of a cap the rule leaves unused, compared with the exact cost of the same events fixed in advance.
 
 
-def waste(rule, cap, delta, mixture):
-    """Return the share of the cap that is unused when the filter is full; `mixture` takes the Gaussian noise."""
-    terms = Filter.of(rule, cap, delta, ROWS)
-
-    def level(noise):
-        return terms.level(sum((terms.sums([entry]) for entry in mixture(noise)), Sums()))
-
-    low, high = 0.3, 300.0
-    while high / low > 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if level(middle) <= cap else (middle, high)
-    counted = {}
-    for entry in mixture(high):
-        counted[entry.event] = counted.get(entry.event, 0) + entry.times
-    return 1 - epsilon(counted, delta) / level(high)
-
-
-MIXTURES = {
-    "10 Gaussian": lambda cap: lambda s: entries(GaussianEvent(s)) * 10,
-    "5 Gaussian, 5 Laplace": lambda cap: lambda s: entries(GaussianEvent(s)) * 5 + entries(LaplaceEvent(10 / cap)) * 5,
-    "20 responses, 1 Gaussian": lambda cap: lambda s: entries(PureEvent(0.02 * cap)) * 20 + entries(GaussianEvent(s)),
-}
-
-
 @pytest.mark.parametrize(("cap", "delta"), CAPS[:3])
 @pytest.mark.parametrize(
     ("mixture", "rule", "most"),
     [
-        ("10 Gaussian", "gaussian", 0.002),
-        ("10 Gaussian", "mixed", 0.014),
-        ("10 Gaussian", "renyi", 0.09),
-        ("5 Gaussian, 5 Laplace", "mixed", 0.14),
-        ("20 responses, 1 Gaussian", "mixed", 0.1),
+        ("10 Gaussian releases", "gaussian", 0.002),
+        ("10 Gaussian releases", "mixed", 0.014),
+        ("10 Gaussian releases", "renyi", 0.09),
+        ("5 Gaussian, 5 Laplace of a tenth of the cap", "mixed", 0.14),
+        ("20 responses of 2% of the cap, 1 Gaussian", "mixed", 0.1),
     ],
 )
 def test_little_of_the_cap_is_wasted(mixture, rule, most, cap, delta):
-    assert 0 <= waste(rule, cap, delta, MIXTURES[mixture](cap)) <= most
+    assert 0 <= waste(rule, cap, delta, MIXTURES[mixture]) <= most
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cap", "delta", "most"), [(1.0, 1e-6, 0.02), (3.0, 1e-5, 0.04), (10.0, 1e-5, 0.09)])
 def test_little_of_the_cap_is_wasted_on_sampled_runs(cap, delta, most):
-    runs = lambda s: entries((SampledEvent(GaussianEvent(s), 0.01), 2000)) * 20  # noqa: E731
-    assert 0 <= waste("mixed", cap, delta, runs) <= most
+    assert 0 <= waste("mixed", cap, delta, MIXTURES[SAMPLED]) <= most
 
 
 # Adaptive analysts.
@@ -311,10 +286,6 @@ class Unshared(Filter):
         return min(half.level(sums) for half in halves)
 
 
-def reach(filter, **effort):
-    return Analyst(filter, **effort).delta() / filter.delta
-
-
 TWO_STEPS = {"firsts": (0.02, 0.3, 0.5, 0.7, 0.9)}
 THREE_STEPS = {"firsts": (0.1, 0.5, 0.9), "middles": (0.3, 0.8), "nodes": 201}
 
@@ -347,13 +318,13 @@ def test_the_ledger_refuses_what_the_filter_refuses():
     """Along the branches of the analyst's tree, the ledger accepts the largest charge, and nothing larger."""
     terms = Filter.of("mixed", 1.0, 1e-6, ROWS)
     analyst = Analyst(terms, firsts=(0.5,))
-    make = {Noise: lambda mu: Gaussian(1 / mu), Response: RandomizedResponse}
-    for first in (Noise(0.1), Response(0.2)):
+    make = {GaussianNoise: lambda mu: Gaussian(1 / mu), Response: RandomizedResponse}
+    for first in (GaussianNoise(0.1), Response(0.2)):
         before = analyst.after(Sums(), first)
-        for kind in (Noise, Response):
-            (size,) = vars(analyst.largest(before, kind)).values()
+        for kind in (GaussianNoise, Response):
+            size = analyst.largest(before, kind).size
             ledger = Ledger(1.0, 1e-6)
-            ledger.start(make[type(first)](*vars(first).values()), label="first")
+            ledger.start(make[type(first)](first.size), label="first")
             with pytest.raises(BudgetExceeded, match="over this ledger's cap"):
                 ledger.start(make[kind](size * 1.001), label="second")
             ledger.start(make[kind](size * 0.999), label="second")
@@ -375,8 +346,7 @@ def test_no_adaptive_analyst_gets_past_any_cap(rule, cap, delta):
 @pytest.mark.parametrize(("cap", "delta"), CAPS[:3])
 def test_no_analyst_gets_past_the_cap_with_sampled_runs_either(cap, delta):
     terms = Filter.of("mixed", cap, delta, ROWS)
-    runs = [SampledNoise(noise / cap**0.7) for noise in (2.0, 3.0, 4.5, 7.0)]
-    reached = reach(terms, firsts=(0.1, 0.5, 0.9), middles=(0.4,), nodes=201, fixed=runs)
+    reached = reach(terms, firsts=(0.1, 0.5, 0.9), middles=(0.4,), nodes=201, fixed=sampled_runs(cap))
     print(f"with sampled runs at cap ({cap:g}, {delta:g}): {reached:.4f} times delta")
     assert reached <= 1 + 1e-6
 
