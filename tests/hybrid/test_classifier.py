@@ -193,14 +193,15 @@ def test_nobody_is_asked_if_the_curators_ledger_refuses():
 class WithPeople:
     """An estimator that asks the same people anew in every fit, which only a test may do."""
 
-    def __init__(self, adjacency):
+    def __init__(self, adjacency, epsilon=60.0):
         self.adjacency = adjacency
+        self.epsilon = epsilon
 
     def fit(self, X, y, *, ledger=None):
         # The budget is large enough for weights, so that all kinds of releases are made.
         known = {"adjacency": self.adjacency, "n_rows": 600 if self.adjacency == "add-remove" else None}
         people = agents(*turning(2000, 0.75, 2), n_people=30_000)
-        return model(epsilon=60.0, delta=1e-3, mode="hybrid", **known).fit(X, y, agents=people, ledger=ledger)
+        return model(epsilon=self.epsilon, delta=1e-3, mode="hybrid", **known).fit(X, y, agents=people, ledger=ledger)
 
 
 def neighbours(adjacency):
@@ -218,6 +219,14 @@ def neighbours(adjacency):
 def test_replay_with_people_finds_no_leak(adjacency):
     for data, neighbour in neighbours(adjacency):
         assert audit.leaks(lambda: WithPeople(adjacency), data, neighbour) == []
+
+
+def test_the_largest_weight_does_not_depend_on_the_private_number_of_rows():
+    """At this budget the bound on weights follows from the number of rows, which is private under add-remove."""
+    fitted = WithPeople("add-remove", 5.0).fit(*turning(600, -0.75, 1))
+    assert 2.0 < fitted.estimates_["largest weight"] < 10.0
+    for data, neighbour in neighbours("add-remove"):
+        assert audit.leaks(lambda: WithPeople("add-remove", 5.0), data, neighbour) == []
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
