@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from dpadapt.cli.cost import _round_up
+
 
 def test_cost_agrees_with_the_golden_number(run):
     # dp-accounting 0.6, privacy-loss distribution: 6.770 +- 0.01 (issue 2).
@@ -62,6 +64,52 @@ def test_bad_numbers_are_refused_by_name(run, arguments, named):
     outcome = run(*arguments)
     assert outcome.code == 2
     assert named in outcome.err
+
+
+EXTREME = [
+    ["cost", "--laplace", "1e-300"],
+    ["cost", "--gaussian", "1e-300"],
+    ["cost", "--gaussian", "1e300:3:0.5"],
+    ["cost", "--gaussian", "1e-3:1000:0.5"],
+    ["cost", "--gaussian", f"1:{2**53}:0.5"],
+    ["cost", "--gaussian", f"1:{10**400}"],
+    ["cost", "--gaussian", "5e-324"],
+    ["cost", "--gaussian", "1e308"],
+    ["cost", "--pure", "1e300"],
+    ["cost", "--pure", "5e-324"],
+    ["calibrate", "--epsilon", "1e300"],
+    ["calibrate", "--epsilon", "1e300", "--rate", "0.5"],
+    ["calibrate", "--epsilon", "1e-300"],
+    ["calibrate", "--epsilon", "5e-324"],
+    ["calibrate", "--epsilon", "1", "--steps", f"{2**53}"],
+    ["calibrate", "--epsilon", "1", "--steps", f"{10**400}"],
+]
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "5e-324"])
+@pytest.mark.parametrize("arguments", EXTREME, ids=lambda arguments: " ".join(arguments)[:40])
+def test_extreme_numbers_give_a_number_or_one_line(run, arguments, delta):
+    outcome = run(*arguments, "--delta", delta)
+    assert outcome.code in (0, 2)
+    assert outcome.err.count("\n") == (0 if outcome.code == 0 else 1)
+    assert "unexpected" not in outcome.err
+
+
+@pytest.mark.parametrize("arguments", [["--rate", "1e-30"], ["--steps", "1000000000", "--rate", "0.5"]])
+def test_a_search_that_finds_nothing_in_time_is_ended(run, monkeypatch, arguments):
+    monkeypatch.setattr("dpadapt.cli.cost._LONGEST_COMPUTATION", 2)
+    outcome = run("calibrate", "--epsilon", 1, "--delta", 1e-6, *arguments)
+    assert outcome.code == 2
+    assert "no answer was found in 2 seconds" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0"), (1.0, "1"), (1.0000000001, "1"), (1.00001, "1.001"), (0.12345, "0.1235"), (123456.0, "123500"),
+     (1e-300, "1.000e-300"), (5e-324, "4.941e-324"), (1.7e308, "1.700e+308"), (float("inf"), "inf")],
+)  # fmt: skip
+def test_numbers_are_rounded_up_whatever_their_size(value, shown):
+    assert _round_up(value, 4) == shown
 
 
 def test_calibrate_agrees_with_the_golden_number(run):

@@ -16,7 +16,6 @@ from dpadapt.cli.options import (
     SchemaOption,
     TaskName,
     TaskOption,
-    check_count,
     check_parent,
     console,
     parse_epsilons,
@@ -79,7 +78,7 @@ def _forecast(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
     """Check everything, then forecast, print and write a page."""
-    from dpadapt import __version__
+    from dpadapt import __version__, checks
     from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
     from dpadapt.report.before_spending import summarise_forecast
     from dpadapt.report.html import forecast_page
@@ -89,7 +88,7 @@ def _forecast(
     epsilons = parse_epsilons(epsilon)
     method = chosen_method(None, task.value)
     check_delta(delta, "--delta", method)
-    check_count(rows, "--rows")
+    checks.count(rows, "--rows")
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     wanted = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
@@ -162,6 +161,7 @@ def _rehearse(
     """Check everything, then rehearse each method, print and write a page."""
     import numpy as np
 
+    from dpadapt import checks
     from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
     from dpadapt.demo.side_by_side import compared
     from dpadapt.report.before_spending import summarise_rehearsal
@@ -171,10 +171,10 @@ def _rehearse(
 
     epsilons = parse_epsilons(epsilon)
     check_delta(delta, "--delta", chosen_method(None, task.value))
-    check_count(rows, "--rows", least=10)
-    check_count(repeats, "--repeats")
+    checks.count(rows, "--rows", least=10)
+    checks.count(repeats, "--repeats")
     if seed is not None:
-        check_count(seed, "--seed", least=0)
+        checks.count(seed, "--seed", least=0)
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     counted = {"n_rows": rows} if adjacency is AdjacencyName.add_remove else {}

@@ -13,7 +13,6 @@ from dpadapt.cli.options import (
     AdjacencyOption,
     Delta,
     Json,
-    check_count,
     made_here,
     print_json,
     say,
@@ -131,10 +130,11 @@ def _calibrate(
     as_json: Json = False,
 ) -> None:
     """Search and print."""
+    from dpadapt import checks
     from dpadapt.accounting.calibrate import calibrate
     from dpadapt.mechanisms.adjacency import Adjacency
 
-    check_count(steps, "--steps")
+    checks.count(steps, "--steps")
     share = 1.0 if rate is None else rate
     if share < 1.0 and epsilon > _LARGEST_SAMPLED_EPSILON:
         raise ValueError(f"--epsilon must be at most {_LARGEST_SAMPLED_EPSILON:g} with --rate: more protects nobody.")
@@ -181,7 +181,7 @@ def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[floa
             f"{option} must be NOISE, NOISE:STEPS or NOISE:STEPS:RATE, e.g. {option} 1.5:100, got {text!r}."
         ) from None
     named = "the epsilon of --pure" if option == "--pure" else f"the noise of {option}"
-    check_count(times, "steps")
+    checks.count(times, "steps")
     return checks.positive(noise, named), times, share if share is None else checks.unit(share, "rate")
 
 

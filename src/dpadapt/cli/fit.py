@@ -21,7 +21,6 @@ from dpadapt.cli.options import (
     Delta,
     Incomplete,
     SchemaOption,
-    check_count,
     console,
     reason,
     teach,
@@ -332,7 +331,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     with working("fitting"):
         model.fit(*inputs.private, **inputs.beside, ledger=ledger)
     # Facts that are assumed public belong on the receipt; the estimator does not know these.
-    facts = (*model.privacy_.assumptions, *_assumed_public(schema, order.label))
+    facts = (*model.privacy_.assumptions, *_assumed_public(order, schema))
     model.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
     _save(model, order, schema)
@@ -386,6 +385,8 @@ def _check_places(order: Order) -> None:
 
 
 def _check_clustering(order: Order) -> None:
+    from dpadapt import checks
+
     unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
     unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon}
     for option, value in unused.items():
@@ -395,7 +396,7 @@ def _check_clustering(order: Order) -> None:
         raise ValueError("--public must be the table of rows to choose from with --task clustering.")
     if order.clusters is None:
         raise ValueError("--clusters must be given with --task clustering.")
-    check_count(order.clusters, "--clusters")
+    checks.count(order.clusters, "--clusters")
 
 
 def _check_prediction(order: Order, method: Method) -> None:
@@ -412,7 +413,7 @@ def _check_prediction(order: Order, method: Method) -> None:
     if order.rows is not None and order.adjacency != "add-remove":
         raise ValueError("--rows is only for --adjacency add-remove. Leave it out.")
     if order.rows is not None:
-        check_count(order.rows, "--rows")
+        checks.count(order.rows, "--rows")
     if order.rows is None and order.adjacency == "add-remove":
         raise ValueError("--rows must be given with --adjacency add-remove: a public estimate of the number of rows.")
     people = order.agents
@@ -467,11 +468,15 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
             raise ValueError(
                 f"--clusters must be at most the number of public rows, {len(public.X)}, got {order.clusters}."
             )
-    # Under add-remove the number of rows is private: to refuse a file for its number of rows would reveal it.
     least = 1 if order.task == "clustering" else _LEAST_PRIVATE_ROWS
-    if order.adjacency == "add-remove":
-        least = 0
-    private = encode_rows(order.private, "--private", schema, label=order.label, task=order.task, least=least)
+    hidden = order.adjacency == "add-remove"
+    if hidden:
+        # To refuse a file for its number of rows reveals that number. Clustering accepts any; estimators that predict
+        # need two rows, and the receipt says that there are two.
+        least = 0 if order.task == "clustering" else 2
+    private = encode_rows(
+        order.private, "--private", schema, label=order.label, task=order.task, least=least, hidden=hidden
+    )
     if method.beside == "agents":
         beside: dict[str, Any] = {"agents": _people(order, schema)}
     else:
@@ -520,16 +525,17 @@ def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
         raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None
 
 
-def _assumed_public(schema: "Schema", label: str | None) -> list[str]:
+def _assumed_public(order: Order, schema: "Schema") -> list[str]:
     """Return the facts about the files and the schema that are assumed public."""
     from dpadapt.tables import Encoded
 
     encoders = [
         f"the encoder of {column.name} ({column.encoder}): it was made without the private rows"
-        for column in schema.features(label)
+        for column in schema.features(order.label)
         if isinstance(column, Encoded)
     ]
-    return [*_ASSUMED_PUBLIC, *encoders]
+    enough = order.adjacency == "add-remove" and order.task != "clustering"
+    return [*_ASSUMED_PUBLIC, *encoders, *(["that there are at least two private rows"] if enough else [])]
 
 
 def _save(model: Any, order: Order, schema: "Schema") -> None:

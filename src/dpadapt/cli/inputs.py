@@ -57,9 +57,9 @@ def check_delta(delta: float, option: str, method: Method) -> None:
         raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
 
 
-def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Table:
-    """Read a table of at least `least` rows; with 0, no number of rows is refused."""
-    table = read_table(path, origin=f"{option} {path}", private=private, empty=least == 0)
+def read_rows(path: Path, option: str, *, private: bool, least: int = 2, hidden: bool = False) -> Table:
+    """Read a table of at least `least` rows; if their number is `hidden`, no message tells none from one."""
+    table = read_table(path, origin=f"{option} {path}", private=private, empty=hidden)
     if len(table.frame) < min(least, 2):
         raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
     if len(table.frame) < least:
@@ -71,10 +71,10 @@ def read_rows(path: Path, option: str, *, private: bool, least: int = 2) -> Tabl
 
 
 def encode_rows(
-    path: Path, option: str, schema: Schema, *, label: str | None, task: Task, least: int = 2
+    path: Path, option: str, schema: Schema, *, label: str | None, task: Task, least: int = 2, hidden: bool = False
 ) -> tuple[NDArray[Any], ...]:
     """Read private rows of the curator or of people and return them encoded: features, and labels if there are any."""
-    table = read_rows(path, option, private=True, least=least)
+    table = read_rows(path, option, private=True, least=least, hidden=hidden)
     check_columns(table, schema, label=label)
     X = encode_features(table, schema, label=label)
     return (X,) if label is None else (X, encode_labels(table, schema, label=label, task=predicted(task)))

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-# Largest number of rows, steps or repeats that is accepted: a float64 holds every whole number up to it.
-MOST_COUNTED = 2**53
-
-
 class Incomplete(RuntimeError):
     """Something failed after a budget was spent; the message says what was saved.
 
@@ -259,15 +255,6 @@ def check_parent(path: Path, option: str) -> None:
             raise ValueError(f"{option} {path}: its folder does not exist. Make it first.")
     except OSError as error:
         raise ValueError(f"{option} {path}: can't be written ({error.strerror}).") from None
-
-
-def check_count(value: int, option: str, *, least: int = 1) -> int:
-    """Require a whole number from `least` to 2^53."""
-    from dpadapt import checks
-
-    if checks.count(value, option, least=least) > MOST_COUNTED:
-        raise ValueError(f"{option} must be at most 2^53.")
-    return value
 
 
 def write_file(path: Path, option: str, content: bytes) -> None:

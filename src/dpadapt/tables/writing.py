@@ -39,7 +39,13 @@ def to_csv(frame: "pd.DataFrame") -> bytes:
             column = column.astype(object).map(_marked)
         safe[position] = column
     names = [_marked(str(name)) for name in frame.columns]
-    return pd.DataFrame(safe, index=frame.index).to_csv(index=False, header=names).encode()
+    marked = pd.DataFrame(safe, index=frame.index)
+    content = marked.to_csv(index=False, header=names, lineterminator="\n")
+    if "\r" in content:
+        # A cell is put in quotes if it contains a character of the line end; without quotes a carriage return would end
+        # the row, and what follows would begin a cell.
+        content = marked.to_csv(index=False, header=names, lineterminator="\r\n")
+    return str(content).encode()
 
 
 def _marked(cell: Any) -> Any:
