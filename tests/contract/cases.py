@@ -1,62 +1,351 @@
-"""What the estimator batteries run on: every method of the table, with data that fits its task."""
+"""What the contract runs on: every private estimator of the package, found by itself, with a recipe to fit it.
 
-from dataclasses import dataclass
+A recipe says which data an estimator is fitted on, what stands beside the private rows (public data, people, targets)
+and which parameters keep the fit small. A class without a recipe fails `test_every_estimator.py`.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from dpadapt import Public
-from dpadapt.methods import PREDICTORS, Method
+import dpadapt
+from dpadapt import Adjacency, Public
+from dpadapt.hybrid.agents import SimulatedAgents
+from dpadapt.hybrid.questions import LinearHypothesis
+from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.papers.adaptation.unprotected import Unprotected
+from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
+from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
+
+# Packages that need more than the core; they are searched where that is installed.
+EXTRAS = ("dpadapt.networks", "dpadapt.hybrid.flower")
+ADJACENCIES = tuple(adjacency.value for adjacency in Adjacency)
+N_ROWS, N_FEATURES = 400, 4
+
+
+def estimators() -> list[type]:
+    """Return every private estimator of the package that can be made, also one that others derive from."""
+    for module in pkgutil.walk_packages(dpadapt.__path__, "dpadapt.", onerror=lambda name: None):
+        try:
+            importlib.import_module(module.name)
+        except ImportError:
+            if not module.name.startswith(EXTRAS):
+                raise
+    classes, todo = set(), [PrivateEstimator]
+    while todo:
+        cls = todo.pop()
+        todo += [child for child in cls.__subclasses__() if child.__module__.startswith("dpadapt.")]
+        # A base class leaves the parameters to the classes below it.
+        if any("__init__" in vars(owner) for owner in cls.__mro__ if issubclass(owner, PrivateEstimator)):
+            classes.add(cls)
+    return sorted(classes, key=lambda cls: cls.__name__)
 
 
 @dataclass(frozen=True)
-class Case:
-    """A method and the kind of public data it is given."""
+class Recipe:
+    """How an estimator is fitted.
 
-    method: Method
-    public: str  # "labelled", "unlabelled" or "none"
+    Parameters
+    ----------
+    name : str
+        What is special about this fit.
+    rows : {"regression", "classes", "two classes", "bits", "unlabelled", "sources"}
+        What the private rows are like.
+    beside : callable
+        Takes nothing and returns what `fit` is given besides the private rows, by name. It is called for every fit,
+        because people answer once.
+    params : dict
+    n_rows : int
+    slow : bool
+        Whether it takes seconds, e.g. to find the noise of yet another plan with samples.
+    """
+
+    name: str
+    rows: str
+    beside: Callable[[], dict[str, Any]]
+    params: dict[str, Any] = field(default_factory=dict)
+    n_rows: int = N_ROWS
+    slow: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """An estimator and one way to fit it."""
+
+    cls: type
+    recipe: Recipe
 
     def __str__(self) -> str:
-        return f"{self.method.name}-{self.method.task}-{self.public}"
+        return f"{self.cls.__name__}, {self.recipe.name}"
 
-    def make(self, **params: Any) -> Any:
-        defaults: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0}
-        # Papers' algorithms have other defaults: their adjacency, and more steps than a test needs.
-        defaults |= {"adjacency": "zero-out", "n_steps": 50}
-        if self.method.task == "classification":
-            defaults["classes"] = [0, 1, 2] if self.public != "none" else [0, 1]
-        estimator = self.method.estimator()
-        known = estimator.get_params()
-        return estimator.set_params(**{k: v for k, v in {**defaults, **params}.items() if k in known})
+    @property
+    def protects(self) -> bool:
+        """Whether the estimator protects the private rows; baselines without privacy don't."""
+        return not issubclass(self.cls, Unprotected)
 
-    def data(self, n: int = 400, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-        random = np.random.default_rng(seed)
-        X = random.uniform(-1, 1, (n, 4))
-        score = X @ [1.0, -1.0, 0.5, 0.0] + 0.1 * random.standard_normal(n)
-        if self.method.task == "regression":
-            return X, score
-        cuts = [-0.5, 0.5] if self.public != "none" else [0.0]
-        return X, np.digitize(score, cuts)
+    @property
+    def epsilon(self) -> float:
+        return self.recipe.params.get("epsilon", 2.0)
 
-    def public_data(self) -> Public | None:
-        if self.public == "none":
-            return None
-        X, y = self.data(n=150, seed=4)
-        # Tasks are for those that learn from several; the others pass them over.
-        return Public(X, y, tasks=np.arange(len(y)) % 5) if self.public == "labelled" else Public(X)
+    @property
+    def delta(self) -> float:
+        return self.recipe.params.get("delta", 1e-5)
 
-    def beside(self) -> dict[str, Any]:
-        """Return what the fit is given beside the private rows, by name."""
-        return {} if self.method.beside == "agents" else {"public": self.public_data()}
+    def make(self, adjacency: str = "zero-out", **params: Any) -> Any:
+        """Return a new estimator."""
+        wanted: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "random_state": 0, "adjacency": adjacency}
+        if adjacency == "add-remove":
+            wanted["n_rows"] = self.recipe.n_rows
+        if "classes" in self.recipe.rows:
+            wanted["classes"] = self.classes
+        estimator = self.cls(**{"n_clusters": 3} if self.recipe.rows == "sources" else {})
+        known = estimator.get_params(deep=False)
+        chosen = {**wanted, **self.recipe.params, **params}
+        return estimator.set_params(**{name: value for name, value in chosen.items() if name in known})
 
-    def fit(self, X: Any, y: Any, *, ledger: Any = None, **params: Any) -> Any:
-        return self.make(**params).fit(X, y, **self.beside(), ledger=ledger)
+    @property
+    def classes(self) -> list[int]:
+        return [0, 1, 2] if self.recipe.rows == "classes" else [0, 1]
+
+    def data(self) -> tuple[Any, ...]:
+        """Return the private data: the arguments of `fit` by position."""
+        X, y = made_up(self.recipe.rows, self.recipe.n_rows, seed=3)
+        return (X.copy(),) if y is None else (X.copy(), y.copy())
+
+    def fit(self, data: tuple[Any, ...], *, ledger: Any = None, adjacency: str = "zero-out", **params: Any) -> Any:
+        """Return a fitted estimator."""
+        return self.make(adjacency, **params).fit(*data, **self.recipe.beside(), ledger=ledger)
+
+    def records(self) -> list[tuple[Any, Any]]:
+        """Return records that move statistics as far as they can: long rows in opposite directions, and others."""
+        low, high = self.classes[0], self.classes[-1]
+        if self.recipe.rows == "regression":
+            low, high = -1e6, 1e6
+        if self.recipe.rows == "bits":
+            return [([1.0, 1.0, 0.0, 0.0], 1), ([0.0, 1.0, 1.0, 0.0], 0), ([0.0, 0.0, 0.0, 1.0], 1)]
+        if self.recipe.rows == "sources":
+            return [(np.full(N_FEATURES, place), None) for place in (0.5, -0.5, 0.0, 1e6)]
+        return [
+            (np.full(N_FEATURES, 1e6), high),
+            (np.full(N_FEATURES, 1e6), low),
+            (np.array([1.0, -1.0, 0.5, 0.0]), low),
+            (np.full(N_FEATURES, -0.9), high),
+        ]
+
+    def stranger(self) -> tuple[Any, ...]:
+        """Return other private data of the same kind, of which every row is different, and most are unlike."""
+        X, y = made_up(self.recipe.rows, self.recipe.n_rows, seed=7)
+        if self.recipe.rows == "bits":
+            return X.copy(), 1 - y
+        X = 0.3 * X + 0.4 if self.recipe.rows == "sources" else 5.0 * X + 2.0
+        if y is None:
+            return (X,)
+        return X, 7.0 * y[::-1] + 3.0 if self.recipe.rows == "regression" else y[::-1].copy()
+
+    def with_record(self, row: Any, label: Any) -> tuple[Any, ...]:
+        """Return the private data with its last record replaced."""
+        X, *y = self.data()
+        X[-1] = row
+        if y:
+            y[0][-1] = label
+        return (X, *y)
 
 
-CASES = [
-    Case(method, public)
-    for method in PREDICTORS
-    for public in ("labelled", "unlabelled", "none")
-    # People are met in tests/hybrid; here their methods are the curator's part alone.
-    if method.beside == "public" or public == "none"
-]
+@cache
+def made_up(rows: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features and targets; the targets of `unlabelled` rows and `sources` are None."""
+    random = np.random.default_rng(seed)
+    if rows == "bits":
+        X = random.integers(0, 2, (n, N_FEATURES)).astype(float)
+        return X, X[:, :2].sum(axis=1).astype(int) % 2
+    X = random.uniform(-1, 1, (n, N_FEATURES))
+    if rows in ("unlabelled", "sources"):
+        return X, None
+    score = X @ [1.0, -1.0, 0.5, 0.0] + 0.1 * random.standard_normal(n)
+    cuts = {"regression": None, "classes": [-0.5, 0.5], "two classes": [0.0]}[rows]
+    return X, score if cuts is None else np.digitize(score, cuts)
+
+
+def labelled(rows: str) -> Callable[[], dict[str, Any]]:
+    X, y = made_up(rows, 150, seed=4)
+    # Tasks are for those that learn from several; the others pass them over.
+    public = Public(X, y, tasks=np.arange(len(X)) % 5)
+    return lambda: {"public": public}
+
+
+def unlabelled() -> dict[str, Any]:
+    return {"public": Public(made_up("unlabelled", 150, seed=4)[0])}
+
+
+def targets() -> dict[str, Any]:
+    return {"public": Public(made_up("sources", 60, seed=5)[0])}
+
+
+def nothing() -> dict[str, Any]:
+    return {}
+
+
+def people(n: int, epsilon: float = 3.0, *, rows: str = "two classes") -> Callable[[], dict[str, Any]]:
+    """Return people who contradict the private rows, so that no test is passed and every stage is reached."""
+    X, y = made_up(rows, 2000, seed=6)
+    labels = np.arange(len(X)) % 2 if rows == "bits" else np.where(X[:, 3] > 0, y, 1 - y)
+    return lambda: {"agents": SimulatedAgents(X, labels, epsilon, n_people=n, random_state=1)}
+
+
+def with_every_public(rows: str, **params: Any) -> list[Recipe]:
+    """Return recipes with labelled, unlabelled and no public data."""
+    alone = "two classes" if rows == "classes" else rows
+    return [
+        Recipe("labelled public", rows, labelled(rows), params),
+        Recipe("unlabelled public", rows, unlabelled, params),
+        Recipe("no public", alone, nothing, params),
+    ]
+
+
+def baseline(rows: str) -> list[Recipe]:
+    return [Recipe("labelled public", rows, labelled(rows)), Recipe("no public", rows, nothing)]
+
+
+LISTED = [LinearHypothesis([1.0, -1.0, 0.0, 0.0], cut) for cut in np.linspace(-1, 1, 5)]
+ROUNDS = {"n_rounds": 3, "alpha": 0.05}
+
+RECIPES: dict[str, list[Recipe]] = {
+    # Regression.
+    "PrivateTransferRegressor": with_every_public("regression"),
+    "PrivateLinearRegression": [
+        *with_every_public("regression"),
+        Recipe("descent", "regression", labelled("regression"), {"solver": "descent"}),
+    ],
+    "PrivateSubspaceRegressor": [
+        *with_every_public("regression"),
+        Recipe("within the subspace", "regression", labelled("regression"), {"projection": "hard", "n_components": 2}),
+        Recipe("known subspace", "regression", nothing, {"basis": np.eye(4)[:, :2]}),
+    ],
+    "CnvxAdap": with_every_public("regression", n_steps=20),
+    "NoisySGD": [
+        *with_every_public("regression", n_steps=20),
+        Recipe("Poisson samples", "regression", labelled("regression"), {"n_steps": 8, "sampling_rate": 0.25}),
+    ],
+    "PrivateMixture": with_every_public("regression"),
+    "PrivateDiscrepancyMinimization": with_every_public("regression"),
+    "ReverseAdaptation": with_every_public("regression"),
+    "PDADPMDRegressor": with_every_public("regression", n_steps=20),
+    "PrivateGradientDescentRegressor": [
+        *with_every_public("regression", n_steps=10),
+        Recipe("Poisson samples", "regression", labelled("regression"), {"n_steps": 8, "batch_size": 100}),
+    ],
+    "ProjectedDPSGD": [
+        Recipe("Poisson samples", "regression", nothing, {"n_epochs": 2, "batch_size": 100}),
+        Recipe("public tasks", "regression", labelled("regression"), {"n_epochs": 5, "batch_size": 400}),
+    ],
+    "DPAMBSSGD": [
+        Recipe("Poisson samples", "regression", nothing, {"batch_size": 100}),
+        Recipe("public tasks", "regression", labelled("regression"), {"batch_size": 100, "n_components": 2}),
+    ],
+    # A mean.
+    "PDADPMDMean": [
+        Recipe("public", "unlabelled", unlabelled, {"n_steps": 3}),
+        Recipe("no public", "unlabelled", nothing),
+    ],
+    # Classification.
+    "PrivateTransferClassifier": with_every_public("classes"),
+    "PrivateLogisticRegression": with_every_public("classes"),
+    "PrivateProbe": with_every_public("classes"),
+    "NCnvxAdap": with_every_public("classes", n_steps=20),
+    "PDADPMDClassifier": with_every_public("classes", n_steps=20),
+    "PrivateGradientDescentClassifier": [
+        *with_every_public("classes", n_steps=10),
+        Recipe("Poisson samples", "classes", labelled("classes"), {"n_steps": 8, "batch_size": 100}),
+    ],
+    "DescentProbe": [
+        Recipe("whitened", "classes", unlabelled, {"rows": "whitened", "n_steps": 10}),
+        Recipe("Poisson samples", "two classes", nothing, {"n_steps": 8, "batch_size": 100}),
+    ],
+    "LeastSquaresProbe": [
+        Recipe("public Gram matrix", "classes", labelled("classes")),
+        Recipe("private Gram matrix", "two classes", nothing, {"gram": "private"}),
+    ],
+    "PrivateHybridClassifier": [
+        Recipe("nobody", "two classes", nothing),
+        Recipe("people", "two classes", people(20_000), {"mode": "hybrid"}),
+        # The budget is large enough for weights, so that all kinds of releases are made.
+        Recipe("people and weights", "two classes", people(20_000), {"mode": "hybrid", "epsilon": 60.0}),
+    ],
+    "SubsampleTestReweigh": [
+        Recipe("nobody", "two classes", nothing),
+        Recipe("people", "two classes", people(20_000), {**ROUNDS, "learner": DescentLearner(n_steps=5)}),
+        Recipe(
+            "Poisson samples",
+            "two classes",
+            people(20_000),
+            {**ROUNDS, "learner": DescentLearner(n_steps=5, sampling_rate=0.3)},
+            slow=True,
+        ),
+        Recipe("online", "two classes", nothing, {"learner": OnlineLearner(n_steps=40), "density": 0.05}),
+        Recipe("listed hypotheses", "two classes", people(20_000), {**ROUNDS, "learner": FiniteLearner(LISTED)}),
+        Recipe(
+            "listed hypotheses, pure",
+            "two classes",
+            people(20_000),
+            {**ROUNDS, "learner": FiniteLearner(LISTED), "delta": 0.0},
+        ),
+        Recipe(
+            "ellipsoids",
+            "two classes",
+            nothing,
+            {"learner": SparseLearner(most=2, passes=1, scale=0.5)},
+        ),
+        Recipe("parities", "bits", nothing, {"learner": ParityLearner(), "classes": [0, 1], "delta": 0.0}),
+    ],
+    # Clustering.
+    "PrivateSourceTargetClustering": [
+        Recipe("Laplace", "sources", targets, {"delta": 0.0}),
+        Recipe("Gaussian", "sources", targets, {"noise": "gaussian"}),
+        Recipe("bound on the cost", "sources", targets, {"delta": 0.0, "certificate_share": 0.3, "n_clusters": [2, 3]}),
+    ],
+    "NNA": [
+        Recipe("Laplace", "sources", targets, {"delta": 0.0}),
+        Recipe("Gaussian", "sources", targets),
+    ],
+    "NAS": [
+        # More neighbours than sources: a further source then moves the average around every target.
+        Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_neighbours": 70}, n_rows=60),
+        Recipe("Gaussian", "sources", targets, {"n_neighbours": 70}, n_rows=60),
+        Recipe("paper's composition", "sources", targets, {"n_neighbours": 70, "constants": "paper"}, n_rows=60),
+    ],
+    "PrivateKMeansSource": [
+        Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_steps": 2}),
+        Recipe("Gaussian", "sources", targets, {"n_proxies": 10, "n_steps": 2}),
+    ],
+    "PrivateHistogramSource": [
+        Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_splits": 4}),
+        Recipe("Gaussian", "sources", targets, {"n_proxies": 10, "n_splits": 4}),
+    ],
+    # Baselines without privacy.
+    "AlphaMixture": baseline("regression"),
+    "AlphaMixtureClassifier": baseline("classes"),
+    "DiscrepancyMinimization": baseline("regression"),
+    "KernelMeanMatching": baseline("regression"),
+    "KernelMeanMatchingClassifier": baseline("classes"),
+    "SBest": baseline("regression"),
+    "SBestClassifier": baseline("classes"),
+    # Networks, where torch is installed.
+    "PrivateNetwork": [
+        Recipe("labelled public", "classes", labelled("classes"), {"n_steps": 3, "public_steps": 5, "batch_size": 400}),
+        Recipe("Poisson samples", "two classes", nothing, {"n_steps": 8, "batch_size": 100}),
+        Recipe(
+            "mirror",
+            "classes",
+            labelled("classes"),
+            {"transfer": "mirror", "n_steps": 8, "public_steps": 5, "batch_size": 100},
+        ),
+    ],
+}
+
+
+CASES = [Case(cls, recipe) for cls in estimators() for recipe in RECIPES.get(cls.__name__, [])]
