@@ -1,13 +1,19 @@
 """`dpadapt fit`: predictions, clustering, people and tasks; ledgers, receipts, and failures after spending."""
 
+import importlib
 import json
+import shutil
+import subprocess
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt import Ledger, persist
+from dpadapt import Ledger, PrivateLinearRegression, persist
 from dpadapt.accounting.receipt import Receipt
+from dpadapt.errors import BudgetExceeded
+from dpadapt.mechanisms import Gaussian
 from dpadapt.methods import for_task
 
 
@@ -84,9 +90,19 @@ def test_clustering_refuses_the_private_file_as_the_public_one(run, town):
     assert not (town / "homes.ledger").exists() or not Ledger.open(town / "homes.ledger").entries
 
 
-def test_clustering_accepts_a_single_private_row(run, town):
-    (town / "private.csv").write_text("east,north\n0.5,0.5\n")
+@pytest.mark.parametrize("rows", ["", "0.5,0.5\n"], ids=["no row", "one row"])
+def test_clustering_accepts_any_number_of_private_rows_where_it_is_private(run, town, rows):
+    (town / "private.csv").write_text(f"east,north\n{rows}")
     assert run(*order(town, adjacency="add-remove")).code == 0
+    receipt = json.loads((town / "out" / "receipt.json").read_text())
+    assert not any("two private rows" in fact for fact in receipt["assumptions"])
+
+
+def test_a_column_called_row_is_written_beside_the_number_of_the_row(run, town):
+    for name in ("public.csv", "private.csv", "schema.toml"):
+        (town / name).write_text((town / name).read_text().replace("east", "row"))
+    assert run(*order(town)).code == 0
+    assert (town / "out" / "chosen.csv").read_text().startswith("row,row,north\n")
 
 
 def test_predict_refuses_a_clustering(run, town):
@@ -323,6 +339,159 @@ def test_an_interrupted_fit_says_that_the_budget_is_spent(run, site, monkeypatch
     assert "nothing was written" in outcome.err
     assert "The budget is spent" in outcome.err
     assert len(Ledger.open(site.ledger).entries) == 1
+
+
+ERRORS = {
+    "memory": (MemoryError("SECRET"), 1, "memory ran out"),
+    "a flaw": (ZeroDivisionError("SECRET"), 1, "unexpected ZeroDivisionError"),
+    "a value": (ValueError("could not convert 'SECRET'"), 1, "unexpected ValueError"),
+    "interrupt": (KeyboardInterrupt(), 130, "interrupted"),
+}
+STAGES = {
+    "fit": ("dpadapt.learning.linear.private_descent", "nothing was written there", []),
+    "save": ("dpadapt.persist._finish", "were saved to", []),
+    "report": ("dpadapt.report.html.fit_page", "model and its receipt are there", ["model.json", "receipt.json"]),
+    "print": ("dpadapt.report.terminal.fit_table", "everything was written there", ["model.json", "report.html"]),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("ledger", ["a file", "none"])
+def test_any_failure_after_the_charge_is_said_to_be_one(run, site, monkeypatch, stage, kind, ledger):
+    (error, code, said), (place, words, written) = ERRORS[kind], STAGES[stage]
+    remaining = [error]
+
+    def fail(*args, **options):
+        if remaining:
+            raise remaining.pop()
+        return original(*args, **options)
+
+    module, _, name = place.rpartition(".")
+    original = getattr(importlib.import_module(module), name)
+    monkeypatch.setattr(place, fail)
+    outcome = run(*site.fit(method="linear", **({} if ledger == "a file" else {"ledger": None})))
+    line, _, receipt = outcome.err.partition("\n")
+    assert outcome.code == code
+    for part in (said, words, "The budget is spent"):
+        assert part in line
+    assert "SECRET" not in outcome.err + outcome.out
+    assert all((site.out / name).exists() for name in written)
+    if ledger == "a file":
+        assert len(Ledger.open(site.ledger).entries) == 1
+        assert receipt == ""
+    elif stage == "fit":
+        # Neither a file nor a ledger tells what was spent.
+        assert Receipt.from_json(receipt).epsilon == pytest.approx(1.0, abs=1e-3)
+    else:
+        assert receipt == ""
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_a_failure_before_the_charge_spends_nothing(run, site, monkeypatch, kind):
+    error, code, said = ERRORS[kind]
+
+    def fail(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr("dpadapt.learning.estimator.PrivateEstimator._check_rows", fail)
+    outcome = run(*site.fit(method="linear"))
+    assert outcome.code == (130 if code == 130 else 2)
+    assert ("Nothing was spent" if code == 130 else said) in outcome.err
+    assert "SECRET" not in outcome.err
+    assert site.untouched()
+
+
+def test_a_refused_charge_is_no_spending_although_others_spend_at_the_same_time(run, site, monkeypatch):
+    def refuse(ledger, *_args, **_options):
+        Ledger.open(site.ledger).start(Gaussian(10.0), label="another process")
+        raise BudgetExceeded("the cap does not allow it")
+
+    monkeypatch.setattr("dpadapt.learning.estimator.PrivateEstimator._ledger", refuse)
+    outcome = run(*site.fit(method="linear"))
+    assert outcome.code == 2
+    assert "spent" not in outcome.err
+    assert len(Ledger.open(site.ledger).entries) == 1
+
+
+def test_a_ledger_that_cannot_be_read_after_a_failure_counts_as_spent(run, site, monkeypatch):
+    def fail(*_args, **_options):
+        site.ledger.write_bytes(b"nonsense")
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dpadapt.learning.linear.private_descent", fail)
+    outcome = run(*site.fit(method="linear"))
+    assert outcome.code == 1
+    assert "take the budget as spent" in outcome.err
+
+
+def test_a_fit_that_spends_nothing_and_fails_is_an_ordinary_error(run, site, monkeypatch):
+    _full_disk(monkeypatch, refuses=lambda path: path.is_relative_to(site.out))
+    outcome = run(*site.fit(epsilon=0.001))
+    assert outcome.code == 2
+    assert "Nothing was spent" in outcome.err
+    assert site.untouched()
+
+
+@pytest.mark.parametrize(("limit", "code"), [(4096, 2), (10_000, 1)])
+def test_a_real_limit_on_the_size_of_files(run, site, monkeypatch, limit, code):
+    # The trial before the fit finds a small limit. A limit that comes into force after it stops the report.
+    resource = pytest.importorskip("resource")
+    before, prepare = resource.getrlimit(resource.RLIMIT_FSIZE), persist.prepare
+
+    def limited(*args, **options):
+        if code == 1:
+            prepare(*args, **options)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        return prepare(*args, **options) if code == 2 else site.out
+
+    monkeypatch.setattr(persist, "prepare", limited)
+    try:
+        outcome = run(*site.fit())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert outcome.code == code, outcome.err
+    assert outcome.err.count("\n") == 1
+    assert "File too large" in outcome.err
+    assert ("The budget is spent" in outcome.err) == (code == 1)
+    assert (site.out / "model.json").exists() == (code == 1)
+    assert bool(Ledger.open(site.ledger).entries) == (code == 1)
+
+
+def test_a_full_disk_while_saving_leaves_the_earlier_model_and_the_receipt_on_standard_error(run, site, monkeypatch):
+    disk = site.folder / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    made = mount and subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if not made or made.returncode:
+        pytest.skip("this process may not mount a file system")
+    try:
+        assert run(*site.fit(out=disk / "model", epsilon=0.5)).code == 0
+        before = (disk / "model" / "receipt.json").read_bytes()
+        monkeypatch.setattr("tempfile.tempdir", str(disk))
+        fit = PrivateLinearRegression.fit
+
+        def fill(*args, **options):
+            fitted = fit(*args, **options)
+            with suppress(OSError), open(disk / "filler", "wb") as file:
+                while True:
+                    file.write(bytes(4096))
+                    file.flush()
+            return fitted
+
+        monkeypatch.setattr(PrivateLinearRegression, "fit", fill)
+        outcome = run(*site.fit(out=disk / "model", method="linear"))
+        line, _, receipt = outcome.err.partition("\n")
+        assert outcome.code == 1
+        assert "No space left on device" in line
+        assert "The budget is spent" in line
+        assert Receipt.from_json(receipt).epsilon == pytest.approx(1.0, abs=1e-3)
+        assert (disk / "model" / "receipt.json").read_bytes() == before
+        assert persist.load(disk / "model").model.privacy_.epsilon < 0.6
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(run, site, tmp_path):

@@ -1,9 +1,11 @@
 """`dpadapt predict`."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from refusals import SECRET_TEXT, refused
 
 from dpadapt import persist
@@ -42,3 +44,51 @@ def test_predictions_equal_those_of_the_loaded_model(run, site, tmp_path):
     saved = persist.load(site.out)
     X = encode_features(read_table(rows, private=True), Schema.from_dict(saved.extra["schema"]), label="cost")
     assert np.allclose(pd.read_csv(tmp_path / "o.csv")["prediction"], saved.model.predict(X))
+
+
+def test_class_names_are_no_formulas_in_the_file(run, site, tmp_path):
+    names = {"north": "=1+1", "south": "-", "west": "@SUM(A1)"}
+    for name in ("public", "private"):
+        frame = pd.read_csv(tmp_path / f"{name}.csv")
+        frame["region"] = frame["region"].map(names)
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--force").code == 0
+    assert run(*site.fit(label="region", task="classification", ledger=None)).code == 0
+    rows = tmp_path / "rows.csv"
+    pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
+    assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
+    assert set(pd.read_csv(tmp_path / "o.csv", dtype=str)["prediction"]) <= {"'=1+1", "-", "'@SUM(A1)"}
+    # Parquet files have types: nothing there is taken for a formula.
+    assert run("predict", site.out, rows, "-o", tmp_path / "o.parquet").code == 0
+    assert set(pd.read_parquet(tmp_path / "o.parquet")["prediction"]) <= set(names.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model["extra"].update(schema=None),
+        lambda model: model["extra"].update(schema=[1]),
+        lambda model: model["extra"].update(schema={"dataset": "d", "columns": {"age": {"type": ["number"]}}}),
+        lambda model: model["extra"].update(label={"a": 1}),
+        lambda model: model["extra"]["schema"]["columns"].pop("age"),
+        lambda model: model["attributes"].update(coef_="SECRET"),
+        lambda model: model["attributes"].update(intercept_=None),
+        lambda model: model["attributes"].update(n_features_in_="many"),
+        lambda model: model.update(extra=None),
+        lambda model: model.update(params={"epsilon": {"tuple": 3}}),
+    ],
+)
+def test_a_model_with_wrong_contents_is_refused_by_one_line(run, site, tmp_path, change):
+    assert run(*site.fit(method="linear", ledger=None)).code == 0
+    path = site.out / "model.json"
+    model = json.loads(path.read_text())
+    change(model)
+    path.write_text(json.dumps(model))
+    outcome = run("predict", site.out, tmp_path / "new.csv", "-o", tmp_path / "o.csv")
+    if outcome.code != 0:
+        refused(outcome)
+        assert "unexpected" not in outcome.err
+        assert not (tmp_path / "o.csv").exists()
+    else:
+        # The arrays, not the attributes in model.json, hold the coefficients: nothing was changed.
+        assert "coef_" in model["attributes"] or "epsilon" in model["params"]

@@ -1,7 +1,11 @@
 """`dpadapt schema`."""
 
+import os
+
 import pytest
 from refusals import refused
+
+from dpadapt.tables import read_schema
 
 
 def test_a_schema_is_not_overwritten_unasked(run, site, tmp_path):
@@ -31,3 +35,37 @@ def test_bad_table_for_a_schema(run, tmp_path, content, named):
 def test_schema_into_a_missing_folder_or_of_a_missing_column(run, site, tmp_path):
     refused(run("schema", tmp_path / "public.csv", "-o", tmp_path / "no" / "schema.toml"), "--out")
     refused(run("schema", tmp_path / "public.csv", "-o", tmp_path / "s.toml", "--category", "shoe"), "--category")
+
+
+def test_names_of_columns_do_not_steer_the_terminal(run, tmp_path):
+    name = "id\x1b[2J\x07"
+    cells = "".join(f"person {k},{k}\n" for k in range(60))
+    (tmp_path / "public.csv").write_text(f"{name},age\n{cells}")
+    outcome = run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml")
+    assert outcome.code == 0
+    assert "id\\x1b[2J\\x07" in outcome.out
+    assert "\x1b" not in outcome.out
+    assert read_schema(tmp_path / "schema.toml").columns[0].name == name
+    outcome = run("schema", tmp_path / "public.csv", "-o", tmp_path / "another.toml", "--category", "\x1b[2J")
+    assert outcome.code == 2
+    assert "\x1b" not in outcome.err
+
+
+@pytest.mark.parametrize("name", ["pub\x1b[2Jlic.csv", "pub\nlic.csv", os.fsdecode(b"pub\xfflic.csv"), "\t.csv"])
+def test_a_file_name_with_strange_characters_gives_a_schema_that_can_be_read(run, tmp_path, name):
+    (tmp_path / name).write_text("age,plan\n1,a\n2,b\n")
+    outcome = run("schema", tmp_path / name, "-o", tmp_path / "schema.toml")
+    assert outcome.code == 0, outcome.err
+    assert "\x1b" not in outcome.out
+    assert read_schema(tmp_path / "schema.toml").dataset.endswith("-private")
+    refused(run("schema", tmp_path / name, "-o", tmp_path / "s.toml", "--dataset", "a\x1b[2J"), "--dataset")
+
+
+def test_a_table_of_many_columns_is_described_quickly(run, tmp_path):
+    # Seconds, not minutes: nothing takes time with the square of the number of columns.
+    columns = 3000
+    (tmp_path / "public.csv").write_text(
+        "\n".join(",".join(cell.format(k) for k in range(columns)) for cell in ("c{}", "1{}", "2{}"))
+    )
+    assert run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml").code == 0
+    assert len(read_schema(tmp_path / "schema.toml").columns) == columns

@@ -55,3 +55,35 @@ def test_unreadable_private_files_are_refused_without_showing_values(tmp_path, n
     with pytest.raises(ValueError, match=problem) as caught:
         read_table(tmp_path / name, private=True)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "age,plan\n31,secret\n".encode("utf-16"),
+        "age,plan\n31,secret\n".encode("utf-32"),
+        bytes(range(256)) * 8,
+        b"\x00" * 1000,
+        b"age\n\xed\xa0\x80secret\n",
+        b"PK\x03\x04secret" * 50,
+        b"\x1f\x8bsecret",
+        b'age,plan\n"secret' + b"\n" * 5000,
+    ],
+    ids=lambda content: repr(content[:8]),
+)
+def test_files_that_are_no_text_are_refused_without_showing_values(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.csv") as caught:
+        encode_features(read_table(tmp_path / "a.csv", private=True), SCHEMA)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_header_alone_is_a_table_where_the_number_of_rows_is_private(tmp_path):
+    (tmp_path / "a.csv").write_text("age,plan\n")
+    table = read_table(tmp_path / "a.csv", private=True, empty=True)
+    assert encode_features(table, SCHEMA).shape == (0, 3)
+    table.frame.to_parquet(tmp_path / "a.parquet")
+    assert encode_features(read_table(tmp_path / "a.parquet", private=True, empty=True), SCHEMA).shape == (0, 3)
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(ValueError, match="empty"):
+        read_table(tmp_path / "a.csv", private=True, empty=True)

@@ -98,3 +98,31 @@ def test_cells_are_parsed_as_numbers_or_text():
     assert np.array_equal(parse_numbers(cells), [1.0, 2.5, np.nan, np.nan], equal_nan=True)
     assert parse_text(pd.Series([3.0, 2.5, None, " a "], dtype=object)) == ["3", "2.5", "", "a"]
     assert np.isnan(parse_numbers(pd.Series(pd.to_datetime(["2020-01-01"])))).all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 50_000,
+        "a = " + "9" * 50_000,
+        'dataset = "d"\ncolumns = 3',
+        'dataset = "d"\n[columns.a]\ntype = ["number"]',
+        'dataset = "d"\n[columns.a]\ntype = {b = 1}',
+        'dataset = "d"\n[columns.a]\ntype = "number"\nlow = [[[1]]]\nhigh = 1',
+        'dataset = "d"\n[columns.a]\ntype = "number"\nlow = 1979-05-27\nhigh = 1',
+        'dataset = "d"\n[columns.a]\ntype = "category"\nvalues = [[1], [2]]',
+        'dataset = "d"\n[columns.a]\ntype = "encoded"\nencoder = 3',
+    ],
+    ids=lambda text: text[:40],
+)
+def test_any_other_toml_is_refused_in_one_line(tmp_path, text):
+    (tmp_path / "schema.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"schema\.toml") as caught:
+        read_schema(tmp_path / "schema.toml")
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("fields", [None, 3, "text", ["dataset", "columns"]], ids=repr)
+def test_a_schema_that_is_no_table_is_refused(fields):
+    with pytest.raises(ValueError, match="expected a name and columns"):
+        Schema.from_dict(fields)
