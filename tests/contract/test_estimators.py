@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 from cases import CASES
+from requirements import CHECKS, EXEMPTIONS, exemption
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from contract import CHECKS, EXEMPTIONS, exemption
 from dpadapt import Ledger
 
 

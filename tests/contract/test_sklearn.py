@@ -36,7 +36,9 @@ def with_targets(cls: type) -> type:
         return cls.fit(self, S, y, public=Public(targets) if public is None else public, ledger=ledger)
 
     # A class of this module, so that it can be pickled.
-    globals()[cls.__name__] = type(cls.__name__, (cls,), {"fit": fit, "__doc__": "With targets.", "__module__": __name__})
+    globals()[cls.__name__] = type(
+        cls.__name__, (cls,), {"fit": fit, "__doc__": "With targets.", "__module__": __name__}
+    )
     return globals()[cls.__name__]
 
 
