@@ -221,6 +221,21 @@ def test_replay_with_people_finds_no_leak(adjacency):
         assert audit.leaks(lambda: WithPeople(adjacency), data, neighbour) == []
 
 
+@pytest.mark.parametrize("adjacency", ["zero-out", "add-remove", "replace-one"])
+def test_replay_of_the_default_settings_without_people_finds_no_leak(adjacency):
+    """Without bounds the ranges of the columns must not come from the rows."""
+    n_rows = 600 if adjacency == "add-remove" else None
+    for data, neighbour in neighbours(adjacency):
+        assert (
+            audit.leaks(
+                lambda: PrivateHybridClassifier(classes=[0, 1], adjacency=adjacency, n_rows=n_rows, random_state=0),
+                data,
+                neighbour,
+            )
+            == []
+        )
+
+
 def test_the_largest_weight_does_not_depend_on_the_private_number_of_rows():
     """At this budget the bound on weights follows from the number of rows, which is private under add-remove."""
     fitted = WithPeople("add-remove", 5.0).fit(*turning(600, -0.75, 1))

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from kill_driver import STEPS, estimator, opened, problem  # noqa: E402
 from torch import nn  # noqa: E402
 
-from dpadapt import Ledger, PrivacyError, Public  # noqa: E402
+from dpadapt import Adjacency, Ledger, PrivacyError, Public  # noqa: E402
 from dpadapt.networks import PrivateNetwork, private_training  # noqa: E402
 from dpadapt.networks.resumable_training import digest_of_function  # noqa: E402
 
@@ -266,6 +266,22 @@ def test_a_checkpoint_holds_nothing_private(monkeypatch, tmp_path):
         values, others = (entry if isinstance(entry, list) else [entry] for entry in (value, second[name]))
         for one, other in zip(values, others, strict=True):
             assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other, name
+
+
+def test_a_checkpoint_does_not_hold_the_private_number_of_rows(monkeypatch, tmp_path):
+    """A digest of a number that few others are possible for would give it away."""
+    fingerprints = []
+    for n in (250, 249):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        X, y, public = problem()
+        ledger = Ledger.open(folder / "ledger", epsilon=2.5, delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
+        with monkeypatch.context() as patch:
+            crash_at(patch, 1)
+            with pytest.raises(Killed):
+                estimator(folder, adjacency="add-remove", n_rows=240).fit(X[:n], y[:n], public=public, ledger=ledger)
+        fingerprints.append(torch.load(folder / "checkpoint", weights_only=True)["fingerprint"])
+    assert fingerprints[0] == fingerprints[1]
 
 
 def test_finished_trainings_leave_no_checkpoint_and_the_next_fit_is_charged(tmp_path):

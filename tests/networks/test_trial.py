@@ -196,6 +196,12 @@ def test_private_rows_that_a_module_stored_are_not_in_the_fitted_module():
     assert not hasattr(model.module_, "kept")
 
 
+def test_private_rows_that_a_module_stored_are_not_watched():
+    seen = []
+    fit(Hidden(), watch=lambda step, module: seen.append(hasattr(module, "kept")))
+    assert seen == [False, False]
+
+
 def test_dropout_is_allowed_and_predictions_are_not_random():
     model = fit(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2)))
     assert model.engine_ == "ghost"

@@ -146,6 +146,15 @@ def test_infinite_epsilon_is_algorithm_1_and_recorded_as_a_leak():
         model(FEW_STEPS, epsilon=math.inf).fit(X, y, ledger=Ledger(1.0, 1e-6))
 
 
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_records_are_drawn_by_their_weights_only_in_algorithm_1(epsilon):
+    """A record that is drawn twice would move a release by twice its bound."""
+    X, y = sample(4000, 0)
+    asked = model(FEW_STEPS, epsilon=epsilon, n_rounds=2, constants="paper", alpha=0.1, divergence=1.0)
+    assert bool(asked._protocol(4000, 2, people(0.5)).draws) == math.isinf(epsilon)
+    assert asked.fit(X, y, agents=people(0.5)).privacy_.epsilon == pytest.approx(epsilon, rel=0.01)
+
+
 def test_the_papers_constants_are_refused_if_they_need_too_many_steps():
     X, y = sample(4000, 0)
     with pytest.raises(ValueError, match=r"[\d,]+ rounds of [\d,]+ steps were planned"):

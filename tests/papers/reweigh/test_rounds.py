@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpadapt import Ledger
+from dpadapt import Ledger, PrivacyError
 from dpadapt.accounting import delta
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.deciding import decide, people_needed
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 from dpadapt.mechanisms import Gaussian
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
+from dpadapt.papers.reweigh.learners import DescentLearner, Facts
 from dpadapt.papers.reweigh.rounds import (
     Protocol,
     _reweigh,
@@ -20,6 +21,7 @@ from dpadapt.papers.reweigh.rounds import (
     normaliser,
     record_weights,
     released_weights,
+    run_rounds,
 )
 
 
@@ -143,6 +145,19 @@ def test_the_weights_of_a_round_follow_from_the_released_histogram_alone():
         weights, total = _reweigh(run, np.array(counts), 2, protocol)
         assert np.array_equal(weights, expected[0])
         assert total == expected[1]
+
+
+def test_private_rounds_refuse_to_draw_records_by_their_weights():
+    X, y = np.zeros((40, 1)), np.zeros(40, dtype=int)
+    learner, facts = DescentLearner(n_steps=1), Facts(40.0, 1, np.array([0, 1]))
+    protocol = Protocol(1, 1.0, 0.1, 0.1, 0.2, 1e-3, draws=10)
+    run = Ledger(math.inf, random_state=0).start(Repeated(Gaussian(1.0), 1), label="test")
+    with pytest.raises(PrivacyError, match="only without noise"):
+        run_rounds(
+            learner, X, X, y, y, facts, protocol, learner_runs=[[run]], histogram_run=None, agents=None,
+            generator=np.random.default_rng(0),
+        )  # fmt: skip
+    assert run.left == 1
 
 
 def test_a_histogram_has_a_bin_for_each_number_of_rounds_and_none_for_null_records():

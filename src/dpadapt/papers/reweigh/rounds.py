@@ -21,7 +21,7 @@ from dpadapt.hybrid.agents import Agents
 from dpadapt.hybrid.deciding import CUT_SHARE, decide, people_needed
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, LossQuestion
 from dpadapt.mechanisms.bounded import histogram
-from dpadapt.mechanisms.mechanism import NoiseMechanism
+from dpadapt.mechanisms.mechanism import NoiseMechanism, NonPrivate
 from dpadapt.papers.reweigh.learners import Facts, Learner, Sample
 from dpadapt.papers.reweigh.row_by_row import labels_of
 
@@ -227,6 +227,9 @@ def run_rounds(
     generator: np.random.Generator | None = None,
 ) -> Outcome:
     """Run the rounds. Every release was charged before; `generator` draws records if the protocol asks for draws."""
+    if protocol.draws and not all(isinstance(run.plan.mechanism, NonPrivate) for runs in learner_runs for run in runs):
+        # A record that is drawn several times counts several times, which no bound allows for.
+        raise PrivacyError("records can be drawn by their weights only without noise, for Algorithm 1.")
     right = np.zeros(len(X), dtype=np.int64)
     # A null record, into which zero-out turns a record, has weight 0 and is in no bin of a histogram.
     with np.errstate(all="ignore"):
