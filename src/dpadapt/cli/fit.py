@@ -328,8 +328,14 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     ledger = durable or Ledger(order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency))
     spending.begin(ledger)
 
-    with working("fitting"):
-        model.fit(*inputs.private, **inputs.beside, ledger=ledger)
+    try:
+        with working("fitting"):
+            model.fit(*inputs.private, **inputs.beside, ledger=ledger)
+    except ArithmeticError as error:
+        # Arrays never raise it (see `PrivateEstimator`): an accountant did.
+        raise ValueError(
+            f"--epsilon, --delta: the cost can't be computed for numbers as extreme as these ({type(error).__name__})."
+        ) from None
     # Facts that are assumed public belong on the receipt; the estimator does not know these.
     facts = (*model.privacy_.assumptions, *_assumed_public(order, schema))
     model.privacy_ = replace(model.privacy_, assumptions=facts)
@@ -456,6 +462,17 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
     """Read and encode the private rows and what helps them."""
     from dpadapt.cli.inputs import encode_public, encode_rows
 
+    # Before anything is read: messages about a public file show its values.
+    if _same_file(order.public, order.private):
+        raise ValueError(
+            f"--public {order.public}: this is the private file. Public rows are not protected at all: give other "
+            f"rows, or leave --public out."
+        )
+    if _same_file(order.agents.path, order.private):
+        raise ValueError(
+            f"--agents {order.agents.path}: this is the private file. Its people would be charged twice, for their "
+            f"rows and for their answers: give other people."
+        )
     public = None
     if order.public is not None:
         public = encode_public(order.public, schema, label=order.label, task=order.task, tasks=order.tasks)
@@ -481,18 +498,15 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
         beside: dict[str, Any] = {"agents": _people(order, schema)}
     else:
         beside = {"public": None if public is None else public.declared}
-    if order.public is not None and filecmp.cmp(order.public, order.private, shallow=False):
-        raise ValueError(
-            f"--public {order.public}: this is the private file. Public rows are not protected at all: give other "
-            f"rows, or leave --public out."
-        )
-    people = order.agents.path
-    if people is not None and filecmp.cmp(people, order.private, shallow=False):
-        raise ValueError(
-            f"--agents {people}: this is the private file. Its people would be charged twice, for their rows and for "
-            f"their answers: give other people."
-        )
     return _Inputs(private, beside, public)
+
+
+def _same_file(path: Path | None, private: Path) -> bool:
+    """Return whether two files have the same contents; a file that can't be read is refused later, by name."""
+    try:
+        return path is not None and path.is_file() and private.is_file() and filecmp.cmp(path, private, shallow=False)
+    except OSError:
+        return False
 
 
 def _people(order: Order, schema: "Schema") -> "SimulatedAgents | None":

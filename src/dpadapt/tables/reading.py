@@ -74,8 +74,8 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool, em
     try:
         if not path.exists():
             raise ValueError(f"{named}: there is no such file. Check the path.")
-        if path.is_dir():
-            raise ValueError(f"{named}: this is a folder. Give a CSV or Parquet file.")
+        if not path.is_file():  # a pipe or a device may never end
+            raise ValueError(f"{named}: this is a folder or a device. Give a CSV or Parquet file.")
         frame = reader(path, named)
     except OSError as error:
         raise ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).") from None

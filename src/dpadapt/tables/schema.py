@@ -223,6 +223,8 @@ def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
     path = Path(path)
     named = origin or path.name
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise ValueError(f"{named}: this is a folder or a device. Give the schema made by dpadapt schema.")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(
