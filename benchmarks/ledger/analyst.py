@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from dpadapt.accounting import oracles
+from dpadapt.accounting.cost import add_entries
+from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms.adjacency import Adjacency
@@ -136,6 +138,31 @@ class SampledNoise:
         tilted = np.append(np.cumsum((probabilities * np.exp(-losses))[::-1])[::-1], 0.0)
         at = np.searchsorted(losses, x, side="right")
         return np.asarray(np.maximum(0.0, mass[at] - np.exp(np.minimum(x, 50.0)) * tilted[at]))
+
+
+@dataclass(frozen=True)
+class Counted(Sums):
+    """Keeps the entries themselves."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def __add__(self, other: Sums) -> "Counted":
+        """Return the entries of both."""
+        return Counted(charges=self.charges + other.charges, entries=self.entries + getattr(other, "entries", ()))
+
+
+@dataclass(frozen=True)
+class FixedInAdvance(Filter):
+    """No filter: charges are accepted on the cost of all events, as if none had been chosen by a release."""
+
+    def sums(self, charge: Sequence[Entry]) -> Sums:
+        """Keep the entries."""
+        return Counted(charges=1, entries=tuple(charge))
+
+    def needs(self, before: Sums, charge: Sequence[Entry]) -> float:
+        """Return the cost of all entries."""
+        made = (*getattr(before, "entries", ()), *charge)
+        return cost_of(add_entries({}, made), self.delta, adjacency=self.adjacency)
 
 
 KINDS = (Response, LaplaceNoise, GaussianNoise)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.ledger.analyst import Analyst, SampledNoise
+from benchmarks.ledger.analyst import Analyst, FixedInAdvance, SampledNoise
 from benchmarks.running import command
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -60,6 +60,12 @@ def reach(terms: Filter, **effort: Any) -> float:
     return Analyst(terms, **effort).delta() / terms.delta
 
 
+def fixed_in_advance(cap: float, delta: float) -> FixedInAdvance:
+    """Return the rule of an accountant for a plan that was fixed in advance."""
+    terms = Filter.of("mixed", cap, delta, Adjacency.ZERO_OUT)
+    return FixedInAdvance(cap, delta, terms.adjacency, terms.share, terms.order)
+
+
 def sampled_runs(cap: float) -> list[SampledNoise]:
     """Return sampled runs of several sizes for an analyst."""
     return [SampledNoise(noise / cap**0.7) for noise in (2.0, 3.0, 4.5, 7.0)]
@@ -73,6 +79,10 @@ def run(*, quick: bool) -> dict[str, Any]:
     )
     mixtures = [name for name in MIXTURES if not (quick and name == SAMPLED)]
     return {
+        "advance": [
+            {"cap": cap, "two": reach(fixed_in_advance(*cap), firsts=(0.3, 0.5, 0.7), bisections=10, nodes=301)}
+            for cap in (CAPS[:1] if quick else CAPS[:2])
+        ],
         "waste": [
             {"mixture": name, "rule": rule, "shares": [waste(rule, *cap, MIXTURES[name]) for cap in CAPS[:3]]}
             for name in mixtures
@@ -110,6 +120,10 @@ def show(results: dict[str, Any]) -> None:
     for row in results["reach"]:
         table.add_row(row["rule"], str(tuple(row["cap"])), f"{row['two']:.4f}", f"{row['three']:.4f}")
     console.print(table)
+    for row in results["advance"]:
+        console.print(
+            f"costed as if fixed in advance, cap {tuple(row['cap'])}: two charges reach {row['two']:.2f} times delta"
+        )
     worst = max(max(row["two"], row["three"]) for row in results["reach"])
     console.print(f"worst: {worst:.4f} ({'no analyst got past a cap' if worst <= 1 + 1e-6 else 'A CAP WAS PASSED'})")
 

@@ -8,10 +8,9 @@ import pytest
 from scipy.special import expit, ndtr, ndtri
 
 from benchmarks.ledger.analyst import Analyst, GaussianNoise, Response
-from benchmarks.ledger.run import CAPS, MIXTURES, SAMPLED, reach, sampled_runs, waste
+from benchmarks.ledger.run import CAPS, MIXTURES, SAMPLED, fixed_in_advance, reach, sampled_runs, waste
 from dpadapt.accounting import Ledger, calibrate, epsilon, oracles
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.filter import RULES, Filter, Sums, _mu_squared, _renyi, _sampled_mu
 from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import BudgetExceeded
@@ -220,6 +219,11 @@ def test_extreme_caps_have_a_filter(rule):
                 assert terms.room(Sums(1e-10, 1e-10, 1e-10, 0, 1)) >= 0
 
 
+def test_a_delta_below_the_precision_of_the_distribution_charges_a_run_as_if_on_all_rows():
+    event, terms = SampledEvent(GaussianEvent(2.0), 0.01), Filter.of("mixed", 3.0, 1e-14, ROWS)
+    assert terms.sums(entries((event, 100))).gaussian == pytest.approx(100 / 4)
+
+
 def test_bad_rules_are_named():
     with pytest.raises(ValueError, match="rule must be one of"):
         Ledger(1.0, 1e-6, rule="pld")
@@ -257,27 +261,6 @@ def test_little_of_the_cap_is_wasted_on_sampled_runs(cap, delta, most):
 
 
 @dataclass(frozen=True)
-class Counted(Sums):
-    """Keeps the entries themselves."""
-
-    entries: tuple = ()
-
-    def __add__(self, other):
-        return Counted(entries=self.entries + other.entries)
-
-
-@dataclass(frozen=True)
-class FixedInAdvance(Filter):
-    """A planted bug: charges are accepted on the cost of all events, as if none had been chosen by a release."""
-
-    def sums(self, charge):
-        return Counted(entries=tuple(charge))
-
-    def needs(self, before, charge):
-        return epsilon(add_entries({}, (*getattr(before, "entries", ()), *charge)), self.delta)
-
-
-@dataclass(frozen=True)
 class Unshared(Filter):
     """A planted bug: each of the two sums is given all of delta."""
 
@@ -303,9 +286,7 @@ def test_the_analyst_is_strong():
 
 
 def test_the_analyst_gets_past_charges_that_are_costed_as_if_fixed_in_advance():
-    terms = Filter.of("mixed", 1.0, 1e-6, ROWS)
-    planted = FixedInAdvance(terms.epsilon, terms.delta, terms.adjacency, terms.share, terms.order)
-    assert reach(planted, firsts=(0.5,), bisections=9, nodes=151) > 1.5
+    assert reach(fixed_in_advance(1.0, 1e-6), firsts=(0.5,), bisections=9, nodes=151) > 1.5
 
 
 def test_the_analyst_gets_past_sums_that_do_not_share_delta():

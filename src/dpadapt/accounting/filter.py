@@ -1,9 +1,9 @@
 """`Filter`: decides whether a ledger accepts a charge, so that its cap holds however the charges are chosen.
 
 Composing all events and comparing the result with the cap is right for events that were fixed in advance. It is wrong
-for an analyst who looks at one answer before choosing the next question: charges accepted that way were found to reach
-2.7 times the cap's delta. The filter keeps three sums instead, each of which bounds the privacy loss of every adaptive
-choice; `Filter.needs` states the rule and its proof.
+for an analyst who looks at one answer before choosing the next question: charges accepted that way reach about
+twice the cap's delta (`python -m benchmarks ledger`). The filter keeps three sums instead, each of which bounds the
+privacy loss of every adaptive choice; `Filter.needs` states the rule and its proof.
 """
 
 import math
@@ -172,15 +172,15 @@ class Filter:
         and 0 from the moment when the sum passes its cap. Let V be the sum of the three. (1) V is a nonnegative
         supermartingale. For the Gaussian sum: a charge D that a mu_i-Gaussian pair dominates may replace part of R,
         because D × G_r' is dominated by G_r for r'² = r² - mu_i²; making a step replaces its factor in R by its outcome
-        in L, which keeps the mean. For the Rényi sum: E[exp((a-1) L_i)] <= exp((a-1) rho_i) for every step, given the
-        past. (2) V starts at no more than delta: at delta_G plus exp((a-1) (B - epsilon)) (1/a) (1 - 1/a)^(a-1) =
+        in L, which does not raise the mean. For the Rényi sum: E[exp((a-1) L_i)] <= exp((a-1) rho_i) for every step,
+        given the past. (2) V starts at no more than delta: at delta_G plus exp((a-1) (B - epsilon)) (1/a) (1 - 1/a)^(a-1) =
         delta_R. (3) At the end V >= (1 - e^(epsilon - L))_+: if the pure sum is within its cap, then L <= epsilon
         always; if another one is, its V is at least that, since H_R(x) >= (1 - e^x)_+ and since
         (1/a) (1 - 1/a)^(a-1) z^(a-1) >= 1 - 1/z for all z > 0. So E[(1 - e^(epsilon - L))_+] <= delta, which is the
         claim. A first charge that passes all three caps is accepted on its exact cost, and closes the ledger: the
         analyst chooses it before anything is released. ∎
 
-        Sums must share delta: with all of delta for each, attacks reach 1.2 to 1.7 times delta.
+        The Gaussian and the Rényi sum must share delta: with all of delta for each, an analyst gets past the cap.
 
         References: R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy Odometers and Filters", 2016 (the pure sum, and
         what a filter is); V. Feldman, T. Zrnic, "Individual Privacy Accounting via a Rényi Filter", arXiv:2008.11193,
@@ -291,6 +291,9 @@ def _sampled_mu(event: SampledEvent, times: int, tail: float, adjacency: Adjacen
         return math.inf
     distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
     bound = float(distribution.get_epsilon_for_delta(tail))
+    if not math.isfinite(bound):
+        # The distribution is cut off at a probability above `tail`.
+        return math.inf
     points = np.linspace(0.0, bound, _PROFILE_POINTS)
     profile = np.asarray(distribution.get_delta_for_epsilon(points), dtype=np.float64)
     # Both profiles decrease, so comparing one at the left end of a cell with the other at the right end covers all x in
