@@ -11,7 +11,7 @@ several nodes has an answer for each: who may connect is for Flower's node authe
 What it can't do: answer for another node, answer twice, answer a question that it was not asked or that is closed, make
 other people's answers be lost, or make the server fail or run code. A reply is looked for under one request at a time,
 read in one place (`Sent.read`), and accepted only if it repeats the secret name of that request. What a reply says
-about its sender and its group is never used to find the request: in Flower, the sender writes these fields itself.
+about its sender and its group never decides what it counts for: in Flower, the sender writes these fields itself.
 """
 
 import secrets
