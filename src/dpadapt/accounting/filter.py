@@ -173,12 +173,12 @@ class Filter:
         supermartingale. For the Gaussian sum: a charge D that a mu_i-Gaussian pair dominates may replace part of R,
         because D × G_r' is dominated by G_r for r'² = r² - mu_i²; making a step replaces its factor in R by its outcome
         in L, which does not raise the mean. For the Rényi sum: E[exp((a-1) L_i)] <= exp((a-1) rho_i) for every step,
-        given the past. (2) V starts at no more than delta: at delta_G plus exp((a-1) (B - epsilon)) (1/a) (1 - 1/a)^(a-1) =
-        delta_R. (3) At the end V >= (1 - e^(epsilon - L))_+: if the pure sum is within its cap, then L <= epsilon
-        always; if another one is, its V is at least that, since H_R(x) >= (1 - e^x)_+ and since
-        (1/a) (1 - 1/a)^(a-1) z^(a-1) >= 1 - 1/z for all z > 0. So E[(1 - e^(epsilon - L))_+] <= delta, which is the
-        claim. A first charge that passes all three caps is accepted on its exact cost, and closes the ledger: the
-        analyst chooses it before anything is released. ∎
+        given the past. (2) V starts at no more than delta: at delta_G plus exp((a-1) (B - epsilon)) (1/a) (1 -
+        1/a)^(a-1) = delta_R. (3) At the end V >= (1 - e^(epsilon - L))_+: if the pure sum is within its cap, then L <=
+        epsilon always; if another one is, its V is at least that, since H_R(x) >= (1 - e^x)_+ and since (1/a) (1 -
+        1/a)^(a-1) z^(a-1) >= 1 - 1/z for all z > 0. So E[(1 - e^(epsilon - L))_+] <= delta, which is the claim. A first
+        charge that passes all three caps is accepted on its exact cost, and closes the ledger: the analyst chooses it
+        before anything is released. ∎
 
         The Gaussian and the Rényi sum must share delta: with all of delta for each, an analyst gets past the cap.
 
