@@ -16,7 +16,7 @@ import numpy as np
 import dpadapt
 from dpadapt import Adjacency, Public
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.questions import LinearHypothesis
+from dpadapt.hybrid.questions import LinearHypothesis, Squares
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.papers.adaptation.unprotected import Unprotected
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
@@ -211,6 +211,11 @@ def baseline(rows: str) -> list[Recipe]:
     return [Recipe("labelled public", rows, labelled(rows)), Recipe("no public", rows, nothing)]
 
 
+def encoder(rows: np.ndarray) -> np.ndarray:
+    """Return features of each row by itself."""
+    return np.tanh(rows)
+
+
 LISTED = [LinearHypothesis([1.0, -1.0, 0.0, 0.0], cut) for cut in np.linspace(-1, 1, 5)]
 ROUNDS = {"n_rounds": 3, "alpha": 0.05}
 
@@ -255,7 +260,10 @@ RECIPES: dict[str, list[Recipe]] = {
     # Classification.
     "PrivateTransferClassifier": with_every_public("classes"),
     "PrivateLogisticRegression": with_every_public("classes"),
-    "PrivateProbe": with_every_public("classes"),
+    "PrivateProbe": [
+        *with_every_public("classes"),
+        Recipe("encoder", "classes", labelled("classes"), {"encoder": encoder}),
+    ],
     "NCnvxAdap": with_every_public("classes", n_steps=20),
     "PDADPMDClassifier": with_every_public("classes", n_steps=20),
     "PrivateGradientDescentClassifier": [
@@ -279,6 +287,7 @@ RECIPES: dict[str, list[Recipe]] = {
     "SubsampleTestReweigh": [
         Recipe("nobody", "two classes", nothing),
         Recipe("people", "two classes", people(20_000), {**ROUNDS, "learner": DescentLearner(n_steps=5)}),
+        Recipe("mapped rows", "two classes", nothing, {"learner": DescentLearner(Squares(0.5), n_steps=5)}),
         Recipe(
             "Poisson samples",
             "two classes",
