@@ -210,3 +210,13 @@ def test_comparison_needs_enough_public_rows_and_accepts_one_class(fit):
     assert compare_on_public(model, X[:10], y[:10], task="classification") is None
     one = compare_on_public(model, X, np.zeros_like(y), task="classification")
     assert one["rows"][1]["error"] == 0.0
+
+
+def test_a_method_without_a_gate_is_not_said_to_have_one():
+    model = PrivateLinearRegression(epsilon=1.0, random_state=0).fit(X, y, public=Public(X_public, y_public))
+    # As if nothing of the correction had been left.
+    alone = PrivateLinearRegression(epsilon=1e-9, delta=1e-6).fit(X[:2], y[:2], public=Public(X_public, y_public))
+    model.coef_, model.intercept_ = alone.coef_, alone.intercept_
+    text = " ".join(fit_in_words(model, Public(X_public, y_public), None, None))
+    assert "no correction exceeded its noise, and the model is the public one" in text
+    assert "gate" not in text

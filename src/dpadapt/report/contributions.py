@@ -180,12 +180,12 @@ def _private_part(model: Any, public: Public, *, spent: bool) -> str:
     else:
         change = float(np.sqrt(np.mean((model.predict(X) - start.predict(X)) ** 2)))
         how = f"the predictions by {change:.3g} (root mean square)"
-    if change == 0.0:
-        return (
-            "The private rows gave no clear evidence against the public model: the gate stayed shut, and the model is "
-            "the public one."
-        )
     adopted = getattr(model, "adopted_", None)
+    if change == 0.0:
+        why = "no correction exceeded its noise" if adopted is None else "the gate stayed shut"
+        return (
+            f"The private rows gave no clear evidence against the public model: {why}, and the model is the public one."
+        )
     opened = f"The gate opened: {adopted:.0%} of the private correction was adopted. " if adopted is not None else ""
     return f"{opened}On public rows, the private correction changes {how}."
 
