@@ -16,7 +16,11 @@ import pytest
 from dpadapt import Public, persist
 from dpadapt.methods import PREDICTORS, Method
 
-OLD_MODELS = sorted((Path(__file__).parent / "models_of_0_1").iterdir())
+OLD_MODELS = [
+    folder
+    for version in ("0_1", "0_2")
+    for folder in sorted((Path(__file__).parent / f"models_of_{version}").iterdir())
+]
 
 
 def fitted(method: Method, frame: bool = False):
@@ -187,8 +191,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path, monkeypatch)
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("folder", OLD_MODELS, ids=lambda folder: folder.name)
-def test_models_of_version_0_1_load_though_their_classes_have_moved(folder):
+@pytest.mark.parametrize("folder", OLD_MODELS, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
+def test_models_of_earlier_versions_load_though_their_classes_have_moved(folder):
     saved = persist.load(folder)
     assert saved.model.privacy_.epsilon <= 1.0
     if "centers" in saved.extra:
