@@ -1,39 +1,70 @@
 """Checks of arguments: each returns the value, or raises an error that names the argument and what is allowed."""
 
 import math
+import sys
 from collections.abc import Collection
+from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from dpadapt.data import Public
+
+# Largest size of a number that a model is computed from, and one over the smallest. Fourth powers of such numbers, and
+# sums of them, are finite. Real data and sensible settings are far inside.
+LARGEST = 1e60
+# Largest count: whole numbers up to this are exact in float64.
+_MOST = 2**53
 
 
 def positive(value: Any, name: str, *, infinite: bool = False) -> float:
     """Return `value` as a float if it is a positive number (finite unless `infinite`)."""
-    if not _number(value) or not value > 0 or (math.isinf(value) and not infinite):
-        raise ValueError(f"{name} must be a positive number, got {value!r}.")
-    return float(value)
+    number = _number(value)
+    # A subnormal number has lost its digits, and one over it is infinite.
+    if not number >= sys.float_info.min or (math.isinf(number) and not (infinite and value == math.inf)):
+        raise ValueError(f"{name} must be a positive number, got {_shown(value)}.")
+    return number
+
+
+def scale(value: Any, name: str) -> float:
+    """Return `value` as a float if it is a positive number of usual size: a length, a rate, a strength."""
+    number = positive(value, name)
+    if not 1 / LARGEST <= number <= LARGEST:
+        raise ValueError(f"{name} must be a positive number from {1 / LARGEST:g} to {LARGEST:g}, got {_shown(value)}.")
+    return number
+
+
+def penalty(value: Any, name: str) -> float:
+    """Return `value` as a float if it is a number of at least 0 and of usual size."""
+    number = _number(value)
+    if number != 0 and not 1 / LARGEST <= number <= LARGEST:
+        raise ValueError(f"{name} must be a number of at least 0, up to {LARGEST:g}, got {_shown(value)}.")
+    return number
 
 
 def unit(value: Any, name: str) -> float:
     """Return `value` as a float if it lies in (0, 1]."""
-    if not _number(value) or not 0 < value <= 1:
-        raise ValueError(f"{name} must lie in (0, 1], got {value!r}.")
-    return float(value)
+    number = _number(value)
+    if not 1 / LARGEST <= number <= 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {_shown(value)}.")
+    return number
 
 
 def delta(value: Any, name: str = "delta") -> float:
     """Return `value` as a float if it lies in [0, 1)."""
-    if not _number(value) or not 0 <= value < 1:
-        raise ValueError(f"{name} must lie in [0, 1), got {value!r}. A common choice is 1e-6, well below 1/n.")
-    return float(value)
+    number = _number(value)
+    if number != 0 and not sys.float_info.min <= number < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {_shown(value)}. A common choice is 1e-6, well below 1/n.")
+    return number
 
 
 def share(value: Any, name: str) -> float:
     """Return `value` as a float if it lies in [0, 1)."""
-    if not _number(value) or not 0 <= value < 1:
-        raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
-    return float(value)
+    number = _number(value)
+    if not 0 <= number < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {_shown(value)}.")
+    return number
 
 
 def bounds(value: Any, name: str) -> tuple[float, float]:
@@ -41,25 +72,37 @@ def bounds(value: Any, name: str) -> tuple[float, float]:
     if value is None:
         return -1.0, 1.0
     try:
-        low, high = (float(bound) for bound in value)
+        low, high = (_number(bound) for bound in value)
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"{name} must be a pair (low, high) of finite numbers with low < high, got {value!r}.")
+    if not -LARGEST <= low < high <= LARGEST:
+        raise ValueError(
+            f"{name} must be a pair (low, high) of finite numbers with low < high, up to {LARGEST:g} in size, got "
+            f"{_shown(value)}."
+        )
     return low, high
 
 
 def count(value: Any, name: str, *, least: int = 1) -> int:
     """Return `value` as an int if it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return int(value)
+    whole = least - 1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+    if not least <= whole <= _MOST:
+        most = f" and at most {_MOST}" if whole > _MOST else ""
+        raise ValueError(f"{name} must be a whole number of at least {least}{most}, got {_shown(value)}.")
+    return whole
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return `value` as a bool if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {_shown(value)}.")
+    return bool(value)
 
 
 def one_of(value: Any, choices: Collection[str], name: str) -> str:
     """Return `value` if it is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {_shown(value)}.")
     return str(value)
 
 
@@ -70,5 +113,20 @@ def declared_public(value: Any) -> Public:
     return value
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _number(value: Any) -> float:
+    """Return `value` as a float: NaN if it is no number, infinity if it is too large for a float."""
+    if not isinstance(value, Real) or isinstance(value, bool | Fraction):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number
+        return math.inf if isinstance(value, int) and value > 0 else -math.inf
+
+
+def _shown(value: Any) -> str:
+    """Return the value as a short text on one line; a whole number with thousands of digits has none in Python."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:
+        text = type(value).__name__
+    return text if len(text) <= 60 else f"{text[:57]}..."

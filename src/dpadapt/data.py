@@ -49,7 +49,10 @@ class Public:
 
 
 def _length(part: Any, name: str) -> int:
-    shape = np.shape(part) if not hasattr(part, "shape") else part.shape
+    try:
+        shape = part.shape if hasattr(part, "shape") else np.shape(part)
+    except ValueError:
+        raise ValueError(f"public {name} must be an array or a table: its rows have different lengths.") from None
     if len(shape) == 0:
         raise TypeError(f"public {name} must be an array, a list or a data frame, got {type(part).__name__}.")
     return int(shape[0])

@@ -170,7 +170,7 @@ def test_a_known_subspace_needs_no_public_tasks():
     assert model.n_components_ == 5
     assert np.linalg.norm(model.coef_ - drawn.private_coef) < 0.3
     assert np.allclose(model.coef_, drawn.basis @ (drawn.basis.T @ model.coef_))
-    assert np.isnan(model.predicted_excess_)
+    assert model.predicted_excess_ is None
     assert "the basis: it was made without the private rows" in model.privacy_.assumptions
     with_tasks = PrivateSubspaceRegressor(basis=drawn.basis, random_state=0).fit(drawn.X, drawn.y, public=drawn.public)
     assert with_tasks.privacy_.assumptions[-1] == model.privacy_.assumptions[-1]

@@ -214,9 +214,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         if not checks.unit(self.gamma, "gamma") < 0.5:
             raise ValueError(f"gamma must be below 0.5, got {self.gamma!r}.")
         numbers = list(dict.fromkeys(checks.count(k, "n_clusters") for k in given))
-        share = self.certificate_share
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-            raise ValueError(f"certificate_share must lie in [0, 1), got {share!r}.")
+        share = checks.share(self.certificate_share, "certificate_share")
         if share and self.noise == "gaussian":
             raise ValueError("certificate_share must be 0 for noise='gaussian': the bound has Laplace noise.")
         if share and share * epsilon / len(numbers) < _LEAST_BOUND_EPSILON:
@@ -224,7 +222,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
                 f"certificate_share must be larger, or 0: it leaves less than {_LEAST_BOUND_EPSILON:g} of epsilon for "
                 f"each bound, got {share!r}."
             )
-        return numbers, float(share)
+        return numbers, share
 
 
 def select_for_labelling(

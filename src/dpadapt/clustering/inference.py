@@ -96,7 +96,7 @@ def log_evidence(counts: NDArray[np.int64], noise: Noise) -> float:
     # A ratio is cut off where it would overflow, which only makes the mean smaller.
     excess = np.expm1(np.minimum(ratio, _LARGEST_LOG_RATIO))
     # Bins are independent: for one share p and height v the ratio of all is the product of 1 + p (ratio - 1).
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):
         terms = np.log1p(shares[:, None, None] * excess).sum(axis=1)
     return float(logsumexp(terms) - np.log(terms.size))
 

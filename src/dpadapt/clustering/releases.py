@@ -19,6 +19,7 @@ from dpadapt.clustering.certificate import bound_charge
 from dpadapt.clustering.public_cells import Cells, Centres, Surroundings, prepare
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.learning.estimator import moderate, public_table, require_plain, require_same_columns
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.mechanism import ConcentratedEvent, Mechanism
@@ -49,6 +50,8 @@ _BANDS_FOR_MANY_COLUMNS = ((1.5, 4), (np.inf, 2))
 # noise scale of a count is at most _SMALL_COUNT_NOISE.
 _SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS = 1.5, 4.0
 _SMALL_COUNT_NOISE = 0.6
+# Largest coordinate of a target: the solver keeps distances in float32, and sums them.
+_LARGEST_TARGET = 1e30
 
 
 # Input checks. No message shows a private value.
@@ -63,37 +66,29 @@ def declared_targets(public: Public | None) -> Public:
 
 def checked_inputs(S: Any, public: Public) -> tuple[Array | Iterator[Any], NDArray[np.float64]]:
     """Return sources, as an array or as the iterator of blocks that was given, and targets."""
-    if isinstance(S, Iterator):
-        shape = np.shape(public.X)
-        _, T = checked_sources(np.empty((0, shape[1] if len(shape) == 2 else 0)), public)
-        return S, T
-    if issparse(S):
-        raise TypeError("S must be dense: sparse data is not supported. Use S.toarray(), or blocks of it.")
-    if np.iscomplexobj(S):
-        raise ValueError("S must be real: Complex data not supported.")
-    return checked_sources(S, public)
+    return (S, checked_targets(public)) if isinstance(S, Iterator) else checked_sources(S, public)
 
 
 def checked_sources(S: Any, public: Public) -> tuple[Array, Array]:
     """Return sources and targets as arrays of numbers with the same columns."""
     if public.X is S:
         raise PrivacyError("public holds the private sources themselves, which would not be protected.")
-    _check_column_names(S, public)
-    T = _number_table(public.X, "public X", "targets")
-    if not len(T) or not np.isfinite(T).all():
-        raise ValueError("public X must hold at least one target, and only finite numbers.")
-    return _source_table(S, "S", T.shape[1]), T
+    T = checked_targets(public)
+    return _source_table(S, "S", T.shape[1], public), T
+
+
+def checked_targets(public: Public) -> NDArray[np.float64]:
+    """Return the targets as an array of finite numbers."""
+    return moderate(public_table(public.X), "public X", _LARGEST_TARGET)
 
 
 def source_codes(S: Array | Iterator[Any], cells: Cells, public: Public) -> NDArray[np.int32]:
     """Return the finest bin of each source, in one pass; -1 for a source that is out of range or not finite."""
     if not isinstance(S, Iterator):
         return cells.codes(S)
-    parts = [np.empty(0, np.int32)]
-    for block in S:
-        _check_column_names(block, public)
-        parts.append(cells.codes(_source_table(block, "each block of S", len(cells.origin))))
-    return np.concatenate(parts)
+    width = len(cells.origin)
+    parts = [cells.codes(_source_table(block, "each block of S", width, public)) for block in S]
+    return np.concatenate([np.empty(0, np.int32), *parts])
 
 
 def assumed_public(adjacency: str) -> list[str]:
@@ -102,33 +97,27 @@ def assumed_public(adjacency: str) -> list[str]:
     return [*rows, "the columns and their order"]
 
 
-def _check_column_names(S: Any, public: Public) -> None:
-    """Refuse a data frame whose columns are not those of the targets, in their order."""
-    of_targets, of_sources = getattr(public.X, "columns", None), getattr(S, "columns", None)
-    if of_targets is not None and of_sources is not None and list(of_targets) != list(of_sources):
-        raise ValueError("the columns of S and of the targets must be the same, in the same order.")
-
-
-def _source_table(rows: Any, name: str, width: int) -> Array:
-    """Return sources as a table of numbers with `width` columns."""
-    sources = _number_table(rows, name, "sources")
+def _source_table(rows: Any, name: str, width: int, public: Public) -> Array:
+    """Return sources as a table of numbers with the columns of the targets; cells need not be finite."""
+    if issparse(rows):
+        raise TypeError(f"{name} must be dense: sparse data is not supported. Use .toarray(), or blocks of it.")
+    require_same_columns(public, rows)
+    refusal = f"{name} must be a table of numbers, one row for each source. Complex data not supported."
+    sources: Array = np.empty(0)
+    try:
+        require_plain(rows, name)
+        if not np.iscomplexobj(rows):
+            # A warning would reveal that some private value does not fit.
+            with np.errstate(all="ignore"):
+                sources = np.asarray(rows, dtype=np.float64)
+    except Exception:
+        # Raised below, outside of the handler: the original error may quote a cell and would be the context of ours.
+        sources = np.empty(0)
+    if sources.ndim != 2:
+        raise ValueError(refusal)
     if sources.shape[1] != width:
         raise ValueError(f"{name} must have the targets' {width} columns, got {sources.shape[1]}.")
     return sources
-
-
-def _number_table(values: Any, name: str, what: str) -> Array:
-    """Return `values` as a table of float64."""
-    try:
-        # A warning would reveal that some private value does not fit.
-        with np.errstate(all="ignore"):
-            array = None if np.iscomplexobj(values) else np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = None
-    # Raised outside of `except`: the original error, which may quote a cell, must not be its context.
-    if array is None or array.ndim != 2:
-        raise ValueError(f"{name} must be a table of numbers, one row for each of the {what}.")
-    return array
 
 
 # The plan: from public targets and parameters alone.

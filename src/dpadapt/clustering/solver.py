@@ -382,7 +382,7 @@ class _Problem:
         if self.weights is not None:
             share = share * self.weights
         # The smallest of exponential variables with these rates are a draw without replacement.
-        with np.errstate(divide="ignore"):
+        with np.errstate(all="ignore"):
             times = random.exponential(size=self.n) / share
         return np.sort(np.argpartition(times, size - 1)[:size])
 

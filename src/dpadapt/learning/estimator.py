@@ -1,6 +1,8 @@
-"""`PrivateEstimator`, the base of every private estimator: budget, ledger, receipt, and checks that show no value.
+"""`PrivateEstimator`, the base of every private estimator: the gate for its input, budget, ledger and receipt.
 
-Also the label set of a classifier and `LinearClassifier`, the base of classifiers that are linear in the features.
+The gate (`_read_regression`, `_read_classification`) converts and checks all private and public input of a fit before
+anything is charged. What it says about private input shows no value and no number of rows. Also here: the label set of
+a classifier, and `LinearClassifier`, the base of classifiers that are linear in the features.
 """
 
 import math
@@ -8,8 +10,8 @@ import re
 import sys
 import warnings
 from abc import ABCMeta
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
 from textwrap import indent
@@ -17,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -86,10 +88,14 @@ class Budget:
     @classmethod
     def of(cls, epsilon: float, delta: float, n_rows: float, adjacency: Adjacency | str) -> "Budget":
         """Check the privacy parameters and return the budget of a fit with `n_rows` rows, a public number."""
-        epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
+        epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
         if delta == 0:
             raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
-        return cls(gaussian_mu(epsilon, delta), float(n_rows), Adjacency.of(adjacency).factor)
+        try:
+            mu = gaussian_mu(epsilon, delta)
+        except ValueError:
+            raise ValueError("epsilon and delta are too small: no float holds noise of that size.") from None
+        return cls(mu, float(n_rows), Adjacency.of(adjacency).factor)
 
     @property
     def worthwhile(self) -> bool:
@@ -202,6 +208,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         `notes` join the receipt's warnings; they must follow from releases and public data alone.
         """
         rows = "the number of rows" if self.n_rows is None else "n_rows, which was chosen without the private data"
+        # Other rows would have been refused, so that a fit tells this much about them.
+        cells = "that all private cells are finite numbers"
+        if is_classifier(self):
+            cells += " and all private labels among the classes"
         warnings = []
         if self.delta * budget.n_rows >= 1:
             warnings.append(
@@ -213,18 +223,59 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 "the budget is too small for this many rows: nothing was released and nothing was spent; the model is "
                 "what the public data alone gives, if there is any"
             )
-        return ledger.receipt(assumptions=[rows, "the columns and their order", *assumed], warnings=[*warnings, *notes])
+        return ledger.receipt(
+            assumptions=[rows, "the columns and their order", cells, *assumed], warnings=[*warnings, *notes]
+        )
+
+    def _read_regression(
+        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, *, needs_y: bool = True
+    ) -> "RegressionInput":
+        """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
+        rows, targets = self._check_rows(X, y, y_numeric=True, needs_y=needs_y)
+        X_public, y_public = self._check_public(public, X)
+        labels = None if y_public is None else numeric_labels(y_public)
+        return RegressionInput(rows, targets, X_public, labels, self._budget(len(rows)), self._ledger(ledger))
+
+    def _read_classification(
+        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, classes: Any
+    ) -> "ClassificationInput":
+        """Convert and check all input of a classification; `classes` are those declared, if any."""
+        rows, labels = self._check_rows(X, y, y_numeric=False)
+        X_public, y_public = self._check_public(public, X)
+        known, source = label_set(classes, y_public, labels)
+        codes = label_codes(labels, known, "y")
+        codes_public = None if y_public is None else label_codes(y_public, known, "public y")
+        budget, child = self._budget(len(rows)), self._ledger(ledger)
+        return ClassificationInput(rows, codes, X_public, codes_public, budget, child, known, source)
 
     def _check_rows(
-        self, X: Any, y: Any, *, y_numeric: bool, allow_nd: bool = False, multi_output: bool = False
+        self,
+        X: Any,
+        y: Any,
+        *,
+        y_numeric: bool,
+        needs_y: bool = True,
+        allow_nd: bool = False,
+        multi_output: bool = False,
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return private features and labels as arrays, or refuse them without showing a value."""
-        shapes = {"allow_nd": allow_nd, "multi_output": multi_output, "ensure_min_samples": 2}
+        """Return private features and labels as arrays, or refuse them without showing a value or a number of rows.
+
+        `y_numeric` asks for labels that are finite numbers. Without `needs_y`, None stands for labels that are 0.
+        """
+        shapes: dict[str, Any] = {"allow_nd": allow_nd, "ensure_min_samples": 2}
         # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
         kept = np.float64 if Adjacency.of(self.adjacency) is Adjacency.ADD_REMOVE else [np.float64, np.float32]
         try:
-            X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
-        except (ValueError, TypeError, OverflowError) as error:
+            require_plain(X, "X")
+            if y is None and not needs_y:
+                X = validate_data(self, X, dtype=kept, **shapes)
+                y = np.zeros(len(X))
+            else:
+                require_plain(y, "y")
+                shapes |= {"multi_output": multi_output}
+                X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
+                y = _finite_numbers(y, "y") if y_numeric else y
+        except Exception as error:
             refusal = _without_values(error)
         else:
             return X, y
@@ -239,30 +290,13 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             return None, None
         if checks.declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
-        theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
-        if theirs is not None and ours is not None and list(theirs) != list(ours):
-            odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]
-            lacking = [str(name) for name in ours if name not in list(theirs)]
-            raise ValueError(
-                f"public and private columns must be the same, in the same order; "
-                f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
-            )
-        X_public = check_array(
-            public.X,
-            dtype=np.float64,
-            allow_nd=allow_nd,
-            ensure_min_samples=2,
-            input_name="public X",
-            estimator="public X",
-        )
+        require_same_columns(public, X)
+        X_public = public_table(public.X, allow_nd=allow_nd, ensure_min_samples=2)
         if X_public.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
             )
-        y_public = None if public.y is None else np.asarray(public.y)
-        if y_public is not None and not multi_output:
-            y_public = y_public.ravel()
-        return X_public, y_public
+        return X_public, None if public.y is None else public_labels(public.y, len(X_public), multi_output=multi_output)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
@@ -270,34 +304,207 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
 
-# Messages of scikit-learn about shapes, types and column names. Other messages may quote a cell and are replaced.
+@dataclass(frozen=True, eq=False)
+class RegressionInput:
+    """Checked input of one fit, with its budget and its ledger. It holds private rows and is no release.
+
+    Parameters
+    ----------
+    X, y : ndarray
+        Private features and targets.
+    X_public, y_public : ndarray or None
+        The same of public rows, if there are any.
+    budget : Budget
+    ledger : Ledger
+        Capped at this fit's epsilon and delta.
+    """
+
+    X: NDArray[Any] = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
+    X_public: NDArray[np.float64] | None
+    y_public: NDArray[np.float64] | None
+    budget: Budget
+    ledger: Ledger
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.X.shape[1])
+
+    @property
+    def labelled_public(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Public rows and their labels, or None if either is missing."""
+        return None if self.X_public is None or self.y_public is None else (self.X_public, self.y_public)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationInput:
+    """Checked input of one fit, as in `RegressionInput`, with class codes in place of targets.
+
+    Parameters
+    ----------
+    X, codes : ndarray
+        Private features, and the index of each private label in `classes`.
+    X_public, codes_public : ndarray or None
+        The same of public rows, if there are any.
+    budget : Budget
+    ledger : Ledger
+    classes : ndarray
+        Sorted.
+    source : str
+        Where the classes come from, for the receipt.
+    """
+
+    X: NDArray[Any] = field(repr=False)
+    codes: NDArray[np.int64] = field(repr=False)
+    X_public: NDArray[np.float64] | None
+    codes_public: NDArray[np.int64] | None
+    budget: Budget
+    ledger: Ledger
+    classes: NDArray[Any]
+    source: str
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.X.shape[1])
+
+
+def require_plain(values: Any, name: str) -> None:
+    """Refuse dates, spans of time and masked cells: NumPy would take them for numbers without a word."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise _Refused(f"{name} must not be a masked array: fill the masked cells, or leave those rows out.")
+    types = getattr(values, "dtypes", None)  # of a data frame
+    if not isinstance(types, Iterable):
+        types = [values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype]
+    kinds = {getattr(each, "kind", "") for each in types}
+    if "O" in kinds:
+        # Such a cell would be converted too.
+        cells = np.asarray(values, dtype=object).flat
+        kinds |= {"M"} if any(isinstance(cell, np.datetime64 | np.timedelta64) for cell in cells) else set()
+    if kinds & {"m", "M"}:
+        raise _Refused(f"{name} must not hold dates or times. Turn them into numbers, such as days since a fixed day.")
+    if "V" in kinds:
+        raise _Refused(f"{name} must not be a structured array. Make a table with one column for each of its fields.")
+
+
+class _Refused(ValueError):
+    """A refusal whose text shows no value."""
+
+
+# What scikit-learn says about shapes, types and column names, up to where a value or a number of rows may follow. All
+# its other messages may quote a cell.
 _HARMLESS = re.compile(
-    r"The feature names|Feature names|X has \d+ features|Expected (\d|a \d|unique)|Found (array with|input variables)|"
-    r"Input [Xy] contains|Sparse data|Complex data|y should be|dtype='numeric'|(float\(\) )?argument must be|"
-    r"This \w+ estimator requires y"
+    r"Feature names are only supported if all input features have string names|Sparse data was passed[^.]*|"
+    r"Expected 2D array, got (scalar|1D) array instead|Expected a 2-dimensional container|Found array with dim \d+|"
+    r"Found input variables with inconsistent numbers of samples|Complex data not supported|y should be a 1d array|"
+    r"Input [Xy] contains (NaN|infinity or a value too large for dtype\('float\d+'\))|"
+    r"(float\(\) )?argument must be a string or a (real )?number|"
+    r"This \w+ estimator requires y to be passed, but the target y is None"
 )
+_TOO_FEW = re.compile(r"Found array with \d+ (sample|feature)")
 
 
 def _without_values(error: Exception) -> ValueError | TypeError:
-    """Return the error without any private value."""
+    """Return the error without any private value and without the number of private rows."""
+    kind = TypeError if isinstance(error, TypeError) else ValueError
     text = str(error)
-    if _HARMLESS.match(text) is None:
-        text = "X must hold only numbers, and y numbers or labels, without missing values. The cell is not shown."
-    elif not text.startswith(("The feature names", "Feature names")):
-        # Values and counts come after the first line, or after a colon.
-        text = re.sub(r":.*", ".", text.splitlines()[0])
-    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+    if isinstance(error, _Refused):
+        return ValueError(text)
+    few = _TOO_FEW.match(text)
+    if few is not None and few[1] == "sample":
+        return ValueError("X must have at least two rows: one sample, or none, is not enough.")
+    if few is not None:
+        # The wording that scikit-learn's checks expect, without the number of rows.
+        return ValueError("X must have columns: 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.")
+    harmless = _HARMLESS.match(text)
+    if harmless is not None:
+        return kind(f"{harmless[0]}.")
+    return kind(
+        "X must hold only numbers, in rows of equal length, and y one number or label for each row, without missing "
+        "values. What came instead is private and not shown."
+    )
+
+
+def require_same_columns(public: Public, X: Any) -> None:
+    """Refuse public data whose column names differ from those of the private data, if both have names."""
+    theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
+    if theirs is None or ours is None or list(theirs) == list(ours):
+        return
+    odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]
+    lacking = [str(name) for name in ours if name not in list(theirs)]
+    raise ValueError(
+        f"public and private columns must be the same, in the same order; "
+        f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
+    )
+
+
+def public_table(values: Any, **options: Any) -> NDArray[np.float64]:
+    """Return public features as an array of finite numbers; `options` are those of scikit-learn's `check_array`."""
+    try:
+        require_plain(values, "public X")
+        table = check_array(values, dtype=np.float64, input_name="public X", estimator="public X", **options)
+    except Exception as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        text = (str(error) or type(error).__name__).splitlines()[0].rstrip(":. ") + "."
+    else:
+        return moderate(np.asarray(table, dtype=np.float64), "public X")
+    raise kind(f"public X must be a table of finite numbers. {text}")
+
+
+def public_labels(values: Any, n_rows: int, *, multi_output: bool = False) -> NDArray[Any]:
+    """Return public labels as an array with one entry per public row; with `multi_output`, entries may be arrays."""
+    try:
+        require_plain(values, "public y")
+        labels = np.asarray(values)
+    except ValueError as error:
+        text = str(error) if isinstance(error, _Refused) else "public y must have one label per public row."
+        raise ValueError(text) from None
+    if not multi_output and labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels.ravel()
+    if labels.shape[:1] != (n_rows,) or (labels.ndim != 1 and not multi_output):
+        raise ValueError(
+            f"public y must have one label per public row, shape ({n_rows},), got an array of shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("public y must be finite; remove the rows where it is not.")
+    return labels
 
 
 def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
     """Return public labels as finite numbers, or refuse them."""
     try:
-        labels = np.asarray(y_public, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("public y must hold numbers for a regression; it holds text.") from None
-    if not np.isfinite(labels).all():
-        raise ValueError("public y must be finite; remove the rows where it is not.")
-    return labels
+        labels = _finite_numbers(y_public, "public y")
+    except _Refused as error:
+        text = str(error)
+    except Exception:
+        text = "public y must hold numbers for a regression; it holds text or something else."
+    else:
+        return moderate(labels, "public y")
+    raise ValueError(text)
+
+
+def _finite_numbers(labels: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Return labels as float64; None and text such as "nan" are found only by the conversion."""
+    if np.iscomplexobj(labels):
+        raise _Refused(f"{name} must hold real numbers. Complex data not supported.")
+    numbers = np.asarray(labels, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise _Refused(f"{name} must be finite; remove the rows where it is not.")
+    return numbers
+
+
+def moderate(values: NDArray[np.float64], name: str, largest: float = checks.LARGEST) -> NDArray[np.float64]:
+    """Refuse numbers so large that their powers overflow. Private ones may be: every statistic of them is bounded."""
+    if values.size and not max(values.max(), -values.min()) <= largest:
+        raise ValueError(f"{name} must hold numbers up to {largest:g}. Choose a larger unit.")
+    return values
+
+
+def bounds_assumption(target_bounds: Any) -> str:
+    """Return the bounds of the target that a fit assumed, for its receipt."""
+    low, high = checks.bounds(target_bounds, "target_bounds")
+    return f"the bounds of the target: {low:g} to {high:g}{', the default' if target_bounds is None else ''}"
 
 
 def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
@@ -310,27 +517,39 @@ def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
 def label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
     """Return the sorted classes, and for the receipt where they come from."""
     if declared is not None:
-        classes, source = np.unique(np.asarray(declared)), "the label set (declared)"
+        classes, source = _distinct(declared, "classes"), "the label set (declared)"
     elif y_public is not None:
-        classes, source = np.unique(y_public), "the label set (that of the public labels)"
+        classes, source = _distinct(y_public, "public y"), "the label set (that of the public labels)"
     else:
-        classes, source = _classes_of(y), "the label set: it was taken from y; declare it with classes="
+        classes, source = _distinct(y, "y"), "the label set: it was taken from y; declare it with classes="
     if len(classes) < 2:
         raise ValueError("there must be at least two classes, got one class. Declare all of them with classes=.")
     return classes, source
 
 
-def _classes_of(y: NDArray[Any]) -> NDArray[Any]:
+def _distinct(labels: Any, name: str) -> NDArray[Any]:
+    """Return the sorted distinct labels, or refuse labels that can't be sorted; no label is shown."""
+    refusal = f"{name} must hold labels of one kind, all numbers or all text. Declare them with classes=."
     with warnings.catch_warnings():
         # A warning about many or huge labels would reveal something about private labels.
         warnings.simplefilter("ignore")
         try:
-            check_classification_targets(y)
-            return np.unique(y)
-        except TypeError:
-            raise ValueError(
-                "y must hold labels of one kind, all numbers or all text. Declare them with classes=."
-            ) from None
+            require_plain(labels, name)
+            labels = np.asarray(labels)
+            classes = np.unique(labels)
+            if labels.ndim == 1 and (classes.dtype.kind in "biuOSU" or np.isfinite(classes.astype(np.float64)).all()):
+                if name == "y":
+                    check_classification_targets(labels)
+                return classes
+        except _Refused as error:
+            refusal = str(error)
+        except ValueError as error:
+            # scikit-learn says of which type the labels are, as a whole.
+            refusal = str(error) if str(error).startswith("Unknown label type") else refusal
+        except Exception:
+            pass
+    # Outside the handler: the original error may quote a label and would stay attached as the context of this one.
+    raise ValueError(refusal)
 
 
 def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
@@ -339,7 +558,7 @@ def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int
     try:
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         known = bool(np.all(classes[codes] == labels))
-    except TypeError:
+    except Exception:
         known = False
     if not known:
         raise ValueError(f"{name} holds a label that is not among the classes. Declare all of them with classes=.")

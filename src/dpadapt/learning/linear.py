@@ -15,10 +15,11 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.estimator import Budget, PrivateEstimator, bounds_assumption
 from dpadapt.learning.preparation import (
     Geometry,
     declared_geometry,
+    label_spread,
     public_geometry,
     quantile_between,
     ridge_by_leave_one_out,
@@ -120,44 +121,41 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         """
         solver = checks.one_of(self.solver, _SOLVERS, "solver")
         low, high = checks.bounds(self.target_bounds, "target_bounds")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-
-        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
-        if X_public is not None and y_public is not None:
+        data = self._read_regression(X, y, public, ledger)
+        budget, warm = data.budget, data.labelled_public is not None
+        geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
+        if data.labelled_public is not None:
+            X_public, labels = data.labelled_public
             Z_public = geometry.transform(X_public)
-            prior = ridge_by_leave_one_out(Z_public, numeric_labels(y_public))
+            prior = ridge_by_leave_one_out(Z_public, labels)
             # A public fit without error must not clip away the shift of the private rows: residuals are assumed to be
             # at least a twentieth of the target's standard deviation.
-            residuals = np.maximum(np.abs(prior.residuals), 0.05 * np.std(y_public))
+            residuals = np.maximum(np.abs(prior.residuals), 0.05 * label_spread(labels))
             start, products = prior.solution, np.linalg.norm(Z_public, axis=1) * residuals
             variance = float(np.mean(residuals**2))
         else:
             # Only the bounds of the target are known: start from their middle, and take a quarter of the range for a
             # typical residual.
-            start = geometry.solution_for(np.append(np.zeros(X.shape[1]), (low + high) / 2))
+            start = geometry.solution_for(np.append(np.zeros(data.n_features), (low + high) / 2))
             variance = ((high - low) / 4) ** 2
             products = np.array([geometry.typical_norm * math.sqrt(variance)])
         change = np.zeros_like(start)
         if budget.worthwhile:
-            Z = geometry.transform(X)
-            with np.errstate(over="ignore", invalid="ignore"):
-                errors = np.asarray(y - Z @ start, dtype=np.float64)
+            Z = geometry.transform(data.X)
+            with np.errstate(all="ignore"):
+                errors = np.asarray(data.y - Z @ start, dtype=np.float64)
             rows = Rows(Z, errors, max_norm=geometry.max_norm)
             if solver == "auto":
                 many = budget.n_rows * budget.mu / budget.factor > _STATISTICS_FROM * Z.shape[1] ** 1.5
                 solver = "statistics" if public is None and many else "descent"
             if solver == "statistics":
-                change = _by_statistics(child, rows, budget, geometry, variance)
+                change = _by_statistics(data.ledger, rows, budget, geometry, variance)
             else:
                 plan = (geometry, products, variance)
-                change = _by_descent(child, rows, budget, *plan, whitened=public is not None, warm=y_public is not None)
-        bounds = [] if y_public is not None else ["the bounds of the target"]
+                change = _by_descent(data.ledger, rows, budget, *plan, whitened=public is not None, warm=warm)
+        assumed = [] if warm else [bounds_assumption(self.target_bounds)]
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, bounds)
+        self.privacy_ = self._receipt(data.ledger, budget, assumed)
         coef, intercept = geometry.coefficients(start + change)
         self.coef_, self.intercept_ = coef, float(intercept)
         return self
@@ -231,7 +229,7 @@ def _by_statistics(
     k = rows.n_columns
     # Residuals on the scale of a feature, so that neither dominates the joint row.
     unit = max(2 * math.sqrt(variance), 1e-300)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         joint = np.column_stack([rows.X, rows.y / unit])
     # Shortening a joint row keeps its linear relation: it acts as a least-squares weight and adds no bias. Once most
     # rows are shortened, noise and signal shrink alike.

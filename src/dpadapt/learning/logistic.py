@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
-from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, label_set
+from dpadapt.learning.estimator import Budget, LinearClassifier
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Repeated
@@ -95,33 +95,27 @@ class PrivateLogisticRegression(LinearClassifier):
         {public}
         {ledger}
         """
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        classes, source = label_set(self.classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-
-        n_scores = 1 if len(classes) == 2 else len(classes)
-        geometry = declared_geometry(X.shape[1]) if X_public is None else public_geometry(X_public)
-        start = np.zeros((X.shape[1] + 1, n_scores))
+        data = self._read_classification(X, y, public, ledger, self.classes)
+        n_scores = 1 if len(data.classes) == 2 else len(data.classes)
+        geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
+        start = np.zeros((data.n_features + 1, n_scores))
         curvature = 0.25 if n_scores == 1 else 1.0 / n_scores
-        if X_public is not None and y_public is not None:
-            rows_public, codes_public = geometry.extend(X_public), label_codes(y_public, classes, "public y")
-            extended = public_classifier(rows_public, codes_public, n_scores)
+        warm = data.codes_public is not None
+        if data.X_public is not None and data.codes_public is not None:
+            rows_public = geometry.extend(data.X_public)
+            extended = public_classifier(rows_public, data.codes_public, n_scores)
             start = geometry.solution_for(extended)
             curvature = _mean_curvature(rows_public @ extended)
         change = np.zeros_like(start)
-        if budget.worthwhile:
-            rows = Rows(geometry.transform(X), codes, max_norm=geometry.max_norm)
-            plan = (start, budget, geometry, curvature)
-            change = _correction(child, rows, *plan, whitened=public is not None, warm=y_public is not None)
+        if data.budget.worthwhile:
+            rows = Rows(geometry.transform(data.X), data.codes, max_norm=geometry.max_norm)
+            plan = (start, data.budget, geometry, curvature)
+            change = _correction(data.ledger, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [source])
+        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source])
         self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept)
-        self.classes_ = classes
+        self.classes_ = data.classes
         return self
 
 

@@ -56,7 +56,7 @@ class Geometry:
 
     def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return rows in the final coordinates; a row too long for a float comes out not finite, without a warning."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return self.extend(X) @ self.basis
 
     def coefficients(self, solution: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
@@ -91,6 +91,18 @@ def centre_and_scale(X: NDArray[np.float64], least: float = 1e-12) -> tuple[NDAr
     """
     center, scale = X.mean(axis=0), X.std(axis=0)
     return center, np.where(scale > least * np.maximum(1.0, np.abs(center)), scale, np.inf)
+
+
+def label_spread(y: NDArray[np.float64]) -> float:
+    """Return the standard deviation of public labels; labels that are all alike have none: then their size, or 1.
+
+    Examples
+    --------
+    >>> label_spread(np.array([-1.0, 1.0])), label_spread(np.zeros(2)), label_spread(np.full(2, 40.0))
+    (1.0, 1.0, 40.0)
+    """
+    spread, level = float(np.std(y)), abs(float(np.mean(y)))
+    return spread if spread > 1e-12 * level else max(1.0, level)
 
 
 def public_geometry(X: NDArray[np.float64]) -> Geometry:
@@ -335,7 +347,7 @@ def shrunk_spectrum(values: NDArray[np.float64], n_rows: int) -> NDArray[np.floa
     x = (lam[:, None] - lam[None, :]) / bandwidth
     root = math.sqrt(5)
     density = np.mean(3 / (4 * root) * np.maximum(1 - x**2 / 5, 0) / bandwidth, axis=1)
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):
         logs = np.log(np.maximum(np.abs((root - x) / np.where(x == -root, 1.0, root + x)), 1e-300))
     hilbert = -3 / (10 * math.pi) * x + 3 / (4 * root * math.pi) * (1 - x**2 / 5) * logs
     hilbert = np.where(np.abs(x) == root, -3 / (10 * math.pi) * x, hilbert)

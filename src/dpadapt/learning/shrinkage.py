@@ -36,7 +36,7 @@ def _regrets(k: int, threshold: float, energies: NDArray[np.float64]) -> NDArray
     half = energies[:, None] / 2
     longest = float(half.max())
     j = np.arange(0, math.ceil(longest + 9 * math.sqrt(longest) + 15))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         weights = np.where(half > 0, np.exp(j * np.log(np.maximum(half, 1e-300)) - half - gammaln(j + 1.0)), j == 0)
     m = k + 2.0 * j
     if threshold <= 0:
@@ -108,7 +108,7 @@ def water_fill(costs: NDArray[np.float64], slopes: NDArray[np.float64] | float =
     array([0.75, 0.25, 0.  ])
     """
     slopes = np.broadcast_to(np.asarray(slopes, dtype=np.float64), costs.shape)
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         starts = costs / slopes  # the level from which a direction gets a share
     order = np.argsort(starts)
     levels = (1.0 + np.cumsum(costs[order])) / np.maximum(np.cumsum(slopes[order]), 1e-300)

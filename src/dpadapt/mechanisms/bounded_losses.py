@@ -38,7 +38,9 @@ class Moments:
         """Return the sums divided by a public number, e.g. the means over public rows."""
         if not number >= 1:
             raise ValueError(f"number must be at least 1, got {number!r}.")
-        return replace(self, gram=self.gram / number, cross=self.cross / number, square=self.square / number)
+        # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
+        with np.errstate(all="ignore"):
+            return replace(self, gram=self.gram / number, cross=self.cross / number, square=self.square / number)
 
     def plus(self, gram: Array, cross: Array) -> "Moments":
         """Return the sums plus public sums. Both neighbours get the same addition, so no bound changes."""
@@ -84,13 +86,13 @@ def limited_rows(X: ArrayLike, y: ArrayLike, *, max_norm: float, max_target: flo
 
 def squared_loss_gradient(moments: Moments, coef: Array, radius: float) -> Bounded:
     """Sum the gradients of (w'x - y)² over rows, at w = `coef`, which is first clipped to length `radius`."""
-    # `dot` has less overhead than `@`, which matters in thousands of small steps.
-    square = coef.dot(coef)
-    if not square <= radius * radius:
-        length = math.sqrt(square)
-        coef = coef * (radius / length) if math.isfinite(length) else np.zeros_like(coef)
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
+        # `dot` has less overhead than `@`, which matters in thousands of small steps.
+        square = coef.dot(coef)
+        if not square <= radius * radius:
+            length = math.sqrt(square)
+            coef = coef * (radius / length) if math.isfinite(length) else np.zeros_like(coef)
         value = moments.gram.dot(coef)
         value -= moments.cross
         value += value

@@ -7,13 +7,14 @@ Shift", arXiv:2312.15551, with more accurate estimators beside the paper's.
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
 from dpadapt.data import Public
-from dpadapt.learning.estimator import numeric_labels
+from dpadapt.learning.estimator import numeric_labels, public_labels, public_table
 from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskModel, learn_tasks
 from dpadapt.representation.task_subspaces import (
     Diversity,
@@ -96,12 +97,15 @@ class PublicSubspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.whiten = whiten
         self.fit_intercept = fit_intercept
 
+    @np.errstate(all="ignore")
     def fit(self, public: Public, y: None = None) -> "PublicSubspace":
         """Learn the subspace from labelled public rows with tasks: `Public(X, y, tasks=...)`."""
         if not isinstance(public, Public):
             raise TypeError(f"public must be wrapped: Public(X, y, tasks=tasks), got {type(public).__name__}.")
         checks.one_of(self.method, SUBSPACE_METHODS, "method")
-        X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X", estimator="public X")
+        for name in ("whiten", "fit_intercept"):
+            checks.flag(getattr(self, name), name)
+        X = public_table(public.X, ensure_min_samples=2)
         model = task_model(
             X, public, method=self.method, k=self.n_components, whiten=self.whiten, intercept=self.fit_intercept
         )
@@ -141,7 +145,13 @@ def task_model(
     span = None if basis is None else np.asarray(np.linalg.lstsq(scale.turn, basis, rcond=None)[0], dtype=np.float64)
     if basis is None and k is not None:
         _check_dimension(k, X.shape[1], len(tasks.counts))
-    return learn_tasks(tasks, scale, method=method, k=k, span=span)
+    try:
+        model = learn_tasks(tasks, scale, method=method, k=k, span=span)
+    except np.linalg.LinAlgError:
+        model = None
+    if model is None or not (np.isfinite(model.coef).all() and np.isfinite(model.residuals).all()):
+        raise ValueError("public columns differ so much in size that no subspace can be computed. Scale them first.")
+    return model
 
 
 def _rows_by_task(scale: Scale, X: Vector, public: Public, *, intercept: bool) -> TaskRows:
@@ -155,13 +165,15 @@ def _rows_by_task(scale: Scale, X: Vector, public: Public, *, intercept: bool) -
     names = np.asarray(public.tasks)
     if names.ndim != 1:
         raise ValueError(f"public tasks must be one name or number per row, got {names.ndim} axes.")
-    if names.dtype.kind == "f" and not np.isfinite(names).all():
+    try:
+        missing = bool(pd.isna(names).any()) or (names.dtype.kind == "f" and not np.isfinite(names).all())
+    except ArithmeticError:  # a signalling NaN among decimals
+        missing = True
+    if missing:
         raise ValueError("public tasks must be known for every row; remove rows without one.")
     if names.dtype.kind == "O":
-        if any(name is None or name != name for name in names):
-            raise ValueError("public tasks must be known for every row; remove rows without one.")
         names = names.astype(str)
-    tasks = by_task(scale.transform(X), numeric_labels(np.asarray(public.y).ravel()), names, centred=intercept)
+    tasks = by_task(scale.transform(X), numeric_labels(public_labels(public.y, len(X))), names, centred=intercept)
     if len(tasks.counts) < 2:
         raise ValueError(
             "public must have at least 2 tasks to learn what they share, got 1. With one task, use "

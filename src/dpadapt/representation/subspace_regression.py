@@ -17,7 +17,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, released_gradient
-from dpadapt.learning.estimator import Budget, PrivateEstimator
+from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
@@ -129,7 +129,7 @@ def descend(
     run = ledger.start(Repeated(Gaussian(math.sqrt(_TASK_STEPS) / budget.mu), _TASK_STEPS), label="gradient")
     scale = np.sqrt(plan.weights)
     rows = prior.rows(X)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         errors = np.asarray(y - rows @ prior.mean, dtype=np.float64)
         private = Rows(rows[:, plan.used] * scale, errors, max_norm=plan.max_norm)
     # The curvature along a coordinate is its weight times the unclipped share.
@@ -212,9 +212,9 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     intercept_ : float
     n_components_ : int
         Dimension of the subspace; the number of features if there is none.
-    predicted_excess_ : float
+    predicted_excess_ : float or None
         Mean squared error above that of the best linear model, predicted from public data: noise, sampling, and the
-        part of the coefficients that the subspace misses. NaN without public tasks.
+        part of the coefficients that the subspace misses. None without public tasks.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -299,40 +299,36 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         soft = checks.one_of(self.projection, _PROJECTIONS, "projection") == "soft"
         if self.n_components is not None:
             checks.count(self.n_components, "n_components")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        basis = None if self.basis is None else checked_basis(self.basis, X.shape[1])
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        if public is None or X_public is None or y_public is None:
-            return self._fit_plain(X, y, X_public, basis, budget, child)
+        checks.bounds(self.target_bounds, "target_bounds")
+        checks.flag(self.fit_intercept, "fit_intercept")
+        data = self._read_regression(X, y, public, ledger)
+        basis = None if self.basis is None else checked_basis(self.basis, data.n_features)
+        budget = data.budget
+        if public is None or data.labelled_public is None:
+            return self._fit_plain(data, basis)
         model = task_model(
-            X_public, public, method=self.method, k=self.n_components, intercept=self.fit_intercept, basis=basis
+            data.labelled_public[0],
+            public,
+            method=self.method,
+            k=self.n_components,
+            intercept=self.fit_intercept,
+            basis=basis,
         )
         prior = task_prior(model, intercept=self.fit_intercept, soft=soft)
         solution, predicted = prior.mean, float(prior.variance.sum())
         if budget.worthwhile:
             plan = plan_descent(prior, budget)
-            solution, predicted = descend(child, prior, plan, X, y, budget), plan.predicted
+            solution, predicted = descend(data.ledger, prior, plan, data.X, data.y, budget), plan.predicted
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, basis_assumptions(self.basis))
+        self.privacy_ = self._receipt(data.ledger, budget, basis_assumptions(self.basis))
         self.n_components_ = model.basis.shape[1]
         # Coefficients in directions that the prior leaves out count in full.
         d, m = prior.turn.shape
-        self.predicted_excess_ = predicted + float(model.outside * (d - m))
+        self.predicted_excess_: float | None = predicted + float(model.outside * (d - m))
         self.coef_, self.intercept_ = prior.coefficients(solution)
         return self
 
-    def _fit_plain(
-        self,
-        X: NDArray[Any],
-        y: NDArray[Any],
-        X_public: Vector | None,
-        basis: Vector | None,
-        budget: Budget,
-        child: Ledger,
-    ) -> "PrivateSubspaceRegressor":
+    def _fit_plain(self, data: RegressionInput, basis: Vector | None) -> "PrivateSubspaceRegressor":
         """Fit without public tasks: on all features, or within the given subspace."""
         plain = PrivateLinearRegression(
             self.epsilon,
@@ -342,13 +338,14 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             n_rows=self.n_rows,
             random_state=self.random_state,
         )
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = X if basis is None else np.nan_to_num(X @ basis, nan=0.0)
-        geometry = X_public if X_public is None or basis is None else X_public @ basis
-        plain.fit(rows, y, public=None if geometry is None else Public(geometry), ledger=child)
-        self.privacy_ = self._receipt(child, budget, ["the bounds of the target", *basis_assumptions(self.basis)])
+        with np.errstate(all="ignore"):
+            rows = data.X if basis is None else np.nan_to_num(data.X @ basis, nan=0.0)
+        geometry = data.X_public if data.X_public is None or basis is None else data.X_public @ basis
+        plain.fit(rows, data.y, public=None if geometry is None else Public(geometry), ledger=data.ledger)
+        assumed = [bounds_assumption(self.target_bounds), *basis_assumptions(self.basis)]
+        self.privacy_ = self._receipt(data.ledger, data.budget, assumed)
         self.n_components_ = rows.shape[1]
-        self.predicted_excess_ = float("nan")
+        self.predicted_excess_ = None
         self.coef_ = plain.coef_ if basis is None else basis @ plain.coef_
         self.intercept_ = plain.intercept_
         return self

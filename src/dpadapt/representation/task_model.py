@@ -193,7 +193,7 @@ class TaskPrior:
         return self._turned(self.model.rows)
 
     def _turned(self, rows: Vector) -> Vector:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             turned = rows @ self.turn
         return np.column_stack([turned, np.ones(len(turned))]) if self.intercept else turned
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import checks
+
 Vector = NDArray[np.float64]
 
 # Floor added to the variances of standardised public rows when they are whitened, as a share of their average. A larger
@@ -59,11 +61,14 @@ def subspace_distance(first: Any, second: Any) -> float:
 
 def orthonormal(columns: Any, name: str) -> Vector:
     """Return an orthonormal basis of the span of `columns`."""
-    basis = np.asarray(columns, dtype=np.float64)
+    try:
+        basis = np.asarray(columns, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a table of numbers, one row per feature.") from None
     if basis.ndim != 2 or not 1 <= basis.shape[1] <= basis.shape[0]:
         raise ValueError(f"{name} must have one row per feature and at most as many columns, got shape {basis.shape}.")
-    if not np.isfinite(basis).all():
-        raise ValueError(f"{name} must be finite.")
+    if not (np.abs(basis) <= checks.LARGEST).all():
+        raise ValueError(f"{name} must be finite, with numbers up to {checks.LARGEST:g}.")
     left, values, _ = np.linalg.svd(basis, full_matrices=False)
     if values[-1] <= 1e-10 * values[0]:
         raise ValueError(f"{name} must have independent columns; some are combinations of others. Leave them out.")
@@ -132,7 +137,7 @@ class Scale:
 
     def transform(self, X: NDArray[Any]) -> Vector:
         """Return rows in the new coordinates; a row that overflows becomes non-finite, without a warning."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return np.asarray((X - self.center) @ self.turn)
 
     def raw(self, solution: Vector) -> Vector:

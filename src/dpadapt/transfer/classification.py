@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import LinearClassifier, label_codes, label_set
+from dpadapt.learning.estimator import ClassificationInput, LinearClassifier
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
@@ -121,37 +121,31 @@ class PrivateTransferClassifier(LinearClassifier):
         {public}
         {ledger}
         """
-        frame, labels = X, y
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        checks.one_of(self.prior, PRIORS, "prior")
-        classes, source = label_set(self.classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        codes_public = None if y_public is None else label_codes(y_public, classes, "public y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
+        prior = checks.one_of(self.prior, PRIORS, "prior")
+        data = self._read_classification(X, y, public, ledger, self.classes)
+        budget = data.budget
         notes: list[str] = []
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
-        if public is None or X_public is None:
-            coef, intercept = self._alone(frame, labels, child)
+        if public is None or data.X_public is None:
+            coef, intercept = self._alone(data)
             adopted = float(budget.worthwhile)
         else:
-            prepared = prepared_for(public, X_public, codes_public, classes)
+            prepared = prepared_for(public, data.X_public, data.codes_public, data.classes)
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
-                plan = make_plan(prepared, budget, self.prior)
-                runs = child.start_all(plan.charges)
-                change, adopted = private_change(plan, runs, prepared, budget, X, codes)
+                plan = make_plan(prepared, budget, prior)
+                runs = data.ledger.start_all(plan.charges)
+                change, adopted = private_change(plan, runs, prepared, budget, data.X, data.codes)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             coef, intercept = _corrected(prepared, change, adopted)
             if prepared.warm:
                 public_coef, public_intercept = _corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [source], notes=notes)
+        self.privacy_ = self._receipt(data.ledger, budget, [data.source], notes=notes)
         self.coef_, self.intercept_, self.adopted_ = coef, intercept, adopted
         self.public_coef_, self.public_intercept_ = public_coef, public_intercept
-        self.classes_ = classes
+        self.classes_ = data.classes
         return self
 
     def public_model(self) -> "PrivateTransferClassifier | None":
@@ -188,16 +182,16 @@ class PrivateTransferClassifier(LinearClassifier):
             adjacency=self.adjacency,
         )
 
-    def _alone(self, X: Any, y: Any, ledger: Ledger) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
         alone = PrivateLogisticRegression(
             self.epsilon,
             self.delta,
-            classes=self.classes,
+            classes=np.arange(len(data.classes)),
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,
-        ).fit(X, y, ledger=ledger)
+        ).fit(data.X, data.codes, ledger=data.ledger)
         return alone.coef_, alone.intercept_
 
 

@@ -68,7 +68,7 @@ def private_change(
 
 def _private(X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan: Plan) -> _Private:
     rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         scores = X @ prepared.coef.astype(X.dtype)
         scores += prepared.intercept.astype(X.dtype)
     # A row too long for a float is a null row in `rows`; its scores only have to be finite.

@@ -66,7 +66,7 @@ class Coordinates:
         shift = -self.center @ linear
         if weights[0] > 0:
             shift[0] = weights[0]
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             out: NDArray[Any] = X @ linear.astype(X.dtype)
             out += shift.astype(X.dtype)
         return out

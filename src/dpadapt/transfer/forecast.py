@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from dpadapt import checks
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, label_codes, label_set
+from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, public_labels, public_table
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, slope_from_change, slope_from_losses
 from dpadapt.transfer.regression_plan import (
@@ -116,6 +115,7 @@ class ClassificationForecast:
         return f"{noise} {needed} {_GATES[self.gate]}"
 
 
+@np.errstate(all="ignore")
 def forecast_classification(
     public: Public,
     n_private: int,
@@ -165,8 +165,8 @@ def forecast_classification(
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
     budget = Budget.of(epsilon, delta, n_private, adjacency)
-    X = check_array(public.X, dtype=np.float64, ensure_min_samples=2, input_name="public X")
-    labels = None if public.y is None else np.asarray(public.y).ravel()
+    X = public_table(public.X, ensure_min_samples=2)
+    labels = None if public.y is None else public_labels(public.y, len(X))
     if labels is None and classes is None:
         raise ValueError(
             "classes must be given if the public data has no labels: the noise depends on the number of classes."
@@ -240,6 +240,7 @@ class TransferForecast:
         )
 
 
+@np.errstate(all="ignore")
 def forecast_regression(
     public: Public,
     n_private: int,
@@ -283,8 +284,8 @@ def forecast_regression(
     budget = Budget.of(epsilon, delta, checks.count(n_private, "n_private"), adjacency)
     if not budget.worthwhile:
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
-    X, y = (np.asarray(part, dtype=np.float64) for part in (public.X, public.y))
-    geometry = remembered_geometry(public, X, y)
+    X = public_table(public.X, ensure_min_samples=2)
+    geometry = remembered_geometry(public, X, numeric_labels(public_labels(public.y, len(X))))
     # The same plan as that of the fit; the private rows are assumed to have the mean of the public ones.
     chosen, stage = shifted_plan(geometry, budget).correction(np.zeros(len(geometry.solution)), size=1.0)
     curvature = stage.weights * max(stage.unclipped, 0.1)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
@@ -133,22 +133,20 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {public}
         {ledger}
         """
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
         prior = checks.one_of(self.prior, _PRIORS, "prior")
-        labels = None if y_public is None else numeric_labels(y_public)
-        budget, child = self._budget(len(X)), self._ledger(ledger)
-        if public is None or X_public is None or labels is None:
-            return self._fit_alone(X, y, public, budget, child)
+        checks.bounds(self.target_bounds, "target_bounds")
+        data = self._read_regression(X, y, public, ledger)
+        budget = data.budget
+        if public is None or data.labelled_public is None:
+            return self._fit_alone(data)
         # Prepare, from public rows alone.
-        geometry = remembered_geometry(public, X_public, labels)
+        geometry = remembered_geometry(public, *data.labelled_public)
         change, adopted = np.zeros_like(geometry.solution), 0.0
         if budget.worthwhile:
-            change, adopted = _private_change(geometry, budget, prior, child, X, y)
+            change, adopted = _private_change(geometry, budget, prior, data.ledger, data.X, data.y)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         notes = [_NOTHING_ADOPTED] if budget.worthwhile and adopted == 0 else []
-        self.privacy_ = self._receipt(child, budget, [], notes=notes)
+        self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)
         self.public_center_: NDArray[np.float64] | None = geometry.center
         self.public_scale_: NDArray[np.float64] | None = geometry.scale
         self.public_longest_: float | None = geometry.longest
@@ -188,9 +186,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             raise ValueError("prior must be 'shifted' for a forecast: 'same-population' has no gate. Use rehearse.")
         return forecast_regression(public, n_private, self.epsilon, self.delta, adjacency=self.adjacency)
 
-    def _fit_alone(
-        self, X: NDArray[Any], y: NDArray[Any], public: Public | None, budget: Budget, child: Ledger
-    ) -> "PrivateTransferRegressor":
+    def _fit_alone(self, data: RegressionInput) -> "PrivateTransferRegressor":
         """Fit without a public model."""
         plain = PrivateLinearRegression(
             self.epsilon,
@@ -200,14 +196,14 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             n_rows=self.n_rows,
             random_state=self.random_state,
         )
-        unlabelled = None if public is None else Public(np.asarray(public.X))
-        plain.fit(X, y, public=unlabelled, ledger=child)
-        self.privacy_ = self._receipt(child, budget, ["the bounds of the target"])
+        unlabelled = None if data.X_public is None else Public(data.X_public)
+        plain.fit(data.X, data.y, public=unlabelled, ledger=data.ledger)
+        self.privacy_ = self._receipt(data.ledger, data.budget, [bounds_assumption(self.target_bounds)])
         self.public_center_, self.public_scale_ = None, None
         self.public_longest_, self.public_target_mean_ = None, None
         self.public_coef_, self.public_intercept_ = None, None
         self.coef_, self.intercept_ = plain.coef_, plain.intercept_
-        self.adopted_ = float(budget.worthwhile)
+        self.adopted_ = float(data.budget.worthwhile)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -229,7 +225,7 @@ def _private_change(
 ) -> tuple[NDArray[np.float64], float]:
     """Plan, charge and release; return the change of the public solution and how much of it was adopted."""
     rows = geometry.standardise(X)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         residuals = np.asarray(y - geometry.target_center - rows @ geometry.solution, dtype=np.float64)
     if prior == "shifted":
         plan = shifted_plan(geometry, budget)

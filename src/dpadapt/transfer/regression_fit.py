@@ -75,11 +75,11 @@ def same_population_change(
     Single `precision` is far finer than the noise, but its sums are bounded only while the number of rows is fixed.
     """
     # Rotated once: the releases only weight the coordinates.
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         turned = rows.astype(precision) @ geometry.vectors.astype(precision)
     change = np.zeros(len(geometry.values))
     for step in plan.steps:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             left = residuals - turned @ (change + step.shift).astype(precision)
             private = Rows(turned * np.sqrt(step.weights).astype(precision), left)
         # Weighted rows have mean square length 1; the clip is on the gradient, so on length times residual.
@@ -116,7 +116,7 @@ def shifted_change(
     # 4. Plane: the private second moment of level and slope, and the gate of the calibration.
     moved, kept = _gate_calibration(run["plane"], plan, stage, private, calibrated, (unclipped, square, noise), low)
     change = stage.map @ moved
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         residuals = residuals - rows @ change
 
     # 5. Correction of the directions that the budget can pay for.
@@ -143,7 +143,7 @@ def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any]) -> Vector:
     """Return the mean of the private rows in whitened coordinates, where it exceeds its noise."""
     whitened = plan.geometry.whitened
     longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         private = Rows(rows @ plan.geometry.whitening, np.zeros(len(rows)))
     total = np.zeros(private.n_columns)
     for _ in range(run.plan.steps):
@@ -163,7 +163,7 @@ def _ones(block: Block) -> Vector:
 
 
 def _stage_rows(rows: NDArray[Any], residuals: Vector, stage: Stage) -> Rows:
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         return Rows(rows @ stage.map, residuals, max_norm=stage.max_norm)
 
 
@@ -186,7 +186,7 @@ def _residual_facts(rows: Rows, stage: Stage, change: Vector, row_weights: Vecto
     They are `row_weights` if the row is not clipped, else 0; the squared gradient over the squared clipping norm; and
     the size of the residual in `unit`.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         residuals = np.abs(rows.y - rows.X @ change)
         gradients = _leverages(rows) * np.minimum(rows.norms, 1e300) * residuals / stage.clip_norm
         facts = np.column_stack([(gradients < 1.0) * row_weights, np.minimum(gradients, 1.0) ** 2, residuals / unit])

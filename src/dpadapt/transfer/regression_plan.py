@@ -135,7 +135,7 @@ def shortened_rows(
     Each row is a function of itself alone. A row too long for a float comes out not finite or zero, silently.
     """
     rows = np.empty((X.shape[0], X.shape[1] + 1))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         np.subtract(X, center, out=rows[:, :-1])
         rows[:, :-1] /= scale
         rows[:, -1] = 1.0

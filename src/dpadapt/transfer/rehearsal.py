@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import log_loss
-from sklearn.utils.validation import check_array
 
 from dpadapt import checks
 from dpadapt.data import Public
+from dpadapt.learning.estimator import public_labels, public_table
 
 # A budget at which every estimator returns what the public data alone gives.
 PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
@@ -105,7 +105,8 @@ def rehearse(
     if not np.iterable(epsilons):
         raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
     epsilons = [checks.positive(epsilon, "each of epsilons") for epsilon in epsilons]
-    X, y = check_array(public.X, dtype=np.float64), np.asarray(public.y).ravel()
+    X = public_table(public.X)
+    y = public_labels(public.y, len(X))
     if len(y) < 12:
         raise ValueError(f"public must have at least 12 rows to rehearse on, got {len(y)}.")
     tasks = None if public.tasks is None else np.asarray(public.tasks).ravel()

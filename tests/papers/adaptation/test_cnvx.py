@@ -288,6 +288,6 @@ def test_the_papers_private_weights_are_refused_where_their_number_is_private(ad
 def test_a_radius_that_is_too_large_is_refused_before_anything_is_spent():
     X_s, y_s, X, y = make_data(80, 50, 3)
     ledger = Ledger(4.0, 0.01, adjacency=Adjacency.REPLACE_ONE)
-    with pytest.raises(ValueError, match="radius must be at most"):
+    with pytest.raises(ValueError, match="radius must be a positive number from"):
         CnvxAdap(4.0, 0.01, radius=1e200).fit(X, y, public=Public(X_s, y_s), ledger=ledger)
     assert ledger.entries == []

@@ -116,7 +116,7 @@ def test_nas_spends_nothing_when_it_refuses(pair):
         (NAS(5), S[:, :1], Public(T), ValueError, "S must have the targets' 2 columns, got 1"),
         (NAS(5), S[:, 0], Public(T), ValueError, "S must be a table of numbers"),
         (NAS(5), [["a", "b"]], Public(T), ValueError, "S must be a table of numbers"),
-        (NAS(5), S, Public(np.full((9, 2), np.nan)), ValueError, "only finite numbers"),
+        (NAS(5), S, Public(np.full((9, 2), np.nan)), ValueError, "public X must be a table of finite numbers"),
         (NAS(5, -1.0), S, Public(T), ValueError, "epsilon must be a positive number"),
         (NAS(5, n_neighbours=0), S, Public(T), ValueError, "n_neighbours"),
         (NAS(5, constants="loose"), S, Public(T), ValueError, "constants must be one of"),

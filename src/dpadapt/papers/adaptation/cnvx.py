@@ -17,7 +17,7 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded_losses import (
     LimitedRows,
@@ -175,7 +175,7 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
         """
         checks.one_of(self.average, _CNVX_AVERAGES, "average")
         checks.one_of(self.noise, ADAPTATION_NOISES, "noise")
-        data = self._read(X, y, public, ledger)
+        data = self._read_regression(X, y, public, ledger)
         width = data.X.shape[1] + 1
         geometry, scale = unit_geometry(width - 1, data.X_public), target_scale(self.target_bounds, data.y_public)
         source = None
@@ -190,7 +190,7 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
             claim = self._require_valid_claim(self._share(source))
             coef, discrepancy = self._private_fit(data.ledger, rows, source, schedule)
         public_scale = data.y_public is not None and self.target_bounds is None
-        assumed = [] if public_scale else ["the range of the target"]
+        assumed = [] if public_scale else [bounds_assumption(self.target_bounds)]
         self._finish(data, *geometry.coefficients(coef), scale, assumed, self._notes(claim))
         self.discrepancy_ = discrepancy
         return self
@@ -209,7 +209,7 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
     def _schedule(self, budget: Budget, source: LimitedRows | None, width: int) -> "Schedule":
         """Return noise, step lengths (line 4 of Algorithm 1) and renewals; everything here is public."""
         alpha = mixture_share(self.alpha) if source is not None else 0.0
-        radius, T = checks.positive(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
+        radius, T = checks.scale(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
         penalties = Penalties(self.kappa1, self.kappa2, self.kappa_inf)
         share = self._share(source)
         single, replaced = gradient_bounds(MAX_NORM, MAX_TARGET, radius)

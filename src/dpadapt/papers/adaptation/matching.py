@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
@@ -214,11 +214,11 @@ class _KernelMeanWeights:
 
     def _check_parameters(self) -> None:
         if self.bandwidth is not None:
-            checks.positive(self.bandwidth, "bandwidth")
-        if checks.positive(self.largest, "largest") < 1:
+            checks.scale(self.bandwidth, "bandwidth")
+        if checks.scale(self.largest, "largest") < 1:
             raise ValueError(f"largest must be at least 1, the average weight, got {self.largest!r}.")
         checks.count(self.max_rows, "max_rows", least=2)
-        checks.positive(self.ridge, "ridge")
+        checks.scale(self.ridge, "ridge")
 
     def _weights(self, samples: TwoSamples) -> Array:
         m, n = samples.sizes
@@ -407,8 +407,8 @@ class DiscrepancyMinimization(UnprotectedRegressor):
         self.ridge = ridge
 
     def _check_parameters(self) -> None:
-        checks.positive(self.tolerance, "tolerance")
-        checks.positive(self.ridge, "ridge")
+        checks.scale(self.tolerance, "tolerance")
+        checks.scale(self.ridge, "ridge")
 
     def _weights(self, samples: TwoSamples) -> Array:
         m, n = samples.sizes
@@ -525,17 +525,15 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
             Public data with the same columns, with labels.
         {ledger}
         """
-        tolerance = checks.positive(self.tolerance, "tolerance")
-        ridge = checks.positive(self.ridge, "ridge")
+        tolerance = checks.scale(self.tolerance, "tolerance")
+        ridge = checks.scale(self.ridge, "ridge")
         scale = target_scale(self.target_bounds, None)
-        if y is None and isinstance(public, Public) and public.y is not None:
-            y = np.zeros(np.shape(X)[:1])
-        data = self._read(X, y, public, ledger)
+        data = self._read_regression(X, y, public, ledger, needs_y=getattr(public, "y", None) is None)
         if data.labelled_public is None:
             n_features = data.X.shape[1]
             geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
             coef, intercept = _fit_target_alone(data.ledger, data.budget, geometry, data.X, scale.apply(data.y))
-            self._finish(data, coef, intercept, scale, ["the bounds of the target"])
+            self._finish(data, coef, intercept, scale, [bounds_assumption(self.target_bounds)])
             return self
         X_public, labels = data.labelled_public
         weights = np.full(len(labels), 1.0 / len(labels))

@@ -15,13 +15,21 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import gradient_weights
-from dpadapt.learning.estimator import Budget, LinearClassifier, label_codes, label_set
+from dpadapt.learning.estimator import Budget, LinearClassifier
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.bounded_losses import limited_rows, listed_discrepancy, own_losses
 from dpadapt.papers.adaptation.noise import ADAPTATION_NOISES, discrepancy_share
 from dpadapt.papers.adaptation.preparation import MAX_NORM, AdaptationEstimator, NoisePlan, unit_geometry
-from dpadapt.papers.adaptation.problem import Array, CrossEntropy, Penalties, SmoothLoss, mixture_share, weight_gradient
+from dpadapt.papers.adaptation.problem import (
+    Array,
+    CrossEntropy,
+    Penalties,
+    SmoothLoss,
+    checked_loss,
+    mixture_share,
+    weight_gradient,
+)
 from dpadapt.rows import Rows
 
 _NCNVX_AVERAGES = ("mean", "paper", "tail")
@@ -163,45 +171,39 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
         """
         checks.one_of(self.average, _NCNVX_AVERAGES, "average")
         checks.one_of(self.noise, ADAPTATION_NOISES, "noise")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        classes, origin = label_set(self.classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        geometry = unit_geometry(X.shape[1], X_public)
-        shape = (X.shape[1] + 1,) if len(classes) == 2 else (X.shape[1] + 1, len(classes))
+        data = self._read_classification(X, y, public, ledger, self.classes)
+        geometry, width = unit_geometry(data.n_features, data.X_public), data.n_features + 1
+        shape = (width,) if len(data.classes) == 2 else (width, len(data.classes))
         source = None
-        if X_public is not None and y_public is not None:
-            source = Labelled(_shortened(geometry.transform(X_public)), label_codes(y_public, classes, "public y"))
+        if data.X_public is not None and data.codes_public is not None:
+            source = Labelled(_shortened(geometry.transform(data.X_public)), data.codes_public)
         # Everything above is public or has only been validated; what follows goes through the ledger.
         share = discrepancy_share(self.discrepancy_share, self.noise) if source is not None else 0.0
-        settings = self._settings(budget, source, shape, share)
+        settings = self._settings(data.budget, source, shape, share)
         claim, discrepancy = None, None
-        if budget.worthwhile:
-            rows = Labelled(_shortened(geometry.transform(X)), codes)
+        if data.budget.worthwhile:
+            rows = Labelled(_shortened(geometry.transform(data.X)), data.codes)
             claim = self._require_valid_claim(share)
-            coef, discrepancy = self._private_fit(child, rows, source, settings)
+            coef, discrepancy = self._private_fit(data.ledger, rows, source, settings)
         else:
             coef = _descend(None, None, None, source, settings, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [origin], notes=self._notes(claim))
+        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source], notes=self._notes(claim))
         raw, level = geometry.coefficients(coef.reshape(len(coef), -1))
         self.coef_, self.intercept_ = raw.T, np.atleast_1d(level)
-        self.classes_, self.discrepancy_ = classes, discrepancy
+        self.classes_, self.discrepancy_ = data.classes, discrepancy
         return self
 
     def _settings(self, budget: Budget, source: "Labelled | None", shape: tuple[int, ...], share: float) -> "Settings":
         """Return noise and settings of the descent; everything here is public."""
-        loss = CrossEntropy() if self.loss is None else self.loss
         alpha = mixture_share(self.alpha) if source is not None else 0.0
-        radius, steps = checks.positive(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
+        radius, steps = checks.scale(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
         penalties = Penalties(self.lambda1, self.lambda2, self.lambda_inf)
         n_scores = 1 if len(shape) == 1 else shape[1]
+        loss = CrossEntropy() if self.loss is None else checked_loss(self.loss, n_scores, radius)
         m = 0 if source is None else len(source.codes)
         sharpness = math.sqrt(m + budget.n_rows) if self.sharpness is None else self.sharpness
-        sharpness = checks.positive(sharpness, "sharpness")
+        sharpness = checks.scale(sharpness, "sharpness")
         # In units of G: the printed noise is over 2 G; under zero-out and add-remove a gradient sum moves by G.
         bound = 2.0 if Adjacency.of(self.adjacency) is Adjacency.REPLACE_ONE else 1.0
         noise = self._noise_plan(share, steps, 2.0, bound)

@@ -168,9 +168,7 @@ def discrepancy_share(share: float | None, noise: str) -> float:
     """Return the part of epsilon that the discrepancy gets: by default half under "paper", none under "exact"."""
     if share is None:
         return PAPER_SHARE if noise == "paper" else 0.0
-    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
-        raise ValueError(f"discrepancy_share must lie in [0, 1), got {share!r}.")
-    return float(share)
+    return checks.share(share, "discrepancy_share")
 
 
 @lru_cache(maxsize=64)

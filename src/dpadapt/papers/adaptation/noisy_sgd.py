@@ -13,7 +13,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.bounded_losses import LimitedRows, Moments, gradient_bounds, limited_rows, squared_loss_gradient
@@ -128,11 +128,12 @@ class NoisySGD(AdaptationRegressor):
             Public data with the same columns, used for scales only.
         {ledger}
         """
-        radius = checks.positive(self.radius, "radius")
+        radius = checks.scale(self.radius, "radius")
         rate = checks.unit(self.sampling_rate, "sampling_rate")
         if self.n_steps is not None:
             checks.count(self.n_steps, "n_steps")
-        data = self._read(X, y, public, ledger)
+        checks.bounds(self.target_bounds, "target_bounds")
+        data = self._read_regression(X, y, public, ledger)
         budget = data.budget
         scale = target_scale(self.target_bounds, data.y_public)
         geometry = unit_geometry(data.X.shape[1], data.X_public)
@@ -155,7 +156,7 @@ class NoisySGD(AdaptationRegressor):
             run = data.ledger.start(plan, label="gradient")
             solution = _descent(run, rows, rate * budget.n_rows, length=length, radius=radius)
         public_scale = data.y_public is not None and self.target_bounds is None
-        assumed = [] if public_scale else ["the bounds of the target"]
+        assumed = [] if public_scale else [bounds_assumption(self.target_bounds)]
         self._finish(data, *geometry.coefficients(solution), scale, assumed)
         return self
 

@@ -7,7 +7,7 @@ enforces the bounds on private rows.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
-from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.estimator import Budget, PrivateEstimator, numeric_labels
+from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput
 from dpadapt.learning.preparation import Geometry, centre_and_scale
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded_losses import LimitedRows, limited_rows
@@ -38,6 +37,8 @@ _ROW_LENGTH_QUANTILE = 0.95
 # Quantile of the distances of public labels from their mean that becomes 1; targets beyond are moved to the end. Over
 # the whole range a few labels far out would stretch the scale, and the noise with it. Chosen by hand.
 _LABEL_RANGE_QUANTILE = 0.99
+# Least epsilon for the discrepancy: below it the noise is a billion times the sensitivity. Chosen by hand.
+_LEAST_DISCREPANCY_EPSILON = 1e-9
 # Score of a class that does not occur among the rows, below any score that a row can reach: exp(-1000) is 0 in floating
 # point.
 _IMPOSSIBLE_SCORE = 1e3
@@ -69,7 +70,7 @@ class TargetScale:
 
     def apply(self, y: NDArray[Any]) -> Array:
         """Return scaled targets; an overflow gives infinity, without a warning."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return np.asarray((y - self.middle) / self.half, dtype=np.float64)
 
 
@@ -103,25 +104,8 @@ def bounded_rows(Z: Array, targets: Array) -> LimitedRows:
 # Base classes of the private estimators.
 
 
-@dataclass(frozen=True, eq=False)
-class RegressionInput:
-    """Checked input of a private regression, with its budget. It holds private rows and is no release."""
-
-    X: NDArray[Any] = field(repr=False)
-    y: NDArray[Any] = field(repr=False)
-    X_public: Array | None
-    y_public: Array | None
-    budget: Budget
-    ledger: Ledger
-
-    @property
-    def labelled_public(self) -> tuple[Array, Array] | None:
-        """Public rows and their labels, or None if either is missing."""
-        return None if self.X_public is None or self.y_public is None else (self.X_public, self.y_public)
-
-
 class AdaptationRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """What the private regressions of paper 1 do before and after their releases."""
+    """What the private regressions of paper 1 do after their releases."""
 
     coef_: Array
     intercept_: float
@@ -129,13 +113,6 @@ class AdaptationRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[mis
     def predict(self, X: Any) -> Array:
         """Return predictions for rows of `X`."""
         return self._scores(X)
-
-    def _read(self, X: Any, y: Any, public: Public | None, ledger: Ledger | None) -> RegressionInput:
-        """Check private and public rows, and open a ledger for this fit."""
-        rows, targets = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, X)
-        labels = None if y_public is None else numeric_labels(y_public)
-        return RegressionInput(rows, targets, X_public, labels, self._budget(len(rows)), self._ledger(ledger))
 
     def _finish(
         self,
@@ -202,6 +179,11 @@ class AdaptationEstimator(PrivateEstimator):
         """
         if not self._protects:
             return NoisePlan(0.0, 0.0, 0.0)
+        if 0 < share * self.epsilon < _LEAST_DISCREPANCY_EPSILON:
+            raise ValueError(
+                f"discrepancy_share must be larger, or 0: it leaves less than {_LEAST_DISCREPANCY_EPSILON:g} of "
+                f"epsilon for the discrepancy, got {share!r}."
+            )
         adjacency = Adjacency.of(self.adjacency)
         if self.noise == "exact":
             spending = exact_spending(self.epsilon, self.delta, share, adjacency)

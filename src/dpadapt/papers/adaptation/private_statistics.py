@@ -16,7 +16,7 @@ import numpy as np
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
@@ -187,7 +187,7 @@ class PrivateMixture(AdaptationRegressor):
         """
         alpha = mixture_share(self.alpha)
         scale = target_scale(self.target_bounds, None)
-        data = self._read(X, y, public, ledger)
+        data = self._read_regression(X, y, public, ledger)
         n_features = data.X.shape[1]
         geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
         start = geometry.solution_for(np.append(np.zeros(n_features), scale.middle))
@@ -207,11 +207,11 @@ class PrivateMixture(AdaptationRegressor):
             alpha = 0.0
         if data.budget.worthwhile and alpha < 1:
             Z = geometry.transform(data.X)
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(all="ignore"):
                 e = np.asarray((data.y - Z @ start) / unit, dtype=np.float64)
             moment = private_moment(data.ledger, data.budget, Z, e, clip_norm).scaled(1.0 / kept)
             change = (moment if source is None else source.mixed(moment, alpha)).solution() * unit
-        assumed = [] if data.y_public is not None else ["the bounds of the target"]
+        assumed = [] if data.y_public is not None else [bounds_assumption(self.target_bounds)]
         assumed.append("alpha, which was chosen without the private data")
         self._finish(data, *geometry.coefficients(start + change), TargetScale(0.0, 1.0), assumed)
         return self
@@ -326,7 +326,7 @@ class ReverseAdaptation(AdaptationRegressor):
         """
         alpha = None if self.alpha is None else mixture_share(self.alpha)
         scale = target_scale(self.target_bounds, None)
-        data = self._read(X, y, public, ledger)
+        data = self._read_regression(X, y, public, ledger)
         n_features = data.X.shape[1]
         geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
         clip_norm, labelled = joint_length(geometry), data.labelled_public is not None
@@ -347,7 +347,7 @@ class ReverseAdaptation(AdaptationRegressor):
                 solution = _mixed_solution(source, Z_public, e_public, alpha)
         elif labelled:
             solution = public_moment(Z_public, e_public).solution()
-        assumed = [] if labelled else ["the bounds of the target"]
+        assumed = [] if labelled else [bounds_assumption(self.target_bounds)]
         if alpha is not None:
             assumed.append("alpha, which was chosen without the private data")
         self._finish(data, *geometry.coefficients(solution), scale, assumed)

@@ -50,8 +50,7 @@ class Penalties:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, int | float | np.floating) or isinstance(value, bool) or not 0 <= value < np.inf:
-                raise ValueError(f"penalty {name!r} must be a number that is not negative, got {value!r}.")
+            checks.penalty(value, f"penalty {name!r}")
 
     @property
     def total(self) -> float:
@@ -192,8 +191,7 @@ def solve(
     radius = checks.positive(radius, "radius")
     if form == "convex" and penalties.one == 0:
         raise ValueError("penalty 'one' must be positive in problem (6): at 0 all weights vanish. Use form='original'.")
-    if not math.isfinite(discrepancy) or discrepancy < 0:
-        raise ValueError(f"discrepancy must be a number that is not negative, got {discrepancy!r}.")
+    discrepancy = checks.penalty(discrepancy, "discrepancy")
     X, y, n_source = stack(X_source, y_source, X_target, y_target)
     alpha = mixture_share(alpha) if n_source else 0.0
     p = reference_weights(n_source, len(X) - n_source, alpha)
@@ -425,6 +423,24 @@ class SmoothLoss(Protocol):
     def bound(self, n_scores: int, radius: float) -> float:
         """Return the largest loss of one row."""
         ...
+
+
+def checked_loss(loss: Any, n_scores: int, radius: float) -> SmoothLoss:
+    """Return a loss if it works on made-up scores, each row by itself: it must not fail after the charge."""
+    scores = np.random.default_rng(0).uniform(-1.0, 1.0, (4, n_scores)) * min(radius, 1.0)
+    scores, codes = (scores[:, 0] if n_scores == 1 else scores), np.arange(4) % max(2, n_scores)
+    try:
+        sizes = loss.lipschitz(n_scores, radius), loss.bound(n_scores, radius), loss.smoothness(n_scores)
+        fine = all(checks.positive(size, "size") for size in sizes)
+        for part, shape in ((loss.weights, scores.shape), (loss.losses, codes.shape)):
+            together = np.asarray(part(scores.copy(), codes), dtype=np.float64)
+            alone = [np.asarray(part(scores[i : i + 1].copy(), codes[i : i + 1])) for i in range(len(codes))]
+            fine = fine and together.shape == shape and bool(np.allclose(together, np.concatenate(alone)))
+    except Exception as error:
+        raise TypeError(f"loss must be a SmoothLoss, such as CrossEntropy(); {type(error).__name__}: {error}") from None
+    if not fine:
+        raise ValueError("loss must give each row's weights and losses by that row alone, and positive finite bounds.")
+    return loss  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

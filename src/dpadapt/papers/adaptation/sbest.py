@@ -111,9 +111,10 @@ class SBest(UnprotectedRegressor):
     def _check_parameters(self) -> None:
         mixture_share(self.alpha)
         Penalties(self.lambda1, self.lambda2, self.lambda_inf)
-        checks.positive(self.radius, "radius")
+        checks.scale(self.radius, "radius")
         checks.one_of(self.form, FORMS, "form")
-        _check_discrepancy(self.discrepancy)
+        if self.discrepancy is not None:
+            checks.penalty(self.discrepancy, "discrepancy")
 
     def _solve(self, samples: TwoSamples) -> tuple[Array, float]:
         middle, unit = float(samples.labels.mean()), max(float(samples.labels.std()), 1e-300)
@@ -217,8 +218,8 @@ class SBestClassifier(UnprotectedClassifier):
     def _check_parameters(self) -> None:
         mixture_share(self.alpha)
         Penalties(self.lambda1, self.lambda2, self.lambda_inf)
-        _check_discrepancy(self.discrepancy)
-        checks.positive(self.ridge, "ridge")
+        checks.penalty(self.discrepancy, "discrepancy")
+        checks.scale(self.ridge, "ridge")
 
     def _solve(self, samples: TwoSamples, n_classes: int) -> tuple[Array, Array]:
         penalties = Penalties(self.lambda1, self.lambda2, self.lambda_inf)
@@ -256,11 +257,3 @@ def sbest_grid(
     return [
         SBest(alpha, lambda1=lambda1, form=form) for alpha in sorted({0.0, *map(float, alphas)}) for lambda1 in lambdas
     ]
-
-
-def _check_discrepancy(value: Any) -> None:
-    """Require None or a number that is not negative."""
-    if value is not None and (
-        isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf
-    ):
-        raise ValueError(f"discrepancy must be a number that is not negative, got {value!r}.")

@@ -19,7 +19,14 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
-from dpadapt.learning.estimator import LinearClassifier, PrivateEstimator, label_codes, label_set, numeric_labels
+from dpadapt.learning.estimator import (
+    LinearClassifier,
+    PrivateEstimator,
+    label_codes,
+    label_set,
+    moderate,
+    numeric_labels,
+)
 from dpadapt.mechanisms.mechanism import NonPrivate
 from dpadapt.papers.adaptation.preparation import Array, Standard, standard, weighted_logistic, weighted_ridge
 from dpadapt.papers.adaptation.problem import mixture_share, reference_weights
@@ -107,12 +114,11 @@ class UnprotectedRegressor(Unprotected, RegressorMixin, PrivateEstimator):  # ty
             Charged with epsilon = inf; one with a finite cap refuses.
         """
         self._check_parameters()
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        receipt = self._disclose(ledger)
+        rows, targets = self._check_rows(X, y, y_numeric=True)
+        X_public, y_public = self._check_public(public, X)
         labels = np.empty(0) if y_public is None else numeric_labels(y_public)
-        scaling, samples = _two_samples(X, np.asarray(y, dtype=np.float64), X_public, labels)
+        scaling, samples = _two_samples(moderate(rows, "X"), moderate(targets, "y"), X_public, labels)
+        receipt = self._disclose(ledger)
         coef, intercept = scaling.undo(*self._solve(samples))
         self.privacy_ = receipt
         self.coef_, self.intercept_ = coef, float(intercept)
@@ -147,18 +153,17 @@ class UnprotectedClassifier(Unprotected, LinearClassifier):
             Charged with epsilon = inf; one with a finite cap refuses.
         """
         self._check_parameters()
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
+        rows, labels = self._check_rows(X, y, y_numeric=False)
+        X_public, y_public = self._check_public(public, X)
         known = self.classes
         if known is None and y_public is not None:
             # Nothing is protected here, so the target's own labels may be read.
-            known = np.union1d(np.unique(y_public), np.unique(y))
-        classes, _ = label_set(known, None, y)
-        codes = label_codes(y, classes, "y")
+            known = np.concatenate([y_public, labels])
+        classes, _ = label_set(known, None, labels)
+        codes = label_codes(labels, classes, "y")
         codes_public = np.empty(0, np.int64) if y_public is None else label_codes(y_public, classes, "public y")
+        scaling, samples = _two_samples(moderate(rows, "X"), codes, X_public, codes_public)
         receipt = self._disclose(ledger)
-        scaling, samples = _two_samples(X, codes, X_public, codes_public)
         coef, intercept = scaling.undo(*self._solve(samples, len(classes)))
         self.privacy_ = receipt
         self.coef_, self.intercept_, self.classes_ = coef, intercept, classes
@@ -189,7 +194,7 @@ class _MixtureWeights:
 
     def _check_parameters(self) -> None:
         mixture_share(self.alpha)
-        checks.positive(self.ridge, "ridge")
+        checks.scale(self.ridge, "ridge")
 
     def _weights(self, samples: TwoSamples) -> Array:
         return samples.reference(self.alpha)

@@ -18,7 +18,7 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, released_gradient
-from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set, numeric_labels
+from dpadapt.learning.estimator import Budget, PrivateEstimator, bounds_assumption
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.mirror.maps import Ball, EuclideanMap, MirrorMap
@@ -26,6 +26,7 @@ from dpadapt.papers.mirror.public_fit import (
     Coordinates,
     DescentModel,
     PublicFit,
+    checked_ridge,
     choose_clip_and_rate,
     classification_fit,
     gradient_descent_model,
@@ -148,7 +149,10 @@ class DescentEstimator(PrivateEstimator):
         checks.count(self.n_steps, "n_steps")
         for name in ("learning_rate", "clip_norm"):
             if getattr(self, name) is not None:
-                checks.positive(getattr(self, name), name)
+                checks.scale(getattr(self, name), name)
+        for name in ("standardise", "fit_intercept"):
+            checks.flag(getattr(self, name), name)
+        checked_ridge(self.ridge)
 
     def _descend(self, ledger: Ledger, problem: Problem, budget: Budget) -> Descended:
         """Plan from public facts and, if the budget is worthwhile, charge and take all steps."""
@@ -164,25 +168,21 @@ class DescentEstimator(PrivateEstimator):
         """Fit a regression and write its receipt; return coefficients and intercept for raw rows."""
         self._check_parameters(public)
         bounds = checks.bounds(target_bounds, "target_bounds")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        X_public, y_public = self._check_public(public, frame)
-        labels = numeric_labels(y_public) if self._uses_public_labels and y_public is not None else None
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        coordinates, Z_public = self._coordinates(X_public, X.shape[1])
+        data = self._read_regression(X, y, public, ledger)
+        labels = data.y_public if self._uses_public_labels else None
+        coordinates, Z_public = self._coordinates(data.X_public, data.n_features)
         problem = Problem(
             coordinates,
-            X,
-            np.asarray(y, dtype=np.float64),
+            data.X,
+            data.y,
             Z_public,
             labels,
             regression_fit(coordinates, Z_public, labels, bounds),
             SquaredLoss(),
             _REGRESSION_LEAST_CLIP_QUANTILE,
         )
-        assumed = [] if labels is not None else ["the bounds of the target"]
-        coef, intercept = coordinates.coefficients(self._solution(child, problem, budget, assumed))
+        assumed = [] if labels is not None else [bounds_assumption(target_bounds)]
+        coef, intercept = coordinates.coefficients(self._solution(data.ledger, problem, data.budget, assumed))
         return coef, float(intercept)
 
     def _fit_classification(
@@ -190,24 +190,16 @@ class DescentEstimator(PrivateEstimator):
     ) -> tuple[Vector, Vector, NDArray[Any]]:
         """Fit a classification and write its receipt; return coefficients and intercepts for raw rows, and classes."""
         self._check_parameters(public)
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        classes, origin = label_set(declared_classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        coordinates, Z_public = self._coordinates(X_public, X.shape[1])
-        codes_public = None
-        if self._uses_public_labels and y_public is not None:
-            codes_public = label_codes(y_public, classes, "public y")
-        public_fit = classification_fit(coordinates, Z_public, codes_public, len(classes))
+        data = self._read_classification(X, y, public, ledger, declared_classes)
+        codes = data.codes_public if self._uses_public_labels else None
+        coordinates, Z_public = self._coordinates(data.X_public, data.n_features)
+        public_fit = classification_fit(coordinates, Z_public, codes, len(data.classes))
         loss: Loss = LogisticLoss() if public_fit.n_scores == 1 else SoftmaxLoss()
         problem = Problem(
-            coordinates, X, codes, Z_public, codes_public, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
+            coordinates, data.X, data.codes, Z_public, codes, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
         )
-        coef, intercept = coordinates.coefficients(self._solution(child, problem, budget, [origin]))
-        return np.atleast_2d(coef.T).copy(), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), classes
+        coef, intercept = coordinates.coefficients(self._solution(data.ledger, problem, data.budget, [data.source]))
+        return np.atleast_2d(coef.T).copy(), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), data.classes
 
     def _coordinates(self, X_public: Vector | None, n_features: int) -> tuple[Coordinates, Vector | None]:
         """Return the coordinates of the descent, and the public rows in them."""
@@ -309,7 +301,7 @@ class MirrorEstimator(DescentEstimator):
         checks.one_of(self.average, _MIRROR_AVERAGES, "average")
         super()._check_parameters(public)
         if self.radius is not None:
-            checks.positive(self.radius, "radius")
+            checks.scale(self.radius, "radius")
         if self.schedule_steps is not None:
             checks.count(self.schedule_steps, "schedule_steps")
         if self.step == "first-order" and getattr(public, "y", None) is None:

@@ -50,7 +50,7 @@ class _GradientDescent(DescentEstimator):
         super()._check_parameters(public)
         if self.batch_size is not None:
             checks.count(self.batch_size, "batch_size")
-        if self.whiten and public is None:
+        if checks.flag(self.whiten, "whiten") and public is None:
             raise ValueError("whiten=True needs public rows to whiten by. Give public=, or leave it out.")
 
     def _plan(self, budget: Budget) -> tuple[Plan, float]:

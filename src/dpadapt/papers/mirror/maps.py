@@ -242,7 +242,12 @@ class LogisticMap:
             hessian = self.hessian(solution)
             hessian[np.diag_indices_from(hessian)] += pull
             # The Hessian is ordered class by class: (n_classes, n_columns) flattened.
-            inner = cho_solve(cho_factor(hessian, lower=True, check_finite=False), gradient.T.ravel())
+            try:
+                factor = cho_factor(hessian, lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                # A ridge that is lost in rounding: the solution so far is as good as this map can give.
+                break
+            inner = cho_solve(factor, gradient.T.ravel())
             direction = -inner.reshape(gradient.T.shape).T
             slope = float(np.sum(gradient * direction))
             # The value can still fall by about half the slope. Once rounding hides that, one more Newton step is exact.

@@ -133,15 +133,12 @@ class PDADPMDMean(PrivateEstimator):
         """
         checks.one_of(self.noise, MIRROR_NOISES, "noise")
         steps = checks.count(self.n_steps, "n_steps")
-        rate = checks.positive(self.learning_rate, "learning_rate")
-        given = None if self.clip_norm is None else checks.positive(self.clip_norm, "clip_norm")
+        rate = checks.scale(self.learning_rate, "learning_rate")
+        given = None if self.clip_norm is None else checks.scale(self.clip_norm, "clip_norm")
         ridge = checked_ridge(self.ridge)
-        frame = X
-        X, _ = self._check_rows(X, np.zeros(np.shape(X)[0] if np.ndim(X) else 1), y_numeric=True)
-        X_public, _ = self._check_public(public, frame)
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        start, shape, default_clip = public_shape(X_public, X.shape[1], ridge)
+        data = self._read_regression(X, None, public, ledger, needs_y=False)
+        budget, child = data.budget, data.ledger
+        start, shape, default_clip = public_shape(data.X_public, data.n_features, ridge)
         clip_norm = default_clip if given is None else given
         multiplier = noise_multiplier(self.noise, self.epsilon, self.delta, steps=steps)
         notes: list[str] = []
@@ -151,8 +148,8 @@ class PDADPMDMean(PrivateEstimator):
             run = child.start(Repeated(Gaussian(multiplier), steps), label="gradient of the mean")
             current, total = start, np.zeros_like(start)
             for _ in range(steps):
-                with np.errstate(over="ignore", invalid="ignore"):
-                    gradients = (current - X) @ inverse
+                with np.errstate(all="ignore"):
+                    gradients = (current - data.X) @ inverse
                 gradient = run.release(clipped_sum(gradients, clip_norm)) / budget.n_rows
                 current = current - rate * (shape @ gradient)
                 total = total + current
@@ -175,7 +172,7 @@ def public_shape(X: Vector | None, n_features: int, ridge: float | None) -> tupl
     away = X - mean
     covariance = away.T @ away / n
     average = float(np.trace(covariance)) / k
-    if average == 0.0:
+    if not average >= checks.LARGEST**-4:
         raise ValueError("the public rows are all alike: they have no covariance. Give rows that vary.")
     covariance[np.diag_indices(k)] += (0.5 * k / n if ridge is None else ridge) * average
     top = float(np.linalg.eigvalsh(covariance)[-1])

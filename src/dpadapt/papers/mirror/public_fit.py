@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from dpadapt import checks
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import centre_and_scale, public_classifier
 from dpadapt.rows import Rows
@@ -64,7 +65,7 @@ class Coordinates:
         """Return rows without their constant, of the same type; an overflow gives values that are not finite."""
         if self.center is None or self.scale is None:
             return X
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             moved = X - self.center.astype(X.dtype)
             moved /= self.scale.astype(X.dtype)
         return np.asarray(moved)
@@ -78,7 +79,7 @@ class Coordinates:
         """Return private rows, multiplied by `basis` if it is given."""
         if basis is None:
             return Rows(self.transform(X), y, intercept=self.intercept)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return Rows(self.extend(X) @ basis.astype(X.dtype), y)
 
     def constant(self, level: float) -> Vector:
@@ -436,6 +437,4 @@ def checked_ridge(ridge: Any) -> float | None:
     """Return `ridge` if it is None or a number of at least 0."""
     if ridge is None:
         return None
-    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < math.inf:
-        raise ValueError(f"ridge must be a number of at least 0, got {ridge!r}.")
-    return float(ridge)
+    return checks.penalty(ridge, "ridge")

@@ -107,8 +107,9 @@ class PrivateKMeansSource(ProxyClustering):
         # Pure costs add up over the steps; the squares of Gaussian costs mu do.
         times = self.n_steps if self.delta == 0 else math.sqrt(self.n_steps)
         mechanism = noise(self.epsilon, self.delta, times)
-        run = ledger.start(Repeated(mechanism, self.n_steps), label="counts and sums of Lloyd's steps")
         means = np.random.default_rng(self.random_state).choice(T, self.n_proxies)
+        mechanism.scale(cell_sums(S[:0], means, RADIUS), ledger.adjacency)  # refuses too large a noise, not yet charged
+        run = ledger.start(Repeated(mechanism, self.n_steps), label="counts and sums of Lloyd's steps")
         for _ in range(self.n_steps):
             statistic = cell_sums(S, means, RADIUS)
             noisy = run.release(statistic)

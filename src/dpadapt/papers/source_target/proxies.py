@@ -256,8 +256,10 @@ class NAS(ProxyClustering):
         arguments, label = (S, around, self.n_neighbours, RADIUS), "averages of the nearest sources"
         if self.constants == "paper" and self.delta > 0 and math.isfinite(self.epsilon):
             once = advanced_composition(self.epsilon, self.delta, len(around))
-            run = ledger.start(Repeated(Laplace(1 / once), len(around)), label=label)
-            sums = np.stack([run.release(one) for one in each_neighbour_sum(*arguments)])
+            mechanism, statistics = Laplace(1 / once), each_neighbour_sum(*arguments)
+            mechanism.scale(statistics[0], ledger.adjacency)  # refuses too large a noise before it is charged
+            run = ledger.start(Repeated(mechanism, len(around)), label=label)
+            sums = np.stack([run.release(one) for one in statistics])
         else:
             sums = ledger.release(noise(self.epsilon, self.delta), neighbour_sums(*arguments), label=label)
         return np.asarray(sums / self.n_neighbours)

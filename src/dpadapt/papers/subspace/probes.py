@@ -19,7 +19,7 @@ from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import SoftmaxLoss, released_gradient
-from dpadapt.learning.estimator import Budget, LinearClassifier, PrivateEstimator, label_codes, label_set, split_noise
+from dpadapt.learning.estimator import Budget, LinearClassifier, PrivateEstimator, split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
@@ -57,7 +57,7 @@ class ProbeRows:
 
     def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return transformed rows; a row that overflows becomes non-finite, without a warning."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             rows = np.asarray(X, dtype=np.float64) - self.center
             if self.basis is not None:
                 return np.asarray(rows @ self.basis)
@@ -185,25 +185,20 @@ class DescentProbe(LinearClassifier):
         {ledger}
         """
         checks.one_of(self.rows, ROWS, "rows")
-        learning_rate = checks.positive(self.learning_rate, "learning_rate")
+        learning_rate = checks.scale(self.learning_rate, "learning_rate")
         checks.share(self.momentum, "momentum")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        classes, source = label_set(self.classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        form = probe_rows(X_public, X.shape[1], self.rows)
+        data = self._read_classification(X, y, public, ledger, self.classes)
+        budget, classes = data.budget, data.classes
+        form = probe_rows(data.X_public, data.n_features, self.rows)
         clip_norm = form.typical_norm / math.sqrt(2.0)
         if self.clip_norm is not None:
-            clip_norm = checks.positive(self.clip_norm, "clip_norm")
+            clip_norm = checks.scale(self.clip_norm, "clip_norm")
         plan = self._plan(budget)
-        width = X.shape[1] if form.basis is None else form.basis.shape[1]
+        width = data.n_features if form.basis is None else form.basis.shape[1]
         solution = np.zeros((width + 1, len(classes)))
         if budget.worthwhile:
-            private = Rows(form.transform(X), codes, intercept=True)
-            run = child.start(plan, label="gradient")
+            private = Rows(form.transform(data.X), data.codes, intercept=True)
+            run = data.ledger.start(plan, label="gradient")
             solution = _descend(
                 run,
                 private,
@@ -214,7 +209,7 @@ class DescentProbe(LinearClassifier):
                 momentum=float(self.momentum),
             )
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [source])
+        self.privacy_ = self._receipt(data.ledger, budget, [data.source])
         self._form: ProbeRows = form
         self.coef_, self.intercept_ = solution[:-1].T.copy(), solution[-1].copy()
         self.classes_ = classes
@@ -228,6 +223,11 @@ class DescentProbe(LinearClassifier):
             rate = min(1.0, checks.count(self.batch_size, "batch_size") / budget.n_rows)
         noise = calibrate(self.epsilon, self.delta, steps=steps, rate=rate, adjacency=Adjacency.of(self.adjacency))
         return Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of each class; with two classes, the score of the second minus that of the first."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
@@ -333,24 +333,19 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         private_gram = checks.one_of(self.gram, _GRAMS, "gram") == "private"
         if public is None and not private_gram:
             raise ValueError("gram='public' needs public rows. Give public=, or gram='private'.")
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=False)
-        X_public, y_public = self._check_public(public, frame)
-        classes, source = label_set(self.classes, y_public, y)
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
-        form = probe_rows(X_public, X.shape[1], "unit")
-        solution = np.zeros((X.shape[1] + 1, len(classes)))
+        data = self._read_classification(X, y, public, ledger, self.classes)
+        budget, classes = data.budget, data.classes
+        form = probe_rows(data.X_public, data.n_features, "unit")
+        solution = np.zeros((data.n_features + 1, len(classes)))
         if budget.worthwhile:
             public_gram = None
-            if X_public is not None and not private_gram:
-                rows = np.column_stack([form.transform(X_public), np.ones(len(X_public))])
+            if data.X_public is not None and not private_gram:
+                rows = np.column_stack([form.transform(data.X_public), np.ones(len(data.X_public))])
                 public_gram = rows.T @ rows / len(rows)
-            private = Rows(form.transform(X), codes, intercept=True)
-            solution = _ridge_solution(child, private, len(classes), budget, form, public_gram)
+            private = Rows(form.transform(data.X), data.codes, intercept=True)
+            solution = _ridge_solution(data.ledger, private, len(classes), budget, form, public_gram)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(child, budget, [source])
+        self.privacy_ = self._receipt(data.ledger, budget, [data.source])
         self._form: ProbeRows = form
         self.coef_, self.intercept_ = solution[:-1].T.copy(), solution[-1].copy()
         self.classes_ = classes

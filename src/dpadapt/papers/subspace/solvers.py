@@ -61,21 +61,17 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         checks.one_of(self.method, SUBSPACE_METHODS, "method")
         checks.count(self.batch_size, "batch_size")
         self._check_parameters()
-        frame = X
-        X, y = self._check_rows(X, y, y_numeric=True)
-        self._check_public(public, frame)
-        basis = self._subspace(public, X.shape[1])
-        budget = self._budget(len(X))
-        child = self._ledger(ledger)
+        data = self._read_regression(X, y, public, ledger)
+        basis = self._subspace(public, data.n_features)
         solution: Vector = np.zeros(basis.shape[1])
         notes: list[str] = []
-        if budget.worthwhile:
-            with np.errstate(over="ignore", invalid="ignore"):
-                rows = Rows(np.asarray(X @ basis, dtype=np.float64), np.asarray(y, dtype=np.float64))
-            solution, notes = self._solve(child, rows, budget)
+        if data.budget.worthwhile:
+            with np.errstate(all="ignore"):
+                rows = Rows(np.asarray(data.X @ basis, dtype=np.float64), data.y)
+            solution, notes = self._solve(data.ledger, rows, data.budget)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         assumed = ["rows and target are of about unit variance", *basis_assumptions(self.basis)]
-        self.privacy_ = self._receipt(child, budget, assumed, notes=notes)
+        self.privacy_ = self._receipt(data.ledger, data.budget, assumed, notes=notes)
         self.n_components_ = basis.shape[1]
         self.coef_, self.intercept_ = basis @ solution, 0.0
         return self
@@ -203,7 +199,7 @@ class DPAMBSSGD(ProjectedRegressor):
     def _check_parameters(self) -> None:
         checks.one_of(self.noise, _NOISES, "noise")
         if self.learning_rate is not None:
-            checks.positive(self.learning_rate, "learning_rate")
+            checks.scale(self.learning_rate, "learning_rate")
 
     def _solve(self, ledger: Ledger, rows: Rows, budget: Budget) -> tuple[Vector, list[str]]:
         k = rows.n_columns
@@ -344,8 +340,8 @@ class ProjectedDPSGD(ProjectedRegressor):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        checks.positive(self.clip_norm, "clip_norm")
-        checks.positive(self.learning_rate, "learning_rate")
+        checks.scale(self.clip_norm, "clip_norm")
+        checks.scale(self.learning_rate, "learning_rate")
         checks.count(self.n_epochs, "n_epochs")
 
     def _solve(self, ledger: Ledger, rows: Rows, budget: Budget) -> tuple[Vector, list[str]]:
