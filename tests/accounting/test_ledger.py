@@ -535,3 +535,43 @@ def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(tmp_path,
     with_records(path, [*records, (records[-1][0], text)])
     with pytest.raises(LedgerError, match="can't be trusted"):
         reopened(tmp_path)
+
+
+# A cap is a cap, and a plan is charged for all of its steps.
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("delta", "mechanism"), [(0.0, lambda e: Laplace(1 / e)), (1e-6, lambda e: Gaussian(calibrate(e, 1e-6)))]
+)
+def test_a_charge_a_thousandth_above_what_remains_is_refused(delta, mechanism, before):
+    ledger = Ledger(1.0, delta)
+    for _ in range(before):
+        ledger.start(mechanism(0.2), label="before")
+    left = ledger.remaining()
+    with pytest.raises(BudgetExceeded):
+        ledger.start(mechanism(left * 1.001), label="too much")
+    assert len(ledger.entries) == before
+    ledger.start(mechanism(left), label="rest")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Repeated(Laplace(10.0), 7),
+        Repeated(Gaussian(20.0), 7),
+        Sampled(Gaussian(20.0), 0.1, 7),
+        Sampled(Laplace(9.0), 0.1, 7),
+    ],
+)
+@pytest.mark.parametrize("way", ["start", "start_all", "resumable", "child"])
+def test_every_step_of_a_plan_is_charged(tmp_path, ledger, plan, way):
+    once = epsilon(type(plan)(**{**vars(plan), "steps": 1}), ledger.delta)
+    if way == "start_all":
+        ledger.start_all([(plan, "x")])
+    elif way == "child":
+        ledger.child(1.0, ledger.delta, label="child").start(plan, label="x")
+    else:
+        ledger.start(plan, label="x", resumable=way == "resumable")
+    assert [(entry.event, entry.times) for entry in ledger.entries] == [(plan.event(), 7)]
+    assert ledger.spent() == epsilon(plan, ledger.delta) > 1.5 * once

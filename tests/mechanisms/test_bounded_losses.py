@@ -64,7 +64,8 @@ def make_gradient(table, rng, case):
 
 def make_weighted_gradient(table, rng, case):
     # Factors are public and belong to positions, so removing a record would shift them: all are equal here.
-    factor = rng.random()
+    # One above 1 must not lift a record above its bound.
+    factor = rng.random() * rng.choice([1.0, 1.0, 5.0])
     coef = case * np.eye(D)[0]
     return lambda t: squared_loss_gradient(limited(t).moments(np.full(len(t), factor)), coef, case)
 
@@ -83,7 +84,8 @@ def make_listed(table, rng, case):
 
 
 def make_own(table, rng, case):
-    return lambda t: own_losses(np.prod(t, axis=1), case, np.full(len(t), 0.8))
+    factor = rng.choice([0.8, 5.0])
+    return lambda t: own_losses(np.prod(t, axis=1), case, np.full(len(t), factor))
 
 
 MAKERS = {

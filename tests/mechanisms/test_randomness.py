@@ -14,47 +14,60 @@ def sources():
     return [SecureRandom(), SeededRandom(0)]
 
 
-def fingerprint(random):
+DRAWS = {
+    "continuous": lambda random: random.generator.random(4),
+    "discrete Laplace": lambda random: random.discrete_laplace(1e6, 4),
+    "discrete Gaussian": lambda random: random.discrete_gaussian(1e6, 4),
+}
+# Each kind of draw by itself: the kinds come from different generators, and one that repeats must not hide behind
+# another that does not.
+each_draw = pytest.mark.parametrize("draw", DRAWS)
+
+
+def fingerprint(random, draw):
     """Return the bytes of some draws: equal for equal sources, and for others by chance only."""
-    return (
-        random.generator.random(4).tobytes()
-        + random.discrete_laplace(1e6, 4).tobytes()
-        + random.discrete_gaussian(1e6, 4).tobytes()
-    )
+    return DRAWS[draw](random).tobytes()
 
 
-def test_secure_sources_never_repeat():
+@each_draw
+def test_secure_sources_never_repeat(draw):
     shared = SecureRandom()
-    prints = {fingerprint(SecureRandom()) for _ in range(5)} | {fingerprint(shared) for _ in range(5)}
+    prints = {fingerprint(SecureRandom(), draw) for _ in range(5)} | {fingerprint(shared, draw) for _ in range(5)}
     assert len(prints) == 10
 
 
-def test_a_fork_does_not_share_noise():
+@each_draw
+def test_a_fork_does_not_share_noise(draw):
     random = SecureRandom()
-    fingerprint(random)  # the stream has its key before the fork
+    fingerprint(random, draw)  # the stream has its key before the fork
     prints = set()
     for _ in range(3):
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
-            os.write(write, fingerprint(random))
+            os.write(write, fingerprint(random, draw))
             os._exit(0)
         prints.add(os.read(read, 1000))
         assert os.waitpid(child, 0)[1] == 0
         os.close(read)
         os.close(write)
-    assert len(prints | {fingerprint(random)}) == 4
+    assert len(prints | {fingerprint(random, draw)}) == 4
 
 
-def test_pickling_a_secure_source_leaves_its_key_out():
+@each_draw
+def test_pickling_a_secure_source_leaves_its_key_out(draw):
     random = SecureRandom()
     random.generator.random()
-    assert fingerprint(pickle.loads(pickle.dumps(random))) != fingerprint(random)
+    assert fingerprint(pickle.loads(pickle.dumps(random)), draw) != fingerprint(random, draw)
 
 
-def test_seeded_sources_repeat_and_differ_by_seed():
-    assert fingerprint(SeededRandom(3)) == fingerprint(SeededRandom(3))
-    assert fingerprint(SeededRandom(3)) != fingerprint(SeededRandom(4))
+@each_draw
+def test_seeded_sources_repeat_and_differ_by_seed(draw):
+    assert fingerprint(SeededRandom(3), draw) == fingerprint(SeededRandom(3), draw)
+    assert fingerprint(SeededRandom(3), draw) != fingerprint(SeededRandom(4), draw)
+
+
+def test_samples_of_a_seed_repeat():
     assert np.array_equal(SeededRandom(3).poisson_sample(99, 0.3), SeededRandom(3).poisson_sample(99, 0.3))
 
 
@@ -69,7 +82,8 @@ def test_random_state_chooses_the_source():
 def test_numpys_global_generator_is_never_touched():
     before = repr(np.random.get_state())  # noqa: NPY002
     for random in sources():
-        fingerprint(random)
+        for draw in DRAWS:
+            fingerprint(random, draw)
         random.poisson_sample(100, 0.5)
     assert repr(np.random.get_state()) == before  # noqa: NPY002
 
