@@ -575,3 +575,29 @@ def test_every_step_of_a_plan_is_charged(tmp_path, ledger, plan, way):
         ledger.start(plan, label="x", resumable=way == "resumable")
     assert [(entry.event, entry.times) for entry in ledger.entries] == [(plan.event(), 7)]
     assert ledger.spent() == epsilon(plan, ledger.delta) > 1.5 * once
+
+
+def test_a_sample_is_recorded_before_it_is_drawn(ledger, monkeypatch):
+    run = ledger.start(Sampled(Gaussian(5.0), 0.5, 3), label="x", resumable=True)
+    drawn = []
+    monkeypatch.setattr(run._random, "poisson_sample", lambda n, rate: drawn.append(n))
+
+    def full(mark, steps):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(run, "_record", full)
+    with pytest.raises(OSError, match="full"):
+        next(run.batches(4))
+    assert drawn == []
+
+
+def test_a_receipt_lists_the_entries_of_all_charges():
+    ledger = Ledger(5.0, 1e-6)
+    for number in range(3):
+        ledger.start_all([(Gaussian(9.0), f"{number}, first"), (Repeated(Laplace(90.0), 2), f"{number}, second")])
+    receipt = ledger.receipt()
+    assert [entry.label for entry in receipt.entries] == [
+        f"{n}, {part}" for n in range(3) for part in ("first", "second")
+    ]
+    assert (receipt.charges, receipt.epsilon) == (3, ledger.spent())
+    assert len(str(receipt).split("released:")) == 7
