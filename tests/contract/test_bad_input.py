@@ -13,11 +13,13 @@ import random
 import re
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain, zip_longest
 from typing import Any
 from unittest import mock
 
@@ -31,6 +33,8 @@ import dpadapt
 from dpadapt import Adjacency, Ledger, PrivacyError, Public
 from dpadapt.errors import BudgetExceeded
 from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.linear import PrivateLinearRegression
+from dpadapt.mechanisms import Gaussian
 
 WORD, NUMBER = "ZEBRA7731", 77319.125  # what no message may show
 N, N_PUBLIC, D = 397, 60, 3  # no message may show the number of private rows
@@ -38,6 +42,8 @@ DEFAULT, THOROUGH = 300, 3000
 OPTIONAL = ("dpadapt.networks", "dpadapt.hybrid.flower")  # they need torch or Flower
 REFUSALS = (ValueError, TypeError, PrivacyError, BudgetExceeded)
 CALIBRATING = ("adaptation.noisy_sgd", "mirror.base", "mirror.gradient_descent", "subspace.probes", "subspace.solvers")
+# Parameters of the estimators that have them: few steps, and noise that can be repeated.
+DEFAULTS = {"epsilon": 8.0, "delta": 1e-3, "n_steps": 5, "n_clusters": 3, "n_epochs": 1, "random_state": 0}
 # Not numbers of the model: a column that is constant in public has scale infinity.
 BY_DESIGN = {"public_scale_"}
 
@@ -60,8 +66,7 @@ def estimators() -> list[type]:
 def good(cls: type, draw: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return parameters and arguments of a fit that succeeds; the marker is one of the private numbers."""
     known = inspect.signature(cls).parameters
-    wanted = {"epsilon": 8.0, "delta": 1e-3, "n_steps": 5, "n_clusters": 3, "n_epochs": 1, "random_state": 0}
-    params = {name: value for name, value in wanted.items() if name in known}
+    params = {name: value for name, value in DEFAULTS.items() if name in known}
     labels_in, tasks = is_classifier(cls(**params)), "basis" in known
     if labels_in and draw.random() < 0.5:
         params["classes"] = [0, 1]
@@ -279,22 +284,26 @@ class BadCase:
 
 
 def all_cases() -> list[BadCase]:
-    """Return every combination, in an order that a fixed seed decides."""
-    found = []
+    """Return every combination: one kind for each argument of each estimator, then another for each, and so on."""
+    draw, groups = random.Random(15), []
     for cls in estimators():
         parameters, accepted = inspect.signature(cls).parameters, inspect.signature(cls.fit).parameters
         arguments = [name for name in accepted if name in ("X", "S", "y")]
         if "public" in accepted:
             arguments += ["public X", "public y", "both X"] + (["tasks"] if "basis" in parameters else [])
-            found += [(cls, "public", kind) for kind in BAD_PUBLIC]
-        found += [(cls, argument, kind) for argument in arguments for kind in BAD]
-        found += [(cls, "ledger", kind) for kind in BAD_LEDGERS]
-        found += [(cls, "parameters", f"{name}={kind}") for name in parameters for kind in BAD_PARAMETERS]
-    random.Random(15).shuffle(found)
-    return [BadCase(*case, seed) for seed, case in enumerate(found)]
+            groups.append([(cls, "public", kind) for kind in BAD_PUBLIC])
+        groups += [[(cls, argument, kind) for kind in BAD] for argument in arguments]
+        groups.append([(cls, "ledger", kind) for kind in BAD_LEDGERS])
+        groups.append([(cls, "parameters", f"{name}={kind}") for name in parameters for kind in BAD_PARAMETERS])
+    for group in groups:
+        draw.shuffle(group)
+    rounds = [list(filter(None, turn)) for turn in zip_longest(*groups)]
+    for turn in rounds:
+        draw.shuffle(turn)
+    return [BadCase(*case, seed) for seed, case in enumerate(chain.from_iterable(rounds))]
 
 
-def chain(error: BaseException) -> Iterator[BaseException]:
+def attached(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all that are attached to it, suppressed or not: some loggers show those too."""
     todo, seen = [error], set()
     while todo:
@@ -353,10 +362,11 @@ def check(case: BadCase) -> str:
         require_nothing_private(str(warning.message))
     if caught is None:
         assert not_finite(model) == [], "not finite"
+        assert ledger.n_charges <= 1, "charged more than once"
         return "fitted"
     assert type(caught) in REFUSALS, "".join(traceback.format_exception(caught))
     assert ledger.entries == [], f"charged before: {caught}"
-    for error in chain(caught):
+    for error in attached(caught):
         require_nothing_private(str(error))
     shown = "".join(traceback.format_exception(caught))
     assert WORD not in shown
@@ -374,10 +384,63 @@ def test_bad_input_is_refused_before_the_charge_and_shows_nothing(case):
 
 @pytest.mark.slow
 def test_three_thousand_bad_inputs():
-    failures = []
+    outcomes, failures = Counter(), []
     for case in CASES[DEFAULT : DEFAULT + THOROUGH]:
         try:
-            check(case)
+            outcomes[check(case)] += 1
         except AssertionError as error:
             failures.append(f"{case}: {error}")
     assert failures == []
+    assert min(outcomes["fitted"], outcomes["refused"]) > THOROUGH / 10  # both happen
+
+
+@pytest.mark.parametrize("cls", estimators(), ids=lambda cls: cls.__name__)
+def test_a_fit_is_one_charge(cls):
+    charges = []
+    for seed in range(5):  # with and without public rows and labels, which some estimators need
+        fit, ledger = BadCase(cls, "none", "", seed).make()
+        with quick_calibration(), suppress(ValueError):
+            fit()
+            charges.append(ledger.n_charges)
+    assert set(charges) == {1}
+
+
+class Careless(PrivateLinearRegression):
+    """Breaks one promise at a time."""
+
+    def __init__(self, fault="none", epsilon=1.0, delta=1e-6, *, adjacency="zero-out", n_rows=None, random_state=None):
+        super().__init__(epsilon, delta, adjacency=adjacency, n_rows=n_rows, random_state=random_state)
+        self.fault = fault
+
+    def fit(self, X, y, *, public=None, ledger=None):
+        if self.fault == "value":
+            np.asarray(y).astype(np.float64)
+        if self.fault == "count" and len(y) != len(X):
+            raise ValueError(f"X and y must have equally many rows, got {len(X)} and {len(y)}.")
+        if self.fault == "early":
+            self._ledger(ledger).start(Gaussian(50.0), label="early")
+        if self.fault == "late":
+            super().fit(X, y, public=public, ledger=ledger)
+            return super().fit(X, y, public=public, ledger=ledger)
+        super().fit(X, y, public=public, ledger=ledger)
+        if self.fault == "infinite":
+            self.coef_ = self.coef_ / 0.0
+        return self
+
+
+@pytest.mark.parametrize(
+    ("fault", "argument", "kind"),
+    [
+        ("value", "y", "text"),
+        ("value", "y", "all text"),
+        ("count", "y", "shorter"),
+        ("early", "X", "NaN"),
+        ("late", "X", "frame"),
+        ("infinite", "X", "all bool"),
+    ],
+)
+def test_a_careless_estimator_is_found(fault, argument, kind):
+    case = BadCase(Careless, argument, kind, 1)
+    check(case)
+    with mock.patch.dict(DEFAULTS, fault=fault), pytest.raises(AssertionError):
+        check(case)
