@@ -344,3 +344,34 @@ def test_spent_is_a_level_at_which_the_same_charges_are_accepted():
         assert level.needs(before, charge) <= level.epsilon
         before += level.sums(charge)
     assert spent < gaussian_epsilon(1 / 8.0, 1e-5) + gaussian_epsilon(1 / 12.0, 1e-5) + gaussian_epsilon(1 / 9.0, 1e-5)
+
+
+EVENTS = [
+    GaussianEvent(3.0),
+    LaplaceEvent(3.0),
+    PureEvent(0.3),
+    BoundedRangeEvent(0.3),
+    ConcentratedEvent(0.1),
+    SampledEvent(LaplaceEvent(3.0), 0.2),
+    SampledEvent(GaussianEvent(3.0), 0.2),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=str)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_release_of_a_charge_is_added_to_every_sum(event, rule):
+    """Seven releases add seven times as much as one, whether they are one entry or several, beside another event."""
+    terms, other = Filter.of(rule, 3.0, 1e-5, ROWS), BoundedRangeEvent(0.01)
+    one, plan, beside = (terms.sums(entries(part)) for part in (event, (event, 7), other))
+    apart = terms.sums(entries(event, other, (event, 2), event, (event, 3)))
+    assert one.charges == plan.charges == apart.charges == 1
+    for name in ("pure", "gaussian", "renyi"):
+        single, several, divided, rest = (getattr(sums, name) for sums in (one, plan, apart, beside))
+        if math.isinf(single):
+            assert several == divided == math.inf
+        elif name == "gaussian" and event == EVENTS[-1]:
+            # A sampled run is converted as a whole, which is cheaper than step by step.
+            assert 2 * single < several <= divided - rest <= 7 * single * (1 + 1e-9)
+        else:
+            assert several == pytest.approx(7 * single)
+            assert divided - rest == pytest.approx(7 * single)

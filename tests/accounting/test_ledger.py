@@ -306,17 +306,18 @@ def test_noise_is_relative_to_the_ledgers_adjacency(adjacency):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(["g", "l", "e"]), st.floats(0.3, 30.0)), max_size=6),
+    st.lists(st.tuples(st.sampled_from(["g", "l", "e"]), st.floats(0.3, 30.0), st.integers(1, 20)), max_size=6),
     st.floats(0.1, 20.0),
     st.sampled_from([0.0, 1e-6, 1e-2]),
 )
 def test_spent_is_the_cost_of_what_was_recorded_and_never_above_the_cap(charges, cap, delta):
     ledger, made = Ledger(cap, delta), []
     make = {"g": Gaussian, "l": Laplace, "e": lambda s: ExponentialMechanism(1 / s)}
-    for kind, noise in charges:
+    for kind, noise, steps in charges:
+        plan = Repeated(make[kind](noise), steps)
         try:
-            ledger.start(make[kind](noise), label=kind)
-            made.append(make[kind](noise))
+            ledger.start(plan, label=kind)
+            made.append(plan)
         except BudgetExceeded:
             pass
     assert len(ledger.entries) == len(made)
