@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpadapt.accounting import delta, epsilon, oracles
+from dpadapt.accounting import Ledger, delta, epsilon, oracles
+from dpadapt.accounting.cost import add_entries, tally
+from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
 from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
@@ -188,3 +190,21 @@ def test_golden_costs(plan, adjacency, value, tolerance):
 
 def test_golden_costs_detect_slightly_less_noise():
     assert abs(epsilon(Sampled(Gaussian(1.48), rate=0.04, steps=2250), DELTA) - 6.770) > 0.01
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(4.0), Laplace(4.0)])
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+def test_equal_events_count_as_often_as_they_occur(mechanism, rate):
+    """However they are grouped: in plans, events, entries, charges at once or a mapping, between other events."""
+
+    def plan(steps):
+        return Repeated(mechanism, steps) if rate == 1.0 else Sampled(mechanism, rate, steps)
+
+    event, other = plan(1).event(), PureEvent(0.01)
+    counted = {event: 6, other: 2}
+    assert tally([plan(3), other, event, plan(2), other]) == tally(counted) == counted
+    entries = [Entry("a", event, 3), Entry("b", other), Entry("a", event), Entry("c", event, 2), Entry("b", other)]
+    assert add_entries({}, entries) == add_entries({event: 3, other: 1}, entries[1:4]) == counted
+    ledger = Ledger(9.0, DELTA)
+    ledger.start_all([(plan(3), "a"), (plan(1), "a"), (plan(2), "b")])
+    assert ledger.spent() == epsilon(plan(6), DELTA) > epsilon(plan(3), DELTA)
