@@ -545,15 +545,22 @@ def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(tmp_path,
 @pytest.mark.parametrize(
     ("delta", "mechanism"), [(0.0, lambda e: Laplace(1 / e)), (1e-6, lambda e: Gaussian(calibrate(e, 1e-6)))]
 )
-def test_a_charge_a_thousandth_above_what_remains_is_refused(delta, mechanism, before):
-    ledger = Ledger(1.0, delta)
-    for _ in range(before):
-        ledger.start(mechanism(0.2), label="before")
-    left = ledger.remaining()
-    with pytest.raises(BudgetExceeded):
-        ledger.start(mechanism(left * 1.001), label="too much")
-    assert len(ledger.entries) == before
-    ledger.start(mechanism(left), label="rest")
+@pytest.mark.parametrize("kind", ["in memory", "durable", "child"])
+def test_a_charge_a_thousandth_above_what_remains_is_refused(tmp_path, kind, delta, mechanism, before):
+    ledgers = [Ledger(1.0, delta)]
+    if kind == "durable":
+        # Two openings of one file, charged in turn.
+        ledgers = [Ledger.open(tmp_path / "new", epsilon=1.0, delta=delta) for _ in range(2)]
+    elif kind == "child":
+        ledgers = [Ledger(9.0, delta).child(1.0, delta, label="child")]
+    for number in range(before):
+        ledgers[number % len(ledgers)].start(mechanism(0.2), label="before")
+    left = ledgers[0].remaining()
+    for ledger in ledgers:
+        with pytest.raises(BudgetExceeded):
+            ledger.start(mechanism(left * 1.001), label="too much")
+        assert len(ledger.entries) == before
+    ledgers[-1].start(mechanism(left), label="rest")
 
 
 @pytest.mark.parametrize(
