@@ -52,3 +52,8 @@ def test_parts_must_have_equal_lengths():
         Public(3)
     with pytest.raises(TypeError, match="got a Public"):
         Public(Public(X))
+
+
+def test_rows_of_different_lengths_are_no_table():
+    with pytest.raises(ValueError, match="public X must be an array or a table"):
+        Public([[1.0], [1.0, 2.0]])

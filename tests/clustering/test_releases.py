@@ -127,3 +127,22 @@ def test_blocks_are_checked_like_whole_tables(targets):
 def test_number_of_rows_is_assumed_public_unless_rows_are_added_or_removed():
     assert assumed_public("add-remove") == ["the columns and their order"]
     assert assumed_public("zero-out")[0] == assumed_public("replace-one")[0] == "the number of rows"
+
+
+def test_sources_that_are_no_table_show_neither_a_value_nor_their_number(targets):
+    for sources in ([[77.0, 1.0]] * 731 + [[77.0]], np.full((731, 2), "secret77"), np.full((731, 2), 77j)):
+        with pytest.raises(ValueError, match="must be a table of numbers") as failure:
+            checked_inputs(sources, Public(targets))
+        assert "77" not in str(failure.value)
+        assert "73" not in str(failure.value)
+        assert failure.value.__context__ is None
+
+
+def test_targets_are_finite_numbers_whose_distances_fit_single_precision(targets):
+    for bad, message in (
+        (targets * 1e40, r"up to 1e\+30"),
+        (np.full((3, 2), np.nan), "NaN"),
+        (targets[:0], "minimum of 1"),
+    ):
+        with pytest.raises(ValueError, match=f"public X must .*{message}"):
+            checked_inputs(targets, Public(bad))

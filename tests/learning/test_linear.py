@@ -139,3 +139,12 @@ def test_extreme_rows_raise_nothing_under_any_floating_point_settings():
 def test_text_as_public_target_is_named():
     with pytest.raises(ValueError, match="public y must hold numbers"):
         PrivateLinearRegression().fit(X, y, public=Public(X_public, np.full(300, "many")))
+
+
+@pytest.mark.parametrize("level", [0.0, 40.0])
+@pytest.mark.parametrize("solver", ["descent", "statistics"])
+def test_public_labels_that_are_all_alike_still_let_private_rows_correct_them(level, solver):
+    model = PrivateLinearRegression(epsilon=4.0, solver=solver, random_state=0)
+    model.fit(X, y + level, public=Public(X_public, np.full(300, level)))
+    assert model.coef_[0] == pytest.approx(0.5, abs=0.1)
+    assert model.intercept_ == pytest.approx(level + 0.1, abs=0.1)

@@ -8,6 +8,7 @@ from dpadapt.learning.preparation import (
     best_by_cross_validation,
     centre_and_scale,
     declared_geometry,
+    label_spread,
     public_classifier,
     public_geometry,
     ridge_by_leave_one_out,
@@ -127,3 +128,18 @@ def test_a_preparation_is_made_again_when_the_content_changes():
     X[0, 0] = 1.0
     memory.get(public, [X, None], lambda: made.append(1))
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 1e-200, 1e200, 1.7e308])
+def test_no_float_setting_makes_an_extreme_row_visible(tiny):
+    rows = np.vstack([X, np.full(4, tiny)])
+    with np.errstate(all="raise"):
+        for geometry in (public_geometry(X), declared_geometry(4)):
+            geometry.transform(rows)
+
+
+def test_the_spread_of_labels_is_their_deviation_in_any_unit():
+    labels = random.standard_normal(50)
+    for unit in (1e-100, 1.0, 1e50):
+        assert label_spread(labels * unit) == pytest.approx(labels.std() * unit)
+    assert label_spread(np.full(7, -0.3)) == 1.0

@@ -174,7 +174,9 @@ def test_extreme_rows_raise_no_numerical_error():
         for y in EXTREME:
             with np.errstate(all="raise"):
                 moments = limited_rows([[x]], [y], max_norm=1.0, max_target=1.0).moments([0.7])
-                squared_loss_gradient(moments, np.full(1, 0.3), 1.0)
+                for size in (0.3, 1e-200, 1e200):
+                    squared_loss_gradient(moments, np.full(1, size), 1.0)
+                moments.divided(3.0)
                 squared_loss_discrepancy(moments, moments, 1.0, 2.0)
                 listed_discrepancy([[x, y]], [0.0, 0.0], 1.0, 5.0)
                 own_losses([x, y], 1.0, [0.5, 0.5])

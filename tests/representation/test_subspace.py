@@ -1,6 +1,9 @@
 """`PublicSubspace`: which estimator is most accurate, what it reports about the subspace, and what it refuses."""
 
+from decimal import Decimal
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpadapt import Public
@@ -139,3 +142,18 @@ def test_rows_are_projected_in_a_pipeline():
     assert np.allclose(learned.components_ @ learned.components_.T, np.eye(2))
     with pytest.raises(ValueError, match="features"):
         learned.transform(drawn.X[:, :3])
+
+
+def test_columns_of_very_different_size_are_refused_in_words():
+    X, tasks = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 4
+    X[9, 1] = 1e28
+    with pytest.raises(ValueError, match="Scale them first"):
+        PublicSubspace(method="moments", **RAW).fit(Public(X, X[:, 0], tasks=tasks))
+
+
+@pytest.mark.parametrize("name", [None, float("nan"), pd.NA, pd.NaT, Decimal("sNaN")])
+def test_every_row_needs_a_task(name):
+    X, tasks = np.random.default_rng(0).standard_normal((60, 3)), (np.arange(60) % 4).astype(object)
+    tasks[3] = name
+    with pytest.raises(ValueError, match="known for every row"):
+        PublicSubspace().fit(Public(X, X[:, 0], tasks=tasks))

@@ -419,7 +419,8 @@ def _without_values(error: Exception) -> ValueError | TypeError:
         return ValueError("X must have columns: 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.")
     harmless = _HARMLESS.match(text)
     if harmless is not None:
-        return kind(f"{harmless[0]}.")
+        which = "X and y must hold only numbers; " if "argument must be" in text else ""
+        return kind(f"{which}{harmless[0]}.")
     return kind(
         "X must hold only numbers, in rows of equal length, and y one number or label for each row, without missing "
         "values. What came instead is private and not shown."
@@ -446,20 +447,23 @@ def public_table(values: Any, **options: Any) -> NDArray[np.float64]:
         table = check_array(values, dtype=np.float64, input_name="public X", estimator="public X", **options)
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        text = (str(error) or type(error).__name__).splitlines()[0].rstrip(":. ") + "."
+        text = str(error).strip().partition("\n")[0].rstrip(":. ")
+        refusal = text if isinstance(error, _Refused) else f"public X must be a table of finite numbers. {text}."
     else:
         return moderate(np.asarray(table, dtype=np.float64), "public X")
-    raise kind(f"public X must be a table of finite numbers. {text}")
+    raise kind(refusal)
 
 
 def public_labels(values: Any, n_rows: int, *, multi_output: bool = False) -> NDArray[Any]:
     """Return public labels as an array with one entry per public row; with `multi_output`, entries may be arrays."""
+    labels, refusal = None, "public y must have one label per public row."
     try:
         require_plain(values, "public y")
         labels = np.asarray(values)
     except ValueError as error:
-        text = str(error) if isinstance(error, _Refused) else "public y must have one label per public row."
-        raise ValueError(text) from None
+        refusal = str(error) if isinstance(error, _Refused) else refusal
+    if labels is None:
+        raise ValueError(refusal)
     if not multi_output and labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels.ravel()
     if labels.shape[:1] != (n_rows,) or (labels.ndim != 1 and not multi_output):
@@ -537,7 +541,8 @@ def _distinct(labels: Any, name: str) -> NDArray[Any]:
             require_plain(labels, name)
             labels = np.asarray(labels)
             classes = np.unique(labels)
-            if labels.ndim == 1 and (classes.dtype.kind in "biuOSU" or np.isfinite(classes.astype(np.float64)).all()):
+            kind = classes.dtype.kind
+            if labels.ndim == 1 and (kind in "biuOSU" or (kind == "f" and np.isfinite(classes).all())):
                 if name == "y":
                     check_classification_targets(labels)
                 return classes

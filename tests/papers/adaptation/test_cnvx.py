@@ -291,3 +291,11 @@ def test_a_radius_that_is_too_large_is_refused_before_anything_is_spent():
     with pytest.raises(ValueError, match="radius must be a positive number from"):
         CnvxAdap(4.0, 0.01, radius=1e200).fit(X, y, public=Public(X_s, y_s), ledger=ledger)
     assert ledger.entries == []
+
+
+def test_a_share_whose_noise_is_useless_is_refused_before_anything_is_spent():
+    X_s, y_s, X, y = make_data(80, 50, 3)
+    ledger = Ledger(4.0, 0.01, adjacency=Adjacency.REPLACE_ONE)
+    with pytest.raises(ValueError, match="discrepancy_share must be larger, or 0"):
+        CnvxAdap(3.0, 0.01, discrepancy_share=1e-12).fit(X, y, public=Public(X_s, y_s), ledger=ledger)
+    assert ledger.entries == []

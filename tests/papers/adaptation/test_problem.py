@@ -11,6 +11,7 @@ from dpadapt.papers.adaptation.problem import (
     Penalties,
     SquaredError,
     best_weights,
+    checked_loss,
     huber_objective,
     objective,
     reference_weights,
@@ -183,3 +184,24 @@ def test_bad_input_is_named():
         Penalties(-1.0)
     with pytest.raises(ValueError, match="columns"):
         solve(data[0][:, :2], data[1], *data[2:])
+
+
+class Mixing(CrossEntropy):
+    def losses(self, scores, codes):
+        return super().losses(scores, codes) + scores.mean()
+
+
+class Unbounded(CrossEntropy):
+    def bound(self, n_scores, radius):
+        return math.inf
+
+
+@pytest.mark.parametrize("n_scores", [1, 3])
+def test_a_loss_is_tried_on_made_up_scores(n_scores):
+    for loss in (CrossEntropy(), SquaredError()):
+        assert checked_loss(loss, n_scores, 2.0) is loss
+    with pytest.raises(ValueError, match="by that row alone"):
+        checked_loss(Mixing(), n_scores, 2.0)
+    for loss in (Unbounded(), "hinge", CrossEntropy):
+        with pytest.raises(TypeError, match="loss must be a SmoothLoss"):
+            checked_loss(loss, n_scores, 2.0)

@@ -148,3 +148,13 @@ def test_table_of_baselines_names_each_once():
         assert entry.private == ("epsilon" in entry.estimator().get_params())
     with pytest.raises(ValueError, match="KMM"):
         baseline("no such thing")
+
+
+@every_open
+def test_numbers_whose_powers_overflow_are_refused_before_anything_is_disclosed(entry):
+    X, y, public = samples(entry.task)
+    X[3, 1] = 1e200
+    ledger = Ledger(math.inf)
+    with pytest.raises(ValueError, match=r"X must hold numbers up to 1e\+60"):
+        entry.estimator().fit(X, y, public=public, ledger=ledger)
+    assert ledger.entries == []

@@ -104,3 +104,9 @@ def test_the_euclidean_map_is_gradient_descent_on_a_ball():
     plain = EuclideanMap(Ball(np.zeros(2), 1.0))
     assert np.allclose(plain.step(np.zeros(2), np.array([0.5, 0.0]), 1.0), [-0.5, 0.0])
     assert np.allclose(plain.step(np.zeros(2), np.array([0.0, 3.0]), 1.0), [0.0, -1.0])
+
+
+def test_a_ridge_that_is_lost_in_rounding_ends_a_step_without_an_error():
+    rows = np.column_stack([ROWS, ROWS[:, 0]])
+    mirror = LogisticMap(rows * 1e8, 1e-60, np.zeros(5))
+    assert np.isfinite(mirror._solve(np.full(5, 1e-3), np.full(5, 1e-9), 0.0)).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt import Public
+from dpadapt import Adjacency, Ledger, Public
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, nearest, non_private, public_prior
 from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource, accelerated_k_medoids
 
@@ -76,3 +76,12 @@ def test_accelerated_k_medoids_is_close_to_the_solver_on_few_targets():
         for solve in (capped_k_medoids, accelerated_k_medoids)
     )
     assert ours <= theirs <= 1.1 * ours
+
+
+@pytest.mark.parametrize("make", [PrivateKMeansSource, PrivateHistogramSource])
+def test_an_epsilon_whose_noise_no_float_holds_is_refused_before_the_charge(pair, make):
+    S, T = pair
+    ledger = Ledger(epsilon=1.0, adjacency=Adjacency.ADD_REMOVE)
+    with pytest.raises(ValueError, match="too large"):
+        make(3, epsilon=1e-12).fit(S, public=Public(T), ledger=ledger)
+    assert ledger.entries == []
