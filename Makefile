@@ -7,7 +7,7 @@ TORCH_STAMP := .venv-torch/.installed
 FLOWER_BIN := .venv-federated/bin
 FLOWER_STAMP := .venv-federated/.installed
 
-.PHONY: demo test test-networks test-federated lint audit bench docs clean
+.PHONY: demo test test-networks test-federated lint audit mutants bench docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -55,6 +55,10 @@ lint: $(STAMP)
 audit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m slow
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/tables tests/accounting
+
+## planted privacy bugs, one at a time: the tests named for each must find it
+mutants: $(STAMP) $(TORCH_STAMP)
+	$(BIN)/python tools/mutants.py --processes 2
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks performance
