@@ -356,8 +356,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", ERRORS)
-@pytest.mark.parametrize("ledger", ["a file", "none"])
+@pytest.mark.parametrize(("kind", "ledger"), [*((kind, "a file") for kind in ERRORS), ("memory", "none")])
 def test_any_failure_after_the_charge_is_said_to_be_one(run, site, monkeypatch, stage, kind, ledger):
     (error, code, said), (place, words, written) = ERRORS[kind], STAGES[stage]
     remaining = [error]

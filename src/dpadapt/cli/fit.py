@@ -331,11 +331,9 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     try:
         with working("fitting"):
             model.fit(*inputs.private, **inputs.beside, ledger=ledger)
-    except ArithmeticError as error:
+    except OverflowError:
         # Arrays never raise it (see `PrivateEstimator`): an accountant did.
-        raise ValueError(
-            f"--epsilon, --delta: the cost can't be computed for numbers as extreme as these ({type(error).__name__})."
-        ) from None
+        raise ValueError("--epsilon, --delta: the cost can't be computed for numbers as extreme as these.") from None
     # Facts that are assumed public belong on the receipt; the estimator does not know these.
     facts = (*model.privacy_.assumptions, *_assumed_public(order, schema))
     model.privacy_ = replace(model.privacy_, assumptions=facts)
