@@ -4,6 +4,7 @@ Each worker writes "intend k" to its own file, synchronised, before charge k, an
 charge is used only if it was drawn, and what the ledger holds must lie between the two.
 """
 
+import itertools
 import json
 import os
 import random
@@ -39,7 +40,7 @@ def notes(folder, worker, word):
 
 
 def work(ledger, folder, worker, charges):
-    """Charge until all charges are made or the budget is spent."""
+    """Charge until the budget is spent, or all charges are made and no more kills are to come."""
     first = max(notes(folder, worker, "intend"), default=-1) + 1
     path = folder / f"worker{worker}"
     with path.open("a") as file:
@@ -51,7 +52,9 @@ def work(ledger, folder, worker, charges):
             file.flush()
             os.fsync(file.fileno())
 
-        for k in range(first, charges):
+        for k in itertools.count(first):
+            if k >= charges and (folder / "stop").exists():
+                return
             note(f"intend {k}")
             try:
                 ledger.release(NOISE, SUM, label=f"{worker}:{k}")
@@ -88,6 +91,8 @@ def kills(folder, workers, charges, n_kills, allowed, seed, *names):
     killed = 0
     while running:
         time.sleep(chance.uniform(0.0, 0.02))
+        if killed == n_kills:
+            (folder / "stop").touch()
         if killed < n_kills and running:
             worker = chance.choice(sorted(running))
             os.kill(running[worker], signal.SIGKILL)
@@ -101,6 +106,7 @@ def kills(folder, workers, charges, n_kills, allowed, seed, *names):
         for worker, pid in list(running.items()):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 del running[worker]
+    (folder / "stop").unlink(missing_ok=True)
     return {"killed": killed}
 
 

@@ -9,9 +9,9 @@ and the last hash, and carries a hash of itself. So every byte is covered by som
 or with missing or altered records, is refused.
 
 To charge, a process locks the file, appends its records, writes them through to the disk, and then overwrites the older
-of the two commit lines and writes that through. Only then is noise drawn. What follows the last commit was never used
-and is dropped. If one commit line is unreadable, as a power failure may leave it, complete records that follow the
-other one count as charged; without such records the file is refused.
+of the two commit lines and writes that through. Only then is noise drawn. Complete records after the last commit count
+as charged, whether or not they were used; an incomplete one was never used and is dropped. If one commit line is
+unreadable, as a power failure may leave it, complete records must follow the other one; otherwise the file is refused.
 
 Nothing that was charged lives in another file. A journal beside the file, as databases keep one, is found by its name:
 under a second name of the ledger (a hard link, a file mounted into a container) it is missed, and one that was left
@@ -288,16 +288,16 @@ class _State:
 class _Reading:
     """What one look at the file gave.
 
-    `state` counts everything that must be taken as charged, `committed` what the valid commit lines cover; they differ
-    if a commit line is `torn`. `spare` is the number of the commit line that the next commit overwrites. `leftover`
-    bytes follow that were never committed.
+    `state` counts everything that must be taken as charged, `committed` what a commit line covers. `spare` is the
+    number of the commit line that the next commit overwrites. After a crash the commit lines may be `stale`, and the
+    `leftover` of an incomplete record may follow.
     """
 
     state: _State
     committed: _State
     charges: list[tuple[str, Charge]]
     spare: int
-    torn: bool
+    stale: bool
     leftover: bool
 
 
@@ -395,6 +395,7 @@ class FileStore(Store):
     def history(self) -> list[tuple[str, Charge]]:
         """Return all charges with the time (UTC) at which they were made."""
         with self._opened(write=False) as file:
+            self._read(file, self._known)  # refuses a file that lacks what this process has seen
             return self._read(file, self._start).charges
 
     def sums(self) -> Sums:
@@ -440,24 +441,23 @@ class FileStore(Store):
         if not valid:
             raise LedgerError(self._damaged("both of its commit lines are altered"))
         last = max(valid, key=lambda commit: commit.end)
+        size = last.end - known.commit.end
+        if size < 0 or file.seek(0, os.SEEK_END) < last.end:
+            raise LedgerError(self._damaged("entries are missing at its end"))
         file.seek(known.commit.end)
         data = file.read()
-        size = last.end - known.commit.end
-        if not 0 <= size <= len(data):
-            raise LedgerError(self._damaged("entries are missing at its end"))
         committed, charges = self._follow(known, data[:size])
         if committed.commit != last:
             raise LedgerError(self._damaged(f"entry {committed.commit.records + 1} is missing or altered"))
         rest = data[size:]
-        if len(valid) == 2:
-            # A commit overwrites the older line, after its records: what follows the newer line is not committed.
-            return _Reading(committed, committed, charges, 1 - commits.index(last), torn=False, leftover=bool(rest))
-        # The altered line may be the newer one, and all that follows the other one committed. A crash that spoils a
-        # commit line leaves complete records; less than that is damage that may have hit charges.
         state, more = self._follow(committed, rest)
-        if not rest or state.commit.end != last.end + len(rest):
+        leftover = state.commit.end < last.end + len(rest)
+        # An altered line may be the newer one, and all that follows the other one committed. A crash that spoils a
+        # commit line leaves complete records; less than that is damage that may have hit charges.
+        if len(valid) < 2 and (leftover or not rest):
             raise LedgerError(self._damaged("one of its commit lines is altered"))
-        return _Reading(state, committed, charges + more, commits.index(None), torn=True, leftover=False)
+        spare = commits.index(None) if len(valid) < 2 else 1 - commits.index(last)
+        return _Reading(state, committed, charges + more, spare, state.commit != last, leftover)
 
     def _follow(self, known: _State, data: bytes) -> tuple[_State, list[tuple[str, Charge]]]:
         """Follow the chain through `data` as far as its records are complete and unaltered."""
@@ -515,11 +515,11 @@ class FileStore(Store):
         """Read what other processes appended and clear away what a crash left; return also the next commit line."""
         reading = self._read(file, self._known)
         state, spare = reading.state, reading.spare
-        if reading.torn:
+        if reading.leftover:
+            file.truncate(state.commit.end)
+        if reading.stale:
             _put(file, _place(spare), state.commit.line())
             spare = 1 - spare
-        elif reading.leftover:
-            file.truncate(state.commit.end)
         self._known = state
         return state, spare
 
@@ -665,11 +665,8 @@ class FileStore(Store):
                 raise LedgerError(self._damaged("SQLite finds it malformed")) from None
 
     def _replace(self, connection: sqlite3.Connection, file: IO[bytes]) -> None:
-        """Put the converted content in the place of a database that nobody else uses."""
-        # Moves what is in the write-ahead log into the file itself.
-        if connection.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-        connection.execute("BEGIN EXCLUSIVE")
+        """Put the converted content in the place of a database, which no process can charge from then on."""
+        connection.execute("BEGIN IMMEDIATE")
         # Every record must be readable before the database is replaced.
         self._content = content = self._converted(connection)
         self._start_reading()
@@ -685,6 +682,8 @@ class FileStore(Store):
             connection.execute("COMMIT")
             connection.close()
             os.replace(scratch, self.path)
+        for ending in ("-wal", "-shm"):
+            Path(f"{self.path}{ending}").unlink(missing_ok=True)
         _sync_folder(self.path.parent)
         self._inode = None
 
@@ -801,7 +800,8 @@ def _scratch(path: Path, content: bytes) -> Iterator[Path]:
             _try_lock(file)
             _put(file, 0, content)
             yield scratch
-            scratch.unlink(missing_ok=True)
+            if os.name == "posix":
+                scratch.unlink(missing_ok=True)  # before the lock ends; Windows keeps the name of an open file
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -890,17 +890,18 @@ def _file_system(path: Path) -> str:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return ""
-    longest, kind = -1, ""
+    above = {str(path), *map(str, path.parents)}
+    longest, kind = 0, ""
     for line in lines:
         # proc(5): number, parent, device, root, mount point, options, ... - type, source, options.
         mount, _, rest = line.partition(" - ")
         fields, types = mount.split(" "), rest.split(" ")
         if len(fields) < 5:
             continue
-        point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4]))
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
         # Of two mounts on one point, the later one covers the earlier one.
-        if path.is_relative_to(point) and len(point.parts) >= longest:
-            longest, kind = len(point.parts), types[0]
+        if point in above and len(point) >= longest:
+            longest, kind = len(point), types[0]
     return kind
 
 
