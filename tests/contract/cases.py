@@ -7,7 +7,7 @@ and which parameters keep the fit small. A class without a recipe fails `test_ev
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,8 @@ from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearne
 # Packages that need more than the core; they are searched where that is installed.
 EXTRAS = ("dpadapt.networks", "dpadapt.hybrid.flower")
 ADJACENCIES = tuple(adjacency.value for adjacency in Adjacency)
+# A release with an entry per row shows how many rows there are.
+FIXED_ROWS = ("zero-out", "replace-one")
 N_ROWS, N_FEATURES = 400, 4
 
 
@@ -61,6 +63,10 @@ class Recipe:
         because people answer once.
     params : dict
     n_rows : int
+    variant : bool
+        Whether only what leaves is checked: other recipes of the class show what is spent and what is refused.
+    adjacencies : tuple of str
+        Under which the estimator can be fitted.
     slow : bool
         Whether it takes seconds, e.g. to find the noise of yet another plan with samples.
     """
@@ -70,6 +76,8 @@ class Recipe:
     beside: Callable[[], dict[str, Any]]
     params: dict[str, Any] = field(default_factory=dict)
     n_rows: int = N_ROWS
+    variant: bool = False
+    adjacencies: tuple[str, ...] = ADJACENCIES
     slow: bool = False
 
 
@@ -207,6 +215,10 @@ def with_every_public(rows: str, **params: Any) -> list[Recipe]:
     ]
 
 
+def variant(name: str, rows: str, beside: Callable[[], dict[str, Any]], **params: Any) -> Recipe:
+    return Recipe(name, rows, beside, params, variant=True)
+
+
 def baseline(rows: str) -> list[Recipe]:
     return [Recipe("labelled public", rows, labelled(rows)), Recipe("no public", rows, nothing)]
 
@@ -221,17 +233,27 @@ ROUNDS = {"n_rounds": 3, "alpha": 0.05}
 
 RECIPES: dict[str, list[Recipe]] = {
     # Regression.
-    "PrivateTransferRegressor": with_every_public("regression"),
+    "PrivateTransferRegressor": [
+        *with_every_public("regression"),
+        variant("same population", "regression", labelled("regression"), prior="same-population"),
+    ],
     "PrivateLinearRegression": [
         *with_every_public("regression"),
-        Recipe("descent", "regression", labelled("regression"), {"solver": "descent"}),
+        variant("statistics", "regression", nothing, solver="statistics"),
     ],
     "PrivateSubspaceRegressor": [
         *with_every_public("regression"),
         Recipe("within the subspace", "regression", labelled("regression"), {"projection": "hard", "n_components": 2}),
         Recipe("known subspace", "regression", nothing, {"basis": np.eye(4)[:, :2]}),
     ],
-    "CnvxAdap": with_every_public("regression", n_steps=20),
+    "CnvxAdap": [
+        *with_every_public("regression", n_steps=20),
+        variant("discrepancy", "regression", labelled("regression"), n_steps=20, discrepancy_share=0.3),
+        replace(
+            variant("paper's noise", "regression", labelled("regression"), n_steps=20, noise="paper"),
+            adjacencies=FIXED_ROWS,
+        ),
+    ],
     "NoisySGD": [
         *with_every_public("regression", n_steps=20),
         Recipe("Poisson samples", "regression", labelled("regression"), {"n_steps": 8, "sampling_rate": 0.25}),
@@ -239,9 +261,13 @@ RECIPES: dict[str, list[Recipe]] = {
     "PrivateMixture": with_every_public("regression"),
     "PrivateDiscrepancyMinimization": with_every_public("regression"),
     "ReverseAdaptation": with_every_public("regression"),
-    "PDADPMDRegressor": with_every_public("regression", n_steps=20),
+    "PDADPMDRegressor": [
+        *with_every_public("regression", n_steps=20),
+        variant("first-order steps", "regression", labelled("regression"), n_steps=20, step="first-order"),
+    ],
     "PrivateGradientDescentRegressor": [
         *with_every_public("regression", n_steps=10),
+        variant("whitened", "regression", labelled("regression"), n_steps=10, start="cold", whiten=True),
         Recipe("Poisson samples", "regression", labelled("regression"), {"n_steps": 8, "batch_size": 100}),
     ],
     "ProjectedDPSGD": [
@@ -258,13 +284,23 @@ RECIPES: dict[str, list[Recipe]] = {
         Recipe("no public", "unlabelled", nothing),
     ],
     # Classification.
-    "PrivateTransferClassifier": with_every_public("classes"),
+    "PrivateTransferClassifier": [
+        *with_every_public("classes"),
+        variant("same population", "classes", labelled("classes"), prior="same-population"),
+    ],
     "PrivateLogisticRegression": with_every_public("classes"),
     "PrivateProbe": [
         *with_every_public("classes"),
         Recipe("encoder", "classes", labelled("classes"), {"encoder": encoder}),
     ],
-    "NCnvxAdap": with_every_public("classes", n_steps=20),
+    "NCnvxAdap": [
+        *with_every_public("classes", n_steps=20),
+        variant("discrepancy", "classes", labelled("classes"), n_steps=20, discrepancy_share=0.3),
+        replace(
+            variant("paper's noise", "classes", labelled("classes"), n_steps=20, noise="paper"),
+            adjacencies=FIXED_ROWS,
+        ),
+    ],
     "PDADPMDClassifier": with_every_public("classes", n_steps=20),
     "PrivateGradientDescentClassifier": [
         *with_every_public("classes", n_steps=10),
@@ -318,6 +354,7 @@ RECIPES: dict[str, list[Recipe]] = {
         Recipe("bound on the cost", "sources", targets, {"delta": 0.0, "certificate_share": 0.3, "n_clusters": [2, 3]}),
     ],
     "NNA": [
+        variant("paper's constants", "sources", targets, delta=0.0, constants="paper", threshold="paper"),
         Recipe("Laplace", "sources", targets, {"delta": 0.0}),
         Recipe("Gaussian", "sources", targets),
     ],
