@@ -61,3 +61,7 @@ def test_calibration_refuses_delta_zero_and_impossible_plans():
             calibrate(1.0, 1e-5, **bad)
     with pytest.raises(ValueError, match="epsilon must be a positive number"):
         calibrate(-1.0, 1e-5)
+
+
+def test_rows_that_are_hardly_ever_sampled_still_get_noise():
+    assert calibrate(1.0, 1e-6, steps=10, rate=1e-50) == pytest.approx(0.1, rel=0.5)

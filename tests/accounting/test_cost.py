@@ -208,3 +208,8 @@ def test_equal_events_count_as_often_as_they_occur(mechanism, rate):
     ledger = Ledger(9.0, DELTA)
     ledger.start_all([(plan(3), "a"), (plan(1), "a"), (plan(2), "b")])
     assert ledger.spent() == epsilon(plan(6), DELTA) > epsilon(plan(3), DELTA)
+
+
+@pytest.mark.parametrize("event", [PureEvent(800.0), BoundedRangeEvent(800.0), SampledEvent(LaplaceEvent(1e-3), 0.1)])
+def test_a_pure_epsilon_beyond_all_exponentials_still_has_a_cost(event):
+    assert 500 < epsilon([event, GaussianEvent(2.0)], 1e-6) < 1100

@@ -11,6 +11,12 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, SampledEvent
 
+# The search for a noise multiplier stops here. Where rows are sampled so rarely that even less noise would do, delta
+# covers the whole sample, and less noise would protect no sampled row at all.
+_LEAST_MULTIPLIER = 0.1
+# The longest step of the search towards less noise: a privacy-loss distribution of far too little noise is large.
+_WIDEST_SPREAD = 2.0
+
 
 def calibrate(
     epsilon: float,
@@ -83,8 +89,10 @@ def _smallest(
     low, cost_low = high / spread, cost(high / spread)
     while cost_low <= target:
         high, cost_high = low, cost_low
-        low /= spread**2
-        spread = spread * spread
+        if high <= _LEAST_MULTIPLIER:
+            return high
+        spread = min(spread * spread, _WIDEST_SPREAD)
+        low /= spread
         cost_low = cost(low)
     while high / low > 1 + tolerance:
         share = (math.log(cost_low) - math.log(target)) / (math.log(cost_low) - math.log(max(cost_high, 1e-300)))

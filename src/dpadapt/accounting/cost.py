@@ -181,6 +181,11 @@ def quick_epsilon(counted: Mapping[Event, int], delta: float, adjacency: Adjacen
         return best
     mus = [(dominating_mu(event), times) for event, times in counted.items()]
     best = min(best, gaussian_epsilon(math.sqrt(math.fsum(times * mu * mu for mu, times in mus)), delta))
+    # Pure events need no delta: their epsilons can be added to the cost of the rest.
+    pure = {event: times for event, times in counted.items() if math.isfinite(pure_epsilon({event: times}))}
+    rest = {event: times for event, times in counted.items() if event not in pure}
+    if pure and rest:
+        best = min(best, pure_epsilon(pure) + quick_epsilon(rest, delta, adjacency))
     if oracles.rdp_supports(counted, adjacency):
         best = min(best, float(oracles.rdp(counted).get_epsilon(delta)))
     return best

@@ -30,6 +30,8 @@ GRID = 1e-4
 # Privacy loss per grid step, as a share of epsilon. A larger share needs less memory for a large epsilon and gives a
 # looser bound. An epsilon in the hundreds is no protection, so its precision does not matter. Chosen by hand.
 _GRID_PER_EPSILON = 2e-5
+# The library takes the exponential of a pure epsilon, which overflows above 709.
+_LARGEST_EXPONENT = 700.0
 
 
 def grid_for(bound: float) -> float:
@@ -44,8 +46,10 @@ def pld_supports(tally: Tally, adjacency: Adjacency, *, pessimistic: bool = True
     """
     replaces = adjacency is Adjacency.REPLACE_ONE
     return all(
-        isinstance(event, GaussianEvent | LaplaceEvent | PureEvent | BoundedRangeEvent)
-        or (isinstance(event, SampledEvent) and (isinstance(event.event, GaussianEvent) or not replaces))
+        isinstance(event, GaussianEvent | LaplaceEvent)
+        or (isinstance(event, PureEvent | BoundedRangeEvent) and event.epsilon <= _LARGEST_EXPONENT)
+        or (isinstance(event, SampledEvent) and isinstance(event.event, GaussianEvent))
+        or (isinstance(event, SampledEvent) and not replaces and 1 / event.event.noise_multiplier <= _LARGEST_EXPONENT)
         or (isinstance(event, ConcentratedEvent) and not pessimistic)
         for event in tally
     )
@@ -159,9 +163,9 @@ def _rdp_event(event: Event) -> Any:
         case ConcentratedEvent(rho=rho):
             return dp_event.ZCDpEvent(rho)
         case PureEvent(epsilon=e):
-            return dp_event.ZCDpEvent(e**2 / 2)
+            return dp_event.ZCDpEvent(e * e / 2)
         case BoundedRangeEvent(epsilon=e):
-            return dp_event.ZCDpEvent(e**2 / 8)
+            return dp_event.ZCDpEvent(e * e / 8)
         case SampledEvent(event=GaussianEvent(noise_multiplier=s), rate=q):
             return dpa.PoissonSampledDpEvent(q, dpa.GaussianDpEvent(s))
     raise TypeError(f"{event} has no Rényi divergences here.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import Json, console, print_json, teach
+from dpadapt.cli.options import Json, console, print_json, say, teach
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
@@ -63,7 +63,7 @@ def mount(app: typer.Typer) -> None:
 def _help(context: typer.Context) -> None:
     """Show the help if no command was given."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 def _open(file: Path) -> "Ledger":

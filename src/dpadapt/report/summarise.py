@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpadapt import __version__
-from dpadapt.accounting.receipt import Receipt
+from dpadapt.accounting.receipt import SEED_WARNING, Receipt
 from dpadapt.methods import Method
 from dpadapt.report.contributions import demo_in_words
 
@@ -94,7 +94,7 @@ def receipt_facts(receipt: Receipt) -> dict[str, Any]:
     ('epsilon = 0.1227, delta = 1e-06', ['sum: Gaussian(noise_multiplier=30)'])
     """
     verification = receipt.verify()
-    seeded = ["The noise came from a seed: this fit has no privacy guarantee."] if receipt.seeded else []
+    seeded = [f"{SEED_WARNING[0].upper()}{SEED_WARNING[1:]}."] if receipt.seeded else []
     return receipt.to_dict() | {
         "cost": f"epsilon = {receipt.epsilon:.4g}, delta = {receipt.delta:.3g}",
         "protects": receipt.adjacency.protects,
