@@ -250,7 +250,15 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("regression", n_steps=20),
         variant("discrepancy", "regression", labelled("regression"), n_steps=20, discrepancy_share=0.3),
         replace(
-            variant("paper's noise", "regression", labelled("regression"), n_steps=20, noise="paper"),
+            variant(
+                "paper's noise",
+                "regression",
+                labelled("regression"),
+                n_steps=20,
+                noise="paper",
+                kappa2=0.5,
+                discrepancy_share=0.0,
+            ),
             adjacencies=FIXED_ROWS,
         ),
     ],
@@ -297,7 +305,15 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("classes", n_steps=20),
         variant("discrepancy", "classes", labelled("classes"), n_steps=20, discrepancy_share=0.3),
         replace(
-            variant("paper's noise", "classes", labelled("classes"), n_steps=20, noise="paper"),
+            variant(
+                "paper's noise",
+                "classes",
+                labelled("classes"),
+                n_steps=20,
+                noise="paper",
+                lambda2=0.5,
+                discrepancy_share=0.0,
+            ),
             adjacencies=FIXED_ROWS,
         ),
     ],
