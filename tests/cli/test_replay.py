@@ -1,0 +1,62 @@
+"""What `dpadapt fit` prints and writes depends on the private file through releases alone.
+
+The releases of one fit are recorded. A fit on another private file that is given the same released values must print
+the same text and write the same files, byte by byte.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt.accounting import ledger
+
+FITS = {
+    "regression": {},
+    "classification": {"label": "ill", "task": "classification"},
+    "without public rows": {"public": None},
+    "add-remove": {"adjacency": "add-remove", "rows": 600},
+    "too small a budget": {"epsilon": 0.001},
+    "clustering": {"label": None, "task": "clustering", "clusters": 3, "adjacency": "add-remove"},
+}
+
+
+class Deck:
+    """Takes the place of drawing: records what is drawn at first, and gives it out again later."""
+
+    def __init__(self):
+        self.drawn, self.again = [], None
+        self._draw = ledger._draw
+
+    def __call__(self, mechanism, bounded, scale, random):
+        if self.again is not None:
+            return next(self.again)
+        self.drawn.append(self._draw(mechanism, bounded, scale, random))
+        return np.copy(self.drawn[-1]) if isinstance(self.drawn[-1], np.ndarray) else self.drawn[-1]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_output_and_files_depend_on_releases_alone(run, site, tmp_path, monkeypatch, name):
+    deck = Deck()
+    monkeypatch.setattr(ledger, "_draw", deck)
+    other = pd.read_csv(site.private)
+    # Outside the ranges of the schema, and all labels exchanged.
+    other["age"], other["bmi"], other["cost"] = other["age"] * 2, 40.0 - other["bmi"], 5e5 - 9 * other["cost"]
+    other["ill"] = 1 - other["ill"]
+    if "add-remove" in (name, FITS[name].get("adjacency")):
+        other = pd.concat([other, other.iloc[:7]])
+    other.to_csv(tmp_path / "other.csv", index=False)
+    seen = []
+    for private in ("private.csv", "other.csv"):
+        # Under the same names, so that nothing but the rows differs.
+        (tmp_path / private).replace(tmp_path / "rows.csv")
+        options = {"ledger": None, "private": tmp_path / "rows.csv", **FITS[name]}
+        outcome = run(*site.fit(**options))
+        assert outcome.code == 0, outcome.err
+        seen.append((outcome, {path.name: path.read_bytes() for path in sorted(site.out.iterdir())}))
+        deck.again = deck.again or iter(deck.drawn)
+    assert (len(deck.drawn) > 0) == (name != "too small a budget")
+    assert next(deck.again, None) is None
+    assert seen[0][0] == seen[1][0]
+    assert seen[0][1].keys() == seen[1][1].keys() >= {"model.json", "arrays.npz", "receipt.json"}
+    for file, content in seen[0][1].items():
+        assert content == seen[1][1][file], file
