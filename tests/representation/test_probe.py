@@ -1,5 +1,7 @@
 """`PrivateProbe`: every release is bounded, the encoder is an assumption on the receipt, bad input spends nothing."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -184,3 +186,18 @@ def test_a_forecast_encodes_public_rows_like_the_fit():
     settings = {"classes": [0, 1, 2], "random_state": 0}
     forecast = PrivateProbe(encoder=np.cbrt, **settings).forecast(PUBLIC, 1000)
     assert forecast == PrivateProbe(**settings).forecast(Public(np.cbrt(PUBLIC.X)), 1000)
+
+
+def test_a_warning_of_an_encoder_about_private_rows_is_not_shown():
+    X, y = data(500)
+
+    def chatty(rows):
+        if np.any(rows > 100):
+            warnings.warn(f"unusual row {rows[rows > 100]}", stacklevel=2)
+        return np.tanh(rows)
+
+    X[7, 0] = 4711.0
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        PrivateProbe(encoder=chatty, classes=[0, 1, 2], random_state=0).fit(X, y, public=PUBLIC)
+    assert [str(warning.message) for warning in heard] == []
