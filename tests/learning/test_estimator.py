@@ -239,3 +239,15 @@ def test_no_float_setting_of_the_caller_makes_an_extreme_row_visible(method):
     with np.errstate(all="raise"):
         model.fit(rows, labels, **beside)
     assert model.privacy_.epsilon <= 3.0
+
+
+@pytest.mark.parametrize("ledger", [None, "in memory", "child"])
+def test_without_a_random_state_the_noise_is_secure(ledger):
+    given = {"in memory": Ledger(9.0, 1e-5), "child": Ledger(9.0, 1e-5).child(8.0, 1e-5, label="all")}.get(ledger)
+    random = np.random.default_rng(2)
+    X = random.uniform(-1, 1, (200, 2))
+    models = [PrivateLinearRegression(epsilon=2.0, delta=1e-5).fit(X, X[:, 0], ledger=given) for _ in range(2)]
+    assert not any(model.privacy_.seeded for model in models)
+    assert not np.array_equal(models[0].coef_, models[1].coef_)
+    seeded = PrivateLinearRegression(epsilon=2.0, delta=1e-5, random_state=0).fit(X, X[:, 0], ledger=given)
+    assert seeded.privacy_.seeded

@@ -454,8 +454,8 @@ def test_ranks_must_be_a_table():
 
 def test_the_text_of_a_statistic_shows_its_bounds_and_not_its_value():
     secret = 0.4711
-    for bounded in (clipped_sum([[secret]], 1.0), clipped_gram([[math.sqrt(secret)]], 1.0), votes([[secret]])):
-        assert secret == pytest.approx(float(np.ravel(bounded.value)[0]))
-        for text in (str(bounded), repr(bounded), f"{bounded}"):
+    for statistic in (clipped_sum([[secret]], 1.0), clipped_gram([[math.sqrt(secret)]], 1.0), votes([[secret]])):
+        assert secret == pytest.approx(float(np.ravel(statistic.value)[0]))
+        for text in (str(statistic), repr(statistic), f"{statistic}"):
             assert "4711" not in text
             assert "l2=1.0" in text
