@@ -11,9 +11,9 @@ import numpy as np
 
 from dpadapt.data import Public
 
-# Largest size of a number that a model is computed from, and one over the smallest. Fourth powers of such numbers, and
-# sums of them, are finite. Real data and sensible settings are far inside.
-LARGEST = 1e60
+# Largest and smallest size of a number that a model is computed from. Fourth powers of such numbers, and sums of them,
+# are finite. Real data and sensible settings are far inside.
+LARGEST, SMALLEST = 1e60, 1e-60
 # Largest count: whole numbers up to this are exact in float64.
 _MOST = 2**53
 
@@ -30,15 +30,15 @@ def positive(value: Any, name: str, *, infinite: bool = False) -> float:
 def scale(value: Any, name: str) -> float:
     """Return `value` as a float if it is a positive number of usual size: a length, a rate, a strength."""
     number = positive(value, name)
-    if not 1 / LARGEST <= number <= LARGEST:
-        raise ValueError(f"{name} must be a positive number from {1 / LARGEST:g} to {LARGEST:g}, got {_shown(value)}.")
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(f"{name} must be a positive number from {SMALLEST:g} to {LARGEST:g}, got {_shown(value)}.")
     return number
 
 
 def penalty(value: Any, name: str) -> float:
     """Return `value` as a float if it is a number of at least 0 and of usual size."""
     number = _number(value)
-    if number != 0 and not 1 / LARGEST <= number <= LARGEST:
+    if number != 0 and not SMALLEST <= number <= LARGEST:
         raise ValueError(f"{name} must be a number of at least 0, up to {LARGEST:g}, got {_shown(value)}.")
     return number
 
@@ -46,7 +46,7 @@ def penalty(value: Any, name: str) -> float:
 def unit(value: Any, name: str) -> float:
     """Return `value` as a float if it lies in (0, 1]."""
     number = _number(value)
-    if not 1 / LARGEST <= number <= 1:
+    if not SMALLEST <= number <= 1:
         raise ValueError(f"{name} must lie in (0, 1], got {_shown(value)}.")
     return number
 

@@ -44,6 +44,14 @@ REFUSALS = (ValueError, TypeError, PrivacyError, BudgetExceeded)
 CALIBRATING = ("adaptation.noisy_sgd", "mirror.base", "mirror.gradient_descent", "subspace.probes", "subspace.solvers")
 # Parameters of the estimators that have them: few steps, and noise that can be repeated.
 DEFAULTS = {"epsilon": 8.0, "delta": 1e-3, "n_steps": 5, "n_clusters": 3, "n_epochs": 1, "random_state": 0}
+# Other ways through a fit.
+OPTIONS: dict[str, Any] = {
+    "step": "first-order", "noise": "paper", "average": "tail", "start": "cold", "whiten": True, "batch_size": 40,
+    "sampling_rate": 0.5, "solver": "statistics", "prior": "same-population", "gram": "private",
+    "rows": "whitened", "projection": "hard", "n_components": 2, "basis": np.eye(D)[:, :2], "radius": 1.5,
+    "certificate_share": 0.2, "constants": "paper", "coreset_distance": None, "standardise": False, "form": "convex",
+    "fit_intercept": False, "target_bounds": (-2.0, 3.0), "lambda2": 0.1, "kappa_inf": 0.1, "bandwidth": 1.0,
+}  # fmt: skip
 # Not numbers of the model: a column that is constant in public has scale infinity.
 BY_DESIGN = {"public_scale_"}
 
@@ -67,6 +75,8 @@ def good(cls: type, draw: random.Random) -> tuple[dict[str, Any], dict[str, Any]
     """Return parameters and arguments of a fit that succeeds; the marker is one of the private numbers."""
     known = inspect.signature(cls).parameters
     params = {name: value for name, value in DEFAULTS.items() if name in known}
+    if draw.random() < 0.5:
+        params |= draw.choice([{}, *({name: value} for name, value in OPTIONS.items() if name in known)])
     labels_in, tasks = is_classifier(cls(**params)), "basis" in known
     if labels_in and draw.random() < 0.5:
         params["classes"] = [0, 1]

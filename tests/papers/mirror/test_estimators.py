@@ -38,6 +38,15 @@ def test_mirror_map_of_the_identity_is_gradient_descent():
     assert np.allclose(mirror.coef_, plain.coef_, rtol=1e-6)
 
 
+def test_first_order_steps_that_diverge_are_refused_before_anything_is_spent():
+    X, y = data(PDADPMDRegressor)
+    ledger = Ledger(epsilon=9.0, delta=1e-5)
+    model = PDADPMDRegressor(step="first-order", learning_rate=1e6, random_state=0)
+    with pytest.raises(ValueError, match="learning_rate must be smaller"):
+        model.fit(X, y, public=public_for(PDADPMDRegressor), ledger=ledger)
+    assert ledger.entries == []
+
+
 def test_without_noise_the_exact_step_reaches_the_private_optimum():
     X, y = data(PDADPMDRegressor, n=3000)
     model = PDADPMDRegressor(1e6, 0.1, clip_norm=1e3, learning_rate=None, n_steps=200, average="last", random_state=0)

@@ -285,6 +285,15 @@ def private_share(t: int, schedule_steps: int) -> float:
     return 0.0 if t >= schedule_steps else math.cos(math.pi * t / (2 * schedule_steps))
 
 
+def _require_no_divergence(step: Step, start: Vector, n_steps: int) -> None:
+    """Refuse steps whose public part alone takes a solution near the start beyond all bounds."""
+    current = start + 1.0
+    for t in range(n_steps):
+        current = step(t, current, np.zeros_like(start))
+    if not (np.abs(current) <= checks.LARGEST).all():
+        raise ValueError("learning_rate must be smaller for step='first-order': steps on the public loss diverge.")
+
+
 class MirrorEstimator(DescentEstimator):
     """Parameters, plan and descent of Algorithm 1; subclasses supply the mirror map and the public gradient."""
 
@@ -348,6 +357,7 @@ class MirrorEstimator(DescentEstimator):
         if self.step == "first-order" and public_gradient is not None:
             schedule_steps = 2 * self.n_steps if self.schedule_steps is None else self.schedule_steps
             step = first_order_step(public_gradient, rate, schedule_steps)
+            _require_no_divergence(step, fit.solution, self.n_steps)
         rows = problem.coordinates.rows(problem.X, problem.y)
         solution = mirror_descent(
             ledger.start(Repeated(Gaussian(multiplier), self.n_steps), label="gradient"),

@@ -172,7 +172,7 @@ def public_shape(X: Vector | None, n_features: int, ridge: float | None) -> tupl
     away = X - mean
     covariance = away.T @ away / n
     average = float(np.trace(covariance)) / k
-    if not average >= checks.LARGEST**-4:
+    if not average >= checks.SMALLEST**4:
         raise ValueError("the public rows are all alike: they have no covariance. Give rows that vary.")
     covariance[np.diag_indices(k)] += (0.5 * k / n if ridge is None else ridge) * average
     top = float(np.linalg.eigvalsh(covariance)[-1])
