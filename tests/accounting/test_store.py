@@ -192,6 +192,50 @@ def test_a_ledger_mounted_under_a_second_name_loses_nothing(tmp_path, charges, k
         assert counts["killed"] == kills
 
 
+REPLACED = """
+import json, os, sys
+from dpadapt.accounting import Ledger
+from dpadapt.errors import LedgerError
+from dpadapt.mechanisms import RandomizedResponse
+path, mounted, old, old_mounted = sys.argv[1:]
+ledger = Ledger.open(mounted)
+ledger.start(RandomizedResponse(1e-4), label="x")
+os.replace(old, path)
+messages = []
+for action in (lambda: ledger.start(RandomizedResponse(1e-4), label="y"), lambda: Ledger.open(old_mounted)):
+    try:
+        action()
+    except LedgerError as error:
+        messages.append(str(error))
+print(json.dumps(messages))
+"""
+
+
+def test_a_mounted_ledger_that_was_replaced_in_its_own_folder_is_not_charged(tmp_path):
+    command = private_mounts()
+    path, mounted, copied, old = (tmp_path / name for name in ("ledger", "mounted", "copy", "old"))
+    old_mounted = tmp_path / "old mounted"
+    Ledger.open(path, epsilon=1.0, delta=0.0)
+    shutil.copy(path, copied)
+    shutil.copy(OLD_LEDGERS / "pure.ledger", old)
+    for each in (mounted, old_mounted):
+        each.touch()
+    script = 'mount --bind "$0" "$1" && mount --bind "$2" "$3" && shift 3 && exec "$@"'
+    mount = [*command, "sh", "-c", script, path, mounted, old, old_mounted]
+    arguments = [path, mounted, copied, old_mounted]
+    done = subprocess.run(
+        [*mount, sys.executable, "-c", REPLACED, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    messages = json.loads(done.stdout)
+    assert len(messages) == 2
+    assert "not where it was" in messages[0]
+    # The conversion of an old file needs its folder.
+    assert "to be opened in its own folder once" in messages[1]
+    assert not any(UNSAFE.search(message) for message in messages)
+    assert len(Ledger.open(old).entries) == 4
+
+
 FULL_DISK = """
 import json, subprocess, sys
 from pathlib import Path
@@ -586,6 +630,16 @@ def test_a_charge_whose_commit_line_was_spoilt_counts(path, ledger):
     assert None not in commits_of(path)
 
 
+def test_a_spoilt_commit_line_with_a_spoilt_record_is_refused(path, ledger):
+    """The record may be a used charge: the commit line that would say so is unreadable."""
+    data = bytearray(path.read_bytes())
+    newer = commits_of(path).index(max(commits_of(path), key=lambda commit: commit.end))
+    data[store._place(newer) + 5] ^= 1
+    data[-5] ^= 1
+    path.write_bytes(data)
+    assert "one of its commit lines is altered" in refusal(lambda: Ledger.open(path))
+
+
 def test_a_process_killed_while_it_made_the_ledger_leaves_a_usable_one(path, ledger):
     leftover = path.with_name(f".{path.name}.abc.new")
     os.link(path, leftover)  # as between the two calls that give the file its name
@@ -919,8 +973,9 @@ def test_charges_after_a_fork_survive_the_end_of_the_other_process(path):
     assert len(Ledger.open(path).entries) == 22
 
 
-def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_it(path):
+def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_it(path, monkeypatch):
     """A fork copies the open file and its lock; the charge of the parent ends the lock for both."""
+    monkeypatch.setattr(store, "_LOCK_PATIENCE", 5.0)
     ledger = Ledger.open(path, epsilon=2.0, delta=0.0)
     children = []
 

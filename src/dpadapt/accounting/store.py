@@ -15,8 +15,7 @@ unreadable, as a power failure may leave it, complete records must follow the ot
 
 Nothing that was charged lives in another file. A journal beside the file, as databases keep one, is found by its name:
 under a second name of the ledger (a hard link, a file mounted into a container) it is missed, and one that was left
-behind or copied back undoes charges that were made since. Of 246 journals that killed SQLite processes left, 92 did so
-without a complaint when they were put back after three more charges (rollback journal, ``synchronous=EXTRA``).
+behind or copied back undoes charges that were made since: SQLite replays such a journal without a complaint.
 
 What the file can't show: that it is, as a whole, an older copy of itself. A process that has the ledger open refuses a
 file that lacks charges that the process has seen; a process that starts afterwards can't know.
@@ -624,7 +623,8 @@ class FileStore(Store):
                 f"of them would leave two ledgers for one data set. Give it a single name: `find -samefile` lists "
                 f"them all. Nothing was released."
             )
-        if _identity(self.path.stat()) != _identity(facts):
+        # A file mounted by itself can still be reached when it was replaced in its own folder.
+        if facts.st_nlink < 1 or _identity(self.path.stat()) != _identity(facts):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def _damaged(self, what: str) -> str:
@@ -751,7 +751,10 @@ def _cause(error: OSError, action: str) -> str:
         case errno.ENOSPC | errno.EDQUOT:
             return "the disk is full; free some space and try again"
         case errno.EBUSY:
-            return "another process, or a mount of this single file, holds it; try again when nothing else uses it"
+            return (
+                "another process holds it, or it is a file mounted by itself, to be opened in its own folder once; try "
+                "again when nothing else uses it"
+            )
         case errno.ENOENT | errno.ENOTDIR:
             return (
                 "it is not where it was, or its folder is missing; put that very file in its place, because an older "
