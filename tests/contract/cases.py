@@ -186,6 +186,13 @@ def labelled(rows: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"public": public}
 
 
+def shifted(rows: str) -> Callable[[], dict[str, Any]]:
+    """Return public data in which other columns matter, so that a correction of its model is worthwhile."""
+    X, y = made_up(rows, 150, seed=4)
+    public = Public(X[:, ::-1].copy(), y)
+    return lambda: {"public": public}
+
+
 def unlabelled() -> dict[str, Any]:
     return {"public": Public(made_up("unlabelled", 150, seed=4)[0])}
 
@@ -235,6 +242,7 @@ RECIPES: dict[str, list[Recipe]] = {
     # Regression.
     "PrivateTransferRegressor": [
         *with_every_public("regression"),
+        variant("shifted public", "regression", shifted("regression"), epsilon=8.0),
         variant("same population", "regression", labelled("regression"), prior="same-population"),
     ],
     "PrivateLinearRegression": [
@@ -260,6 +268,7 @@ RECIPES: dict[str, list[Recipe]] = {
                 discrepancy_share=0.0,
             ),
             adjacencies=FIXED_ROWS,
+            n_rows=60,  # with few rows the weights move
         ),
     ],
     "NoisySGD": [
@@ -294,6 +303,7 @@ RECIPES: dict[str, list[Recipe]] = {
     # Classification.
     "PrivateTransferClassifier": [
         *with_every_public("classes"),
+        variant("shifted public", "classes", shifted("classes"), epsilon=8.0),
         variant("same population", "classes", labelled("classes"), prior="same-population"),
     ],
     "PrivateLogisticRegression": with_every_public("classes"),
