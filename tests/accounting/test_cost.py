@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from dpadapt.accounting import Ledger, delta, epsilon, oracles
+from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import add_entries, tally
 from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
@@ -213,3 +214,10 @@ def test_equal_events_count_as_often_as_they_occur(mechanism, rate):
 @pytest.mark.parametrize("event", [PureEvent(800.0), BoundedRangeEvent(800.0), SampledEvent(LaplaceEvent(1e-3), 0.1)])
 def test_a_pure_epsilon_beyond_all_exponentials_still_has_a_cost(event):
     assert 500 < epsilon([event, GaussianEvent(2.0)], 1e-6) < 1100
+
+
+@pytest.mark.parametrize(("steps", "delta"), [(2000, 2e-15), (20_000, 1e-13), (50_000, 1e-12), (2000, 1e-9)])
+def test_a_distribution_is_not_trusted_below_its_rounding_error(steps, delta):
+    """At rate 1 the closed form is known; rounding made the composed distribution's delta several times too small."""
+    noise = math.sqrt(steps) / gaussian_mu(1.0, delta)
+    assert epsilon(Sampled(Gaussian(noise), 1.0, steps), delta) >= 1.0 * (1 - 1e-6)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -609,3 +610,48 @@ def test_a_receipt_lists_the_entries_of_all_charges():
     ]
     assert (receipt.charges, receipt.epsilon) == (3, ledger.spent())
     assert len(str(receipt).split("released:")) == 7
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.uint8, np.int64])
+def test_small_integer_types_do_not_wrap_in_sums(kind, tmp_path):
+    """A count of int16 made a sum of costs negative, and a ledger that was over its cap seem empty."""
+    steps = kind(100)
+    for ledger in (Ledger(1.0, 1e-6), Ledger.open(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6)):
+        ledger.start(Gaussian(1000.0), label="a")
+        with pytest.raises(BudgetExceeded):
+            ledger.start(Repeated(Gaussian(20.0), steps), label="b")
+        ledger.start(Repeated(Gaussian(200.0), steps), label="c")
+        assert ledger.spent() > epsilon(Repeated(Gaussian(200.0), 100), 1e-6)
+    together = Ledger(9.0, 1e-6)
+    together.start_all([(Repeated(Gaussian(35.0), steps), "a"), (Sampled(Gaussian(35.0), np.float16(1.0), steps), "b")])
+    assert together.spent() == pytest.approx(epsilon(Repeated(Gaussian(35.0), 200), 1e-6), rel=1e-2)
+
+
+def test_an_empty_charge_is_none():
+    ledger = Ledger(1.0, 1e-6)
+    assert ledger.start_all([]) == []
+    assert ledger.n_charges == 0
+
+
+def test_threads_do_not_get_two_batches_at_once():
+    run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
+    sample, got = run._random.poisson_sample, []
+
+    def slow(*arguments):
+        time.sleep(0.02)
+        return sample(*arguments)
+
+    run._random.poisson_sample = slow
+
+    def take():
+        try:
+            got.append(next(run.batches(10)))
+        except PrivacyError:
+            got.append(None)
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got.count(None) == 1

@@ -1,5 +1,6 @@
 """Receipts survive JSON and pickling, and a claimed epsilon that is too low is detected."""
 
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -92,3 +93,19 @@ def test_text_and_html_show_releases_and_assumptions():
     assert "no privacy guarantee" in str(receipt)
     assert "&lt;gradient&gt;" in receipt._repr_html_()
     assert "<gradient>" not in receipt._repr_html_()
+
+
+def test_a_receipt_says_what_its_epsilon_is():
+    ledger = Ledger(1.0, 1e-6)
+    assert ledger.receipt().meaning == "nothing was charged"
+    ledger.start(Gaussian(10.0), label="a")
+    assert ledger.receipt().meaning == "the cost of one plan, fixed before its first release"
+    ledger.start(Gaussian(10.0), label="b")
+    receipt = ledger.receipt()
+    assert "2 charges" in receipt.meaning
+    assert "cap of epsilon = 1" in receipt.meaning
+    assert Receipt.from_json(receipt.to_json()) == receipt
+    fields = json.loads(receipt.to_json())
+    del fields["charges"]
+    assert "if they were fixed in advance" in Receipt.from_json(json.dumps(fields)).meaning
+    assert "is closed" in replace(receipt, cap=0.1).meaning

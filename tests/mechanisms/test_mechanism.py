@@ -3,11 +3,15 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms import (
+    Adjacency,
+    Bounded,
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialMechanism,
@@ -18,6 +22,7 @@ from dpadapt.mechanisms import (
     RandomizedResponse,
     histogram,
 )
+from dpadapt.mechanisms.bounded_losses import own_losses
 from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
     ConcentratedEvent,
@@ -122,3 +127,27 @@ def test_a_deliberate_leak_returns_a_copy_of_the_value():
     assert released.tolist() == [1, 2]
     released[0] = 9
     assert bounded.value.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian, Laplace, DiscreteLaplace, DiscreteGaussian])
+def test_small_float_types_do_not_lose_the_noise(mechanism):
+    """A multiplier of float16 made the product with a small sensitivity, and so the noise, 0."""
+    made = mechanism(np.float16(10))
+    assert type(made.noise_multiplier) is float
+    value = Bounded(np.zeros(1), l1=1e-8, l2=1e-8)
+    if mechanism in (Gaussian, Laplace):
+        assert made.scale(value, Adjacency.ZERO_OUT) == pytest.approx(1e-7, rel=1e-3)
+
+
+@pytest.mark.parametrize("mechanism", [RandomizedResponse, ExponentialMechanism, PermuteAndFlip])
+def test_small_float_types_of_epsilon_become_floats(mechanism):
+    assert type(mechanism(np.float16(0.5)).epsilon) is float
+
+
+def test_a_statistic_with_an_entry_per_row_is_refused_on_a_sample():
+    """Its length would show whether a row was drawn, so sampling would not lower the cost."""
+    for mechanism in (Gaussian(1.0), Laplace(1.0)):
+        assert mechanism.scale(own_losses([0.5], 1.0), Adjacency.ZERO_OUT) > 0
+        for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE):
+            with pytest.raises(PrivacyError, match="an entry per row"):
+                mechanism.scale(own_losses([0.5], 1.0), adjacency, sampled=True)

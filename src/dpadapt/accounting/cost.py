@@ -164,11 +164,12 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
     if mu is not None:
         return gaussian_epsilon(mu, delta)
     best = quick_epsilon(counted, delta, adjacency)
-    if delta == 0 or not oracles.pld_supports(counted, adjacency):
+    precise = delta - oracles.rounding(counted)
+    if not precise > delta / 2 or not oracles.pld_supports(counted, adjacency):
         return best
     while True:
         grid = oracles.grid_for(best)
-        best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_epsilon_for_delta(delta)))
+        best = min(best, float(oracles.pld(counted, adjacency, grid=grid).get_epsilon_for_delta(precise)))
         # If the first bound was much too high, the grid was too coarse: repeat with a finer one.
         if oracles.grid_for(best) > grid / 2:
             return best
@@ -210,5 +211,5 @@ def _delta(items: frozenset[tuple[Event, int]], epsilon: float, adjacency: Adjac
         quick = oracles.rdp_supports(counted, adjacency)
         bound = quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency)
         distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
-        best = min(best, float(distribution.get_delta_for_epsilon(epsilon)))
+        best = min(best, float(distribution.get_delta_for_epsilon(epsilon)) + oracles.rounding(counted))
     return best

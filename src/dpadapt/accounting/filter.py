@@ -216,7 +216,7 @@ class Filter:
         if not sums.charges:
             return gaussian_mu(self.epsilon, self.delta)
         room = 0.0
-        if self._gaussian_delta:
+        if self._gaussian_delta and sums.sampled <= _MOST_SAMPLED_RUNS:
             room = gaussian_mu(self.epsilon, self._gaussian_delta) ** 2 - sums.gaussian
         if self._renyi_delta:
             rest = _renyi_cap(self.epsilon, self._renyi_delta, self.order) - sums.renyi
@@ -290,12 +290,13 @@ def _sampled_mu(event: SampledEvent, times: int, tail: float, adjacency: Adjacen
     if not bound <= _LARGEST_PROFILE_EPSILON:
         return math.inf
     distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
-    bound = float(distribution.get_epsilon_for_delta(tail))
+    rounding = oracles.rounding(counted)
+    bound = float(distribution.get_epsilon_for_delta(tail - rounding)) if tail > rounding else math.inf
     if not math.isfinite(bound):
-        # The distribution is cut off at a probability above `tail`.
+        # The distribution is not precise to a probability of `tail`.
         return math.inf
     points = np.linspace(0.0, bound, _PROFILE_POINTS)
-    profile = np.asarray(distribution.get_delta_for_epsilon(points), dtype=np.float64)
+    profile = np.asarray(distribution.get_delta_for_epsilon(points), dtype=np.float64) + rounding
     # Both profiles decrease, so comparing one at the left end of a cell with the other at the right end covers all x in
     # between. Beyond the last point the profile is at most `tail`.
     needed = (profile[:-1] - tail) / (1 - tail)

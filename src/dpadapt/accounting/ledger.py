@@ -93,13 +93,13 @@ class Run:
         """
         self._require_releases_left()
         while self._left:
-            if self._batch is not None:
-                raise PrivacyError(
-                    "the last batch was not released. Release every batch, an empty one too: skipping a batch would "
-                    "select samples by their content, which was not charged."
-                )
             with self._lock:
                 self._require_same_process()
+                if self._batch is not None:
+                    raise PrivacyError(
+                        "the last batch was not released. Release every batch, an empty one too: skipping a batch "
+                        "would select samples by their content, which was not charged."
+                    )
                 if isinstance(self.plan, Sampled):
                     # Recorded before the sample is drawn: otherwise one could resume, and draw again, until a sample
                     # suits.
@@ -390,6 +390,8 @@ class Ledger:
     def start_all(self, plans: Sequence[tuple[Plan | Mechanism, str]]) -> list["Run"]:
         """Charge several plans, each with its label, all of them or none; return their runs."""
         ready = [(as_plan(plan), label) for plan, label in plans]
+        if not ready:
+            return []
         self._charge([Entry(label, plan.event(), plan.steps, self._random.seeded) for plan, label in ready])
         return [Run(plan, self.adjacency, self._random, self._draw) for plan, _ in ready]
 
@@ -412,7 +414,8 @@ class Ledger:
         """Return the epsilon, at this ledger's delta, of the largest further release that is let through.
 
         The release has Gaussian noise if delta > 0 and is pure otherwise. With delta > 0 this can be more than the cap
-        minus `spent`, because several releases together can cost less than the sum of their epsilons.
+        minus `spent`, because several releases together can cost less than the sum of their epsilons. It is about this
+        ledger's own cap; a ledger that this one is a child of may let through less.
         """
         if math.isinf(self.epsilon):
             return math.inf

@@ -32,6 +32,11 @@ GRID = 1e-4
 _GRID_PER_EPSILON = 2e-5
 # The library takes the exponential of a pure epsilon, which overflows above 709.
 _LARGEST_EXPONENT = 700.0
+# Composing more steps of one event takes minutes or more.
+_MOST_STEPS = 10**9
+# Rounding error of a composed distribution, as a probability: in all, and per step. Against the closed form, runs of
+# 2,000 to 300,000 steps at rate 1 were off by 3e-18 to 1e-17 per step.
+_ROUNDING, _ROUNDING_PER_STEP = 1e-15, 3e-17
 
 
 def grid_for(bound: float) -> float:
@@ -45,6 +50,8 @@ def pld_supports(tally: Tally, adjacency: Adjacency, *, pessimistic: bool = True
     A rho-zCDP release has only an optimistic one: that of Gaussian noise, which is one such release.
     """
     replaces = adjacency is Adjacency.REPLACE_ONE
+    if any(times > _MOST_STEPS for times in tally.values()):
+        return False
     return all(
         isinstance(event, GaussianEvent | LaplaceEvent)
         or (isinstance(event, PureEvent | BoundedRangeEvent) and event.epsilon <= _LARGEST_EXPONENT)
@@ -93,6 +100,11 @@ def _pld(items: frozenset[tuple[Event, int]], adjacency: Adjacency, grid: float,
         if not isinstance(event, as_gaussian):
             total = total.compose(_one_pld(event, adjacency, options).self_compose(times))
     return total
+
+
+def rounding(tally: Tally) -> float:
+    """Return a probability by which the delta of a composed distribution can be too small."""
+    return _ROUNDING + _ROUNDING_PER_STEP * sum(t for e, t in tally.items() if not isinstance(e, GaussianEvent))
 
 
 def rdp(tally: Tally) -> Any:

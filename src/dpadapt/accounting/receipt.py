@@ -37,6 +37,10 @@ class Entry:
     times: int = 1
     seeded: bool = False
 
+    def __post_init__(self) -> None:
+        """Keep a Python int: sums of NumPy's small integers wrap."""
+        object.__setattr__(self, "times", int(self.times))
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description; `entry_from_dict` reads it back."""
         return {"label": self.label, "event": self.event.to_dict(), "times": self.times, "seeded": self.seeded}
@@ -79,8 +83,8 @@ class Receipt:
     warnings : tuple of str
         What a reader should know before relying on the receipt.
     charges : int
-        How many charges the entries were made in. Entries of one charge were fixed before the first of them was
-        released.
+        How many charges the entries were made in; 0 if unknown. Entries of one charge were fixed before the first of
+        them was released.
     cap : float, optional
         The cap of the ledger that was charged.
 
@@ -110,6 +114,13 @@ class Receipt:
             return "nothing was charged"
         if self.charges == 1:
             return "the cost of one plan, fixed before its first release"
+        if self.charges == 0:
+            return "the cost of these releases if they were fixed in advance"
+        if self.cap is not None and self.epsilon > self.cap * (1 + 1e-6):
+            return (
+                f"over the ledger's cap of epsilon = {self.cap:.4g}, so the ledger is closed; its charges were made by "
+                f"an earlier version and are covered only if they were chosen in advance"
+            )
         cap = "" if self.cap is None else f" of epsilon = {self.cap:.4g}"
         return (
             f"the least cap that lets {self.charges} charges through however each was chosen; what is guaranteed is "
@@ -191,7 +202,7 @@ class Receipt:
             assumptions=tuple(fields["assumptions"]),
             warnings=tuple(fields["warnings"]),
             # Receipts of earlier versions lack these.
-            charges=int(fields.get("charges", 1)),
+            charges=int(fields.get("charges", 0)),
             cap=None if fields.get("cap") is None else float(fields["cap"]),
         )
 

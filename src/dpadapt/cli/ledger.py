@@ -71,7 +71,10 @@ def _open(file: Path) -> "Ledger":
     from dpadapt.accounting.ledger import Ledger
 
     if not file.is_file():
-        raise ValueError(f"{file}: there is no such ledger. dpadapt fit --ledger {file} creates one.")
+        raise ValueError(
+            f"{file}: there is no such ledger. If there was one, its budget must be taken as spent; for data about "
+            f"which nothing was released yet, dpadapt fit --ledger {file} makes one."
+        )
     return Ledger.open(file, read_only=True)
 
 
@@ -97,10 +100,12 @@ def _show(file: File, as_json: Json = False) -> None:
     from dpadapt.report.terminal import facts_table
 
     receipt = ledger.receipt()
+    kept = receipt.epsilon <= ledger.epsilon * (1 + 1e-6)
+    promise = ": guaranteed, however charges are chosen" if kept else ""
     kind = "Gaussian noise" if ledger.delta else "pure noise"
     shown = {
         "data set": ledger.dataset or "(no name)",
-        "cap": f"epsilon = {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}: guaranteed, however charges are chosen",
+        "cap": f"epsilon = {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}{promise}",
         "spent": f"epsilon = {receipt.epsilon:.4g}: {receipt.meaning}",
         "left": f"epsilon = {facts['remaining_epsilon']:.4g}: the largest further release ({kind}) that is let through",
         "rule": f"{ledger.rule} (how charges are added up; docs/ledger.md)",

@@ -49,6 +49,8 @@ class Bounded:
     fixed_rows : bool
         Whether the bounds hold only between data sets with equally many rows. This is so if the value has an entry per
         record, or if it is a sum in float32: there, leaving a row out changes how all following sums are rounded.
+    per_row : bool
+        Whether the value has an entry per record. On a random sample its length would show who was drawn.
     batch : object, optional
         The batch whose rows the value was computed from; set by `Batch.of` and checked by `Run.release`.
     """
@@ -61,14 +63,21 @@ class Bounded:
     monotone: bool = False
     n_categories: int | None = None
     fixed_rows: bool = False
+    per_row: bool = False
     batch: object = field(default=None, repr=False)
 
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
         """Return the most that one record can move the value, in `norm`, under `adjacency`.
 
-        With `doubled`, the answer under REPLACE_ONE is twice the zero-out bound even where a tighter one is proved:
-        the analysis of Poisson sampling needs a bound on the term of each neighbour by itself.
+        With `doubled`, which is for releases on Poisson samples, the answer under REPLACE_ONE is twice the zero-out
+        bound even where a tighter one is proved: the analysis of Poisson sampling needs a bound on the term of each
+        neighbour by itself.
         """
+        if doubled and self.per_row:
+            raise PrivacyError(
+                "this statistic has an entry per row, so on a random sample it would show which rows were drawn. "
+                "Release it on all rows."
+            )
         # |v|_inf <= |v|_2 <= |v|_1, so a bound in a later norm of this chain also bounds the earlier norms.
         bound = math.inf if self.l1 is None else self.l1
         if norm != "l1" and self.l2 is not None and self.l2 < bound:

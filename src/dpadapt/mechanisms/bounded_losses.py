@@ -186,4 +186,4 @@ def own_losses(losses: ArrayLike, limit: float, factors: ArrayLike | None = None
             value *= np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)
     # One record determines one entry, which lies in [0, limit] for every record and is 0 for a null record. So zeroing
     # or replacing the record moves the value by at most limit in every norm.
-    return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit}, fixed_rows=True)
+    return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit}, fixed_rows=True, per_row=True)

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
@@ -30,7 +31,8 @@ class RandomizedResponse(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        self.event()  # validates
+        # Checked, and a number of Python's own: NumPy's small types overflow or underflow in products.
+        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
 
     def event(self) -> Event:
         """Return what one answer costs."""
@@ -62,7 +64,8 @@ class _Selection(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        self.event()  # validates
+        # Checked, and a number of Python's own: NumPy's small types overflow or underflow in products.
+        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return the noise scale of each score."""

@@ -15,6 +15,16 @@ from dpadapt.mechanisms.bounded import Bounded, Norm
 from dpadapt.mechanisms.randomness import Random
 
 
+def _keep(owner: Any, **numbers: float) -> None:
+    """Set fields of a frozen dataclass to Python's own numbers.
+
+    NumPy's small types wrap, overflow or underflow in products: a count of int16 would make a sum of costs negative, a
+    noise multiplier of float16 would make the noise 0.
+    """
+    for name, number in numbers.items():
+        object.__setattr__(owner, name, number)
+
+
 @dataclass(frozen=True)
 class Event:
     """Base of all events."""
@@ -40,7 +50,7 @@ class GaussianEvent(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        checks.positive(self.noise_multiplier, "noise_multiplier")
+        _keep(self, noise_multiplier=checks.positive(self.noise_multiplier, "noise_multiplier"))
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class LaplaceEvent(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        checks.positive(self.noise_multiplier, "noise_multiplier")
+        _keep(self, noise_multiplier=checks.positive(self.noise_multiplier, "noise_multiplier"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,7 @@ class ConcentratedEvent(Event):
     rho: float
 
     def __post_init__(self) -> None:
-        checks.positive(self.rho, "rho")
+        _keep(self, rho=checks.positive(self.rho, "rho"))
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ class PureEvent(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        checks.positive(self.epsilon, "epsilon")
+        _keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ class BoundedRangeEvent(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        checks.positive(self.epsilon, "epsilon")
+        _keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ class SampledEvent(Event):
     rate: float
 
     def __post_init__(self) -> None:
-        checks.unit(self.rate, "rate")
+        _keep(self, rate=checks.unit(self.rate, "rate"))
         if not isinstance(self.event, GaussianEvent | LaplaceEvent):
             raise TypeError(f"only Gaussian and Laplace noise can be sampled, got {self.event}.")
 
@@ -164,7 +174,7 @@ class NoiseMechanism(Mechanism):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self.event()  # validates
+        _keep(self, noise_multiplier=checks.positive(self.noise_multiplier, "noise_multiplier"))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity."""
@@ -204,7 +214,7 @@ class Repeated:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        checks.count(self.steps, "steps")
+        _keep(self, steps=checks.count(self.steps, "steps"))
 
     def event(self) -> Event:
         """Return what one step costs."""
@@ -230,7 +240,7 @@ class Sampled:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        checks.count(self.steps, "steps")
+        _keep(self, steps=checks.count(self.steps, "steps"), rate=checks.unit(self.rate, "rate"))
         self.event()  # validates
 
     def event(self) -> Event:

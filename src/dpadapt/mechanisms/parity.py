@@ -71,11 +71,12 @@ class RandomParity(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        self.event()  # validates
-        checks.count(self.n_features, "n_features")
-        checks.count(self.n_batches, "n_batches")
+        # Checked, and numbers of Python's own: NumPy's small types overflow or underflow in products.
+        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "n_features", checks.count(self.n_features, "n_features"))
+        object.__setattr__(self, "n_batches", checks.count(self.n_batches, "n_batches"))
         if self.keep is not None:
-            checks.unit(self.keep, "keep")
+            object.__setattr__(self, "keep", checks.unit(self.keep, "keep"))
 
     def event(self) -> Event:
         """Return what the answers of all batches cost together."""
