@@ -1,4 +1,4 @@
-"""Replay: fit on one data set and record all releases, then refit on a neighbour with the recorded releases.
+"""Replay: fit on one data set and record all releases, then refit on another with the recorded releases.
 
 Given the released values, nothing that a fit shows may depend on private rows, on the Poisson samples that were drawn,
 or on the exact values behind the releases. A replay therefore changes all three: other rows, other samples, and exact
@@ -173,7 +173,8 @@ def leaks(
     make_estimator : callable
         Returns a new, unfitted estimator.
     D, D_neighbour : tuple
-        Positional arguments of `fit`, e.g. ``(X, y)``: two neighbouring data sets under the estimator's adjacency.
+        Positional arguments of `fit`, e.g. ``(X, y)``: two data sets that agree in what is public, such as the number
+        of rows. Neighbours are the least that must pass; data sets that differ in every row find more.
     **fit_kwargs : object
         Further arguments of `fit`, the same for both, e.g. ``public=``.
 
