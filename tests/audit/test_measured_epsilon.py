@@ -11,6 +11,8 @@ from dpadapt.audit import LowerBound, lower_bound
 from dpadapt.audit.measured_epsilon import (
     bound_from_scores,
     epsilon_any,
+    epsilon_errors,
+    errors_limit,
     lower_limit,
     mu_gaussian,
     mu_shift,
@@ -32,7 +34,28 @@ def test_limits_at_the_edges():
     # The rule of three, and its exact form.
     assert upper_limit(0, 100, 0.05) == pytest.approx(1 - 0.05 ** (1 / 100))
     assert epsilon_any(0, 10, 10, delta=0.0, risk=0.05) == 0.0
-    assert mu_gaussian(10, 10, 10, risk=0.05) == 0.0
+    assert mu_gaussian(20, 20, risk=0.05) == 0.0
+    assert epsilon_errors(20, 20, delta=0.0, risk=0.05) == 0.0
+    assert epsilon_errors(0, 20, delta=0.9, risk=0.05) == 0.0
+
+
+@pytest.mark.parametrize("rates", [(0.2, 0.2), (0.05, 0.6), (0.0, 0.9), (0.5, 0.01)])
+@pytest.mark.parametrize("risk", [0.49, 0.05, 1e-3])
+def test_limit_on_errors_holds_if_the_two_data_sets_have_different_rates(rates, risk):
+    n = 40
+    counts = [binom(n, rate).pmf(np.arange(n + 1)) for rate in rates]
+    both = np.convolve(*counts)
+    wrong = errors_limit(np.arange(2 * n + 1), 2 * n, risk) < np.mean(rates)
+    assert both[wrong].sum() <= risk
+
+
+def test_bounds_from_errors_are_exact_for_the_best_attack_on_their_mechanisms():
+    # At these error rates a million runs leave hardly any uncertainty.
+    trials = 2 * 10**6
+    assert mu_gaussian(trials * norm.cdf(-0.7), trials, risk=0.05) == pytest.approx(1.4, abs=0.01)
+    assert epsilon_errors(trials / (1 + math.e), trials, delta=0.0, risk=0.05) == pytest.approx(1.0, abs=0.01)
+    # With probability delta the data set is shown, otherwise an answer that is (1, 0)-private.
+    assert epsilon_errors(trials * 0.9 / (1 + math.e), trials, delta=0.1, risk=0.05) == pytest.approx(1.0, abs=0.01)
 
 
 def repeated_bounds(method, mu, *, delta=0.1, times=300, runs=150):
@@ -157,11 +180,65 @@ def test_a_score_may_be_given_and_progress_shown(capsys):
     assert "audit" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("method", ["any", "gaussian", "shift"])
+def test_the_number_of_runs_that_would_refute_is_right_within_a_factor(method):
+    delta, claimed, true_mu = 0.05, gaussian_epsilon(1.0, 0.05), 2.0
+    rng = np.random.default_rng(1)
+
+    def bound(runs):
+        scores = rng.standard_normal(runs), rng.standard_normal(runs) + true_mu
+        return bound_from_scores(*scores, train=runs // 3, delta=delta, confidence=0.999, method=method)
+
+    few = [bound(90) for _ in range(21)]
+    needed = float(np.median([one.runs_to_refute(claimed) for one in few]))
+    assert 0 < needed < math.inf
+    refuting = [sum(bound(round(runs)).refutes(claimed) for _ in range(20)) for runs in (2 * needed, needed / 4)]
+    assert refuting[0] >= 17
+    assert refuting[1] <= 5
+
+
+def test_no_number_of_runs_refutes_a_claim_that_holds():
+    rng = np.random.default_rng(1)
+    scores = rng.standard_normal(3000), rng.standard_normal(3000) + 1.0
+    for method in ("any", "gaussian", "shift"):
+        bound = bound_from_scores(*scores, train=1000, delta=0.05, confidence=0.99, method=method)
+        assert bound.runs_to_refute(gaussian_epsilon(2.0, 0.05)) == math.inf
+        assert bound.runs_to_refute(gaussian_epsilon(2.0, 0.05), favourable=True) == math.inf
+
+
+def test_favourable_rates_need_fewer_runs():
+    rng = np.random.default_rng(1)
+    scores = rng.standard_normal(60), rng.standard_normal(60) + 1.5
+    bound = bound_from_scores(*scores, train=20, delta=0.05, confidence=0.99, method="gaussian")
+    claimed = gaussian_epsilon(1.0, 0.05)
+    assert bound.runs_to_refute(claimed, favourable=True) < bound.runs_to_refute(claimed)
+
+
+def test_a_given_threshold_spends_no_run_on_choosing():
+    release = laplace_release(1.0)
+    chosen = lower_bound(release, 0.0, 1.0, delta=0.0, runs=300)
+    given = lower_bound(release, 0.0, 1.0, delta=0.0, runs=300, threshold=0.5)
+    assert (chosen.trials, given.trials) == (200, 300)
+    assert (given.threshold, given.inequality) == (0.5, "errors")
+    with pytest.raises(ValueError, match="one number"):
+        lower_bound(lambda mean: np.zeros(2), 0.0, 1.0, delta=0.0, runs=30, threshold=0.5)
+    with pytest.raises(ValueError, match="not for method"):
+        lower_bound(release, 0.0, 1.0, delta=0.1, runs=30, method="shift", threshold=0.5)
+
+
+def test_runs_are_reported_as_they_are_made():
+    made = []
+    lower_bound(laplace_release(1.0), 0.0, 1.0, delta=0.0, runs=40, tick=made.append)
+    assert made == [1] * 80
+
+
 def test_arguments_are_checked():
     release = laplace_release(1.0)
     for bad, match in (
         ({"runs": 10}, "runs must be a whole number of at least 30"),
-        ({"confidence": 1.0}, "confidence must lie strictly between"),
+        ({"confidence": 1.0}, "confidence must be above 0.5 and below 1"),
+        ({"confidence": 0.5}, "confidence must be above 0.5 and below 1"),
+        ({"confidence": math.nan}, "confidence must be above 0.5 and below 1"),
         ({"method": "magic"}, "method must be one of"),
         ({"method": "gaussian"}, "delta must be positive"),
         ({"delta": 1.0}, "delta must lie in"),

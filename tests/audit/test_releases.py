@@ -1,12 +1,16 @@
 """What an attacker sees: outputs of a mechanism, and the log-likelihood ratio of all releases of a fit."""
 
+import math
+
 import numpy as np
 import pytest
 
+from dpadapt.accounting import epsilon
 from dpadapt.audit import MechanismOutputs, lower_bound
-from dpadapt.audit.releases import ReleaseScores
-from dpadapt.mechanisms import Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
+from dpadapt.audit.releases import ReleaseScores, weakened
+from dpadapt.mechanisms import ExponentialMechanism, Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
 from dpadapt.mechanisms.mechanism import Sampled
+from dpadapt.mechanisms.parity import RandomParity
 
 X = np.linspace(-1, 1, 24).reshape(12, 2)
 y = np.tile([0, 1], 6)
@@ -107,9 +111,69 @@ def test_release_scores_refuse_fits_without_a_known_likelihood():
         def released(self, ledger, X):
             return ledger.release(PermuteAndFlip(1.0), votes(X), label="best")
 
+    class Mixed(Sampling):
+        def released(self, ledger, X):
+            return super().released(ledger, X) + ledger.release(Gaussian(2.0), clipped_sum(X, 1.0), label="sum")
+
+    class Replacing(Sampling):
+        adjacency = "replace-one"
+
     with pytest.raises(TypeError, match="no likelihood here"):
         ReleaseScores(Choice, D, D_NEIGHBOUR)(D)
-    with pytest.raises(TypeError, match="Poisson samples"):
-        ReleaseScores(Sampling, D, D_NEIGHBOUR)(D)
+    with pytest.raises(TypeError, match="several rates"):
+        ReleaseScores(Mixed, D, D_NEIGHBOUR)(D)
+    with pytest.raises(TypeError, match="missing or null"):
+        ReleaseScores(Replacing, D, D_NEIGHBOUR)(D)
     with pytest.raises(ValueError, match="one of the two data sets"):
         ReleaseScores(Fake, D, D_NEIGHBOUR)((X, y))
+
+
+def test_half_the_noise_of_a_parity_keeps_records_as_at_twice_the_epsilon():
+    for claimed in (0.3, 2.0):
+        keep, more = (-math.expm1(-e) for e in (claimed, 2 * claimed))
+        assert weakened(RandomParity(claimed, 3), keep, 0.5) == pytest.approx(more)
+    assert weakened(Laplace(2.0), 3.0, 0.5) == 1.5
+
+
+def test_release_scores_of_choices_are_log_likelihood_ratios():
+    class Choice(Fake):
+        def released(self, ledger, X):
+            return ledger.release(ExponentialMechanism(2.0), votes(X), label="best")
+
+    # One vote for the first of two candidates, or none: P(first) is e^2 / (1 + e^2), or 1/2.
+    one, none = (np.array([[1.0, 0.0]]), y[:1]), (np.array([[0.0, 0.0]]), y[:1])
+    scores = ReleaseScores(Choice, one, none)
+    first = math.log(0.5 * (1 + math.exp(2)) / math.exp(2))
+    second = math.log(0.5 * (1 + math.exp(2)))
+    assert {round(scores(data), 9) for data in (one, none) for _ in range(60)} == {round(first, 9), round(second, 9)}
+
+
+def test_release_scores_of_sampled_sums_are_log_likelihood_ratios():
+    class One(Sampling):
+        def released(self, ledger, X):
+            run = ledger.start(Sampled(Gaussian(1.0), rate=0.4, steps=1), label="sums")
+            for batch in run.batches(len(X)):
+                return run.release(batch.of(lambda index: clipped_sum(X[index], 1.0)))
+
+    far, null = (np.array([[2.0], [0.3]]), y[:2]), (np.array([[0.0], [0.3]]), y[:2])
+    scores = ReleaseScores(One, far, null)
+    drawn = np.array([[scores(data) for _ in range(400)] for data in (far, null)])
+    # E exp(score) is 1 under D, and E exp(-score) is 1 under its neighbour: so it is a likelihood ratio of the two.
+    # The first is bounded by 1 / 0.6; five deviations of a mean of 400 are 0.1 and 0.2.
+    assert np.exp(drawn[0]).mean() == pytest.approx(1.0, abs=0.1)
+    assert np.exp(-drawn[1]).mean() == pytest.approx(1.0, abs=0.2)
+    assert np.exp(drawn).max() <= 1 / 0.6 + 1e-9
+
+
+def test_sampled_fits_with_half_the_noise_are_detected():
+    class Two(Sampling):
+        def released(self, ledger, X):
+            run = ledger.start(Sampled(Gaussian(0.7), rate=0.5, steps=2), label="sums")
+            return sum(run.release(batch.of(lambda i: clipped_sum(X[i], 1.0))) for batch in run.batches(len(X)))
+
+    far, null = (np.array([[1.0], [0.3]]), y[:2]), (np.array([[0.0], [0.3]]), y[:2])
+    claimed = epsilon(Sampled(Gaussian(0.7), rate=0.5, steps=2), 0.2)
+    bounds = [
+        lower_bound(ReleaseScores(Two, far, null, noise=noise), far, null, delta=0.2, runs=500) for noise in (1.0, 0.5)
+    ]
+    assert [bound.refutes(claimed) for bound in bounds] == [False, True]

@@ -1,51 +1,35 @@
-"""`audit_all`: lower bounds on epsilon for every mechanism and every method, with their own noise and with half of it.
+"""`audit_all`: lower bounds on epsilon for every mechanism and every estimator, each with a verdict in words.
 
-A `Case` is one mechanism or method with a pair of neighbouring data sets that separates its outputs as far as possible.
+Each is attacked with its own noise and with half of it. A bound above the claim refutes the claim. Half the noise is a
+planted bug: only an attack that detects it could have detected such a flaw, so only then does the audit say "holds".
 """
 
-import math
-import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, Literal
 
-import numpy as np
+from dpadapt import checks
+from dpadapt.audit.battery_cases import Case, all_cases
+from dpadapt.audit.measured_epsilon import LEAST_RUNS, LowerBound, check_confidence, lower_bound
 
-from dpadapt.accounting.closed_forms import gaussian_epsilon
-from dpadapt.accounting.cost import epsilon, tally
-from dpadapt.audit.measured_epsilon import LowerBound, lower_bound
-from dpadapt.audit.releases import MechanismOutputs, ReleaseScores
-from dpadapt.audit.replay import fit_of, record
-from dpadapt.mechanisms import (
-    Adjacency,
-    Bounded,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    ExponentialMechanism,
-    Gaussian,
-    Laplace,
-    Mechanism,
-    PermuteAndFlip,
-    RandomizedResponse,
-    clipped_gram,
-    clipped_sum,
-    histogram,
-    responses,
-    votes,
-)
-from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.methods import PREDICTORS, Method
+Verdict = Literal["holds", "refuted", "undecided"]
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
+# Runs of each mechanism and fits of each estimator on each data set. Every case detects half the noise with these,
+# times its `effort`; about half of them would do for most.
+DEFAULT_RUNS, DEFAULT_FITS = 20_000, 100
+# The probability that no correct claim is refuted, over all cases together.
+DEFAULT_CONFIDENCE = 0.99
 # Added to the seed for the runs with half the noise, so that they do not repeat the noise of the others.
 _SEED_SHIFT_OF_HALVED_RUNS = 10**6
+# Runs of a case that can draw many at once by which its time is estimated beforehand. Chosen by hand.
+_RUNS_TO_TIME = 20
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One mechanism or method to audit.
+@dataclass(frozen=True)
+class AuditRow:
+    """The result of the audit of one mechanism or estimator.
 
     Parameters
     ----------
@@ -53,280 +37,215 @@ class Case:
     claimed : float
         Epsilon at `delta`, by the accountant.
     delta : float
-    method : str
-        The `method` of `lower_bound`.
-    fit : callable
-        Takes a factor on the noise (1, or less for a planted bug) and a seed; returns the `fit` of `lower_bound`.
-    D, D_neighbour : object
-        Two neighbouring data sets.
-    heavy : bool
-        Whether one run is a whole fit.
-    tight : bool
-        Whether the claim is exact for this pair, so that the measured bound should come close to it.
-    """
-
-    name: str
-    claimed: float
-    delta: float
-    method: str
-    fit: Callable[[float, int | None], Callable[[Any], Any]]
-    D: Any
-    D_neighbour: Any
-    heavy: bool = False
-    tight: bool = False
-
-
-def mechanism_cases() -> list[Case]:
-    """Return a case for every mechanism, with data sets whose outputs differ as much as the claim allows."""
-    swap = Adjacency.REPLACE_ONE
-    rows = [[0.0, 0.0], [0.6, 0.8]]
-    null, opposite = [[0.0, 0.0], [math.nan, math.nan]], [[0.0, 0.0], [-0.6, -0.8]]
-    # The leading one of two candidates leads by two votes or by one.
-    race = [[1, 0], [1, 0]], [[1, 0], [0, 0]]
-
-    def sums(data: Any) -> Bounded:
-        return clipped_sum(data, 1.0)
-
-    def grams(data: Any) -> Bounded:
-        return clipped_gram(data, 1.0)
-
-    def bins(data: Any) -> Bounded:
-        return histogram(data, 3)
-
-    def answers(data: Any) -> Bounded:
-        return responses(data, 3)
-
-    return [
-        _case("Gaussian", Gaussian(1.0), sums, rows, null, delta=1e-5, method="gaussian", tight=True),
-        _case("Gaussian, any mechanism", Gaussian(1.0), sums, rows, null, delta=0.05),
-        _case(
-            "Gaussian, replace-one",
-            Gaussian(1.0),
-            sums,
-            rows,
-            opposite,
-            delta=1e-5,
-            method="gaussian",
-            adjacency=swap,
-            tight=True,
-        ),
-        _case(
-            "Gaussian second moment, replace-one",
-            Gaussian(1.0),
-            grams,
-            rows,
-            [[0.0, 0.0], [0.8, -0.6]],
-            delta=1e-5,
-            method="gaussian",
-            adjacency=swap,
-            tight=True,
-        ),
-        _case("Laplace", Laplace(1.0), votes, [[0.5], [1.0]], [[0.5], [math.nan]], tight=True),
-        _case("DiscreteLaplace", DiscreteLaplace(1.0), bins, [0, 0, 1], [0, 0, -1], tight=True),
-        _case(
-            "DiscreteLaplace, replace-one",
-            DiscreteLaplace(1.0),
-            bins,
-            [0, 0, 1],
-            [0, 0, 2],
-            adjacency=swap,
-            tight=False,
-        ),
-        _case("DiscreteGaussian", DiscreteGaussian(1.0), bins, [0, 0, 1], [0, 0, -1], delta=0.05),
-        _case("RandomizedResponse", RandomizedResponse(1.0), answers, [0, 1], [0, 2], score=_second_answer),
-        _case("ExponentialMechanism", ExponentialMechanism(1.0), votes, *race),
-        _case("PermuteAndFlip", PermuteAndFlip(1.0), votes, [[1, 0]], [[0, 0]], tight=True),
-        _sampled_case(),
-    ]
-
-
-def _second_answer(output: Any) -> float:
-    """Return a score of the answer that differs: 1 is more likely for `D`, 2 for the neighbour, 0 equally likely."""
-    return float((0, -1, 1)[int(output[1])])
-
-
-def _case(
-    name: str,
-    mechanism: Mechanism,
-    statistic: Callable[[Any], Bounded],
-    D: Any,
-    D_neighbour: Any,
-    *,
-    delta: float = 0.0,
-    method: str = "any",
-    adjacency: Adjacency = Adjacency.ZERO_OUT,
-    score: Callable[[Any], float] | None = None,
-    tight: bool = False,
-) -> Case:
-    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
-        outputs = MechanismOutputs(mechanism, statistic, adjacency=adjacency, noise=noise, seed=seed)
-        return outputs if score is None else _Scored(outputs, score)
-
-    claimed = epsilon(mechanism, delta, adjacency=adjacency)
-    return Case(name, claimed, delta, method, fit, D, D_neighbour, tight=tight)
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """Outputs of a mechanism, converted to scores."""
-
-    outputs: MechanismOutputs
-    score: Callable[[Any], float]
-
-    def many(self, data: Any, runs: int) -> Any:
-        return np.array([self.score(output) for output in self.outputs.many(data, runs)])
-
-    def __call__(self, data: Any) -> float:
-        return self.score(self.outputs(data))
-
-
-def _sampled_case() -> Case:
-    plan = Sampled(Gaussian(1.0), rate=0.5, steps=2)
-    rows = np.array([[0.0], [1.0]]), np.array([[0.0], [math.nan]])
-
-    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
-        return MechanismOutputs(plan, lambda batch: clipped_sum(batch, 1.0), noise=noise, seed=seed)
-
-    return Case("Gaussian on Poisson samples", epsilon(plan, 0.05), 0.05, "any", fit, *rows)
-
-
-def estimator_cases(sizes: Sequence[int] = (40, 240), *, mu: float = 2.0, delta: float = 1e-5) -> list[Case]:
-    """Return cases for every method in the table, on few rows and on many (which may use another solver).
-
-    All rows but the last are equal. The last one contradicts them as strongly as possible, so that it reaches the
-    sensitivity in every release. In the neighbouring data set its square overflows, which makes it a null row.
-    """
-    budget = gaussian_epsilon(mu, delta)
-    return [_estimator_case(method, n_rows, budget, delta) for method in PREDICTORS for n_rows in sizes]
-
-
-def _estimator_case(method: Method, n_rows: int, budget: float, delta: float) -> Case:
-    X = np.ones((n_rows, 1))
-    y = np.full(n_rows, -1.0) if method.task == "regression" else np.zeros(n_rows, dtype=int)
-    y[-1] = 1e6 if method.task == "regression" else 1
-    X_null, y_null = X.copy(), y.copy()
-    X_null[-1] = 1e200
-    # Without clipping, one row reaches the bound on its gradient in a small ball of coefficients (squared loss), or
-    # after the other rows have been fitted (log-loss).
-    radius, steps = (0.1, 30) if method.task == "regression" else (50.0, 100)
-    wanted: dict[str, Any] = {"classes": [0, 1], "adjacency": "zero-out", "radius": radius, "n_steps": steps}
-    known = method.estimator().get_params(deep=False)
-    params = {name: value for name, value in wanted.items() if name in known}
-
-    def make() -> Any:
-        return method.estimator(epsilon=budget, delta=delta, **params)
-
-    D, D_neighbour = (X, y), (X_null, y_null)
-
-    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
-        return ReleaseScores(make, D, D_neighbour, noise=noise, seed=secrets.randbits(48) if seed is None else seed)
-
-    spent = tally({entry.event: entry.times for entry in record(fit_of(make, {}), D).entries})
-    claimed = epsilon(spent, delta)
-    return Case(f"{method.name}, {n_rows} rows", claimed, delta, "gaussian", fit, D, D_neighbour, heavy=True)
-
-
-@dataclass(frozen=True)
-class AuditRow:
-    """The result of the audit of one mechanism or method.
-
-    Parameters
-    ----------
-    name : str
-    claimed : float
-        Epsilon at the bounds' delta, by the accountant.
-    measured : LowerBound
-        With its own noise.
-    halved : LowerBound
+    measured : LowerBound or None
+        With its own noise; None if the time was up before.
+    halved : LowerBound or None
         With half the noise: a planted bug, which the same claim does not cover.
+    heavy : bool
+        Whether a run is a whole fit.
+    effort : float
+        How many runs were made for each that was asked for.
     tight : bool
         Whether the claim is exact for the data sets used.
     """
 
     name: str
     claimed: float
-    measured: LowerBound
-    halved: LowerBound
-    tight: bool
+    delta: float
+    measured: LowerBound | None
+    halved: LowerBound | None
+    heavy: bool = False
+    effort: float = 1.0
+    tight: bool = False
 
     @property
     def holds(self) -> bool:
-        """Whether the measured bound is compatible with the claim."""
-        return not self.measured.refutes(self.claimed)
+        """Whether the measured bound is compatible with the claim, as far as it was measured."""
+        return self.measured is None or not self.measured.refutes(self.claimed)
 
     @property
     def caught(self) -> bool:
         """Whether the planted bug was detected."""
-        return self.halved.refutes(self.claimed)
+        return self.halved is not None and self.halved.refutes(self.claimed)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim is refuted, holds against an attack that detects half the noise, or neither."""
+        if not self.holds:
+            return "refuted"
+        return "holds" if self.caught else "undecided"
+
+    @property
+    def words(self) -> str:
+        """The verdict, and for an undecided case what would decide it."""
+        if self.verdict != "undecided":
+            return "holds" if self.verdict == "holds" else "REFUTED"
+        if self.halved is None:
+            return "not decided: the time was up"
+        unit = "fits" if self.heavy else "runs"
+        for favourable, how in ((False, "about {:,} would do"), (True, "more than {:,} are needed")):
+            needed = self.halved.runs_to_refute(self.claimed, favourable=favourable) / self.effort
+            if needed < float("inf"):
+                return f"too few {unit} to decide ({how.format(_rounded(needed))})"
+        return f"not decided: this attack is too weak, and more {unit} would not help"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description."""
+        bounds = {"measured": self.measured, "halved": self.halved}
+        return {
+            "name": self.name,
+            "delta": self.delta,
+            "claimed": self.claimed,
+            **{name: None if bound is None else bound.epsilon_lower for name, bound in bounds.items()},
+            "runs": 0 if self.measured is None else self.measured.runs,
+            "verdict": self.verdict,
+            "words": self.words,
+        }
+
+
+def _rounded(number: float) -> int:
+    """Return a number of at least 1 rounded up to two digits."""
+    unit = 10 ** max(0, len(str(int(number))) - 2)
+    return int(-(-number // unit) * unit)
+
+
+class TimeUp(Exception):
+    """The time for an audit is up; what was finished before is kept."""
+
+
+class Pace:
+    """How far an audit is, and when it must end.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        `TimeUp` is raised after this long. Default: never.
+    show : callable, optional
+        Called with what is being done and the share of all work that is done, again and again.
+    """
+
+    def __init__(self, seconds: float | None = None, show: Callable[[str, float], None] | None = None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._show = show
+        self._total = self._before = 0.0
+
+    def expect(self, work: float) -> None:
+        """Set the amount of all work, in any unit."""
+        self._total = work
+
+    def report(self, what: str, share: float, *, of: float = 0.0) -> None:
+        """Say which share is done of the current part, which is this much work."""
+        if self._show is not None:
+            self._show(what, min(1.0, (self._before + share * of) / self._total) if self._total else 0.0)
+        if self._end is not None and time.monotonic() > self._end:
+            raise TimeUp
+
+    def finish(self, work: float) -> None:
+        """End the current part, which was this much work."""
+        self._before += work
 
 
 def audit_all(
-    runs: int = 20_000,
-    fits: int = 300,
+    runs: int = DEFAULT_RUNS,
+    fits: int = DEFAULT_FITS,
     *,
-    confidence: float = 0.999,
+    confidence: float = DEFAULT_CONFIDENCE,
     seed: int | None = None,
     cases: Sequence[Case] | None = None,
-    tick: Callable[[str], None] | None = None,
+    pace: Pace | None = None,
 ) -> list[AuditRow]:
-    """Audit every mechanism and every method in the table.
+    """Audit every mechanism and every private estimator.
 
     Parameters
     ----------
     runs : int, default=20_000
-        Draws of each mechanism on each data set.
-    fits : int, default=300
-        Fits of each method on each data set.
-    confidence : float, default=0.999
-        Of each bound: a correct mechanism whose claim is exact fails one audit in 1 / (1 - confidence).
+        Draws of each mechanism on each data set, at least 30; a case may need more or fewer, see `Case.effort`.
+    fits : int, default=100
+        Fits of each estimator on each data set, at least 30, as above.
+    confidence : float, default=0.99
+        Probability that no correct claim is refuted, over all cases together: each bound has its share of the risk.
     seed : int, optional
         For tests. Default: mechanisms draw secure noise.
     cases : sequence of Case, optional
-        Default: all of them.
-    tick : callable, optional
-        Called with the name of each case before it starts.
+        Default: `all_cases()`.
+    pace : Pace, optional
+        Shows progress and limits the time. Cases that are not finished in time are undecided.
 
     Returns
     -------
     list of AuditRow
     """
-    rows = []
-    for case in [*mechanism_cases(), *estimator_cases()] if cases is None else cases:
-        if tick is not None:
-            tick(case.name)
-        measured, halved = (
-            lower_bound(
-                case.fit(noise, None if seed is None else seed + shift),
-                case.D,
-                case.D_neighbour,
-                delta=case.delta,
-                runs=fits if case.heavy else runs,
-                confidence=confidence,
-                method=case.method,
-            )
-            for noise, shift in ((1.0, 0), (0.5, _SEED_SHIFT_OF_HALVED_RUNS))
-        )
-        rows.append(AuditRow(case.name, case.claimed, measured, halved, case.tight))
+    runs = checks.count(runs, "runs", least=LEAST_RUNS)
+    fits = checks.count(fits, "fits", least=LEAST_RUNS)
+    confidence = check_confidence(confidence)
+    pace = Pace() if pace is None else pace
+    cases = all_cases() if cases is None else cases
+    each = 1.0 - (1.0 - confidence) / max(1, len(cases))
+    sizes = [max(LEAST_RUNS, round(case.effort * (fits if case.heavy else runs))) for case in cases]
+    rows: list[AuditRow] = []
+    try:
+        times = [4 * size * _seconds_per_run(case, pace) for case, size in zip(cases, sizes, strict=True)]
+        pace.expect(sum(times))
+        for number, (case, size, expected) in enumerate(zip(cases, sizes, times, strict=True), 1):
+            report = partial(pace.report, f"{number} of {len(cases)}: {case.name}", of=expected)
+            rows.append(audit_case(case, size, each, seed=seed, report=report))
+            pace.finish(expected)
+    except TimeUp:
+        rows += [AuditRow(case.name, case.claimed, case.delta, None, None) for case in cases[len(rows) :]]
     return rows
 
 
-def table(rows: Sequence[AuditRow]) -> "Table":
-    """Return `rows` as a table for the terminal."""
-    from rich.table import Table
+def audit_case(
+    case: Case,
+    runs: int,
+    confidence: float,
+    *,
+    seed: int | None = None,
+    report: Callable[[float], None] = lambda share: None,
+) -> AuditRow:
+    """Audit one case with `runs` runs on each data set; `report` is called with the share of all runs that were made.
 
-    caption = "halved: the bound with half the noise; if that is not caught (NO), try more runs first"
-    shown = Table(title="Measured lower bounds on epsilon", caption=caption)
-    for head in ("name", "delta", "claimed", "measured", "share", "holds", "halved", "caught"):
-        shown.add_column(head, justify="left" if head == "name" else "right")
-    for row in rows:
-        shown.add_row(
-            row.name,
-            f"{row.measured.delta:.3g}",
-            f"{row.claimed:.3f}",
-            f"{row.measured.epsilon_lower:.3f}",
-            f"{row.measured.epsilon_lower / row.claimed:.0%}",
-            "yes" if row.holds else "NO",
-            f"{row.halved.epsilon_lower:.3f}",
-            "yes" if row.caught else "NO",
+    `confidence` is that of this case's bounds alone.
+    """
+    made = 0
+
+    def tick(new: int) -> None:
+        nonlocal made
+        made += new
+        report(made / (4 * runs))
+
+    measured, halved = (
+        lower_bound(
+            case.fit(noise, None if seed is None else seed + shift),
+            case.D,
+            case.D_neighbour,
+            delta=case.delta,
+            runs=runs,
+            confidence=confidence,
+            method=case.method,
+            threshold=case.threshold,
+            tick=tick,
         )
-    return shown
+        for noise, shift in ((1.0, 0), (0.5, _SEED_SHIFT_OF_HALVED_RUNS))
+    )
+    return AuditRow(case.name, case.claimed, case.delta, measured, halved, case.heavy, case.effort, case.tight)
+
+
+def _seconds_per_run(case: Case, pace: Pace) -> float:
+    """Return about how long one run of a case takes."""
+    pace.report("estimating the time", 0.0)
+    fit, runs = case.fit(1.0, None), _RUNS_TO_TIME
+    start = time.perf_counter()
+    if hasattr(fit, "many"):
+        fit.many(case.D, runs)
+    else:
+        fit(case.D)
+        runs = 1
+    return (time.perf_counter() - start) / runs
+
+
+def summary(rows: Sequence[AuditRow]) -> str:
+    """Return how many claims hold, are refuted or undecided, in one line."""
+    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in ("holds", "refuted", "undecided")}
+    parts = [f"{counts['holds']} of {len(rows)} claims hold", f"refuted: {counts['refuted']}"]
+    return ", ".join([*parts, f"undecided: {counts['undecided']}"]) + "."

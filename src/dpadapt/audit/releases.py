@@ -1,18 +1,21 @@
 """What an attacker sees, as the `fit` of `lower_bound`: the outputs of a mechanism, or all releases of a fit."""
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.audit.replay import Release, fit_of, record, replay
+from dpadapt.audit.replay import Fit, Release, Tape, fit_of, record, replay
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled, SampledEvent
+from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
 
 
@@ -27,7 +30,7 @@ class MechanismOutputs:
         Takes a data set (for a sampled plan: an array of its rows), returns a `Bounded`.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
     noise : float, default=1.0
-        Multiplies the noise without changing the claim: anything but 1 is a planted bug.
+        Multiplies the noise without changing the claim: anything but 1 is a planted bug; see `weakened`.
     seed : int, optional
         Default: secure noise.
     """
@@ -71,7 +74,7 @@ class MechanismOutputs:
         return np.stack(drawn).reshape(runs, -1)
 
     def _draw(self, mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
-        return self._original_draw(mechanism, bounded, scale * self._noise, random)
+        return self._original_draw(mechanism, bounded, weakened(mechanism, scale, self._noise), random)
 
     def _draw_tiled(self, runs: int) -> Callable[[Mechanism, Bounded, float, Random], Any]:
         def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
@@ -81,13 +84,26 @@ class MechanismOutputs:
         return draw
 
 
+def weakened(mechanism: Mechanism, scale: float, noise: float) -> float:
+    """Return the scale at which `mechanism` has `noise` times the noise that it claims: a planted bug if not 1.
+
+    Half the noise is that of twice the epsilon for Laplace noise and for choices. The scale of `RandomParity` is the
+    probability 1 - e^-epsilon of keeping a record: half the noise is that probability at twice the epsilon.
+    """
+    return 1.0 - (1.0 - scale) ** (1.0 / noise) if isinstance(mechanism, RandomParity) else scale * noise
+
+
 class ReleaseScores:
     """The log-likelihood ratio of all releases of a fit: the most powerful score for whole fits.
 
     The attacker knows both data sets and sees every release of the fit, not only its result. Each call fits once,
     records the releases, and replays them on the other data set. The difference of log-likelihoods under the claimed
-    noise is the most powerful score by the Neyman–Pearson lemma. Only for fits without sampling: with sampling, the
-    claim is about an attacker who does not know the samples.
+    noise is the most powerful score by the Neyman–Pearson lemma, and 0 its best threshold.
+
+    Releases on Poisson samples must be sums over rows, all with one sampling rate, and the row in which the data sets
+    differ must add nothing in `D_neighbour`. The attacker knows the samples of all other rows. Without that row a
+    release r has density f(r - b), with b the sum over the sample; with it the density is (1 - rate) f(r - b) +
+    rate f(r - b - v), with v what the row adds.
 
     Parameters
     ----------
@@ -102,6 +118,9 @@ class ReleaseScores:
     seed : int, default=0
         Seed of the first run; each further run takes the next.
     """
+
+    # The score is positive where the neighbour is likelier.
+    threshold = 0.0
 
     def __init__(
         self,
@@ -127,17 +146,64 @@ class ReleaseScores:
         seed, self._seed = self._seed, self._seed + 1
         options: dict[str, Any] = {"adjacency": self._adjacency, "seed": seed}
         tape = record(self._fit, data, noise=self._noise, **options)
-        if any(isinstance(entry.event, SampledEvent) for entry in tape.entries):
-            raise TypeError("a fit on Poisson samples can't be scored by its releases; audit its result instead.")
+        sampled = [entry.event for entry in tape.entries if isinstance(entry.event, SampledEvent)]
+        if sampled:
+            return self._mixture_score(tape, self._one_rate(tape, sampled), options)
         other = replay(self._fit, self._data_sets[1 - here], tape, **options)
         ratio = sum(
             _log_ratio(own, alternative) for own, alternative in zip(tape.releases, other.releases, strict=True)
         )
         return ratio if here == 1 else -ratio
 
+    def _one_rate(self, tape: Tape, sampled: Sequence[SampledEvent]) -> float:
+        """Return the sampling rate of all releases of the fit."""
+        rates = {event.rate for event in sampled}
+        if len(rates) > 1 or len(sampled) < len(tape.entries):
+            raise TypeError("releases on samples of several rates can't be scored together; audit the result instead.")
+        if self._adjacency is Adjacency.REPLACE_ONE:
+            raise TypeError("releases on samples are scored for a row that is missing or null, not for a replaced one.")
+        return rates.pop()
+
+    def _mixture_score(self, tape: Tape, rate: float, options: dict[str, Any]) -> float:
+        """Return the score of releases on Poisson samples."""
+        # Which rows are in a sample follows from the seed and the row's number: this is the sample without the row.
+        without = replay(self._fit, self._data_sets[1], tape, **options)
+        whole, rest = (replay(_on_all_rows(self._fit), data, tape, **options) for data in self._data_sets)
+        score = 0.0
+        for own, base, all_rows, others in zip(
+            tape.releases, without.releases, whole.releases, rest.releases, strict=True
+        ):
+            # How much likelier the release is if the row was sampled than if it was not.
+            added = dataclasses.replace(base, value=base.value + (all_rows.value - others.value))
+            likelier = _log_ratio(dataclasses.replace(added, noisy=own.noisy), base)
+            score -= float(np.logaddexp(math.log1p(-rate), math.log(rate) + likelier))
+        return score
+
+
+def _on_all_rows(fit: Fit) -> Fit:
+    """Return `fit` with samples that hold all rows."""
+
+    def whole(data: Any, ledger: Ledger) -> Any:
+        return fit(data, _without_sampling(ledger))
+
+    return whole
+
+
+def _without_sampling(ledger: Ledger) -> Ledger:
+    """Let the ledger and its children sample all rows; return the ledger."""
+    original_child = ledger.child
+    ledger._random.poisson_sample = lambda n, rate: np.arange(n)  # type: ignore[method-assign]
+    ledger.child = lambda *args, **kwargs: _without_sampling(original_child(*args, **kwargs))  # type: ignore[method-assign]
+    return ledger
+
 
 def _log_ratio(own: Release, alternative: Release) -> float:
     """Return the log-likelihood of a release under its own value minus that under the value of the other data set."""
+    if own.kind == "ExponentialMechanism":
+        # P(j) is proportional to exp(score_j / scale).
+        mine, theirs = (release.value / own.scale for release in (own, alternative))
+        chosen = int(own.noisy)
+        return float((mine[chosen] - logsumexp(mine)) - (theirs[chosen] - logsumexp(theirs)))
     near, far = np.asarray(own.noisy) - own.value, np.asarray(own.noisy) - alternative.value
     if own.kind in ("Gaussian", "DiscreteGaussian"):
         return float(((far - near) * (far + near)).sum()) / (2 * own.scale**2)

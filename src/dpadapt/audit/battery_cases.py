@@ -1,0 +1,644 @@
+"""What is audited: every mechanism and every private estimator of the package, each with two neighbouring data sets.
+
+A `Case` pairs one of them with data sets that separate its outputs as far as possible. `mechanism_cases` and
+`estimator_cases` list the cases, `private_classes` finds the classes themselves, and `uncovered` names those that have
+neither a case nor a reason in `NOT_AUDITED`.
+"""
+
+import importlib
+import inspect
+import math
+import pkgutil
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dpadapt
+from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import add_entries, epsilon
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.audit.releases import MechanismOutputs, ReleaseScores, weakened
+from dpadapt.audit.replay import fit_of, record
+from dpadapt.data import Public
+from dpadapt.hybrid.agents import SimulatedAgents, noisy_bits
+from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.mechanisms import (
+    Adjacency,
+    Bounded,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    PermuteAndFlip,
+    RandomizedResponse,
+    clipped_gram,
+    clipped_sum,
+    histogram,
+    responses,
+    votes,
+)
+from dpadapt.mechanisms.mechanism import Sampled
+from dpadapt.mechanisms.parity import RandomParity, equations, pack
+from dpadapt.methods import PREDICTORS, Method
+from dpadapt.papers.adaptation.unprotected import Unprotected
+
+Data = tuple[Any, ...]
+
+# The budget of a fit under audit: mu of its Gaussian releases, and the delta at which epsilon is claimed. At mu = 2 the
+# fewest fits detect half the noise: 100 on each data set do with a probability of 0.9999 (0.998 at 1.5, 0.9997 at 2.5).
+_AUDITED_MU, _AUDITED_DELTA = 2.0, 1e-5
+# The epsilon of a fit with pure releases. A histogram with three quarters of it needs 300 fits; at 1 or 3 more.
+_AUDITED_PURE_EPSILON = 2.0
+# Settings of a descent that clips gradients: every step reaches the bound, so few steps are enough. The other two are
+# given because choosing them from public rows would take most of the time.
+_CLIPPED_STEPS: dict[str, Any] = {"n_steps": 5, "clip_norm": 0.1, "learning_rate": 0.1}
+# A row whose squares overflow adds nothing to any statistic: a null row.
+_NULL_VALUE = 1e200
+
+# Why a class that could be audited is not.
+NOT_AUDITED: dict[str, str] = {
+    "NonPrivate": "it adds no noise on purpose; the ledger charges epsilon = inf for it",
+    "Unprotected": "a baseline without privacy: the ledger charges epsilon = inf for it",
+    "ProjectedRegressor": "a base class without a solver; the classes derived from it are audited",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One mechanism or estimator to audit.
+
+    Parameters
+    ----------
+    name : str
+    subject : type
+        The class that is audited.
+    claimed : float
+        Epsilon at `delta`, by the accountant.
+    delta : float
+    method : str
+        The `method` of `lower_bound`.
+    fit : callable
+        Takes a factor on the noise (1, or less for a planted bug) and a seed; returns the `fit` of `lower_bound`.
+    D, D_neighbour : object
+        Two neighbouring data sets.
+    heavy : bool, default=False
+        Whether one run is a whole fit.
+    effort : float, default=1.0
+        How many runs detect half the noise, relative to other cases that are heavy (or not).
+    threshold : float, optional
+        The `threshold` of `lower_bound`.
+    tight : bool, default=False
+        Whether the claim is exact for this pair, so that the measured bound should come close to it.
+    """
+
+    name: str
+    subject: type
+    claimed: float
+    delta: float
+    method: str
+    fit: Callable[[float, int | None], Callable[[Any], Any]]
+    D: Any
+    D_neighbour: Any
+    heavy: bool = False
+    effort: float = 1.0
+    threshold: float | None = None
+    tight: bool = False
+
+
+def all_cases(*, full: bool = False) -> list[Case]:
+    """Return the cases of every mechanism and every estimator; with `full`, those that take long too."""
+    return [*mechanism_cases(), *estimator_cases(full=full)]
+
+
+# Which classes there are, and which have a case.
+
+
+def private_classes() -> list[type]:
+    """Return every mechanism and every private estimator of the package that can be used, found by their base classes.
+
+    Modules whose extra (torch, Flower) is not installed are left out.
+    """
+    for module in pkgutil.walk_packages(dpadapt.__path__, "dpadapt.", onerror=lambda name: None):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError:
+            continue
+    usable = [cls for base in (Mechanism, PrivateEstimator) for cls in _derived(base) if not inspect.isabstract(cls)]
+    # A base class of estimators without a fit is no estimator.
+    return sorted(
+        (cls for cls in usable if issubclass(cls, Mechanism) or hasattr(cls, "fit")), key=lambda cls: cls.__name__
+    )
+
+
+def _derived(base: type) -> Iterator[type]:
+    """Yield the classes of the package that derive from `base`, each once."""
+    seen: set[type] = {base}
+    todo = [base]
+    while todo:
+        children: list[type] = type.__subclasses__(todo.pop())
+        for cls in children:
+            if cls not in seen and cls.__module__.startswith("dpadapt."):
+                seen.add(cls)
+                todo.append(cls)
+                yield cls
+
+
+def reason_not_audited(cls: type) -> str | None:
+    """Return why `cls` is not audited, or None if it must be."""
+    if issubclass(cls, Unprotected):
+        return NOT_AUDITED[Unprotected.__name__]
+    return NOT_AUDITED.get(cls.__name__)
+
+
+def reasons_not_audited() -> dict[str, str]:
+    """Return the classes that are not audited, by name, each with its reason."""
+    reasons = {cls.__name__: reason_not_audited(cls) for cls in private_classes()}
+    missing = {} if find_spec("torch") else {"PrivateNetwork": "torch is not installed"}
+    return {name: reason for name, reason in reasons.items() if reason is not None} | missing
+
+
+def uncovered(cases: Iterable[Case]) -> list[str]:
+    """Return the names of mechanisms and estimators that have neither a case nor a reason."""
+    covered = {case.subject for case in cases}
+    return [cls.__name__ for cls in private_classes() if cls not in covered and reason_not_audited(cls) is None]
+
+
+# Mechanisms.
+
+
+def mechanism_cases() -> list[Case]:
+    """Return cases for every mechanism, with data sets whose outputs differ as much as the claim allows."""
+    swap = Adjacency.REPLACE_ONE
+    rows = [[0.0, 0.0], [0.6, 0.8]]
+    null, opposite = [[0.0, 0.0], [math.nan, math.nan]], [[0.0, 0.0], [-0.6, -0.8]]
+    # The leading one of two candidates leads by two votes or by one.
+    race = [[1, 0], [1, 0]], [[1, 0], [0, 0]]
+    # One equation, which says that the only bit is 1, or none.
+    bit, no_bit = np.array([[True]]), np.array([[False]])
+    normal: dict[str, Any] = {"delta": 1e-5, "method": "gaussian", "tight": True}
+
+    def sums(data: Any) -> Bounded:
+        return clipped_sum(data, 1.0)
+
+    def grams(data: Any) -> Bounded:
+        return clipped_gram(data, 1.0)
+
+    def bins(data: Any) -> Bounded:
+        return histogram(data, 3)
+
+    def answers(data: Any) -> Bounded:
+        return responses(data, 3)
+
+    def one_equation(bits: Any) -> Bounded:
+        return equations(pack(bits), bits[:, 0])
+
+    half, sample = Sampled(Gaussian(1.0), rate=0.5, steps=2), np.array([[0.0], [1.0]])
+    return [
+        _case("Gaussian", Gaussian(1.0), sums, rows, null, **normal),
+        _case("Gaussian, any mechanism", Gaussian(1.0), sums, rows, null, delta=0.05),
+        _case("Gaussian, replace-one", Gaussian(1.0), sums, rows, opposite, adjacency=swap, **normal),
+        _case(
+            "Gaussian second moment, replace-one",
+            Gaussian(1.0),
+            grams,
+            rows,
+            [[0.0, 0.0], [0.8, -0.6]],
+            adjacency=swap,
+            **normal,
+        ),
+        _case("Laplace", Laplace(1.0), votes, [[0.5], [1.0]], [[0.5], [math.nan]], tight=True),
+        _case("DiscreteLaplace", DiscreteLaplace(1.0), bins, [0, 0, 1], [0, 0, -1], tight=True),
+        _case("DiscreteLaplace, replace-one", DiscreteLaplace(1.0), bins, [0, 0, 1], [0, 0, 2], adjacency=swap),
+        _case("DiscreteGaussian", DiscreteGaussian(1.0), bins, [0, 0, 1], [0, 0, -1], delta=0.05),
+        _case("RandomizedResponse", RandomizedResponse(1.0), answers, [0, 1], [0, 2], score=_second_answer),
+        _people_case(),
+        _case("ExponentialMechanism", ExponentialMechanism(1.0), votes, *race),
+        _case("PermuteAndFlip", PermuteAndFlip(1.0), votes, [[1, 0]], [[0, 0]], tight=True),
+        # Drawn one by one, these take longer, and fewer of them are enough.
+        _case("RandomParity", RandomParity(1.0, 1), one_equation, bit, no_bit, score=_parity_answer, effort=0.3),
+        _case("Gaussian on Poisson samples", half, sums, sample, sample * [[1.0], [math.nan]], delta=0.05, effort=0.3),
+        _case(
+            "Gaussian on Poisson samples, replace-one",
+            half,
+            sums,
+            sample,
+            -sample,
+            delta=0.05,
+            adjacency=swap,
+            effort=0.3,
+        ),
+    ]
+
+
+def _second_answer(output: Any) -> float:
+    """Return a score of the answer that differs: 1 is more likely for `D`, 2 for the neighbour, 0 equally likely."""
+    return float((0, -1, 1)[int(output[1])])
+
+
+def _parity_answer(output: Any) -> float:
+    """Return a score of a parity of one bit: 1 is more likely with its equation, 0 without it, none equally likely."""
+    return float({1: -1, 0: 1}.get(int(output[0, 0]), 0))
+
+
+def _case(
+    name: str,
+    mechanism: Mechanism | Sampled,
+    statistic: Callable[[Any], Bounded],
+    D: Any,
+    D_neighbour: Any,
+    *,
+    delta: float = 0.0,
+    method: str = "any",
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    score: Callable[[Any], float] | None = None,
+    effort: float = 1.0,
+    tight: bool = False,
+) -> Case:
+    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
+        outputs = MechanismOutputs(mechanism, statistic, adjacency=adjacency, noise=noise, seed=seed)
+        return outputs if score is None else _Scored(outputs, score)
+
+    claimed = epsilon(mechanism, delta, adjacency=adjacency)
+    subject = type(mechanism.mechanism if isinstance(mechanism, Sampled) else mechanism)
+    return Case(name, subject, claimed, delta, method, fit, D, D_neighbour, effort=effort, tight=tight)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """Outputs of a mechanism, converted to scores."""
+
+    outputs: MechanismOutputs
+    score: Callable[[Any], float]
+
+    def many(self, data: Any, runs: int) -> Any:
+        return np.array([self.score(output) for output in self.outputs.many(data, runs)])
+
+    def __call__(self, data: Any) -> float:
+        return self.score(self.outputs(data))
+
+
+def _people_case() -> Case:
+    """Return the case of one person's noisy bit: a value of 1, or of -1."""
+    claimed = 1.0
+
+    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
+        return _PersonBits(claimed, noise, seed)
+
+    return Case("one person's noisy bit", RandomizedResponse, claimed, 0.0, "any", fit, 1.0, -1.0)
+
+
+class _PersonBits:
+    """The bits of people who all have the same value, drawn as devices and simulated people draw them."""
+
+    def __init__(self, claimed: float, noise: float, seed: int | None) -> None:
+        self._epsilon = claimed
+        self._noise = noise
+        self._seeds = np.random.default_rng(seed)
+
+    def many(self, value: float, runs: int) -> NDArray[np.int8]:
+        ledger = Ledger(self._epsilon, adjacency=Adjacency.REPLACE_ONE, random_state=int(self._seeds.integers(2**62)))
+        original = ledger._draw
+        ledger._draw = lambda mechanism, bounded, scale, random: original(
+            mechanism, bounded, weakened(mechanism, scale, self._noise), random
+        )
+        return noisy_bits(np.full(runs, value), self._epsilon, ledger, self._seeds)
+
+    def __call__(self, value: float) -> float:
+        return float(self.many(value, 1)[0])
+
+
+# Estimators.
+
+
+def estimator_cases(*, full: bool = False) -> list[Case]:
+    """Return cases for every private estimator that can be imported here; with `full`, those that take long too.
+
+    All private rows but the last are equal. The last one contradicts them as strongly as possible, so that it reaches
+    the sensitivity in every release. In the neighbouring data set it is a null row, or missing.
+    """
+    cases = [_predictor_case(method, 40, public=True) for method in PREDICTORS if method.beside == "public"]
+    cases += [_predictor_case(method, 40) for method in PREDICTORS if method.beside == "agents"]
+    if full:
+        # Without public rows, and with more rows, some methods use another solver.
+        cases += [_predictor_case(method, n) for method in PREDICTORS for n in (40, 240) if method.beside == "public"]
+        cases += [_choice_case(), *_pure_clustering_cases()]
+    return [*cases, *_paper_cases(), *_sampled_cases(), *_clustering_cases(), *_people_cases(), *_network_cases()]
+
+
+def _budget(*, pure: bool = False) -> dict[str, Any]:
+    """Return epsilon and delta of a fit under audit."""
+    if pure:
+        return {"epsilon": _AUDITED_PURE_EPSILON, "delta": 0.0}
+    return {"epsilon": gaussian_epsilon(_AUDITED_MU, _AUDITED_DELTA), "delta": _AUDITED_DELTA}
+
+
+def _fit_case(
+    name: str,
+    subject: type,
+    make: Callable[[], Any],
+    D: Data,
+    D_neighbour: Data,
+    *,
+    beside: dict[str, Any] | None = None,
+    delta: float = _AUDITED_DELTA,
+    method: str = "gaussian",
+    effort: float = 1.0,
+    threshold: float | None = ReleaseScores.threshold,
+) -> Case:
+    """Return the case of an estimator, attacked through all of its releases; its claim is what one fit is charged."""
+
+    def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
+        start = secrets.randbits(48) if seed is None else seed
+        return ReleaseScores(make, D, D_neighbour, fit_kwargs=beside, noise=noise, seed=start)
+
+    adjacency = Adjacency.of(make().adjacency)
+    charged = add_entries({}, record(fit_of(make, beside or {}), D, adjacency=adjacency).entries)
+    claimed = epsilon(charged, delta, adjacency=adjacency)
+    return Case(
+        name, subject, claimed, delta, method, fit, D, D_neighbour, heavy=True, effort=effort, threshold=threshold
+    )
+
+
+def _rows(task: str, n_rows: int, *, missing: bool = False) -> tuple[Data, Data]:
+    """Return private rows, and the same rows with the last one null or missing."""
+    X = np.full((n_rows, 1), -1.0)
+    y = np.full(n_rows, -1.0) if task == "regression" else np.zeros(n_rows, dtype=int)
+    y[-1] = 1e6 if task == "regression" else 1
+    if missing:
+        return (X, y), (X[:-1], y[:-1])
+    X_null = X.copy()
+    X_null[-1] = _NULL_VALUE
+    return (X, y), (X_null, y.copy())
+
+
+def _public_rows(task: str) -> Public:
+    """Return public rows of five tasks, whose labels no linear model fits exactly."""
+    X = np.linspace(-1.0, 1.0, 60)[:, None]
+    y = X[:, 0] + 0.1 * np.sin(7 * X[:, 0])
+    return Public(X, y if task == "regression" else (np.sin(9 * X[:, 0]) + y > 0).astype(int), tasks=np.arange(60) % 5)
+
+
+def _predictor_case(method: Method, n_rows: int, *, public: bool = False) -> Case:
+    """Return the case of a method of the table."""
+    # Without clipping, one row reaches the bound on its gradient in a small ball of coefficients (squared loss), or
+    # after the other rows have been fitted (log-loss).
+    radius, steps = (0.1, 10) if method.task == "regression" else (50.0, 40)
+    known = method.estimator().get_params(deep=False)
+    wanted: dict[str, Any] = {"classes": [0, 1], "adjacency": "zero-out", "radius": radius, "n_steps": steps}
+    if "clip_norm" in known:
+        wanted |= _CLIPPED_STEPS
+    params = {**{name: value for name, value in wanted.items() if name in known}, **_budget()}
+    return _fit_case(
+        f"{type(method.estimator()).__name__}, {n_rows} rows{', with public rows' if public else ''}",
+        type(method.estimator()),
+        lambda: method.estimator(**params),
+        *_rows(method.task, n_rows),
+        beside={"public": _public_rows(method.task)} if public else None,
+    )
+
+
+def _paper_cases() -> list[Case]:
+    """Return cases of published algorithms that are not in the table of methods."""
+    from dpadapt.papers.mirror import PDADPMDMean, PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
+    from dpadapt.papers.reweigh import SubsampleTestReweigh
+    from dpadapt.papers.subspace import DescentProbe, LeastSquaresProbe, ProjectedDPSGD
+
+    (X, _), (X_null, _) = _rows("regression", 40)
+    far = X.copy()
+    far[-1] = 1e6
+    missing: dict[str, Any] = {"adjacency": "add-remove", "n_rows": 40}
+    # Two classes out of ten: the indicator of a class, centred, is then nearly as long as its bound.
+    ten_classes, public = list(range(10)), {"public": _public_rows("classification")}
+    both = {"classes": [0, 1], **_budget()}
+    return [
+        _fit_case("PDADPMDMean", PDADPMDMean, lambda: PDADPMDMean(**_budget()), (far,), (X_null,)),
+        _fit_case(
+            "PrivateGradientDescentRegressor",
+            PrivateGradientDescentRegressor,
+            lambda: PrivateGradientDescentRegressor(**_CLIPPED_STEPS, **_budget()),
+            *_rows("regression", 40),
+            beside={"public": _public_rows("regression")},
+        ),
+        _fit_case(
+            "PrivateGradientDescentClassifier",
+            PrivateGradientDescentClassifier,
+            lambda: PrivateGradientDescentClassifier(**_CLIPPED_STEPS, **both),
+            *_rows("classification", 40),
+        ),
+        _fit_case(
+            "DescentProbe",
+            DescentProbe,
+            lambda: DescentProbe(**_CLIPPED_STEPS, **both, **missing),
+            *_rows("classification", 40, missing=True),
+        ),
+        _fit_case(
+            "LeastSquaresProbe",
+            LeastSquaresProbe,
+            lambda: LeastSquaresProbe(classes=ten_classes, **_budget(), **missing),
+            *_rows("classification", 40, missing=True),
+            beside=public,
+        ),
+        _fit_case(
+            "ProjectedDPSGD",
+            ProjectedDPSGD,
+            lambda: ProjectedDPSGD(n_epochs=5, **_budget()),
+            *_rows("regression", 40),
+        ),
+        _fit_case(
+            "SubsampleTestReweigh",
+            SubsampleTestReweigh,
+            lambda: SubsampleTestReweigh(**both),
+            *_rows("classification", 40),
+        ),
+    ]
+
+
+def _choice_case() -> Case:
+    """Return the case of a learner that chooses from a list: each row votes for its class, the last makes it a tie."""
+    from dpadapt.hybrid.questions import ConstantHypothesis
+    from dpadapt.papers.reweigh import FiniteLearner, SubsampleTestReweigh
+
+    choose = FiniteLearner([ConstantHypothesis(0), ConstantHypothesis(1)])
+    params: dict[str, Any] = {"classes": [0, 1], "adjacency": "add-remove", "n_rows": 4, **_budget(pure=True)}
+    X, y = np.zeros((4, 1)), np.array([0, 0, 1, 1])
+    return _fit_case(
+        "SubsampleTestReweigh, choice from a list",
+        SubsampleTestReweigh,
+        lambda: SubsampleTestReweigh(choose, **params),
+        (X, y),
+        (X[:-1], y[:-1]),
+        delta=0.0,
+        method="any",
+        effort=15.0,
+        threshold=None,
+    )
+
+
+def _sampled_cases() -> list[Case]:
+    """Return cases of fits on Poisson samples: the claim is that of an attacker who does not know who was sampled."""
+    from dpadapt.papers.mirror import PrivateGradientDescentRegressor
+    from dpadapt.papers.subspace import DPAMBSSGD
+
+    # At a large delta the fewest fits detect half the noise: 500 on each data set, and over 1,200 at 0.01.
+    # Both make four releases at rate 1/2, so that noise is calibrated once.
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 0.2}
+    sampled: dict[str, Any] = {"delta": 0.2, "method": "any", "effort": 6.0, "threshold": None}
+    return [
+        _fit_case(
+            "DPAMBSSGD, on Poisson samples",
+            DPAMBSSGD,
+            lambda: DPAMBSSGD(**budget, batch_size=20, adjacency="zero-out"),
+            *_rows("regression", 40),
+            **sampled,
+        ),
+        _fit_case(
+            "PrivateGradientDescentRegressor, on Poisson samples",
+            PrivateGradientDescentRegressor,
+            lambda: PrivateGradientDescentRegressor(
+                **budget, n_steps=4, batch_size=20, clip_norm=0.1, learning_rate=0.1
+            ),
+            *_rows("regression", 40),
+            **sampled,
+        ),
+    ]
+
+
+def _clustering_cases() -> list[Case]:
+    """Return cases of source-target clustering: one private source, or none."""
+    from dpadapt.clustering.estimator import PrivateSourceTargetClustering
+    from dpadapt.papers.source_target import NAS, NNA
+    from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
+
+    one, none = (np.array([[0.5]]),), (np.empty((0, 1)),)
+    line, ends = Public(np.linspace(0.0, 1.0, 8)[:, None]), Public(np.array([[0.0], [1.0]]))
+    at_end = (np.array([[1.0]]),)
+    return [
+        _fit_case(
+            "PrivateSourceTargetClustering",
+            PrivateSourceTargetClustering,
+            lambda: PrivateSourceTargetClustering(2, **_budget(pure=True)),
+            one,
+            none,
+            beside={"public": line},
+            delta=0.0,
+            method="any",
+            effort=3.0,
+        ),
+        _fit_case("NNA", NNA, lambda: NNA(1, **_budget()), at_end, none, beside={"public": ends}),
+        # One of two targets moves as far as it can; the sensitivity allows for both.
+        _fit_case(
+            "NAS", NAS, lambda: NAS(1, n_neighbours=1, **_budget()), at_end, none, beside={"public": ends}, effort=3.0
+        ),
+        _fit_case(
+            "PrivateKMeansSource",
+            PrivateKMeansSource,
+            lambda: _Subject(PrivateKMeansSource(1, n_proxies=2, n_steps=2, random_state=0, **_budget())),
+            at_end,
+            none,
+            beside={"public": ends},
+        ),
+        _fit_case(
+            "PrivateHistogramSource",
+            PrivateHistogramSource,
+            lambda: _Subject(PrivateHistogramSource(1, n_splits=2, random_state=0, **_budget())),
+            at_end,
+            none,
+            beside={"public": ends},
+        ),
+    ]
+
+
+def _pure_clustering_cases() -> list[Case]:
+    """Return cases of clustering with Laplace noise; no pair makes their claims exact, so they need many fits."""
+    from dpadapt.clustering.estimator import PrivateSourceTargetClustering
+    from dpadapt.papers.source_target import NNA
+
+    pure: dict[str, Any] = {"delta": 0.0, "method": "any", "effort": 18.0, "threshold": None}
+    line, ends = Public(np.linspace(0.0, 1.0, 8)[:, None]), Public(np.array([[0.0], [1.0]]))
+    return [
+        _fit_case(
+            "PrivateSourceTargetClustering, with a bound on the cost",
+            PrivateSourceTargetClustering,
+            lambda: PrivateSourceTargetClustering(2, epsilon=1.0, certificate_share=0.8),
+            (np.array([[0.5]]),),
+            (np.empty((0, 1)),),
+            beside={"public": line},
+            **pure,
+        ),
+        _fit_case(
+            "NNA, Laplace noise",
+            NNA,
+            lambda: NNA(1, epsilon=1.0),
+            (np.array([[1.0]]),),
+            (np.empty((0, 1)),),
+            beside={"public": ends},
+            **pure,
+        ),
+    ]
+
+
+def _people_cases() -> list[Case]:
+    """Return the case of a curator whose rows are weighted to look like people who were asked."""
+    from dpadapt.hybrid.classifier import PrivateHybridClassifier
+
+    (X, y), neighbour = _rows("classification", 240)
+    # The last row looks like the people, so that it keeps its weight when the others lose theirs.
+    X[-1] = 1.0
+
+    def people() -> dict[str, Any]:
+        coins = np.random.default_rng(0).random(20_000)
+        return {"agents": SimulatedAgents(np.ones((20_000, 1)), (coins < 0.7).astype(int), 1.0, random_state=0)}
+
+    return [
+        _fit_case(
+            "PrivateHybridClassifier, with people",
+            PrivateHybridClassifier,
+            lambda: _Subject(PrivateHybridClassifier(mode="hybrid", classes=[0, 1], **_budget()), people),
+            (X, y),
+            neighbour,
+        )
+    ]
+
+
+def _network_cases() -> list[Case]:
+    """Return the case of a network, if torch is installed."""
+    try:
+        from dpadapt.networks import PrivateNetwork
+    except ModuleNotFoundError:
+        return []
+    params: dict[str, Any] = {"n_steps": 5, "batch_size": 40, "clip_norm": 0.1, "classes": [0, 1], **_budget()}
+    return [
+        _fit_case(
+            "PrivateNetwork",
+            PrivateNetwork,
+            lambda: _Subject(PrivateNetwork(transfer="cold", random_state=0, **params)),
+            *_rows("classification", 40),
+        )
+    ]
+
+
+class _Subject:
+    """An estimator whose public choices come from its own seed, while its noise comes from the caller's ledger.
+
+    A replay must make the same public choices as the recorded fit, with other noise in every run.
+    """
+
+    def __init__(self, estimator: Any, beside: Callable[[], dict[str, Any]] = dict) -> None:
+        self.adjacency = estimator.adjacency
+        self._estimator = estimator
+        self._beside = beside
+
+    def fit(self, *data: Any, ledger: Ledger, **beside: Any) -> Any:
+        """Fit on `data`, with people or other arguments that must be made anew for each fit."""
+        estimator = self._estimator
+        estimator._ledger = lambda caller: caller.child(
+            estimator.epsilon, estimator.delta, label=type(estimator).__name__
+        )
+        return estimator.fit(*data, ledger=ledger, **beside, **self._beside())
