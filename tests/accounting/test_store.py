@@ -1261,3 +1261,16 @@ def test_an_old_ledger_is_converted_by_who_may_write_to_its_folder(ordinary_fold
     ordinary_folder.chmod(0o700)
     assert len(Ledger.open(path).entries) == 3
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_an_old_file_is_not_converted_while_an_earlier_version_reads_it(tmp_path, monkeypatch):
+    """Its log could not be emptied, and a process that had opened the file before would charge it unseen."""
+    path = tmp_path / "a.ledger"
+    shutil.copyfile(OLD_LEDGERS / "gaussian.ledger", path)
+    monkeypatch.setattr(store, "_LOCK_PATIENCE", 0.5)
+    with contextlib.closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        with pytest.raises(LedgerError, match="another process holds it"):
+            Ledger.open(path)
+    assert Ledger.open(path).spent() > 0

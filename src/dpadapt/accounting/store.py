@@ -665,7 +665,7 @@ class FileStore(Store):
                 raise LedgerError(self._damaged("SQLite finds it malformed")) from None
 
     def _replace(self, connection: sqlite3.Connection, file: IO[bytes]) -> None:
-        """Put the converted content in the place of a database, which no process can charge from then on."""
+        """Put the converted content in the place of a database, after a mark that makes earlier versions refuse it."""
         connection.execute("BEGIN IMMEDIATE")
         # Every record must be readable before the database is replaced.
         self._content = content = self._converted(connection)
@@ -680,6 +680,11 @@ class FileStore(Store):
             # version finds the head under its other name, if a crash comes before the database is replaced.
             connection.execute("UPDATE meta SET key = 'converted head' WHERE key = 'head'")
             connection.execute("COMMIT")
+            # The mark must be in the main file: a process that has opened the database, and did not read it yet, would
+            # miss what is only in the log beside it. That fails while somebody else reads.
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             connection.close()
             os.replace(scratch, self.path)
         for ending in ("-wal", "-shm"):
