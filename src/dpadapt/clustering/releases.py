@@ -94,7 +94,7 @@ def source_codes(S: Array | Iterator[Any], cells: Cells, public: Public) -> NDAr
 def assumed_public(adjacency: str) -> list[str]:
     """Return the facts that a receipt lists as assumed public."""
     rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else ["the number of rows"]
-    return [*rows, "the columns and their order"]
+    return [*rows, "the columns and their order", "that all cells of the sources are numbers"]
 
 
 def _source_table(rows: Any, name: str, width: int, public: Public) -> Array:

@@ -448,7 +448,8 @@ def public_table(values: Any, **options: Any) -> NDArray[np.float64]:
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         text = str(error).strip().partition("\n")[0].rstrip(":. ")
-        refusal = text if isinstance(error, _Refused) else f"public X must be a table of finite numbers. {text}."
+        refusal = f"public X must be a table of finite numbers. {text}."
+        refusal = str(error) if isinstance(error, _Refused) else refusal
     else:
         return moderate(np.asarray(table, dtype=np.float64), "public X")
     raise kind(refusal)

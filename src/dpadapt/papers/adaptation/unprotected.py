@@ -115,10 +115,11 @@ class UnprotectedRegressor(Unprotected, RegressorMixin, PrivateEstimator):  # ty
         """
         self._check_parameters()
         rows, targets = self._check_rows(X, y, y_numeric=True)
+        rows, targets = moderate(rows, "X"), moderate(targets, "y")
         X_public, y_public = self._check_public(public, X)
         labels = np.empty(0) if y_public is None else numeric_labels(y_public)
-        scaling, samples = _two_samples(moderate(rows, "X"), moderate(targets, "y"), X_public, labels)
         receipt = self._disclose(ledger)
+        scaling, samples = _two_samples(rows, targets, X_public, labels)
         coef, intercept = scaling.undo(*self._solve(samples))
         self.privacy_ = receipt
         self.coef_, self.intercept_ = coef, float(intercept)
@@ -154,6 +155,7 @@ class UnprotectedClassifier(Unprotected, LinearClassifier):
         """
         self._check_parameters()
         rows, labels = self._check_rows(X, y, y_numeric=False)
+        rows = moderate(rows, "X")
         X_public, y_public = self._check_public(public, X)
         known = self.classes
         if known is None and y_public is not None:
@@ -162,8 +164,8 @@ class UnprotectedClassifier(Unprotected, LinearClassifier):
         classes, _ = label_set(known, None, labels)
         codes = label_codes(labels, classes, "y")
         codes_public = np.empty(0, np.int64) if y_public is None else label_codes(y_public, classes, "public y")
-        scaling, samples = _two_samples(moderate(rows, "X"), codes, X_public, codes_public)
         receipt = self._disclose(ledger)
+        scaling, samples = _two_samples(rows, codes, X_public, codes_public)
         coef, intercept = scaling.undo(*self._solve(samples, len(classes)))
         self.privacy_ = receipt
         self.coef_, self.intercept_, self.classes_ = coef, intercept, classes
