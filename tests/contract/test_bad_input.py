@@ -277,7 +277,8 @@ class BadCase:
         changed = [name for name in given if name == self.argument or (self.argument == "both X" and name[-1] in "XS")]
         for name in changed:
             values = BAD_IN_PUBLIC if name in ("public X", "public y", "tasks") else BAD
-            given[name] = values[self.kind](np.arange(N_PUBLIC) % 4 if given[name] is None else given[name])
+            with np.errstate(all="ignore"):
+                given[name] = values[self.kind](np.arange(N_PUBLIC) % 4 if given[name] is None else given[name])
 
         def fit() -> Any:
             rows, y, *beside = given.values()
