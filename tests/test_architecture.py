@@ -108,7 +108,6 @@ OWN_SUBJECT = {
     "clustering.inference": "the statistics of the released counts: no private row, no noise",
     "demo.panels": "one panel of the demo per capability",
     "hybrid.classifier_fit": "the part that asks people and reads the curator's rows; its plan is apart",
-    "mechanisms.parity": "a mechanism of its own, with its bounded statistic",
     "networks.ghost_clipping": "clipped gradients without a gradient per row; an oracle checks it",
     "networks.models": "networks to start from",
     "networks.resumable_training": "what is written down so that a killed training goes on",
