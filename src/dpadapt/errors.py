@@ -21,7 +21,7 @@ class BudgetExceeded(PrivacyError):
 
 
 class LedgerError(PrivacyError):
-    """A ledger file can't be trusted: corrupt, truncated, or made for another data set."""
+    """A ledger file can't be trusted (altered, or made for another data set) or can't be used now (held, no room)."""
 
 
 class DataUnavailable(RuntimeError):
