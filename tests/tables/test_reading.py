@@ -1,5 +1,7 @@
 """Reading of tables: headers are cleaned, and nothing about a private file shows its values."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,6 +57,8 @@ def test_unreadable_private_files_are_refused_without_showing_values(tmp_path, n
     with pytest.raises(ValueError, match=problem) as caught:
         read_table(tmp_path / name, private=True)
     assert "secret" not in str(caught.value)
+    # Nor a count or a position.
+    assert not re.search(r"\d", str(caught.value))
 
 
 @pytest.mark.parametrize(
