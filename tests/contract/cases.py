@@ -236,7 +236,8 @@ def encoder(rows: np.ndarray) -> np.ndarray:
 
 
 LISTED = [LinearHypothesis([1.0, -1.0, 0.0, 0.0], cut) for cut in np.linspace(-1, 1, 5)]
-ROUNDS = {"n_rounds": 3, "alpha": 0.05}
+ROUNDS: dict[str, Any] = {"n_rounds": 3, "alpha": 0.05}
+SAMPLED_DESCENT = DescentLearner(n_steps=5, sampling_rate=0.3)
 
 RECIPES: dict[str, list[Recipe]] = {
     # Regression.
@@ -251,8 +252,8 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "PrivateSubspaceRegressor": [
         *with_every_public("regression"),
-        Recipe("within the subspace", "regression", labelled("regression"), {"projection": "hard", "n_components": 2}),
-        Recipe("known subspace", "regression", nothing, {"basis": np.eye(4)[:, :2]}),
+        variant("within the subspace", "regression", labelled("regression"), projection="hard", n_components=2),
+        variant("known subspace", "regression", nothing, basis=np.eye(4)[:, :2]),
     ],
     "CnvxAdap": [
         *with_every_public("regression", n_steps=20),
@@ -273,7 +274,7 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "NoisySGD": [
         *with_every_public("regression", n_steps=20),
-        Recipe("Poisson samples", "regression", labelled("regression"), {"n_steps": 8, "sampling_rate": 0.25}),
+        variant("Poisson samples", "regression", labelled("regression"), n_steps=8, sampling_rate=0.25),
     ],
     "PrivateMixture": with_every_public("regression"),
     "PrivateDiscrepancyMinimization": with_every_public("regression"),
@@ -285,15 +286,15 @@ RECIPES: dict[str, list[Recipe]] = {
     "PrivateGradientDescentRegressor": [
         *with_every_public("regression", n_steps=10),
         variant("whitened", "regression", labelled("regression"), n_steps=10, start="cold", whiten=True),
-        Recipe("Poisson samples", "regression", labelled("regression"), {"n_steps": 8, "batch_size": 100}),
+        variant("Poisson samples", "regression", labelled("regression"), n_steps=8, batch_size=100),
     ],
     "ProjectedDPSGD": [
-        Recipe("Poisson samples", "regression", nothing, {"n_epochs": 2, "batch_size": 100}),
+        variant("Poisson samples", "regression", nothing, n_epochs=2, batch_size=100),
         Recipe("public tasks", "regression", labelled("regression"), {"n_epochs": 5, "batch_size": 400}),
     ],
     "DPAMBSSGD": [
         Recipe("Poisson samples", "regression", nothing, {"batch_size": 100}),
-        Recipe("public tasks", "regression", labelled("regression"), {"batch_size": 100, "n_components": 2}),
+        variant("public tasks", "regression", labelled("regression"), batch_size=100, n_components=2),
     ],
     # A mean.
     "PDADPMDMean": [
@@ -330,11 +331,11 @@ RECIPES: dict[str, list[Recipe]] = {
     "PDADPMDClassifier": with_every_public("classes", n_steps=20),
     "PrivateGradientDescentClassifier": [
         *with_every_public("classes", n_steps=10),
-        Recipe("Poisson samples", "classes", labelled("classes"), {"n_steps": 8, "batch_size": 100}),
+        variant("Poisson samples", "classes", labelled("classes"), n_steps=8, batch_size=100),
     ],
     "DescentProbe": [
         Recipe("whitened", "classes", unlabelled, {"rows": "whitened", "n_steps": 10}),
-        Recipe("Poisson samples", "two classes", nothing, {"n_steps": 8, "batch_size": 100}),
+        variant("Poisson samples", "two classes", nothing, n_steps=8, batch_size=100),
     ],
     "LeastSquaresProbe": [
         Recipe("public Gram matrix", "classes", labelled("classes")),
@@ -349,54 +350,49 @@ RECIPES: dict[str, list[Recipe]] = {
     "SubsampleTestReweigh": [
         Recipe("nobody", "two classes", nothing),
         Recipe("people", "two classes", people(20_000), {**ROUNDS, "learner": DescentLearner(n_steps=5)}),
-        Recipe("mapped rows", "two classes", nothing, {"learner": DescentLearner(Squares(0.5), n_steps=5)}),
-        Recipe(
-            "Poisson samples",
-            "two classes",
-            people(20_000),
-            {**ROUNDS, "learner": DescentLearner(n_steps=5, sampling_rate=0.3)},
+        variant("mapped rows", "two classes", nothing, learner=DescentLearner(Squares(0.5), n_steps=5)),
+        replace(
+            variant("Poisson samples", "two classes", people(20_000), **ROUNDS, learner=SAMPLED_DESCENT),
             slow=True,
         ),
-        Recipe("online", "two classes", nothing, {"learner": OnlineLearner(n_steps=40), "density": 0.05}),
-        Recipe("listed hypotheses", "two classes", people(20_000), {**ROUNDS, "learner": FiniteLearner(LISTED)}),
-        Recipe(
-            "listed hypotheses, pure",
+        variant("online", "two classes", nothing, learner=OnlineLearner(n_steps=40), density=0.05),
+        variant("listed hypotheses", "two classes", people(20_000), **ROUNDS, learner=FiniteLearner(LISTED)),
+        Recipe("listed hypotheses, pure", "two classes", nothing, {"learner": FiniteLearner(LISTED), "delta": 0.0}),
+        variant(
+            "rounds of listed hypotheses, pure",
             "two classes",
             people(20_000),
-            {**ROUNDS, "learner": FiniteLearner(LISTED), "delta": 0.0},
+            **ROUNDS,
+            learner=FiniteLearner(LISTED),
+            delta=0.0,
         ),
-        Recipe(
-            "ellipsoids",
-            "two classes",
-            nothing,
-            {"learner": SparseLearner(most=2, passes=1, scale=0.5)},
-        ),
-        Recipe("parities", "bits", nothing, {"learner": ParityLearner(), "classes": [0, 1], "delta": 0.0}),
+        variant("ellipsoids", "two classes", nothing, learner=SparseLearner(most=2, passes=1, scale=0.5)),
+        variant("parities", "bits", nothing, learner=ParityLearner(), classes=[0, 1], delta=0.0),
     ],
     # Clustering.
     "PrivateSourceTargetClustering": [
         Recipe("Laplace", "sources", targets, {"delta": 0.0}),
-        Recipe("Gaussian", "sources", targets, {"noise": "gaussian"}),
-        Recipe("bound on the cost", "sources", targets, {"delta": 0.0, "certificate_share": 0.3, "n_clusters": [2, 3]}),
+        variant("Gaussian", "sources", targets, noise="gaussian"),
+        variant("bound on the cost", "sources", targets, delta=0.0, certificate_share=0.3, n_clusters=[2, 3]),
     ],
     "NNA": [
         variant("paper's constants", "sources", targets, delta=0.0, constants="paper", threshold="paper"),
         Recipe("Laplace", "sources", targets, {"delta": 0.0}),
-        Recipe("Gaussian", "sources", targets),
+        variant("Gaussian", "sources", targets),
     ],
     "NAS": [
         # More neighbours than sources: a further source then moves the average around every target.
         Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_neighbours": 70}, n_rows=60),
-        Recipe("Gaussian", "sources", targets, {"n_neighbours": 70}, n_rows=60),
-        Recipe("paper's composition", "sources", targets, {"n_neighbours": 70, "constants": "paper"}, n_rows=60),
+        replace(variant("Gaussian", "sources", targets, n_neighbours=70), n_rows=60),
+        replace(variant("paper's composition", "sources", targets, n_neighbours=70, constants="paper"), n_rows=60),
     ],
     "PrivateKMeansSource": [
         Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_steps": 2}),
-        Recipe("Gaussian", "sources", targets, {"n_proxies": 10, "n_steps": 2}),
+        variant("Gaussian", "sources", targets, n_proxies=10, n_steps=2),
     ],
     "PrivateHistogramSource": [
         Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_splits": 4}),
-        Recipe("Gaussian", "sources", targets, {"n_proxies": 10, "n_splits": 4}),
+        variant("Gaussian", "sources", targets, n_proxies=10, n_splits=4),
     ],
     # Baselines without privacy.
     "AlphaMixture": baseline("regression"),
@@ -409,12 +405,15 @@ RECIPES: dict[str, list[Recipe]] = {
     # Networks, where torch is installed.
     "PrivateNetwork": [
         Recipe("labelled public", "classes", labelled("classes"), {"n_steps": 3, "public_steps": 5, "batch_size": 400}),
-        Recipe("Poisson samples", "two classes", nothing, {"n_steps": 8, "batch_size": 100}),
-        Recipe(
+        variant("Poisson samples", "two classes", nothing, n_steps=8, batch_size=100),
+        variant(
             "mirror",
             "classes",
             labelled("classes"),
-            {"transfer": "mirror", "n_steps": 8, "public_steps": 5, "batch_size": 100},
+            transfer="mirror",
+            n_steps=8,
+            public_steps=5,
+            batch_size=100,
         ),
     ],
 }
