@@ -24,7 +24,7 @@ def test_a_claim_holds_if_half_the_noise_is_detected():
 
 
 def test_a_claim_that_is_too_low_is_refuted():
-    row = audited(replace(GAUSSIAN, claimed=GAUSSIAN.claimed / 2), runs=2000)
+    row = audited(replace(GAUSSIAN, claim=lambda: GAUSSIAN.claimed / 2), runs=2000)
     assert (row.verdict, row.words) == ("refuted", "REFUTED")
 
 
@@ -46,7 +46,7 @@ def test_the_number_that_is_named_is_that_of_the_option():
 
 
 def test_an_attack_that_can_never_decide_says_so():
-    row = audited(replace(GAUSSIAN, claimed=30.0), runs=3000)
+    row = audited(replace(GAUSSIAN, claim=lambda: 30.0), runs=3000)
     assert row.verdict == "undecided"
     assert "more runs would not help" in row.words
 
@@ -87,7 +87,8 @@ def test_what_is_not_finished_in_time_is_undecided():
     rows = audit_all(runs=10**9, cases=[replace(case, name="first"), replace(case, name="second")], pace=Pace(0.2))
     assert [(row.name, row.verdict) for row in rows] == [("first", "undecided"), ("second", "undecided")]
     assert "time was up" in rows[0].words
-    assert rows[0].to_dict()["measured"] is None
+    facts = rows[1].to_dict()
+    assert (facts["measured"], facts["claimed"]) == (None, None)
 
 
 def test_rows_that_were_finished_in_time_are_kept():

@@ -42,13 +42,13 @@ def test_a_claim_that_holds_exits_with_0(audit_of):
 
 
 def test_a_refuted_claim_exits_with_1(audit_of):
-    code, printed = audit_of([replace(GAUSSIAN, claimed=GAUSSIAN.claimed / 10)], "--runs", "3000")
+    code, printed = audit_of([replace(GAUSSIAN, claim=lambda: GAUSSIAN.claimed / 10)], "--runs", "3000")
     assert code == 1
     assert "REFUTED" in printed.out
 
 
 def test_an_undecided_claim_exits_with_0_and_says_what_would_decide(audit_of):
-    code, printed = audit_of([GAUSSIAN, replace(GAUSSIAN, name="too high", claimed=8.0)], "--runs", "60")
+    code, printed = audit_of([GAUSSIAN, replace(GAUSSIAN, name="too high", claim=lambda: 8.0)], "--runs", "60")
     assert code == 0
     words = " ".join(printed.out.split())
     assert "too few runs to" in words

@@ -4,6 +4,7 @@ Each is attacked with its own noise and with half of it. A bound above the claim
 planted bug: only an attack that detects it could have detected such a flaw, so only then does the audit say "holds".
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class AuditRow:
     ----------
     name : str
     claimed : float
-        Epsilon at `delta`, by the accountant.
+        Epsilon at `delta`, by the accountant; NaN if the time was up before it was computed.
     delta : float
     measured : LowerBound or None
         With its own noise; None if the time was up before.
@@ -85,7 +86,7 @@ class AuditRow:
         unit = "fits" if self.heavy else "runs"
         for favourable, how in ((False, "about {:,} would do"), (True, "more than {:,} are needed")):
             needed = self.halved.runs_to_refute(self.claimed, favourable=favourable) / self.effort
-            if needed < float("inf"):
+            if needed < math.inf:
                 return f"too few {unit} to decide ({how.format(_rounded(needed))})"
         return f"not decided: this attack is too weak, and more {unit} would not help"
 
@@ -95,7 +96,7 @@ class AuditRow:
         return {
             "name": self.name,
             "delta": self.delta,
-            "claimed": self.claimed,
+            "claimed": None if math.isnan(self.claimed) else self.claimed,
             **{name: None if bound is None else bound.epsilon_lower for name, bound in bounds.items()},
             "runs": 0 if self.measured is None else self.measured.runs,
             "verdict": self.verdict,
@@ -191,7 +192,7 @@ def audit_all(
             rows.append(audit_case(case, size, each, seed=seed, report=report))
             pace.finish(expected)
     except TimeUp:
-        rows += [AuditRow(case.name, case.claimed, case.delta, None, None) for case in cases[len(rows) :]]
+        rows += [AuditRow(case.name, math.nan, case.delta, None, None) for case in cases[len(rows) :]]
     return rows
 
 

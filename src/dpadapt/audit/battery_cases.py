@@ -12,6 +12,7 @@ import pkgutil
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -79,8 +80,8 @@ class Case:
     name : str
     subject : type
         The class that is audited.
-    claimed : float
-        Epsilon at `delta`, by the accountant.
+    claim : callable
+        Returns epsilon at `delta`, by the accountant. It may take seconds, so that it is called when it is needed.
     delta : float
     method : str
         The `method` of `lower_bound`.
@@ -100,7 +101,7 @@ class Case:
 
     name: str
     subject: type
-    claimed: float
+    claim: Callable[[], float]
     delta: float
     method: str
     fit: Callable[[float, int | None], Callable[[Any], Any]]
@@ -110,6 +111,11 @@ class Case:
     effort: float = 1.0
     threshold: float | None = None
     tight: bool = False
+
+    @property
+    def claimed(self) -> float:
+        """Epsilon at `delta`, by the accountant."""
+        return self.claim()
 
 
 def all_cases(*, full: bool = False) -> list[Case]:
@@ -265,9 +271,9 @@ def _case(
         outputs = MechanismOutputs(mechanism, statistic, adjacency=adjacency, noise=noise, seed=seed)
         return outputs if score is None else _Scored(outputs, score)
 
-    claimed = epsilon(mechanism, delta, adjacency=adjacency)
+    claim = partial(epsilon, mechanism, delta, adjacency=adjacency)
     subject = type(mechanism.mechanism if isinstance(mechanism, Sampled) else mechanism)
-    return Case(name, subject, claimed, delta, method, fit, D, D_neighbour, effort=effort, tight=tight)
+    return Case(name, subject, claim, delta, method, fit, D, D_neighbour, effort=effort, tight=tight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +297,7 @@ def _people_case() -> Case:
     def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
         return _PersonBits(claimed, noise, seed)
 
-    return Case("one person's noisy bit", RandomizedResponse, claimed, 0.0, "any", fit, 1.0, -1.0)
+    return Case("one person's noisy bit", RandomizedResponse, lambda: claimed, 0.0, "any", fit, 1.0, -1.0)
 
 
 class _PersonBits:
@@ -358,11 +364,14 @@ def _fit_case(
         start = secrets.randbits(48) if seed is None else seed
         return ReleaseScores(make, D, D_neighbour, fit_kwargs=beside, noise=noise, seed=start)
 
-    adjacency = Adjacency.of(make().adjacency)
-    charged = add_entries({}, record(fit_of(make, beside or {}), D, adjacency=adjacency).entries)
-    claimed = epsilon(charged, delta, adjacency=adjacency)
+    @cache
+    def claim() -> float:
+        adjacency = Adjacency.of(make().adjacency)
+        charged = add_entries({}, record(fit_of(make, beside or {}), D, adjacency=adjacency).entries)
+        return epsilon(charged, delta, adjacency=adjacency)
+
     return Case(
-        name, subject, claimed, delta, method, fit, D, D_neighbour, heavy=True, effort=effort, threshold=threshold
+        name, subject, claim, delta, method, fit, D, D_neighbour, heavy=True, effort=effort, threshold=threshold
     )
 
 

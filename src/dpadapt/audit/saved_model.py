@@ -743,7 +743,7 @@ def _attack(made_up: _MadeUp, fits: int, confidence: float, seed: int | None, pa
     case = Case(
         "refit",
         type(made_up.saved.model),
-        claimed,
+        lambda: claimed,
         terms.delta,
         terms.method,
         fit,

@@ -161,7 +161,8 @@ def battery_table(rows: Sequence["AuditRow"]) -> "Table":
     shown.caption = caption
     for row in rows:
         bounds = ("-" if bound is None else f"{bound.epsilon_lower:.3f}" for bound in (row.measured, row.halved))
-        cells = row.name, f"{row.delta:.3g}", f"{row.claimed:.3f}", *bounds, row.words
+        claimed = "-" if math.isnan(row.claimed) else f"{row.claimed:.3f}"
+        cells = row.name, f"{row.delta:.3g}", claimed, *bounds, row.words
         shown.add_row(*map(_escaped, cells), style=_STYLES.get(row.verdict))
     return shown
 
