@@ -126,7 +126,7 @@ def public_map(n_columns: int, bounds: Any, groups: Sequence[Sequence[int]] | No
     try:
         ranges = np.asarray((-1.0, 1.0) if bounds is None else bounds, dtype=np.float64)
         ranges = np.broadcast_to(ranges, (n_columns, 2))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(f"bounds must be a pair (low, high), or one pair for each of {n_columns} columns.") from None
     low, high = ranges[:, 0].copy(), ranges[:, 1].copy()
     if not (np.isfinite(high - low) & (high > low)).all():

@@ -5,6 +5,7 @@ Theorem A.3 and Corollary B.3. Everything here is arithmetic on public numbers.
 """
 
 import math
+import sys
 from dataclasses import dataclass
 
 from dpadapt import checks
@@ -234,9 +235,10 @@ def check_divergence(divergence: float) -> float:
     """Return the divergence, or raise a ValueError if the theorems can't use it."""
     if isinstance(divergence, bool) or not isinstance(divergence, int | float):
         raise ValueError(f"divergence must be a number, got {type(divergence).__name__}.")
-    if not 0 <= divergence < math.inf:
+    # Not inf: a whole number may be too large for a float.
+    if not 0 <= divergence <= sys.float_info.max:
         raise ValueError(
-            f"divergence must be finite and not negative, got {divergence!r}. It is infinite if the curator's "
+            f"divergence must be finite and not negative. It is infinite if the curator's "
             f"population lacks a part of the target population; then no weights can help."
         )
     return float(divergence)
