@@ -238,8 +238,8 @@ def check_divergence(divergence: float) -> float:
     # Not inf: a whole number may be too large for a float.
     if not 0 <= divergence <= sys.float_info.max:
         raise ValueError(
-            f"divergence must be finite and not negative. It is infinite if the curator's "
-            f"population lacks a part of the target population; then no weights can help."
+            "divergence must be finite and not negative. It is infinite if the curator's "
+            "population lacks a part of the target population; then no weights can help."
         )
     return float(divergence)
 
