@@ -1,0 +1,112 @@
+"""Planted privacy bugs: the list fits the code, every room has some, and the tests find those of the quick subset.
+
+`make mutants` tries all of them.
+"""
+
+import ast
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tools.mutants import PACKAGE, ROOT, Mutant, Source, batches_of_tests, failing_without, read_mutants, try_mutant
+
+MUTANTS = read_mutants()
+QUICK = [mutant for mutant in MUTANTS if mutant.quick]
+# Rooms that neither read private rows nor say anything about them.
+NOTHING_PRIVATE = {"datasets", "demo", "report"}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return Source(tmp_path_factory.mktemp("mutants"))
+
+
+@pytest.mark.parametrize("mutant", QUICK, ids=[mutant.id for mutant in QUICK])
+def test_the_tests_find_a_planted_bug(mutant, source):
+    outcome = try_mutant(mutant, source, Path(sys.executable))
+    assert outcome.verdict == "killed", outcome.by
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.id for mutant in MUTANTS])
+def test_a_mutant_fits_the_code_and_its_tests_exist(mutant):
+    assert mutant.new != mutant.old
+    ast.parse(mutant.applied())
+    assert re.fullmatch(r"[A-Z`\d].*\.", mutant.leak)
+    assert mutant.tests
+    for test in mutant.tests:
+        file, _, function = test.partition("::")
+        assert function.partition("[")[0] in functions(file)
+
+
+@cache
+def functions(file):
+    defined = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+    return {node.name for node in defined if isinstance(node, ast.FunctionDef)}
+
+
+def test_there_are_enough_mutants_in_every_room():
+    assert len({mutant.id for mutant in MUTANTS}) == len(MUTANTS) >= 90
+    rooms = {path.name for path in (ROOT / PACKAGE).iterdir() if path.is_dir() and path.name != "__pycache__"}
+    rooms |= {f"papers/{path.name}" for path in (ROOT / PACKAGE / "papers").iterdir() if path.is_dir()}
+    for room in rooms - NOTHING_PRIVATE - {"papers/__pycache__"}:
+        assert any(mutant.file.startswith(f"{room}/") for mutant in MUTANTS), room
+    assert 8 <= len(QUICK) <= 16
+
+
+# The runner itself.
+
+HARMLESS = Mutant(
+    "harmless",
+    "mechanisms/adjacency.py",
+    'REPLACE_ONE = "replace-one"',
+    'REPLACE_ONE = "replace-one"  # a comment',
+    "Nothing.",
+    ("tests/mechanisms/test_adjacency.py::test_the_factor_is_the_sensitivity_of_a_sum_of_terms_of_length_one",),
+)
+
+
+def changed(**fields):
+    return Mutant(**{**vars(HARMLESS), **fields})
+
+
+@pytest.mark.parametrize(
+    ("mutant", "verdict"),
+    [
+        (HARMLESS, "SURVIVED"),
+        (changed(old="return 2.0 if self is", new="return 3.0 if self is"), "killed"),
+        (changed(old="return 2.0 if self is", new="return missing if self is"), "broken"),
+        (changed(old="from enum import Enum", new="from enum import Enumm"), "broken"),
+        (changed(tests=("tests/mechanisms/test_adjacency.py::test_there_is_no_such_test",)), "broken"),
+    ],
+    ids=["harmless", "wrong", "missing name", "import error", "no such test"],
+)
+def test_a_mutant_is_killed_by_a_failed_check_alone(mutant, verdict, source):
+    before = (source.folder / PACKAGE / mutant.file).read_bytes()
+    assert try_mutant(mutant, source, Path(sys.executable)).verdict == verdict
+    assert (source.folder / PACKAGE / mutant.file).read_bytes() == before == (ROOT / PACKAGE / mutant.file).read_bytes()
+
+
+def test_tests_that_fail_without_a_mutant_are_found(source):
+    missing = "tests/mechanisms/test_adjacency.py::test_there_is_no_such_test"
+    assert failing_without(HARMLESS.tests, source, Path(sys.executable)) == set()
+    assert failing_without([missing], source, Path(sys.executable)) == {missing}
+
+
+def test_text_that_occurs_not_once_is_refused():
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        changed(old="no such text").applied()
+    with pytest.raises(ValueError, match=r"occurs [2-9]"):
+        changed(old="return").applied()
+
+
+def test_every_test_is_in_one_batch_of_its_environment():
+    batches = batches_of_tests(MUTANTS, 3)
+    assert sorted(test for _, tests in batches for test in tests) == sorted({t for m in MUTANTS for t in m.tests})
+    assert all(
+        ("tests/networks/" in test) == (environment == ".venv-torch")
+        for environment, tests in batches
+        for test in tests
+    )
