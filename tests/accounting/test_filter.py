@@ -375,3 +375,15 @@ def test_every_release_of_a_charge_is_added_to_every_sum(event, rule):
         else:
             assert several == pytest.approx(7 * single)
             assert divided - rest == pytest.approx(7 * single)
+
+
+def test_sampled_runs_count_by_the_filters_adjacency():
+    event, costs, added = SampledEvent(GaussianEvent(3.0), 0.2), [], []
+    for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+        terms = Filter.of("mixed", 3.0, 1e-5, adjacency)
+        costs.append(terms.needs(Sums(), entries((event, 7))))
+        assert costs[-1] == epsilon({event: 7}, 1e-5, adjacency=adjacency)
+        added.append(terms.sums(entries((event, 7))).gaussian)
+    # Noise is relative to the sensitivity, which is twice as large if a record is replaced: equal multipliers cost less.
+    assert costs[0] > 1.1 * costs[1]
+    assert added[0] > 1.1 * added[1]
