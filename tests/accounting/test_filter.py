@@ -384,6 +384,6 @@ def test_sampled_runs_count_by_the_filters_adjacency():
         costs.append(terms.needs(Sums(), entries((event, 7))))
         assert costs[-1] == epsilon({event: 7}, 1e-5, adjacency=adjacency)
         added.append(terms.sums(entries((event, 7))).gaussian)
-    # Noise is relative to the sensitivity, which is twice as large if a record is replaced: equal multipliers cost less.
+    # Noise is relative to the sensitivity, which doubles if a record is replaced: equal multipliers cost less there.
     assert costs[0] > 1.1 * costs[1]
     assert added[0] > 1.1 * added[1]
