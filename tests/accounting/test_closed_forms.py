@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadapt import Ledger
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu, rho_to_epsilon
 
 DELTA = 1e-5
@@ -33,6 +34,13 @@ def test_gaussian_forms_in_limiting_cases():
     assert gaussian_delta(math.inf, 5.0) == 1.0
     assert gaussian_delta(1.0, math.inf) == 0.0
     assert gaussian_mu(1.0, 0.0) == 0.0
+
+
+def test_a_budget_too_small_for_floats_is_refused_in_plain_words():
+    with pytest.raises(ValueError, match="epsilon and delta are too small"):
+        gaussian_mu(1e-60, 1e-15)
+    ledger = Ledger(1e-60, 1e-15)
+    assert ledger.remaining() <= 1e-60
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -26,7 +26,7 @@ SLOW_TO_FIT = {"PrivateProbe", "PrivateLogisticRegression", "PrivateLinearRegres
 SLOW_TO_FIT |= {"PDADPMDClassifier"}
 CASES = all_cases()
 # Some kinds of noise need several times as many fits, and so do people.
-QUICK = [case for case in CASES if case.heavy and case.effort <= 3 and "people" not in case.name]
+QUICK = [case for case in CASES if case.heavy and case.effort <= 4 and "people" not in case.name]
 QUICK = [case for case in QUICK if case.subject.__name__ not in SLOW_TO_FIT | {"PrivateNetwork"}]
 
 
@@ -130,7 +130,8 @@ def test_networks_are_audited_where_torch_is_installed():
 
 @pytest.mark.slow
 def test_full_audit_on_secure_noise(capsys):
-    rows = audit_all(cases=all_cases(full=True))
+    cases = {case.name: case for case in all_cases(full=True)}
+    rows = audit_all(cases=list(cases.values()))
     with capsys.disabled():
         from rich.console import Console
 
@@ -138,5 +139,10 @@ def test_full_audit_on_secure_noise(capsys):
 
         Console(width=160).print(battery_table(rows))
         print(summary(rows))
-    for row in rows:
+    assert len(rows) == len(cases)
+    assert all(row.holds for row in rows), [row.name for row in rows if not row.holds]
+    # Noise is not seeded: half of it may once go undetected (a probability below 0.01 for each case), but not twice.
+    missed = [cases[row.name] for row in rows if not row.caught]
+    assert len(missed) <= 2
+    for row in audit_all(60_000, 300, cases=missed):
         check(row)

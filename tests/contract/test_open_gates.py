@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from cases import Case, Recipe, made_up
 from requirements import (
+    differing,
+    fit_of,
     no_record_moves_a_release_further_than_its_noise_assumes,
     nothing_depends_on_private_rows_except_through_releases,
     recorded,
 )
 
-from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
+from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, audit
+from dpadapt.mechanisms.adjacency import Adjacency
 
 
 def contradicting(rows):
@@ -46,3 +49,14 @@ def test_nothing_but_releases_passes_a_half_open_gate(case, adjacency):
     assert not np.allclose(model.coef_, model.public_model().coef_, rtol=0.1)
     nothing_depends_on_private_rows_except_through_releases(case, adjacency)
     no_record_moves_a_release_further_than_its_noise_assumes(case, adjacency)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+@pytest.mark.parametrize(("case", "adjacency"), [case for case in CASES if "Regressor" in case.id])
+def test_the_size_of_private_residuals_passes_only_through_releases(case, adjacency, size):
+    """What a gate demands may hardly change with the error of private rows; errors so far apart would still show."""
+    X, y = case.stranger()
+    played = audit.replay(
+        fit_of(case, adjacency), (X, size * y), recorded(case, adjacency), adjacency=Adjacency.of(adjacency)
+    )
+    assert differing(recorded(case, adjacency).result, played.result) == []

@@ -18,6 +18,8 @@ from dpadapt import checks
 # a valid bound; larger steps would waste budget.
 _ROOT_MARGIN = 1e-10
 _ABSOLUTE_ROOT_MARGIN = 2e-14
+# Least mu that is searched for: below it the absolute margin would take a noticeable part of the answer.
+_LEAST_MU = 1e-12
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -62,6 +64,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu that is (`epsilon`, `delta`)-private, rounded down.
 
+    Raises
+    ------
+    ValueError
+        If that is below 1e-12, where floats can't tell it from 0.
+
     Examples
     --------
     >>> round(1 / gaussian_mu(1.0, 1e-5), 4)
@@ -70,11 +77,13 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon, delta = checks.positive(epsilon, "epsilon"), checks.delta(delta)
     if delta == 0:
         return 0.0
+    if gaussian_delta(_LEAST_MU, epsilon) >= delta:
+        raise ValueError("epsilon and delta are too small: no float holds noise of that size. Raise either.")
     high = 1.0
     while gaussian_delta(high, epsilon) < delta:
         high *= 2
     log_delta = math.log(delta)
-    root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), 1e-12, high)
+    root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), _LEAST_MU, high)
     # Twice the margins: then `gaussian_epsilon` of the answer, which is rounded up, is still at most `epsilon`.
     return max(0.0, root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN)
 

@@ -214,10 +214,10 @@ class Filter:
         if not self.delta:
             return 0.0
         if not sums.charges:
-            return gaussian_mu(self.epsilon, self.delta)
+            return _mu_or_zero(self.epsilon, self.delta)
         room = 0.0
         if self._gaussian_delta and sums.sampled <= _MOST_SAMPLED_RUNS:
-            room = gaussian_mu(self.epsilon, self._gaussian_delta) ** 2 - sums.gaussian
+            room = _mu_or_zero(self.epsilon, self._gaussian_delta) ** 2 - sums.gaussian
         if self._renyi_delta:
             rest = _renyi_cap(self.epsilon, self._renyi_delta, self.order) - sums.renyi
             room = max(room, 2 * rest / self.order)
@@ -256,6 +256,14 @@ def _order(epsilon: float, delta: float, share: float) -> int:
     orders = 1 + np.geomspace(1e-3, 10 + 10 * math.log(1 / delta) / min(epsilon, 1.0), 20_001)
     best = float(orders[np.argmax([_renyi_cap(epsilon, delta, order) / order for order in orders.tolist()])])
     return max(2, math.ceil(_ORDER_FACTOR * best) if share else round(best))
+
+
+def _mu_or_zero(epsilon: float, delta: float) -> float:
+    """Return the largest mu that is (`epsilon`, `delta`)-private, 0 where it is too small for floats."""
+    try:
+        return gaussian_mu(epsilon, delta)
+    except ValueError:
+        return 0.0
 
 
 def _renyi_cap(epsilon: float, delta: float, order: float) -> float:

@@ -91,11 +91,7 @@ class Budget:
         epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
         if delta == 0:
             raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
-        try:
-            mu = gaussian_mu(epsilon, delta)
-        except ValueError:
-            raise ValueError("epsilon and delta are too small: no float holds noise of that size.") from None
-        return cls(mu, float(n_rows), Adjacency.of(adjacency).factor)
+        return cls(gaussian_mu(epsilon, delta), float(n_rows), Adjacency.of(adjacency).factor)
 
     @property
     def worthwhile(self) -> bool:
