@@ -5,6 +5,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,15 @@ def test_a_mutant_fits_the_code_and_its_tests_exist(mutant):
     for test in mutant.tests:
         file, _, function = test.partition("::")
         assert function.partition("[")[0] in functions(file)
+
+
+def test_parameters_in_the_names_of_tests_exist():
+    """A test that was renamed would leave its mutants untried; those of networks are found by `make mutants` alone."""
+    named = {test for mutant in MUTANTS if mutant.environment == ".venv" for test in mutant.tests if "[" in test}
+    files = sorted({test.partition("::")[0] for test in named})
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+    assert sorted(named - set(listed)) == []
 
 
 @cache
@@ -93,6 +103,7 @@ def test_tests_that_fail_without_a_mutant_are_found(source):
     missing = "tests/mechanisms/test_adjacency.py::test_there_is_no_such_test"
     assert failing_without(HARMLESS.tests, source, Path(sys.executable)) == set()
     assert failing_without([missing], source, Path(sys.executable)) == {missing}
+    assert failing_without([missing, *HARMLESS.tests], source, Path(sys.executable)) == {missing}
 
 
 def test_text_that_occurs_not_once_is_refused():

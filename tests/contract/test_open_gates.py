@@ -21,14 +21,14 @@ from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public,
 from dpadapt.mechanisms.adjacency import Adjacency
 
 
-def contradicting(rows):
+def contradicting(rows, size=1.0):
     X, y = made_up(rows, 150, seed=4)
-    other = y + 3.0 * X[:, 0] - 2.0 * X[:, 3] + 1.0 if rows == "regression" else (y + (X[:, 3] > 0)) % 3
-    return {"public": Public(X, other)}
+    shift = size * (3.0 * X[:, 0] - 2.0 * X[:, 3] + 1.0)
+    return {"public": Public(X, y + shift if rows == "regression" else (y + (X[:, 3] > 0)) % 3)}
 
 
-def case_of(cls, rows, epsilon):
-    return Case(cls, Recipe("half-open gate", rows, partial(contradicting, rows), {"epsilon": epsilon}))
+def case_of(cls, rows, epsilon, size=1.0):
+    return Case(cls, Recipe("half-open gate", rows, partial(contradicting, rows, size), {"epsilon": epsilon}))
 
 
 # The epsilon at which a gate is half open.
@@ -49,6 +49,14 @@ def test_nothing_but_releases_passes_a_half_open_gate(case, adjacency):
     assert not np.allclose(model.coef_, model.public_model().coef_, rtol=0.1)
     nothing_depends_on_private_rows_except_through_releases(case, adjacency)
     no_record_moves_a_release_further_than_its_noise_assumes(case, adjacency)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "add-remove", "replace-one"])
+def test_nothing_but_releases_decides_about_the_calibration_where_its_second_moment_is_measured(adjacency):
+    """At small budgets the gate assumes a second moment; from a larger one on it uses the release."""
+    case = case_of(PrivateTransferRegressor, "regression", 6.0 if adjacency == "replace-one" else 3.0, size=0.1)
+    assert 0.5 < recorded(case, adjacency).result.adopted_ < 1.0
+    nothing_depends_on_private_rows_except_through_releases(case, adjacency)
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e6])
