@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dpadapt.accounting import Ledger, delta, epsilon, oracles
 from dpadapt.accounting.closed_forms import gaussian_mu
@@ -221,3 +223,17 @@ def test_a_distribution_is_not_trusted_below_its_rounding_error(steps, delta):
     """At rate 1 the closed form is known; rounding made the composed distribution's delta several times too small."""
     noise = math.sqrt(steps) / gaussian_mu(1.0, delta)
     assert epsilon(Sampled(Gaussian(noise), 1.0, steps), delta) >= 1.0 * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("steps", [10**4, 10**5])
+def test_many_pure_events_on_the_grid_cost_no_less_than_their_exact_binomial_tail(steps):
+    """The probabilities of one such event add up to less than 1 by rounding; composition adds up what is missing."""
+    each = 11 * oracles.GRID
+    # Deltas close to where the distribution is not trusted any more: there the rounding error weighs most.
+    allowed = 2.1 * (1e-15 + 3e-17 * steps), 2.1 * oracles.rounding({PureEvent(each): steps})
+    truthful = np.arange(steps + 1)
+    for delta_ in allowed:
+        cost = epsilon({PureEvent(each): steps}, delta_)
+        losses = (2 * truthful - steps) * each
+        chances = np.exp(binom.logpmf(truthful, steps, 1 / (1 + math.exp(-each))))
+        assert math.fsum((chances * -np.expm1(np.minimum(cost - losses, 0.0))).tolist()) <= delta_

@@ -1,6 +1,7 @@
 """The filter's rule: what each event adds to each sum, what is accepted, and that no adaptive analyst gets past it."""
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -387,3 +388,13 @@ def test_sampled_runs_count_by_the_filters_adjacency():
     # Noise is relative to the sensitivity, which doubles if a record is replaced: equal multipliers cost less there.
     assert costs[0] > 1.1 * costs[1]
     assert added[0] > 1.1 * added[1]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_delta_has_a_filter_or_is_refused_by_name(rule):
+    terms = Filter.of(rule, 1.0, 1e-300, ROWS)
+    assert terms.needs(Sums(), entries(PureEvent(0.5))) <= 0.5
+    assert terms.needs(terms.sums(entries(PureEvent(0.6))), entries(PureEvent(0.6))) > 1.0
+    for tiny in (sys.float_info.min, 1e-301):
+        with pytest.raises(ValueError, match=r"delta must be 0 or at least 1e-300"):
+            Ledger(1.0, tiny, rule=rule)

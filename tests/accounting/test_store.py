@@ -890,6 +890,15 @@ def test_a_ledger_that_may_not_be_written_to_can_be_shown_and_is_not_charged(ord
     assert [entry.label for entry in Ledger.open(path).entries] == ["x", "y"]
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder_that_may_not_be_entered_is_no_missing_ledger(ordinary_folder, read_only):
+    inside = ordinary_folder / "inside"
+    inside.mkdir()
+    inside.chmod(0o000)
+    with pytest.raises(LedgerError, match="no permission to enter its folder"):
+        Ledger.open(inside / "ledger", read_only=read_only)
+
+
 def test_a_new_ledger_needs_a_folder(tmp_path):
     for place in (tmp_path / "none", tmp_path / "file"):
         (tmp_path / "file").touch()
@@ -924,6 +933,12 @@ def test_durable_ledgers_pickle_as_their_path(path, ledger, monkeypatch):
     path.unlink()
     with pytest.raises(ValueError, match=r"there is no ledger .* its budget must be taken as spent"):
         pickle.loads(data)
+
+
+def test_a_ledger_opened_for_reading_is_pickled_for_reading(path, ledger):
+    again = pickle.loads(pickle.dumps(Ledger.open(path, read_only=True)))
+    with pytest.raises(LedgerError, match="opened for reading only"):
+        again.start(STEP, label="x")
 
 
 def test_durable_ledgers_are_not_copied_and_their_children_not_pickled(ledger):

@@ -46,6 +46,17 @@ def test_any_other_request_is_refused(tmp_path, other):
     assert device.answer(sent()) == bit
 
 
+def test_a_device_remembers_its_answer_after_a_change_of_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    device = Device((2.0, 0.0), 0, 1.0, "answered")
+    bit = device.answer(sent())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(PrivacyError, match="asked another question before"):
+        device.answer(sent("second"))
+    assert device.answer(sent()) == bit
+
+
 def test_after_a_crash_while_answering_the_device_never_answers(tmp_path, monkeypatch):
     def crash(*told):
         assert (tmp_path / "answered").exists()

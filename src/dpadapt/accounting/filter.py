@@ -42,6 +42,8 @@ _ORDER_FACTOR = 1.25
 # this many of them the Gaussian sum is full. A smaller share makes each run dearer, a larger one allows fewer runs.
 _TAIL_SHARE = 1e-5
 _MOST_SAMPLED_RUNS = 1000
+# Least delta of a cap: the parts that it is shared out in must be ordinary floats. No use is known below 1e-20.
+_LEAST_DELTA = 1e-300
 # Number of points at which the profile of a sampled run is compared with a Gaussian one. More points cost more time;
 # fewer give a larger mu (about 0.1% at 1,000). Chosen by hand.
 _PROFILE_POINTS = 1000
@@ -118,7 +120,10 @@ class Filter:
 
     def __post_init__(self) -> None:
         checks.positive(self.epsilon, "epsilon", infinite=True)
-        checks.delta(self.delta)
+        if 0 < checks.delta(self.delta) < _LEAST_DELTA:
+            raise ValueError(
+                f"delta must be 0 or at least {_LEAST_DELTA:g}, got {self.delta!r}. A common choice is 1e-6."
+            )
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must lie in [0, 1], got {self.share!r}.")
         checks.count(self.order, "order", least=2)
@@ -253,7 +258,7 @@ def _order(epsilon: float, delta: float, share: float) -> int:
         return 2
     # The best order is about 1 + sqrt(ln(1/delta) / rho) for the rho that the cap admits, and 2 ln(1/delta) / epsilon
     # for small epsilon.
-    orders = 1 + np.geomspace(1e-3, 10 + 10 * math.log(1 / delta) / min(epsilon, 1.0), 20_001)
+    orders = 1 + np.geomspace(1e-3, 10 - 10 * math.log(delta) / min(epsilon, 1.0), 20_001)
     best = float(orders[np.argmax([_renyi_cap(epsilon, delta, order) / order for order in orders.tolist()])])
     return max(2, math.ceil(_ORDER_FACTOR * best) if share else round(best))
 

@@ -295,7 +295,7 @@ class Ledger:
             refused at once.
         """
         path = Path(path)
-        if not path.exists():
+        if not FileStore.exists(path):
             if epsilon is None or delta is None or read_only:
                 raise ValueError(
                     f"there is no ledger {path.name}: give epsilon and delta to make one for data about which nothing "
@@ -491,11 +491,15 @@ class Ledger:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle a durable ledger as its path; refuse any other."""
         if isinstance(self._store, FileStore):
-            return (Ledger.open, (str(self._store.path),))
+            return (_reopened, (str(self._store.path), self._store.read_only))
         raise PrivacyError(
             "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
             "Ledger.open(path, ...), or use n_jobs=1."
         )
+
+
+def _reopened(path: str, read_only: bool) -> Ledger:
+    return Ledger.open(path, read_only=read_only)
 
 
 def _draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:

@@ -321,7 +321,7 @@ class FileStore(Store):
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = _resolved(path)
-        self._read_only = read_only
+        self.read_only = read_only
         self._inode: tuple[int, int] | None = None
         self._content: bytes | None = None  # what the conversion of a file of the first format gave, if read only
         # Assigned as a whole and only while the file is locked: neither threads nor a fork see half of a change.
@@ -329,6 +329,17 @@ class FileStore(Store):
         _require_local(self.path)
         self._convert()
         self._start_reading()
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Return whether there is a file at `path`; refuse if that can't be known."""
+        try:
+            return path.exists()
+        except OSError as error:
+            cause = _cause(error, "enter its folder")
+        raise LedgerError(
+            f"the ledger {path.name} can't be opened: {cause}. Nothing was charged and nothing was released."
+        )
 
     @classmethod
     def create(cls, path: Path, terms: Terms) -> "FileStore":
@@ -408,7 +419,7 @@ class FileStore(Store):
 
     def _start_reading(self) -> None:
         """Read the terms and all records."""
-        with self._opened(write=not self._read_only) as file:
+        with self._opened(write=not self.read_only) as file:
             top = file.read(_FIRST_COMMIT)
             if top != f"{_FORMAT}\n".encode():
                 if re.fullmatch(rb"dpadapt ledger [0-9]+\s*", top):
@@ -550,7 +561,7 @@ class FileStore(Store):
     @contextmanager
     def _opened(self, *, write: bool) -> Iterator[IO[bytes]]:
         """Open the file and lock it, for reading too: else one could read half of a charge."""
-        if write and self._read_only:
+        if write and self.read_only:
             raise LedgerError(
                 f"the ledger {self.path.name} was opened for reading only. Open it without read_only=True to charge "
                 f"it. {_NOTHING_HAPPENED}"
@@ -640,11 +651,11 @@ class FileStore(Store):
 
     def _convert(self) -> None:
         """Put a file of this format in the place of one of the first format, or keep it in memory if read-only."""
-        with self._opened(write=not self._read_only) as file:
+        with self._opened(write=not self.read_only) as file:
             if file.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
                 return
             try:
-                if self._read_only:
+                if self.read_only:
                     with tempfile.TemporaryDirectory() as folder:
                         copy = Path(folder) / "ledger"
                         for suffix in ("", "-wal"):

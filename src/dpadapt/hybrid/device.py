@@ -200,7 +200,8 @@ class Device:
     def __init__(self, x: ArrayLike, y: Any, epsilon: float, memory: str | Path) -> None:
         self._X, self._y = np.asarray(x)[None], np.asarray([y])
         self._epsilon = checks.positive(epsilon, "epsilon")
-        self._memory = Path(memory)
+        # Resolved once: after a change of the working folder the device would not find its mark, and answer again.
+        self._memory = Path(memory).resolve()
 
     def answer(self, sent: bytes) -> int:
         """Return -1 or +1, or refuse by a ValueError or PrivacyError."""
