@@ -19,6 +19,8 @@ class Public:
         Public labels.
     tasks : array-like of shape (n_rows,), optional
         The task of each row, if there are several public tasks.
+    unseen : bool or array-like of bool of shape (n_rows,), optional
+        For estimators that are given a fitted `public_model`: the rows that it was not fitted to; True: all rows.
 
     Examples
     --------
@@ -27,7 +29,7 @@ class Public:
     Public(labelled)
     """
 
-    def __init__(self, X: Any, y: Any = None, *, tasks: Any = None) -> None:
+    def __init__(self, X: Any, y: Any = None, *, tasks: Any = None, unseen: Any = None) -> None:
         if isinstance(X, Public):
             raise TypeError("X must be an array or a data frame, got a Public. Use that Public itself, or its parts.")
         n_rows = _length(X, "X")
@@ -39,6 +41,7 @@ class Public:
         self.X = X
         self.y = y
         self.tasks = tasks
+        self.unseen = unseen
 
     def __repr__(self) -> str:
         """Return a text that says which parts there are."""

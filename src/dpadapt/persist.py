@@ -295,6 +295,11 @@ def method_of(model: Any) -> Method:
     for method in METHODS:
         if method.path == path:
             for name, value in model.get_params(deep=False).items():
+                if name == "public_model" and value is not None:
+                    raise TypeError(
+                        "public_model can't be saved as plain data. Keep the fitted estimator by joblib or skops, and "
+                        "open such a file only if you trust it."
+                    )
                 _pack(value, name)
             return method
     raise TypeError(f"model must be of a class in dpadapt.methods.METHODS, got {type(model).__name__}.")

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import dpadapt
 from dpadapt import Adjacency, Public
@@ -245,6 +246,13 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("regression"),
         variant("shifted public", "regression", shifted("regression"), epsilon=8.0),
         variant("same population", "regression", labelled("regression"), prior="same-population"),
+        variant(
+            "public model",
+            "regression",
+            shifted("regression"),
+            epsilon=8.0,
+            public_model=DecisionTreeRegressor(max_depth=3),
+        ),
     ],
     "PrivateLinearRegression": [
         *with_every_public("regression"),
@@ -306,6 +314,9 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("classes"),
         variant("shifted public", "classes", shifted("classes"), epsilon=8.0),
         variant("same population", "classes", labelled("classes"), prior="same-population"),
+        variant(
+            "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3)
+        ),
     ],
     "PrivateLogisticRegression": with_every_public("classes"),
     "PrivateProbe": [

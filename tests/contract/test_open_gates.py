@@ -46,7 +46,7 @@ CASES = [
 def test_nothing_but_releases_passes_a_half_open_gate(case, adjacency):
     model = recorded(case, adjacency).result
     assert 0.05 < model.adopted_ < 0.95
-    assert not np.allclose(model.coef_, model.public_model().coef_, rtol=0.1)
+    assert not np.allclose(model.coef_, model.public_only().coef_, rtol=0.1)
     nothing_depends_on_private_rows_except_through_releases(case, adjacency)
     no_record_moves_a_release_further_than_its_noise_assumes(case, adjacency)
 

@@ -354,9 +354,9 @@ def test_public_model_equals_a_fit_without_budget():
     y, public = X[:, 0] > 0.2, Public(X_public, X_public[:, 0] > X_public[:, 1])
     model = PrivateTransferClassifier(4.0, 1e-5, random_state=0).fit(X, y, public=public)
     nothing = PrivateTransferClassifier(1e-9, 1e-15).fit(X, y, public=public)
-    assert np.array_equal(model.public_model().predict_proba(X), nothing.predict_proba(X))
-    assert not np.array_equal(model.public_model().predict_proba(X), model.predict_proba(X))
-    assert model.fit(X, y).public_model() is None
+    assert np.array_equal(model.public_only().predict_proba(X), nothing.predict_proba(X))
+    assert not np.array_equal(model.public_only().predict_proba(X), model.predict_proba(X))
+    assert model.fit(X, y).public_only() is None
 
 
 def test_steps_without_a_limit_end_far_out(monkeypatch):

@@ -287,15 +287,15 @@ def test_public_model_equals_a_fit_without_budget(prior):
     y = y + 1.0
     model = PrivateTransferRegressor(3.0, 1e-5, prior=prior, random_state=0).fit(X, y, public=public)
     nothing = PrivateTransferRegressor(1e-9, 1e-15, prior=prior).fit(X, y, public=public)
-    assert np.array_equal(model.public_model().predict(X), nothing.predict(X))
-    assert not np.array_equal(model.public_model().predict(X), model.predict(X))
-    assert model.fit(X, y).public_model() is None
+    assert np.array_equal(model.public_only().predict(X), nothing.predict(X))
+    assert not np.array_equal(model.public_only().predict(X), model.predict(X))
+    assert model.fit(X, y).public_only() is None
 
 
 def test_the_public_model_is_a_copy_and_old_models_have_none():
     public, X, y = _population(5, n=500, n_public=300)
     model = PrivateTransferRegressor(3.0, 1e-5, random_state=0).fit(X, y + 1.0, public=public)
-    model.public_model().coef_[0] = 77.0
+    model.public_only().coef_[0] = 77.0
     assert model.public_coef_[0] != 77.0
     del model.public_coef_
-    assert model.public_model() is None
+    assert model.public_only() is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
@@ -15,17 +15,19 @@ from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
+from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, Offset, require_shifted_labelled
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
 
 class PrivateTransferClassifier(LinearClassifier):
-    """Softmax regression that starts from public data and is corrected by private rows.
+    """A classifier that starts from public data and is corrected by private rows.
 
-    A softmax model is fitted to the labelled public rows. The private rows correct it by clipped full-batch gradient
-    steps in public coordinates: the budget is shared among directions where a change is expected to exceed its noise,
-    and the others stay as they are. A gate then adopts a share of the correction, from 0 (exactly the public model) to
-    1, by an estimate of what it gains and a bound on the harm. There is nothing to tune.
+    A softmax model is fitted to the labelled public rows, or the user gives a model of any kind. The private rows
+    correct it by clipped full-batch gradient steps in public coordinates: the budget is shared among directions where a
+    change is expected to exceed its noise, and the others stay as they are. A gate then adopts a share of the
+    correction, from 0 (exactly the public model) to 1, by an estimate of what it gains and a bound on the harm. There
+    is nothing to tune.
 
     With unlabelled public data only the coordinates come from it, the start is zero and there is no gate. Without
     public data this is `PrivateLogisticRegression`.
@@ -47,6 +49,11 @@ class PrivateTransferClassifier(LinearClassifier):
         is changed only on evidence. "same-population": it does not differ, so private rows only correct the sampling
         error of the public model, and smaller corrections are adopted at smaller budgets.
     {classes}
+    public_model : estimator, optional
+        A model of any kind with `predict_proba`, such as boosting or a pipeline, instead of the softmax model. An
+        unfitted one is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen
+        by `Public(X, y, unseen=...)`, or a copy of it is fitted to parts of the public rows to measure its errors. It
+        must treat each row by itself. Probabilities below 0.001 / n_classes are raised to that.
     {adjacency}
     {n_rows}
     {random_state}
@@ -54,12 +61,17 @@ class PrivateTransferClassifier(LinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        With a `public_model`: coefficients of the correction.
     intercept_ : ndarray of shape (1,) or (n_classes,)
+    public_offset_ : Offset or None
+        The fitted `public_model` (its `model`), and its scores on public rows.
+    score_coef_ : ndarray of shape (1, n_classes) or (n_classes, n_classes), or None
+        Coefficients of the centred log-probabilities of the `public_model`.
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases.
     public_coef_, public_intercept_ : ndarray
-        The public model; see `public_model`. None without public labels.
+        The public model; see `public_only`. None without public labels.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -97,6 +109,7 @@ class PrivateTransferClassifier(LinearClassifier):
         *,
         prior: str = "shifted",
         classes: Any = None,
+        public_model: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -105,6 +118,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self.delta = delta
         self.prior = prior
         self.classes = classes
+        self.public_model = public_model
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
@@ -124,31 +138,39 @@ class PrivateTransferClassifier(LinearClassifier):
         prior = checks.one_of(self.prior, PRIORS, "prior")
         data = self._read_classification(X, y, public, ledger, self.classes)
         budget = data.budget
+        require_shifted_labelled(self.public_model, prior, data.codes_public)
         notes: list[str] = []
+        offset: Offset | None = None
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
             coef, intercept = self._alone(data)
             adopted = float(budget.worthwhile)
         else:
-            prepared = prepared_for(public, data.X_public, data.codes_public, data.classes)
+            prepared, offset = prepared_for(public, data.X_public, data.codes_public, data.classes, self.public_model)
+            # Another public model scores the private rows before anything is charged.
+            rows = data.X if offset is None else offset.beside_private(data.X)
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
-                change, adopted = private_change(plan, runs, prepared, budget, data.X, data.codes)
+                change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             coef, intercept = _corrected(prepared, change, adopted)
             if prepared.warm:
                 public_coef, public_intercept = _corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(data.ledger, budget, [data.source], notes=notes)
-        self.coef_, self.intercept_, self.adopted_ = coef, intercept, adopted
-        self.public_coef_, self.public_intercept_ = public_coef, public_intercept
+        assumed = [data.source] if offset is None else [data.source, OFFSET_ASSUMPTION]
+        self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
+        self.public_offset_ = offset
+        self.coef_, self.score_coef_ = _parts(coef, data.n_features, offset)
+        self.public_coef_: NDArray[np.float64] | None
+        self.public_coef_ = None if public_coef is None else _parts(public_coef, data.n_features, offset)[0]
+        self.intercept_, self.public_intercept_, self.adopted_ = intercept, public_intercept, adopted
         self.classes_ = data.classes
         return self
 
-    def public_model(self) -> "PrivateTransferClassifier | None":
+    def public_only(self) -> "PrivateTransferClassifier | None":
         """Return the model that the public rows alone gave, as a fitted copy; None without public labels.
 
         The copy keeps the receipt of the fit, though the public model itself costs nothing.
@@ -160,6 +182,8 @@ class PrivateTransferClassifier(LinearClassifier):
             return None
         model = copy(self)
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept.copy(), 0.0
+        if getattr(self, "public_offset_", None) is not None:
+            model.score_coef_ = _public_score_coef(len(self.classes_))
         return model
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
@@ -180,7 +204,17 @@ class PrivateTransferClassifier(LinearClassifier):
             prior=self.prior,
             classes=self.classes,
             adjacency=self.adjacency,
+            public_model=self.public_model,
         )
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        # Models saved by version 0.1 have no offset.
+        offset = getattr(self, "public_offset_", None)
+        if offset is None or self.score_coef_ is None:
+            return super()._scores(X)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = offset.beside(X)
+        return np.asarray(rows @ np.column_stack([self.coef_, self.score_coef_]).T + self.intercept_)
 
     def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
@@ -201,7 +235,22 @@ def _corrected(
     """Return coefficients and intercepts after a fraction of a change; 0 gives exactly the public model."""
     coef, intercept = prepared.coef, prepared.intercept
     if fraction > 0.0:
-        coef, intercept = prepared.coordinates.coefficients(prepared.start + fraction * change)
+        changed = prepared.coordinates.coefficients(prepared.start + fraction * change)
+        # An offset is no part of the start; its correction is added to it.
+        coef, intercept = (coef + changed[0], intercept + changed[1]) if prepared.offset else changed
     if coef.shape[1] == 2:
         coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
     return coef.T.copy(), intercept.copy()
+
+
+def _parts(
+    coef: NDArray[np.float64], n_features: int, offset: Offset | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return the coefficients of the features, and those of the scores of an offset."""
+    return (coef, None) if offset is None else (coef[:, :n_features].copy(), coef[:, n_features:].copy())
+
+
+def _public_score_coef(n_classes: int) -> NDArray[np.float64]:
+    """Return the coefficients of the scores of an offset in the public model: the scores themselves."""
+    same = np.eye(n_classes)
+    return same[1:] - same[:1] if n_classes == 2 else same

@@ -19,6 +19,7 @@ from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered, best_by_cr
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.transfer.public_models import Offset, remembered_offset
 
 # Public preparation
 
@@ -87,7 +88,9 @@ class Prepared:
     start : ndarray of shape (1 + k, n_classes)
         The public model; zero without public labels.
     coef, intercept : ndarray
-        The same for raw rows.
+        The public model for raw rows; if it is an offset, for raw rows beside its scores.
+    offset : bool
+        Whether another public model is corrected, whose scores are the last columns of the rows; the start is then 0.
     warm : bool
         Whether there were public labels.
     total : float
@@ -106,6 +109,7 @@ class Prepared:
     start: NDArray[np.float64]
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
+    offset: bool
     warm: bool
     total: float
     sample: NDArray[np.float64]
@@ -160,12 +164,40 @@ def prepare(
         start, total = public_softmax(whitened, codes, n_classes, coordinates.shares)
         coordinates, start, score_variances = _with_scores(coordinates, whitened, start)
     coef, intercept = coordinates.coefficients(start)
-    chosen = np.random.default_rng(len(X)).permutation(len(X))[:_SAMPLE_ROWS]
+    chosen = _sample_rows(len(X))
     sample = coordinates.transform(X[chosen], np.ones(len(start)))
-    scores = sample @ start
-    return Prepared(
-        coordinates, start, coef, intercept, codes is not None, total, sample, scores, score_variances, len(X)
+    scores, warm = sample @ start, codes is not None
+    return Prepared(coordinates, start, coef, intercept, False, warm, total, sample, scores, score_variances, len(X))
+
+
+def prepare_offset(X: NDArray[np.float64], scores: NDArray[np.float64]) -> Prepared:
+    """Return the preparation for correcting another public model, given its scores on rows that it was not fitted to.
+
+    The rows of the fit are those of the features with the scores as further columns. The coordinates are those of the
+    features, and directions of the scores.
+    """
+    (n, d), n_classes = X.shape, scores.shape[1]
+    plain = prepare(X, None, n_classes).coordinates
+    k = plain.basis.shape[1]
+    values, directions = _score_directions(scores)
+    basis = np.zeros((d + n_classes, k + len(values)))
+    basis[:d, :k], basis[d:, k:] = plain.basis, directions
+    coordinates = Coordinates(
+        np.concatenate([plain.center, scores.mean(axis=0)]),
+        np.concatenate([plain.scale, np.ones(n_classes)]),
+        basis,
+        np.concatenate([plain.shares, np.zeros(len(values))]),
     )
+    start = np.zeros((1 + k + len(values), n_classes))
+    coef = np.concatenate([np.zeros((d, n_classes)), np.eye(n_classes)])
+    chosen = _sample_rows(n)
+    sample = coordinates.transform(np.column_stack([X[chosen], scores[chosen]]), np.ones(len(start)))
+    total = max(float(np.mean(np.var(scores, axis=0))), _SCORE_VARIANCES[0])
+    return Prepared(coordinates, start, coef, np.zeros(n_classes), True, True, total, sample, scores[chosen], values, n)
+
+
+def _sample_rows(n: int) -> NDArray[np.int64]:
+    return np.random.default_rng(n).permutation(n)[:_SAMPLE_ROWS]
 
 
 def mixed_units(scales: NDArray[np.float64]) -> bool:
@@ -241,28 +273,39 @@ def _with_scores(
     coordinates: Coordinates, whitened: NDArray[np.float64], start: NDArray[np.float64]
 ) -> tuple[Coordinates, NDArray[np.float64], NDArray[np.float64]]:
     """Append the whitened directions of the public scores, so that re-scaling the public model takes few numbers."""
-    scores = (whitened[:, 1:] @ start[1:]).astype(np.float64)
-    center = scores.mean(axis=0)
-    scores = scores - center
-    values, vectors = np.linalg.eigh(scores.T @ scores / len(scores))
-    kept = values > 1e-6 * max(values.max(), 1e-300)
-    if not kept.any() or values.max() <= 1e-12:
-        return coordinates, start, np.zeros(0)
-    turned = vectors[:, kept] / np.sqrt(values[kept])
+    values, turned = _score_directions((whitened[:, 1:] @ start[1:]).astype(np.float64))
+    if not len(values):
+        return coordinates, start, values
     basis = np.column_stack([coordinates.basis, coordinates.basis @ start[1:] @ turned])
-    shares = np.concatenate([coordinates.shares, np.zeros(int(kept.sum()))])
-    longer = np.concatenate([start, np.zeros((int(kept.sum()), start.shape[1]))])
-    return Coordinates(coordinates.center, coordinates.scale, basis, shares), longer, values[kept]
+    shares = np.concatenate([coordinates.shares, np.zeros(len(values))])
+    longer = np.concatenate([start, np.zeros((len(values), start.shape[1]))])
+    return Coordinates(coordinates.center, coordinates.scale, basis, shares), longer, values
+
+
+def _score_directions(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the variances of public scores along their directions, and the map to whitened scores."""
+    scores = scores - scores.mean(axis=0)
+    values, vectors = np.linalg.eigh(scores.T @ scores / len(scores))
+    kept = values > max(1e-6 * values.max(), 1e-12)
+    return values[kept], np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 _PREPARATIONS: Remembered[Prepared] = Remembered()
 
 
 def prepared_for(
-    public: Public, X: NDArray[np.float64], codes: NDArray[np.int64] | None, classes: NDArray[Any]
-) -> Prepared:
-    """Return the preparation of `public`, made once as long as its content stays the same."""
-    return _PREPARATIONS.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes)))
+    public: Public,
+    X: NDArray[np.float64],
+    codes: NDArray[np.int64] | None,
+    classes: NDArray[Any],
+    model: Any = None,
+) -> tuple[Prepared, Offset | None]:
+    """Return the preparation of `public`, made once while its content stays the same, and the offset of `model`."""
+    if model is None or codes is None:
+        return _PREPARATIONS.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes))), None
+    offset = remembered_offset(model, public, X, classes[codes], classes)
+    parts = [X[offset.rows], offset.scores]
+    return _PREPARATIONS.get(public, parts, lambda: prepare_offset(*parts)), offset
 
 
 # The plan

@@ -14,10 +14,11 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, public_labels, public_table
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, slope_from_change, slope_from_losses
+from dpadapt.transfer.public_models import require_shifted_labelled
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
     dyadic_blocks,
-    remembered_geometry,
+    prepared_with,
     shift_prior,
     shifted_plan,
 )
@@ -125,6 +126,7 @@ def forecast_classification(
     prior: str = "shifted",
     classes: Any = None,
     adjacency: str = "zero-out",
+    public_model: Any = None,
 ) -> ClassificationForecast:
     """Forecast a fit of `PrivateTransferClassifier` from public data; nothing private is read or spent.
 
@@ -144,6 +146,8 @@ def forecast_classification(
     classes : array-like, optional
         All labels that can occur; needed if the public data has no labels.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+    public_model : estimator, optional
+        As for the estimator.
 
     Returns
     -------
@@ -172,7 +176,9 @@ def forecast_classification(
             "classes must be given if the public data has no labels: the noise depends on the number of classes."
         )
     known, _ = label_set(classes, labels, np.zeros(0))
-    prepared = prepared_for(public, X, None if labels is None else label_codes(labels, known, "public y"), known)
+    codes = None if labels is None else label_codes(labels, known, "public y")
+    require_shifted_labelled(public_model, prior, codes)
+    prepared, _ = prepared_for(public, X, codes, known, public_model)
     if not budget.worthwhile:
         return ClassificationForecast(False, 0, math.inf, math.inf, 0.0, "shut" if prepared.warm else "none")
     plan = make_plan(prepared, budget, prior)
@@ -248,6 +254,7 @@ def forecast_regression(
     delta: float = 1e-6,
     *,
     adjacency: str = "zero-out",
+    public_model: Any = None,
 ) -> TransferForecast:
     """Forecast a fit of `PrivateTransferRegressor` from labelled public data; nothing private is read or spent.
 
@@ -264,6 +271,8 @@ def forecast_regression(
     epsilon, delta : float
         Budget of the fit.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
+    public_model : estimator, optional
+        As for the estimator.
 
     Returns
     -------
@@ -285,7 +294,7 @@ def forecast_regression(
     if not budget.worthwhile:
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)
-    geometry = remembered_geometry(public, X, numeric_labels(public_labels(public.y, len(X))))
+    geometry, _ = prepared_with(public_model, public, X, numeric_labels(public_labels(public.y, len(X))))
     # The same plan as that of the fit; the private rows are assumed to have the mean of the public ones.
     chosen, stage = shifted_plan(geometry, budget).correction(np.zeros(len(geometry.solution)), size=1.0)
     curvature = stage.weights * max(stage.unclipped, 0.1)

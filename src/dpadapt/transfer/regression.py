@@ -1,4 +1,4 @@
-"""`PrivateTransferRegressor`: a public linear model, corrected by private rows as far as the evidence goes."""
+"""`PrivateTransferRegressor`: a public model, corrected by private rows as far as the evidence goes."""
 
 import math
 from copy import copy
@@ -16,10 +16,11 @@ from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
+from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, Offset, require_shifted_labelled
 from dpadapt.transfer.regression_fit import same_population_change, shifted_change
 from dpadapt.transfer.regression_plan import (
     TransferGeometry,
-    remembered_geometry,
+    prepared_with,
     same_population_plan,
     shifted_plan,
     shortened_rows,
@@ -33,12 +34,13 @@ _NOTHING_ADOPTED = (
 
 
 class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """Linear regression that keeps the public model unless private rows show, beyond the noise, that it is wrong.
+    """Regression that keeps the public model unless private rows show, beyond the noise, that it is wrong.
 
-    A ridge model is fitted on public rows. The private rows then correct it: first its level and slope (two
-    coordinates, which have little noise), then the public directions in which a shift may exceed its noise. Each
-    correction is shrunk block by block by thresholds that bound the expected loss against the public model. If the
-    budget is too small, the public model is returned and nothing is spent. There is nothing to tune.
+    A ridge model is fitted on public rows, or the user gives a model of any kind. The private rows then correct it:
+    first its level and slope (two coordinates, which have little noise), then the public directions in which a shift
+    may exceed its noise. Each correction is shrunk block by block by thresholds that bound the expected loss against
+    the public model. If the budget is too small, the public model is returned and nothing is spent. There is nothing
+    to tune.
 
     Privacy
     -------
@@ -56,6 +58,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         only if the public rows are a random sample of the private population.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
+    public_model : estimator, optional
+        A model of any kind with `predict`, such as boosting or a pipeline, instead of the ridge model. An unfitted one
+        is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen by
+        `Public(X, y, unseen=...)`, or a copy of it is fitted to parts of the public rows to measure its errors. It must
+        treat each row by itself. If no correction is adopted, its predictions are returned as they are.
     {adjacency}
     {n_rows}
     {random_state}
@@ -63,14 +70,19 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
+        With a `public_model`: coefficients of the correction.
     intercept_ : float
+    public_offset_ : Offset or None
+        The fitted `public_model` (its `model`), and its predictions for public rows.
+    score_coef_ : float
+        What the prediction of the `public_model` is multiplied by and added to itself; 0 without one.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
         share of the correction's energy that the gate kept; 1 where there is no gate.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
         Public numbers by which `predict` shortens long rows. None without public labels.
     public_coef_, public_intercept_ : ndarray, float
-        The public model; see `public_model`. None without public labels.
+        The public linear model; see `public_only`. None without public labels.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -109,6 +121,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         *,
         prior: str = "shifted",
         target_bounds: tuple[float, float] | None = None,
+        public_model: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -117,6 +130,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.delta = delta
         self.prior = prior
         self.target_bounds = target_bounds
+        self.public_model = public_model
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
@@ -137,28 +151,38 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         checks.bounds(self.target_bounds, "target_bounds")
         data = self._read_regression(X, y, public, ledger)
         budget = data.budget
+        require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
             return self._fit_alone(data)
-        # Prepare, from public rows alone.
-        geometry = remembered_geometry(public, *data.labelled_public)
+        # Prepare, from public rows alone. An offset then scores the private rows, before anything is charged.
+        geometry, offset = prepared_with(self.public_model, public, *data.labelled_public)
+        rows, targets = data.X, data.y
+        if offset is not None:
+            rows = offset.beside_private(data.X)
+            targets = data.y - rows[:, -1]
         change, adopted = np.zeros_like(geometry.solution), 0.0
         if budget.worthwhile:
-            change, adopted = _private_change(geometry, budget, prior, data.ledger, data.X, data.y)
+            change, adopted = _private_change(geometry, budget, prior, data.ledger, rows, targets)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         notes = [_NOTHING_ADOPTED] if budget.worthwhile and adopted == 0 else []
-        self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)
+        self.privacy_ = self._receipt(data.ledger, budget, [] if offset is None else [OFFSET_ASSUMPTION], notes=notes)
         self.public_center_: NDArray[np.float64] | None = geometry.center
         self.public_scale_: NDArray[np.float64] | None = geometry.scale
         self.public_longest_: float | None = geometry.longest
         self.public_target_mean_: float | None = geometry.target_center
         self.public_coef_: NDArray[np.float64] | None
         self.public_intercept_: float | None
-        self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
-        self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
+        self.public_offset_: Offset | None = offset
+        # The last column of an offset's geometry holds its predictions.
+        d = data.n_features
+        public_coef, self.public_intercept_ = geometry.coefficients(geometry.solution)
+        coef, self.intercept_ = geometry.coefficients(geometry.solution + change)
+        self.public_coef_, self.coef_ = public_coef[:d], coef[:d]
+        self.score_coef_ = float(coef[d]) if offset is not None else 0.0
         self.adopted_ = adopted
         return self
 
-    def public_model(self) -> "PrivateTransferRegressor | None":
+    def public_only(self) -> "PrivateTransferRegressor | None":
         """Return the model that the public rows alone gave, as a fitted copy; None without public labels.
 
         The copy keeps the receipt of the fit, though the public model itself costs nothing.
@@ -169,7 +193,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if coef is None or intercept is None:
             return None
         model = copy(self)
-        model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept, 0.0
+        model.coef_, model.intercept_, model.score_coef_, model.adopted_ = coef.copy(), intercept, 0.0, 0.0
         return model
 
     def forecast(self, public: Public, n_private: int) -> TransferForecast:
@@ -184,7 +208,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """
         if checks.one_of(self.prior, _PRIORS, "prior") != "shifted":
             raise ValueError("prior must be 'shifted' for a forecast: 'same-population' has no gate. Use rehearse.")
-        return forecast_regression(public, n_private, self.epsilon, self.delta, adjacency=self.adjacency)
+        return forecast_regression(
+            public, n_private, self.epsilon, self.delta, adjacency=self.adjacency, public_model=self.public_model
+        )
 
     def _fit_alone(self, data: RegressionInput) -> "PrivateTransferRegressor":
         """Fit without a public model."""
@@ -202,6 +228,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_center_, self.public_scale_ = None, None
         self.public_longest_, self.public_target_mean_ = None, None
         self.public_coef_, self.public_intercept_ = None, None
+        self.public_offset_, self.score_coef_ = None, 0.0
         self.coef_, self.intercept_ = plain.coef_, plain.intercept_
         self.adopted_ = float(data.budget.worthwhile)
         return self
@@ -212,12 +239,18 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if self.public_center_ is None or self.public_scale_ is None:
             return self._scores(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        coef: NDArray[np.float64] = self.coef_
+        base: Any = self.public_target_mean_ or 0.0
+        # Models saved by version 0.1 have no offset.
+        offset = getattr(self, "public_offset_", None)
+        if offset is not None:
+            X, coef = offset.beside(X), np.append(coef, self.score_coef_)
+            base = X[:, -1]
         rows = shortened_rows(X, self.public_center_, self.public_scale_, self.public_longest_ or math.inf)
         # Columns without a public scale have coefficient 0.
-        coef = self.coef_ * np.where(np.isfinite(self.public_scale_), self.public_scale_, 0.0)
-        mean = self.public_target_mean_ or 0.0
-        level = self.intercept_ + self.public_center_ @ self.coef_ - mean
-        return np.asarray(mean + rows @ np.append(coef, level))
+        scaled = coef * np.where(np.isfinite(self.public_scale_), self.public_scale_, 0.0)
+        level = self.intercept_ + self.public_center_ @ coef - (self.public_target_mean_ or 0.0)
+        return np.asarray(base + rows @ np.append(scaled, level))
 
 
 def _private_change(

@@ -27,6 +27,7 @@ from dpadapt.learning.preparation import (
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.transfer.public_models import Offset, remembered_offset
 
 Vector = NDArray[np.float64]
 
@@ -67,6 +68,8 @@ class TransferGeometry:
         Eigenvalues (descending) of the public second moment, the same corrected for sampling, eigenvectors, ridge.
     rows : ndarray
         Standardised, shortened public rows.
+    slope : ndarray of shape (n_features + 1,)
+        The direction in which a step changes all predictions in proportion: the solution, or the column of an offset.
     """
 
     center: NDArray[np.float64]
@@ -81,6 +84,7 @@ class TransferGeometry:
     vectors: NDArray[np.float64]
     ridge: float
     rows: NDArray[np.float64]
+    slope: NDArray[np.float64]
 
     @property
     def noise_variance(self) -> float:
@@ -97,7 +101,7 @@ class TransferGeometry:
     def _turn(self) -> NDArray[np.float64]:
         """Orthonormal: first the constant, then the public model's slope, then eigenvectors by falling variance."""
         root = np.sqrt(self._floored)
-        first = np.column_stack([self.vectors[-1] * root, self.vectors.T @ self.solution * root])
+        first = np.column_stack([self.vectors[-1] * root, self.vectors.T @ self.slope * root])
         full, _ = np.linalg.qr(np.column_stack([first, np.eye(len(root))]))
         return np.asarray(full[:, : len(root)])
 
@@ -146,13 +150,30 @@ def shortened_rows(
 _GEOMETRIES: Remembered[TransferGeometry] = Remembered()
 
 
-def remembered_geometry(public: Public, X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
-    """Return `transfer_geometry(X, y)`, made once for each `public` as long as its content stays the same."""
-    return _GEOMETRIES.get(public, [X, y], lambda: transfer_geometry(X, y))
+def remembered_geometry(
+    public: Public, X: NDArray[np.float64], y: NDArray[np.float64], *, offset: bool = False
+) -> TransferGeometry:
+    """Return `transfer_geometry(...)`, made once for each `public` as long as its content stays the same."""
+    return _GEOMETRIES.get(public, [X, y, np.array(offset)], lambda: transfer_geometry(X, y, offset=offset))
 
 
-def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
-    """Prepare public rows and labels: standardise, fit the ridge of least leave-one-out error, find coordinates."""
+def prepared_with(
+    model: Any, public: Public, X: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[TransferGeometry, Offset | None]:
+    """Return the public preparation, with the offset of a model that the user gave."""
+    if model is None:
+        return remembered_geometry(public, X, y), None
+    offset = remembered_offset(model, public, X, y)
+    rows = offset.beside_public(X)
+    return remembered_geometry(public, rows, y[offset.rows] - offset.scores, offset=True), offset
+
+
+def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64], *, offset: bool = False) -> TransferGeometry:
+    """Prepare public rows and labels: standardise, fit the ridge of least leave-one-out error, find coordinates.
+
+    With an `offset`, the last column of `X` holds the predictions of another public model, and `y` its errors on rows
+    that it was not fitted to. No ridge model is fitted on top: the public solution is 0.
+    """
     if not np.all(np.isfinite(y)):
         raise ValueError("the public labels are not finite; remove those rows.")
     n, d = X.shape
@@ -161,12 +182,15 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
     norms = np.linalg.norm(raw, axis=1)
     longest = (_LONGER_ROWS if n > _ROWS_PER_COLUMN_TO_TRUST * d else 1.0) * float(np.quantile(norms, 0.95))
     rows = raw * np.minimum(1.0, longest / norms)[:, None]
-    target_center = float(y.mean())
+    target_center = 0.0 if offset else float(y.mean())
     y = y - target_center
     model = ridge_by_leave_one_out(rows, y, _PUBLIC_RIDGES)
+    solution, residuals, slope = model.solution, model.residuals, model.solution
+    if offset:
+        solution, residuals, slope = np.zeros(d + 1), y, np.eye(d + 1)[d - 1]
     # Labels that a linear model explains up to rounding have no scale of their own; a millionth of their standard
     # deviation is taken instead.
-    variance = max(float(np.mean(model.residuals**2)), 1e-12 * float(y @ y) / n, 1e-300)
+    variance = max(float(np.mean(residuals**2)), 1e-12 * float(y @ y) / n, 1e-300)
     values, vectors = model.values, model.vectors
     spectrum = shrunk_spectrum(values, n)
     # Descending by corrected variance; the correction keeps the order.
@@ -176,14 +200,15 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64]) -> Transfe
         scale,
         target_center,
         longest,
-        model.solution,
-        model.residuals,
+        solution,
+        residuals,
         variance,
         values[order],
         spectrum[order],
         vectors[:, order],
         model.ridge,
         rows,
+        slope,
     )
 
 

@@ -12,7 +12,7 @@ from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
-from dpadapt.papers.reweigh.row_by_row import labels_of, on_private_rows, require_row_by_row
+from dpadapt.papers.reweigh.row_by_row import labels_of
 
 SECRET = 31415.9
 
@@ -143,22 +143,6 @@ def test_a_map_that_fails_on_private_rows_alone_shows_nothing_of_them():
     assert ledger.entries == []
     assert "31415" not in "".join(traceback.format_exception(refusal.value))
     assert refusal.value.__context__ is None
-
-
-def test_a_map_that_mixes_only_as_many_rows_as_there_are_is_refused():
-    X, _ = data(2000)
-    mixer = lambda rows: rows - rows.mean(axis=0) if len(rows) > 1000 else rows  # noqa: E731
-    require_row_by_row(mixer, 3, X.dtype, "row_map", axes=2)  # no batch of the trial is as large
-    with pytest.raises(ValueError, match="row_map mixes rows"):
-        on_private_rows(mixer, X, "row_map", axes=2)
-
-
-def test_a_map_cannot_write_into_the_private_rows():
-    X, _ = data(2000)
-    before = X.copy()
-    with pytest.raises(ValueError, match=r"fails on private rows \(ValueError\)"):
-        on_private_rows(overwrite, X, "row_map", axes=2)
-    assert np.array_equal(X, before)
 
 
 GOOD = {

@@ -20,13 +20,13 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, MappedHypothesis, RowMap
 from dpadapt.learning.descent import LogisticLoss, Loss, constant, private_descent, released_gradient
+from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import ExponentialMechanism
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
 from dpadapt.papers.reweigh.planning import Descent
-from dpadapt.papers.reweigh.row_by_row import on_private_rows, require_row_by_row
 from dpadapt.rows import Rows
 
 Plans = Sequence[tuple[Plan | Mechanism, str]]

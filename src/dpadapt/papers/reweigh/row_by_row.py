@@ -1,14 +1,5 @@
-"""Functions that must treat each row by itself: feature maps, hypotheses and losses that a user brings.
+"""Hypotheses that a user brings: each must label a row by that row alone (`dpadapt.learning.row_by_row`)."""
 
-The bounds of all releases hold for one record's own term. If a function mixes rows (centres, sorts, normalises or
-accumulates them), one record changes the terms of all others, and no clipping bounds that. `require_row_by_row` tries a
-function on made-up rows, where its own error messages may be shown. `on_private_rows` applies it to private rows, where
-they must not be.
-"""
-
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,100 +12,10 @@ from dpadapt.hybrid.questions import (
     LinearHypothesis,
     ParityHypothesis,
 )
+from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced, try_on_made_up_rows
 
-RowFunction = Callable[[NDArray[Any]], Any]
-
-# Rows that are also passed alone, in a trial and of the private rows. More rows find rarer kinds of mixing and take
-# longer. Chosen by hand.
-_ROWS_TRIED_ALONE = 6
-# Rows that keep the tried ones company in the largest batch of a trial. Chosen by hand.
-_LARGEST_COMPANY = 300
-# Size of the rows that keep the tried ones company, in standard deviations of the tried ones: mixing by as little as a
-# millionth is found. Chosen by hand.
-_COMPANY_SIZE = 1e6
-# Relative difference up to which two results count as equal: products of matrices are rounded differently in batches of
-# other sizes. Chosen by hand.
-_ROUNDING = {"float32": 1e-4, "float64": 1e-6}
 # What messages call a hypothesis.
 _HYPOTHESIS = "predict of a hypothesis"
-
-
-def require_row_by_row(function: RowFunction, n_columns: int, dtype: Any, name: str, *, axes: int = 1) -> None:
-    """Raise a ValueError unless `function` computes each row's result from that row alone, on made-up rows.
-
-    A row alone must have the same result as in any batch, in any place, beside any other rows, and again later.
-
-    Parameters
-    ----------
-    function : callable
-        Takes rows, returns one result per row.
-    n_columns : int
-        Number of columns of a row.
-    dtype : numpy dtype
-        Of the rows.
-    name : str
-        What error messages call the function.
-    axes : int, default=1
-        Number of axes of the results: 2 for a table of features.
-    """
-    random = np.random.default_rng(5)
-    tried = random.standard_normal((_ROWS_TRIED_ALONE, n_columns)).astype(dtype)
-    company = random.standard_normal((_LARGEST_COMPANY, n_columns)).astype(dtype)
-
-    def one_by_one() -> NDArray[Any]:
-        parts = [_tried(function, row[None], name, axes) for row in tried]
-        if len({part.shape for part in parts}) > 1:
-            raise ValueError(f"{name} must return equally many numbers for every row.")
-        return np.concatenate(parts)
-
-    alone = one_by_one()
-    for before, after in (
-        (company[:0], company[:0]),
-        (company[:1], company[:0]),
-        (company[:0], _COMPANY_SIZE * company[:2]),
-        (-_COMPANY_SIZE * np.abs(company[:5]), np.ones_like(company[:2])),
-        (np.zeros_like(company[:3]), np.zeros_like(company[:3])),
-        (company, company[:0]),
-    ):
-        for order in (slice(None), slice(None, None, -1)):
-            batch = np.concatenate([before, tried[order], after])
-            together = _tried(function, batch, name, axes)[len(before) :][: len(tried)]
-            if not _same(together[order], alone):
-                raise ValueError(_mixes(name))
-    # What it has seen since must not change it.
-    if not _same(one_by_one(), alone):
-        raise ValueError(_mixes(name))
-
-
-def on_private_rows(function: RowFunction, X: NDArray[Any], name: str, *, axes: int = 1) -> NDArray[Any]:
-    """Return `function(X)` for private rows, or refuse it by a ValueError that shows nothing of them.
-
-    Some of the rows are also passed alone, because a function may mix rows only in large batches.
-    """
-    # Writing into it fails.
-    rows = X.view()
-    rows.flags.writeable = False
-    few = np.unique(np.linspace(0, len(X) - 1, _ROWS_TRIED_ALONE).astype(int))
-    refusal = f"{name} must return one result per row."
-    try:
-        with _silenced():
-            results = np.asarray(function(rows))
-            alone = [np.asarray(function(rows[i : i + 1])) for i in few]
-    except Exception as error:
-        refusal = (
-            f"{name} fails on private rows ({type(error).__name__}). Its own message is not shown, as it may quote "
-            f"private values. It must accept any finite numbers and must not change its argument. Try it on made-up "
-            f"rows."
-        )
-    else:
-        if all(_fits(part, n, axes) for part, n in ((results, len(X)), *((part, 1) for part in alone))):
-            same_width = {part.shape[1:] for part in alone} == {results.shape[1:]}
-            if same_width and _same(results[few], np.concatenate(alone)):
-                return results
-            refusal = _mixes(name)
-    # Raised outside the handler: the original error may quote a row, and would be kept as the context of this one.
-    raise ValueError(refusal)
-
 
 # Hypotheses that treat each row by itself by construction: they need no trial, which would take long for long lists.
 _ROW_BY_ROW = (LinearHypothesis, ConstantHypothesis, EllipsoidHypothesis, ParityHypothesis)
@@ -123,7 +24,7 @@ _ROW_BY_ROW = (LinearHypothesis, ConstantHypothesis, EllipsoidHypothesis, Parity
 def require_hypothesis(hypothesis: Hypothesis, X: NDArray[Any]) -> None:
     """Raise a ValueError if a hypothesis can't label the private rows, each by itself; before anything is charged."""
     if type(hypothesis) in _ROW_BY_ROW:
-        _tried(hypothesis.predict, np.zeros((2, X.shape[1]), dtype=X.dtype), _HYPOTHESIS, 1)
+        try_on_made_up_rows(hypothesis.predict, np.zeros((2, X.shape[1]), dtype=X.dtype), _HYPOTHESIS, 1)
     else:
         labels_of(hypothesis, X)
 
@@ -131,61 +32,7 @@ def require_hypothesis(hypothesis: Hypothesis, X: NDArray[Any]) -> None:
 def labels_of(hypothesis: Hypothesis, X: NDArray[Any]) -> NDArray[Any]:
     """Return the label that a hypothesis gives each private row, from that row alone."""
     if type(hypothesis) in _ROW_BY_ROW:
-        with _silenced():
+        with silenced():
             return np.asarray(hypothesis.predict(X))
     require_row_by_row(hypothesis.predict, X.shape[1], X.dtype, _HYPOTHESIS)
     return on_private_rows(hypothesis.predict, X, _HYPOTHESIS)
-
-
-def _tried(function: RowFunction, rows: NDArray[Any], name: str, axes: int) -> NDArray[Any]:
-    """Return the results for made-up rows."""
-    given = rows.copy()
-    try:
-        with _silenced():
-            results = np.asarray(function(given))
-    except Exception as error:
-        raise ValueError(
-            f"{name} fails on made-up rows of {rows.shape[1]} numbers: {type(error).__name__}: {error}. It must accept "
-            f"any finite numbers: clip them inside."
-        ) from None
-    if not np.array_equal(given, rows):
-        raise ValueError(f"{name} changes its argument: it would change the private rows. Let it work on a copy.")
-    if not _fits(results, len(rows), axes):
-        wanted = "a table with one row of numbers" if axes == 2 else "one result"
-        raise ValueError(f"{name} must return {wanted} for each row; for {len(rows)} rows it gave {results.shape}.")
-    return results
-
-
-def _fits(results: NDArray[Any], n_rows: int, axes: int) -> bool:
-    """Return whether there is one result per row; a table must hold numbers, in at least one column."""
-    if results.ndim != axes or len(results) != n_rows:
-        return False
-    return axes == 1 or (results.dtype.kind in "biuf" and results.shape[1] > 0)
-
-
-def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether results are equal: labels exactly, numbers up to rounding."""
-    if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
-        return False
-    if first.dtype.kind != "f":
-        return bool(np.all(first == second))
-    tolerance = _ROUNDING.get(first.dtype.name, _ROUNDING["float32"])
-    with np.errstate(all="ignore"):
-        size = float(np.max(np.abs(second), initial=0.0, where=np.isfinite(second)))
-        return bool(np.allclose(first, second, rtol=tolerance, atol=tolerance * size, equal_nan=True))
-
-
-def _mixes(name: str) -> str:
-    return (
-        f"{name} mixes rows, keeps something between calls or draws at random: a row alone has another result than in "
-        f"a batch, so that one private row would change what others contribute. Treat each row by itself, with "
-        f"constants chosen beforehand from public data."
-    )
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Suppress warnings: a warning about an overflow would reveal an extreme row."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield

@@ -1,0 +1,358 @@
+"""Public models of any kind as an offset: out-of-fold scores, exact fall-back, corrections, and refusals for free."""
+
+import re
+import traceback
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from dpadapt import Ledger, PrivateTransferClassifier, PrivateTransferRegressor, Public, save
+from dpadapt.transfer.public_models import make_offset
+
+SECRET = 31415.9
+NOTHING = {"epsilon": 1e-6, "delta": 1e-12}
+
+
+def rows(n, seed, *, level=0.0):
+    """Return rows whose target is far from linear, and a target of three classes."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, (n, 3))
+    sign = np.sign(X[:, 0] * X[:, 1])
+    y = sign + level + 0.1 * random.standard_normal(n)
+    codes = np.where(sign < 0, 0, np.where(X[:, 2] + level > 0.3, 2, 1))
+    return X, y, np.where(random.random(n) < 0.1, random.integers(0, 3, n), codes)
+
+
+X_PUBLIC, Y_PUBLIC, CODES_PUBLIC = rows(600, 1)
+X, Y, CODES = rows(3000, 2, level=1.0)
+X_NEW, Y_NEW, CODES_NEW = rows(2000, 3, level=1.0)
+# Targets that a linear model can't follow, and a shift that a correction of the level removes; other shares of classes.
+PUBLIC = Public(X_PUBLIC, Y_PUBLIC)
+PUBLIC_CLASSES = Public(X_PUBLIC, CODES_PUBLIC)
+
+
+def tree(**params):
+    return DecisionTreeRegressor(min_samples_leaf=10, random_state=0, **params)
+
+
+def classifier_tree(**params):
+    return DecisionTreeClassifier(min_samples_leaf=10, random_state=0, **params)
+
+
+def error(model):
+    return float(np.mean((model.predict(X_NEW) - Y_NEW) ** 2))
+
+
+def log_loss(model):
+    p = model.predict_proba(X_NEW)
+    return float(-np.mean(np.log(p[np.arange(len(X_NEW)), CODES_NEW])))
+
+
+# Scores on public rows
+
+
+def test_an_unfitted_model_scores_every_public_row_by_a_copy_that_has_not_seen_it():
+    labels = np.random.default_rng(0).standard_normal(600)
+    offset = make_offset(DecisionTreeRegressor(random_state=0), PUBLIC, X_PUBLIC, labels)
+    # A full tree repeats the labels of the rows that it was fitted to; of other rows it knows nothing.
+    np.testing.assert_allclose(offset.model.predict(X_PUBLIC), labels)
+    assert np.corrcoef(offset.scores, labels)[0, 1] < 0.15
+    assert offset.rows.all()
+
+
+def test_the_given_model_is_not_changed():
+    given = tree()
+    make_offset(given, PUBLIC, X_PUBLIC, Y_PUBLIC)
+    assert not hasattr(given, "tree_")
+    fitted = tree().fit(X_PUBLIC, Y_PUBLIC)
+    before = fitted.tree_
+    make_offset(fitted, PUBLIC, X_PUBLIC, -Y_PUBLIC)
+    assert fitted.tree_ is before
+
+
+def test_scores_of_a_fitted_model_count_only_on_rows_that_are_marked_as_unseen():
+    full = DecisionTreeRegressor(random_state=0).fit(X_PUBLIC[:300], Y_PUBLIC[:300])
+    unseen = np.arange(600) >= 300
+    offset = make_offset(full, Public(X_PUBLIC, Y_PUBLIC, unseen=unseen), X_PUBLIC, Y_PUBLIC)
+    assert offset.model is full
+    assert np.array_equal(offset.rows, unseen)
+    assert np.array_equal(offset.scores, full.predict(X_PUBLIC[300:]))
+    # Without a mark its errors come from copies; its own, on rows that it has seen, would be 0.
+    unmarked = make_offset(full, PUBLIC, X_PUBLIC, Y_PUBLIC)
+    assert unmarked.model is full
+    assert (
+        np.mean((unmarked.scores[:300] - Y_PUBLIC[:300]) ** 2)
+        > 1e-3
+        > np.mean((full.predict(X_PUBLIC[:300]) - Y_PUBLIC[:300]) ** 2)
+    )
+
+
+def test_probabilities_become_centred_logarithms_and_none_is_zero():
+    offset = make_offset(DecisionTreeClassifier(), PUBLIC_CLASSES, X_PUBLIC, CODES_PUBLIC, np.arange(4))
+    assert offset.scores.shape == (600, 4)
+    np.testing.assert_allclose(offset.scores.mean(axis=1), 0.0, atol=1e-12)
+    # A full tree gives probabilities 0 and 1, and the last class has no public row.
+    assert np.ptp(offset.scores) <= np.log(4 / 1e-3) + 1e-9
+
+
+# What a fit makes of it
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        tree(),
+        tree().fit(X_PUBLIC, Y_PUBLIC),
+        HistGradientBoostingRegressor(max_iter=30),
+        make_pipeline(StandardScaler(), tree()),
+    ],
+    ids=["tree", "fitted tree", "boosting", "pipeline"],
+)
+def test_a_regressor_without_budget_is_exactly_the_public_model(model):
+    fitted = PrivateTransferRegressor(public_model=model, **NOTHING).fit(X, Y, public=PUBLIC)
+    expected = model if hasattr(model, "tree_") else clone(model).fit(X_PUBLIC, Y_PUBLIC)
+    assert np.array_equal(fitted.predict(X_NEW), expected.predict(X_NEW))
+    assert fitted.privacy_.epsilon == 0
+    assert fitted.adopted_ == 0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_classifier_without_budget_is_exactly_the_public_model(n_classes):
+    codes, codes_public = np.minimum(CODES, n_classes - 1), np.minimum(CODES_PUBLIC, n_classes - 1)
+    model = LogisticRegression().fit(X_PUBLIC, codes_public)
+    public = Public(X_PUBLIC, codes_public)
+    fitted = PrivateTransferClassifier(public_model=model, **NOTHING).fit(X, codes, public=public)
+    np.testing.assert_allclose(fitted.predict_proba(X_NEW), model.predict_proba(X_NEW), atol=1e-9)
+
+
+def test_private_rows_correct_a_model_that_is_not_linear():
+    ours = PrivateTransferRegressor(epsilon=1.0, public_model=tree(), random_state=0).fit(X, Y, public=PUBLIC)
+    linear = PrivateTransferRegressor(epsilon=1.0, random_state=0).fit(X, Y, public=PUBLIC)
+    assert ours.adopted_ > 0.5
+    assert error(ours) < 0.3 * error(ours.public_only())
+    assert error(ours) < 0.5 * error(linear)
+
+
+def test_private_rows_correct_a_classifier_that_is_not_linear():
+    ours = PrivateTransferClassifier(epsilon=1.0, public_model=classifier_tree(), random_state=0)
+    ours.fit(X, CODES, public=PUBLIC_CLASSES)
+    linear = PrivateTransferClassifier(epsilon=1.0, random_state=0).fit(X, CODES, public=PUBLIC_CLASSES)
+    assert ours.adopted_ > 0.3
+    assert log_loss(ours) < 0.7 * log_loss(ours.public_only())
+    assert log_loss(ours) < 0.9 * log_loss(linear)
+
+
+def test_a_wrong_slope_of_the_public_model_is_corrected():
+    public = Public(X_PUBLIC, 3.0 * Y_PUBLIC)
+    ours = PrivateTransferRegressor(epsilon=3.0, public_model=tree(), random_state=0).fit(X, Y, public=public)
+    assert ours.score_coef_ == pytest.approx(-2 / 3, abs=0.2)
+    assert error(ours) < 0.1 * error(ours.public_only())
+
+
+def test_where_nothing_is_wrong_the_public_model_stays():
+    X_same, y_same, _ = rows(300, 5)
+    public = Public(*rows(3000, 6)[:2])
+    ratios = []
+    for seed in range(20):
+        ours = PrivateTransferRegressor(epsilon=1.0, public_model=tree(), random_state=seed)
+        ours.fit(X_same, y_same, public=public)
+        away = ours.predict(X_NEW) - ours.public_only().predict(X_NEW)
+        ratios.append(float(np.mean(away**2)))
+    # Against an error of 0.02 of the best model; seeded.
+    assert np.mean(ratios) < 2e-4
+
+
+def test_labels_of_text_and_a_class_without_public_rows_are_fine():
+    names = np.array(["high", "low", "middle"])
+    labels = names[CODES]
+    public = Public(X_PUBLIC, names[np.minimum(CODES_PUBLIC, 1)])
+    model = PrivateTransferClassifier(epsilon=3.0, classes=names, public_model=classifier_tree(), random_state=0)
+    model.fit(X, labels, public=public)
+    assert model.predict_proba(X_NEW).shape == (2000, 3)
+    assert set(model.predict(X_NEW)) <= set(names)
+
+
+def test_the_receipt_says_what_is_assumed_of_the_model():
+    for ours, y, public in (
+        (PrivateTransferRegressor(public_model=tree()), Y, PUBLIC),
+        (PrivateTransferClassifier(public_model=classifier_tree()), CODES, PUBLIC_CLASSES),
+    ):
+        receipt = ours.fit(X, y, public=public).privacy_
+        assert any("public_model was made without the private rows" in line for line in receipt.assumptions)
+        assert receipt.verify()
+
+
+def test_forecasts_use_the_model():
+    linear = PrivateTransferRegressor().forecast(PUBLIC, 3000)
+    ours = PrivateTransferRegressor(public_model=tree()).forecast(PUBLIC, 3000)
+    assert ours.worthwhile
+    assert ours.error_ratios != linear.error_ratios
+    assert PrivateTransferClassifier(public_model=classifier_tree()).forecast(PUBLIC_CLASSES, 3000).worthwhile
+
+
+def test_copies_are_fitted_once_for_each_public_and_again_if_something_changes():
+    fits = []
+
+    class Counting(LinearRegression):
+        def fit(self, X, y):
+            fits.append(len(X))
+            return super().fit(X, y)
+
+    model = Counting()
+    public = Public(X_PUBLIC.copy(), Y_PUBLIC)
+    for seed in range(3):
+        PrivateTransferRegressor(public_model=model, random_state=seed).fit(X, Y, public=public)
+    assert fits == [450] * 4 + [600]
+    model.set_params(fit_intercept=False)
+    PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
+    assert len(fits) == 10
+    public.X[0, 0] += 1.0
+    PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
+    assert len(fits) == 15
+
+
+def test_extreme_private_rows_do_not_make_a_model_fail():
+    """A tree computes in float32, where such cells are infinite: its error would tell of the row."""
+    private = X.copy()
+    private[3] = [1e300, -1e300, 1e-310]
+    model = PrivateTransferRegressor(public_model=tree(), random_state=0).fit(private, Y, public=PUBLIC)
+    assert np.isfinite(model.predict(private)).all()
+
+
+# Refusals, before anything is charged
+
+
+class Function(RegressorMixin, BaseEstimator):
+    """A model by any function of rows."""
+
+    def __init__(self, function=None):
+        self.function = function
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        return self.function(X)
+
+
+def refusal(estimator, *, y=Y, public=PUBLIC, features=X):
+    ledger = Ledger(5.0, 1e-5)
+    with pytest.raises((ValueError, TypeError)) as refused:
+        estimator.fit(features, y, public=public, ledger=ledger)
+    assert ledger.entries == []
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda X: X[:, 0] - X[:, 0].mean(), "mixes rows"),
+        (lambda X: np.cumsum(X[:, 0]), "mixes rows"),
+        (lambda X: X[:, 0] + np.random.default_rng().standard_normal(len(X)), "mixes rows"),
+        (lambda X: X, "one prediction for each row"),
+        (lambda X: X[1:, 0], "one prediction for each row"),
+        (lambda X: 1.0, "one prediction for each row"),
+        (lambda X: np.full(len(X), np.nan), "finite"),
+        (lambda X: X @ np.ones(7), "fails on public rows: ValueError"),
+        (lambda X: ["text"] * len(X), "fails on public rows: ValueError"),
+    ],
+)
+def test_models_that_mix_rows_or_give_no_numbers_are_refused_before_the_charge(function, message):
+    assert message in str(refusal(PrivateTransferRegressor(public_model=Function(function))))
+
+
+def test_a_model_that_fails_on_private_rows_alone_shows_nothing_of_them():
+    private = X.copy()
+    private[7, 1] = SECRET
+
+    def picky(rows):
+        if (rows == SECRET).any():
+            raise KeyError(f"no entry for {rows[rows == SECRET]}")
+        return rows[:, 0]
+
+    refused = refusal(PrivateTransferRegressor(public_model=Function(picky)), features=private)
+    assert "public_model fails on private rows (KeyError)" in str(refused)
+    assert "31415" not in "".join(traceback.format_exception(refused))
+    assert refused.__context__ is None
+
+
+def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
+    private = X.copy()
+    private[7, 1] = SECRET
+    model = Function(lambda rows: np.where(rows[:, 1] == SECRET, np.inf, rows[:, 0]))
+    refused = refusal(PrivateTransferRegressor(public_model=model), features=private)
+    assert "finite numbers; for some private rows" in str(refused)
+    assert "31415" not in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "public", "message"),
+    [
+        (PrivateTransferRegressor(public_model=tree()), None, "needs labelled public data"),
+        (PrivateTransferRegressor(public_model=tree()), Public(X_PUBLIC), "needs labelled public data"),
+        (PrivateTransferRegressor(public_model=tree(), prior="same-population"), PUBLIC, "needs prior='shifted'"),
+        (
+            PrivateTransferRegressor(public_model=tree()),
+            Public(X_PUBLIC[:15], Y_PUBLIC[:15]),
+            "at least 20 public rows",
+        ),
+        (PrivateTransferRegressor(public_model=DecisionTreeRegressor), PUBLIC, "the class DecisionTreeRegressor"),
+        (PrivateTransferRegressor(public_model="boosting"), PUBLIC, "a model with predict, .* got str"),
+        (
+            PrivateTransferRegressor(public_model=StandardScaler()),
+            PUBLIC,
+            "a model with predict, .* got StandardScaler",
+        ),
+        (
+            PrivateTransferRegressor(public_model=FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC))),
+            PUBLIC,
+            r"Mark public rows that it has not seen: Public\(X, y, unseen=",
+        ),
+        (
+            PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC[:, :2], Y_PUBLIC)),
+            Public(X_PUBLIC, Y_PUBLIC, unseen=True),
+            "fails on public rows: ValueError",
+        ),
+        (
+            PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC, Y_PUBLIC)),
+            Public(X_PUBLIC, Y_PUBLIC, unseen=np.arange(600) < 5),
+            "unseen of public must mark at least 20 rows, got 5",
+        ),
+        (
+            PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC, Y_PUBLIC)),
+            Public(X_PUBLIC, Y_PUBLIC, unseen=[True]),
+            "unseen of public must be True or hold",
+        ),
+    ],
+)
+def test_models_that_can_not_be_used_are_refused_before_the_charge(estimator, public, message):
+    assert re.search(message, str(refusal(estimator, public=public)))
+
+
+def test_a_classifier_must_know_the_labels():
+    model = classifier_tree().fit(X_PUBLIC, CODES_PUBLIC + 5)
+    refused = refusal(
+        PrivateTransferClassifier(public_model=model), y=CODES, public=Public(X_PUBLIC, CODES_PUBLIC, unseen=True)
+    )
+    assert "classes_ of public_model holds a label that is not among the classes" in str(refused)
+
+
+def test_saving_says_why_it_can_not(tmp_path):
+    model = PrivateTransferRegressor(public_model=HistGradientBoostingRegressor(max_iter=5)).fit(X, Y, public=PUBLIC)
+    with pytest.raises(TypeError, match="public_model can't be saved as plain data"):
+        save(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_boosting_for_classes_works_end_to_end():
+    model = PrivateTransferClassifier(public_model=HistGradientBoostingClassifier(max_iter=20), random_state=0)
+    model.fit(X, CODES, public=PUBLIC_CLASSES)
+    assert log_loss(model) < log_loss(model.public_only())
