@@ -52,9 +52,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-## statistical audits of every mechanism and estimator, crash tests at full size
+## statistical audits of every mechanism and estimator, crash tests at full size; prints what each of them counted
 audit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 -m slow -r aP
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/tables tests/accounting
 
 ## planted privacy bugs, one at a time: the tests named for each must find it

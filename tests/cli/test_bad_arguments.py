@@ -323,6 +323,4 @@ def test_bad_input_is_refused_in_one_line_shows_no_secret_and_spends_nothing(
     # Most input was bad, for every command.
     assert sum(n for (_, code), n in counted.items() if code == 2) > len(seeds) / 2
     assert {command for command, code in counted if code == 2} == set(COMMANDS)
-    if len(seeds) > 1000:
-        with capsys.disabled():
-            print(f"\n{len(seeds)} bad inputs: {counted}")
+    print(f"{len(seeds)} bad inputs of commands, by exit code: {counted}")

@@ -401,6 +401,7 @@ def test_three_thousand_bad_inputs():
             outcomes[check(case)] += 1
         except AssertionError as error:
             failures.append(f"{case}: {error}")
+    print(f"{sum(outcomes.values())} bad inputs of estimators: {dict(outcomes)}, {len(failures)} failures")
     assert failures == []
     assert min(outcomes["fitted"], outcomes["refused"]) > THOROUGH / 10  # both happen
 
