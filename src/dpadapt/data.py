@@ -38,6 +38,11 @@ class Public:
                 raise ValueError(
                     f"public {name} must have one entry per public row: {n_rows}, got {_length(part, name)}."
                 )
+        if unseen is not None:
+            marked = np.asarray(unseen)
+            if marked.dtype != bool or marked.shape not in ((), (n_rows,)):
+                raise ValueError(f"unseen must be True or hold True or False for each of the {n_rows} public rows.")
+            unseen = marked if marked.any() else None
         self.X = X
         self.y = y
         self.tasks = tasks

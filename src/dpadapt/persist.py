@@ -295,7 +295,7 @@ def method_of(model: Any) -> Method:
     for method in METHODS:
         if method.path == path:
             for name, value in model.get_params(deep=False).items():
-                if name == "public_model" and value is not None:
+                if name == "public_model" and (value is not None or getattr(model, "public_offset_", None) is not None):
                     raise TypeError(
                         "public_model can't be saved as plain data. Keep the fitted estimator by joblib or skops, and "
                         "open such a file only if you trust it."

@@ -4,16 +4,24 @@ import re
 import traceback
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from dpadapt import Ledger, PrivateTransferClassifier, PrivateTransferRegressor, Public, save
+from dpadapt import Adjacency, Ledger, PrivateTransferClassifier, PrivateTransferRegressor, Public, rehearse, save
 from dpadapt.transfer.public_models import make_offset
 
 SECRET = 31415.9
@@ -81,12 +89,12 @@ def test_scores_of_a_fitted_model_count_only_on_rows_that_are_marked_as_unseen()
     full = DecisionTreeRegressor(random_state=0).fit(X_PUBLIC[:300], Y_PUBLIC[:300])
     unseen = np.arange(600) >= 300
     offset = make_offset(full, Public(X_PUBLIC, Y_PUBLIC, unseen=unseen), X_PUBLIC, Y_PUBLIC)
-    assert offset.model is full
+    assert offset.model is not full  # its own copy
     assert np.array_equal(offset.rows, unseen)
     assert np.array_equal(offset.scores, full.predict(X_PUBLIC[300:]))
     # Without a mark its errors come from copies; its own, on rows that it has seen, would be 0.
     unmarked = make_offset(full, PUBLIC, X_PUBLIC, Y_PUBLIC)
-    assert unmarked.model is full
+    assert np.array_equal(unmarked.model.predict(X_NEW), full.predict(X_NEW))
     assert (
         np.mean((unmarked.scores[:300] - Y_PUBLIC[:300]) ** 2)
         > 1e-3
@@ -197,14 +205,17 @@ def test_forecasts_use_the_model():
     assert PrivateTransferClassifier(public_model=classifier_tree()).forecast(PUBLIC_CLASSES, 3000).worthwhile
 
 
+fits = []
+
+
+class Counting(LinearRegression):
+    def fit(self, X, y):
+        fits.append(len(X))
+        return super().fit(X, y)
+
+
 def test_copies_are_fitted_once_for_each_public_and_again_if_something_changes():
-    fits = []
-
-    class Counting(LinearRegression):
-        def fit(self, X, y):
-            fits.append(len(X))
-            return super().fit(X, y)
-
+    fits.clear()
     model = Counting()
     public = Public(X_PUBLIC.copy(), Y_PUBLIC)
     for seed in range(3):
@@ -309,12 +320,12 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
         (
             PrivateTransferRegressor(public_model=StandardScaler()),
             PUBLIC,
-            "a model with predict, .* got StandardScaler",
+            "fails on public rows: AttributeError",
         ),
         (
             PrivateTransferRegressor(public_model=FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC))),
             PUBLIC,
-            r"Mark public rows that it has not seen: Public\(X, y, unseen=",
+            r"mark public rows that it has not seen: Public\(X, y, unseen=",
         ),
         (
             PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC[:, :2], Y_PUBLIC)),
@@ -327,14 +338,182 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
             "unseen of public must mark at least 20 rows, got 5",
         ),
         (
-            PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC, Y_PUBLIC)),
-            Public(X_PUBLIC, Y_PUBLIC, unseen=[True]),
-            "unseen of public must be True or hold",
+            PrivateTransferRegressor(public_model=tree()),
+            Public(X_PUBLIC, Y_PUBLIC, unseen=True),
+            "is not fitted. scikit-learn's clone forgets",
+        ),
+        (
+            PrivateTransferRegressor(
+                public_model=VotingRegressor([("a", FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC)))])
+            ),
+            PUBLIC,
+            "has a part that is",
         ),
     ],
 )
 def test_models_that_can_not_be_used_are_refused_before_the_charge(estimator, public, message):
     assert re.search(message, str(refusal(estimator, public=public)))
+
+
+@pytest.mark.parametrize("unseen", [[True], "all", 1, np.ones(600), np.ones((600, 1), dtype=bool)])
+def test_marks_of_unseen_rows_are_checked_at_once(unseen):
+    with pytest.raises(ValueError, match="unseen must be True or hold True or False for each of the 600 public rows"):
+        Public(X_PUBLIC, Y_PUBLIC, unseen=unseen)
+
+
+class Probabilities(Function):
+    """A model for classes, by any function of rows; fitted already."""
+
+    def fit(self, X, y):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def predict_proba(self, X):
+        return self.function(X)
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 4])
+def test_a_wrong_number_of_probabilities_is_refused_before_the_charge(n_columns):
+    model = Probabilities(lambda X: np.full((len(X), n_columns), 1 / n_columns))
+    public = Public(X_PUBLIC, CODES_PUBLIC, unseen=True)
+    refused = refusal(PrivateTransferClassifier(public_model=model), y=CODES, public=public)
+    assert "a probability for each of its 3 classes" in str(refused)
+
+
+def chunks_scaled_by_their_largest_value(X):
+    """Mixes rows only beside an extreme one."""
+    parts = [X[i : i + 64, 0] for i in range(0, len(X), 64)]
+    return np.concatenate([part / 255 if np.abs(part).max() > 1 else part for part in parts])
+
+
+@pytest.mark.parametrize(
+    "function", [chunks_scaled_by_their_largest_value, lambda X: X[:, 0] - 1e-9 * X[:, 0].sum()], ids=["chunks", "sum"]
+)
+def test_mixing_that_needs_an_extreme_row_is_found(function):
+    private = X.copy()
+    private[0] = 1e12
+    assert "mixes rows" in str(refusal(PrivateTransferRegressor(public_model=Function(function)), features=private))
+
+
+class Remembering(Function):
+    """Keeps its last input."""
+
+    def predict(self, X):
+        self.last_ = X
+        return X[:, 0]
+
+
+def test_a_model_that_keeps_what_it_saw_keeps_no_private_row():
+    private = X.copy()
+    private[:, 1] = SECRET
+    model = PrivateTransferRegressor(public_model=Remembering()).fit(private, Y, public=Public(X_PUBLIC, Y_PUBLIC))
+    assert SECRET not in model.public_offset_.model.last_
+
+
+def test_what_a_model_prints_about_private_rows_is_not_shown(capsys):
+    def talking(rows):
+        print(len(rows), rows.max())
+        return rows[:, 0]
+
+    capsys.readouterr()
+    private = X.copy()
+    private[5, 1] = SECRET
+    PrivateTransferRegressor(public_model=Function(talking)).fit(private, Y, public=PUBLIC)
+    assert "31415" not in capsys.readouterr().out
+
+
+def test_single_precision_is_refused_under_add_remove_alone():
+    model = Function(lambda X: X[:, 0].astype(np.float32))
+    PrivateTransferRegressor(public_model=model).fit(X, Y, public=PUBLIC)
+    refused = refusal_under_add_remove(model)
+    assert "must compute in float64 under add-remove" in str(refused)
+
+
+def refusal_under_add_remove(model):
+    ledger = Ledger(5.0, 1e-5, adjacency=Adjacency.ADD_REMOVE)
+    with pytest.raises(ValueError) as refused:
+        PrivateTransferRegressor(public_model=model, adjacency="add-remove", n_rows=3000).fit(
+            X, Y, public=PUBLIC, ledger=ledger
+        )
+    assert ledger.entries == []
+    return refused.value
+
+
+def test_a_model_that_works_in_place_changes_no_public_data():
+    public = Public(X_PUBLIC.copy(), Y_PUBLIC)
+    model = make_pipeline(StandardScaler(copy=False), LinearRegression(copy_X=False))
+    PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
+    assert np.array_equal(public.X, X_PUBLIC)
+
+
+def test_a_model_that_fits_the_public_rows_exactly_is_still_corrected():
+    public = Public(X_PUBLIC, X_PUBLIC[:, 0])
+    model = PrivateTransferRegressor(epsilon=3.0, public_model=LinearRegression(), random_state=0)
+    model.fit(X, X[:, 0] + 1.0, public=public)
+    assert np.mean((model.predict(X_NEW) - X_NEW[:, 0] - 1.0) ** 2) < 0.1
+
+
+def test_columns_are_found_by_their_names():
+    names = ["a", "b", "c"]
+    frame, private = pd.DataFrame(X_PUBLIC, columns=names), pd.DataFrame(X, columns=names)
+    by_name = make_pipeline(ColumnTransformer([("kept", "passthrough", ["b", "a"])]), tree())
+    model = PrivateTransferRegressor(public_model=by_name, **NOTHING).fit(private, Y, public=Public(frame, Y_PUBLIC))
+    expected = clone(by_name).fit(frame, Y_PUBLIC).predict(pd.DataFrame(X_NEW, columns=names))
+    assert np.array_equal(model.predict(pd.DataFrame(X_NEW, columns=names)), expected)
+    other = tree().fit(frame[["c", "b", "a"]], Y_PUBLIC)
+    refused = refusal(
+        PrivateTransferRegressor(public_model=other), features=private, public=Public(frame, Y_PUBLIC, unseen=True)
+    )
+    assert "other columns than those of public, or in another order" in str(refused)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GaussianProcessRegressor(alpha=0.1),
+        StackingRegressor([("tree", tree())], cv=3),
+        Function(lambda X: X[:, :1]),
+    ],
+    ids=["predicts unfitted", "predicts only when fitted", "one column"],
+)
+def test_models_of_other_kinds_are_accepted(model):
+    few = Public(X_PUBLIC[:100], Y_PUBLIC[:100])
+    fitted = PrivateTransferRegressor(public_model=model, **NOTHING).fit(X[:200], Y[:200], public=few)
+    assert fitted.predict(X_NEW[:5]).shape == (5,)
+
+
+class Network:
+    """A model that is no scikit-learn estimator."""
+
+    def fit(self, X, y):
+        raise AssertionError("it is fitted already")
+
+    def predict(self, X):
+        return np.sign(X[:, :1] * X[:, 1:2]).astype(np.float32)
+
+
+def test_a_model_of_another_library_is_taken_as_it_is():
+    public = Public(X_PUBLIC, Y_PUBLIC, unseen=True)
+    model = PrivateTransferRegressor(epsilon=3.0, public_model=Network(), random_state=0).fit(X, Y, public=public)
+    assert error(model) < 0.1 * error(model.public_only())
+
+
+def test_rehearsals_use_rows_that_a_frozen_model_has_not_seen():
+    frozen = FrozenEstimator(DecisionTreeRegressor(random_state=0).fit(X_PUBLIC[:300], Y_PUBLIC[:300]))
+    public = Public(X_PUBLIC, Y_PUBLIC, unseen=np.arange(600) >= 300)
+    rehearsal = rehearse(PrivateTransferRegressor(public_model=frozen), public, 100, epsilons=[1.0], repeats=2)
+    # On rows that it has seen its error would be 0.
+    assert rehearsal.public_only.min() > 1e-3
+
+
+def test_the_users_model_may_change_later():
+    given = tree().fit(X_PUBLIC, Y_PUBLIC)
+    model = PrivateTransferRegressor(public_model=given).fit(X, Y, public=Public(X_PUBLIC, Y_PUBLIC, unseen=True))
+    before = model.predict(X_NEW)
+    given.fit(X_PUBLIC, Y_PUBLIC + 100)
+    assert np.array_equal(model.predict(X_NEW), before)
 
 
 def test_a_classifier_must_know_the_labels():

@@ -192,7 +192,7 @@ def _private_part(model: Any, public: Public, *, spent: bool) -> str:
 
 def _public_model(model: Any, public: Public) -> Any:
     """Return what the method of `model` gives with the labelled public rows alone."""
-    if hasattr(model, "public_model"):
+    if hasattr(model, "public_only"):
         return model.public_only()
     # Public rows are passed as private ones; the budget is too small for any of them to be read.
     X, y = np.asarray(public.X), np.asarray(public.y)

@@ -66,12 +66,12 @@ class PrivateTransferClassifier(LinearClassifier):
     public_offset_ : Offset or None
         The fitted `public_model` (its `model`), and its scores on public rows.
     score_coef_ : ndarray of shape (1, n_classes) or (n_classes, n_classes), or None
-        Coefficients of the centred log-probabilities of the `public_model`.
+        Coefficients of the centred log-probabilities of the `public_model` in the correction: 0 changes nothing.
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases.
     public_coef_, public_intercept_ : ndarray
-        The public model; see `public_only`. None without public labels.
+        The public linear model; see `public_only`. None without public labels, 0 with a `public_model`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -148,10 +148,10 @@ class PrivateTransferClassifier(LinearClassifier):
             adopted = float(budget.worthwhile)
         else:
             prepared, offset = prepared_for(public, data.X_public, data.codes_public, data.classes, self.public_model)
-            # Another public model scores the private rows before anything is charged.
-            rows = data.X if offset is None else offset.beside_private(data.X)
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
+                # Before anything is charged: another public model may fail.
+                rows = data.X if offset is None else offset.beside_private(data.X, data.ledger.adjacency)
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
                 change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes)
@@ -182,8 +182,8 @@ class PrivateTransferClassifier(LinearClassifier):
             return None
         model = copy(self)
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept.copy(), 0.0
-        if getattr(self, "public_offset_", None) is not None:
-            model.score_coef_ = _public_score_coef(len(self.classes_))
+        if getattr(self, "score_coef_", None) is not None:
+            model.score_coef_ = np.zeros_like(self.score_coef_)
         return model
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
@@ -214,7 +214,10 @@ class PrivateTransferClassifier(LinearClassifier):
             return super()._scores(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         rows = offset.beside(X)
-        return np.asarray(rows @ np.column_stack([self.coef_, self.score_coef_]).T + self.intercept_)
+        scores = rows[:, X.shape[1] :]
+        if len(self.classes_) == 2:
+            scores = scores[:, 1:] - scores[:, :1]
+        return np.asarray(scores + rows @ np.column_stack([self.coef_, self.score_coef_]).T + self.intercept_)
 
     def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
@@ -232,12 +235,16 @@ class PrivateTransferClassifier(LinearClassifier):
 def _corrected(
     prepared: Prepared, change: NDArray[np.float64], fraction: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return coefficients and intercepts after a fraction of a change; 0 gives exactly the public model."""
+    """Return coefficients and intercepts after a fraction of a change, of the correction alone if there is an offset.
+
+    A fraction of 0 gives exactly the public model.
+    """
     coef, intercept = prepared.coef, prepared.intercept
     if fraction > 0.0:
-        changed = prepared.coordinates.coefficients(prepared.start + fraction * change)
-        # An offset is no part of the start; its correction is added to it.
-        coef, intercept = (coef + changed[0], intercept + changed[1]) if prepared.offset else changed
+        coef, intercept = prepared.coordinates.coefficients(prepared.start + fraction * change)
+    elif prepared.offset:
+        # The offset itself is no part of the coefficients.
+        coef = np.zeros_like(coef)
     if coef.shape[1] == 2:
         coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
     return coef.T.copy(), intercept.copy()
@@ -248,9 +255,3 @@ def _parts(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Return the coefficients of the features, and those of the scores of an offset."""
     return (coef, None) if offset is None else (coef[:, :n_features].copy(), coef[:, n_features:].copy())
-
-
-def _public_score_coef(n_classes: int) -> NDArray[np.float64]:
-    """Return the coefficients of the scores of an offset in the public model: the scores themselves."""
-    same = np.eye(n_classes)
-    return same[1:] - same[:1] if n_classes == 2 else same

@@ -6,21 +6,25 @@ copy that was fitted to the other folds. A fitted model scores the rows that `Pu
 marked, a copy of it is cross-fitted.
 """
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from dpadapt.data import Public
 from dpadapt.learning.estimator import label_codes
 from dpadapt.learning.preparation import Remembered
-from dpadapt.learning.row_by_row import on_private_rows, silenced
+from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced
+from dpadapt.mechanisms.adjacency import Adjacency
 
 Vector = NDArray[np.float64]
 
@@ -50,11 +54,11 @@ class Offset:
     Parameters
     ----------
     model : estimator
-        Fitted.
-    given : estimator
-        The model as the user gave it.
+        A copy of its own: what happens to the user's model later does not matter.
     classes : ndarray or None
         All labels, sorted; None for a regression.
+    columns : tuple of str or None
+        Names of the public columns. If there are any, the model gets data frames.
     rows : ndarray of bool
         The public rows that are scored.
     scores : ndarray of shape (n_scored,) or (n_scored, n_classes)
@@ -62,44 +66,57 @@ class Offset:
     """
 
     model: Any
-    given: Any = field(repr=False)
     classes: NDArray[Any] | None = field(repr=False)
+    columns: tuple[str, ...] | None = field(repr=False)
     rows: NDArray[np.bool_] = field(repr=False)
     scores: Vector = field(repr=False)
 
     def beside(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return rows to predict, with their scores as further columns."""
         with silenced():
-            return np.column_stack([X, _scores(self.model, X, self.classes)])
+            return np.column_stack([X, _scores(self.model, X, self.classes, self.columns)])
 
-    def beside_private(self, X: NDArray[Any]) -> NDArray[Any]:
+    def beside_private(self, X: NDArray[Any], adjacency: Adjacency) -> NDArray[Any]:
         """Return private rows with their scores, each by itself; a failure is reported without the model's words."""
+        try:
+            # A copy: a model may keep what it has seen.
+            once = copy.deepcopy(self.model)
+        except Exception:
+            once = None
+        if once is None:
+            raise ValueError(f"{_NAME} must be a model that copy.deepcopy can copy: it might keep private rows.")
         axes = 1 if self.classes is None else 2
-        scores = on_private_rows(lambda rows: _scores(self.model, rows, self.classes), X, _NAME, axes=axes)
+        scores = on_private_rows(lambda rows: _scores(once, rows, self.classes, self.columns), X, _NAME, axes=axes)
         if not np.isfinite(scores).all():
             raise ValueError(
                 f"{_NAME} must return finite numbers; for some private rows it does not. Let it clip its input."
             )
-        return np.column_stack([X, scores])
+        if scores.dtype == np.float32 and adjacency is Adjacency.ADD_REMOVE:
+            raise ValueError(
+                f"{_NAME} must compute in float64 under add-remove: in float32 a further row changes how the results "
+                f"of others are rounded."
+            )
+        return np.column_stack([X, scores.astype(np.float64)])
 
     def beside_public(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scored public rows, with their scores as further columns."""
         return np.column_stack([X[self.rows], self.scores])
 
 
-_OFFSETS: Remembered["Offset"] = Remembered()
+_OFFSETS: Remembered[Offset] = Remembered()
 
 
 def remembered_offset(
     model: Any, public: Public, X: NDArray[np.float64], labels: NDArray[Any], classes: NDArray[Any] | None = None
 ) -> Offset:
-    """Return `make_offset(...)`, made once for each `public` and unfitted model while both stay the same."""
-    if _is_fitted(model):
+    """Return `make_offset(...)`, made once for each `public` while it and the model stay the same."""
+    try:
+        content = joblib.hash(model)
+    except Exception:
         return make_offset(model, public, X, labels, classes)
-    settings = model.get_params() if hasattr(model, "get_params") else {}
-    # An offset keeps the model that was given, so that no other model has its address while the offset is known.
-    key = np.array([f"{id(model)} {settings!r}"])
-    return _OFFSETS.get(public, [X, labels, classes, key], lambda: make_offset(model, public, X, labels, classes))
+    marked = None if public.unseen is None else np.asarray(public.unseen)
+    parts = [X, labels, classes, marked, np.array([content])]
+    return _OFFSETS.get(public, parts, lambda: make_offset(model, public, X, labels, classes))
 
 
 def make_offset(
@@ -112,31 +129,41 @@ def make_offset(
     model : estimator
         With `predict` (regression) or `predict_proba`; fitted or not. It is not changed.
     public : Public
-        May mark the rows that a fitted model has not seen.
+        May mark the rows that a fitted model has not seen, and name the columns.
     X, labels : ndarray
         The public rows: numbers, or labels among `classes`.
     classes : ndarray, optional
         All labels, sorted; None for a regression.
     """
     method = "predict" if classes is None else "predict_proba"
-    if isinstance(model, type) or not callable(getattr(model, method, None)):
+    if isinstance(model, type) or not (hasattr(model, "fit") or callable(getattr(model, method, None))):
         raise TypeError(
             f"{_NAME} must be a model with {method}, such as a scikit-learn estimator, got {_shown(model)}."
         )
-    unseen = _unseen(public, len(X))
+    columns = _columns(public)
     fitted = _is_fitted(model)
-    if fitted and unseen is not None:
-        return Offset(model, model, classes, unseen, _public_scores(model, X[unseen], classes))
+    if fitted:
+        _require_same_columns(model, columns)
+    if public.unseen is not None:
+        if not fitted:
+            raise ValueError(
+                f"unseen of public is for a fitted {_NAME}, and this one is not fitted. scikit-learn's clone forgets "
+                f"what a model has learned, unless it is wrapped in sklearn.frozen.FrozenEstimator."
+            )
+        unseen = _unseen(public, len(X))
+        kept = copy.deepcopy(model)
+        return Offset(kept, classes, columns, unseen, _public_scores(kept, X[unseen], classes, columns))
     copied = _unfitted_copy(model)
     if len(X) < FEWEST_ROWS:
         raise ValueError(f"{_NAME} needs at least {FEWEST_ROWS} public rows, got {len(X)}. Leave it out.")
     scores = np.empty(len(X) if classes is None else (len(X), len(classes)))
-    for train, test in _folds(X, labels, stratify=classes is not None):
-        scores[test] = _public_scores(_fit(clone(copied), X[train], labels[train]), X[test], classes)
-    whole = model if fitted else _fit(copied, X, labels)
+    for train, test in _folds(X, labels, classes):
+        part = _fit(clone(copied), X[train], labels[train], columns)
+        scores[test] = _public_scores(part, X[test], classes, columns)
+    whole = copy.deepcopy(model) if fitted else _fit(copied, X, labels, columns)
     # Tried on all public rows: what mixes rows or changes their number is refused before it gets a private row.
-    _public_scores(whole, X, classes)
-    return Offset(whole, model, classes, np.ones(len(X), dtype=bool), scores)
+    _public_scores(whole, X, classes, columns)
+    return Offset(whole, classes, columns, np.ones(len(X), dtype=bool), scores)
 
 
 def require_shifted_labelled(model: Any, prior: str, labelled: Any) -> None:
@@ -149,94 +176,141 @@ def require_shifted_labelled(model: Any, prior: str, labelled: Any) -> None:
         raise ValueError(f"{_NAME} needs prior='shifted'; another prior is for the linear public model. Leave one out.")
 
 
-def _unseen(public: Public, n_rows: int) -> NDArray[np.bool_] | None:
-    """Return which public rows a fitted model has not seen, or None if none are marked."""
-    if public.unseen is None or public.unseen is False:
-        return None
-    marked = np.ones(n_rows, dtype=bool) if public.unseen is True else np.asarray(public.unseen)
-    if marked.dtype != bool or marked.shape != (n_rows,):
-        raise ValueError("unseen of public must be True or hold True or False for each public row.")
+def _columns(public: Public) -> tuple[str, ...] | None:
+    """Return the names of the public columns, if there are any."""
+    names = getattr(public.X, "columns", None)
+    return tuple(names) if names is not None and all(isinstance(name, str) for name in names) else None
+
+
+def _require_same_columns(model: Any, columns: tuple[str, ...] | None) -> None:
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and columns is not None and list(names) != list(columns):
+        raise ValueError(
+            f"{_NAME} was fitted to other columns than those of public, or in another order. Make them agree."
+        )
+
+
+def _unseen(public: Public, n_rows: int) -> NDArray[np.bool_]:
+    """Return which public rows a fitted model has not seen."""
+    marked = np.broadcast_to(np.asarray(public.unseen), n_rows)
     if marked.sum() < FEWEST_ROWS:
         raise ValueError(f"unseen of public must mark at least {FEWEST_ROWS} rows, got {int(marked.sum())}.")
     return marked
 
 
 def _is_fitted(model: Any) -> bool:
+    """Return whether a model is fitted; one that can't be fitted, or is no estimator of scikit-learn, is."""
     if not hasattr(model, "fit"):
         return True
     try:
         check_is_fitted(model)
     except NotFittedError:
         return False
-    except TypeError:
-        # No scikit-learn estimator: whether it is fitted can't be known. It predicts, so it is taken as it is.
+    except (TypeError, AttributeError):
         return True
-    return True
+    # Of models that predict unfitted, too, scikit-learn does not know.
+    learned = any(name.endswith("_") and not name.startswith("_") for name in vars(model))
+    return learned or hasattr(model, "__sklearn_is_fitted__")
 
 
 def _unfitted_copy(model: Any) -> Any:
-    """Return an unfitted copy to cross-fit; refuse a model that has none."""
+    """Return an unfitted copy to cross-fit; refuse a model that has none, or has parts that are fitted for good."""
     try:
         copied = clone(model)
+        parts = [copied, *copied.get_params(deep=True).values()]
+        fresh = not _is_fitted(copied) and not any(map(_is_fixed, parts))
     except Exception:
-        copied = model
-    if not hasattr(copied, "fit") or _is_fitted(copied):
+        fresh = False
+    if not fresh:
         raise ValueError(
-            f"{_NAME} is fitted and can't be fitted again, so its errors on rows that it has seen say nothing about "
-            f"new rows. Mark public rows that it has not seen: Public(X, y, unseen=...)."
+            f"{_NAME} is fitted, or has a part that is, and can't be fitted anew, so that its errors on rows that it "
+            f"has seen say nothing about new rows. Fit it whole and mark public rows that it has not seen: "
+            f"Public(X, y, unseen=...)."
         )
     return copied
 
 
-def _folds(X: NDArray[Any], labels: NDArray[Any], *, stratify: bool) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    if stratify:
+def _is_fixed(part: Any) -> bool:
+    """Return whether a parameter of a model is a part that was fitted before, or says that there is one."""
+    return isinstance(part, FrozenEstimator) or (isinstance(part, str) and part == "prefit")
+
+
+def _folds(
+    X: NDArray[Any], labels: NDArray[Any], classes: NDArray[Any] | None
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    if classes is not None:
+        codes = np.searchsorted(classes, labels)
+        counts = np.bincount(codes)
         # Every class in every fold, if each has enough rows; a class that a fold lacks gets the least probability.
-        stratify = int(np.unique(labels, return_counts=True)[1].min()) >= _FOLDS
-    kind = StratifiedKFold if stratify else KFold
-    yield from kind(_FOLDS, shuffle=True, random_state=0).split(X, labels)
+        if counts[counts > 0].min() >= _FOLDS:
+            yield from StratifiedKFold(_FOLDS, shuffle=True, random_state=0).split(X, codes)
+            return
+    yield from KFold(_FOLDS, shuffle=True, random_state=0).split(X)
 
 
-def _fit(model: Any, X: NDArray[Any], labels: NDArray[Any]) -> Any:
+def _fit(model: Any, X: NDArray[Any], labels: NDArray[Any], columns: tuple[str, ...] | None) -> Any:
     try:
         with silenced():
-            return model.fit(X, labels)
+            # Copies: some models work in place.
+            return model.fit(_table(X.copy(), columns), labels.copy())
     except Exception as error:
-        raise ValueError(
-            f"{_NAME} can't be fitted to the public rows: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        ) from None
+        raise ValueError(f"{_NAME} can't be fitted to the public rows: {_first_line(error)}") from None
 
 
-def _public_scores(model: Any, X: NDArray[Any], classes: NDArray[Any] | None) -> Vector:
+def _public_scores(
+    model: Any, X: NDArray[Any], classes: NDArray[Any] | None, columns: tuple[str, ...] | None
+) -> Vector:
     """Return the scores of public rows; here the model's own words may be shown."""
+
+    def scored(rows: NDArray[Any]) -> NDArray[Any]:
+        return _scores(model, rows, classes, columns)
+
     try:
         with silenced():
-            few = _scores(model, X[:2], classes)
+            scores = scored(X)
     except Exception as error:
-        raise ValueError(
-            f"{_NAME} fails on public rows: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        ) from None
-    if few.shape[:1] != (2,) or few.ndim != 1 + (classes is not None):
-        raise ValueError(f"{_NAME} must return one prediction for each row; for 2 rows it gave the shape {few.shape}.")
-    scores = on_private_rows(lambda rows: _scores(model, rows, classes), X, _NAME, axes=few.ndim)
+        raise ValueError(f"{_NAME} fails on public rows: {_first_line(error)}") from None
+    if scores.shape[:1] != (len(X),) or scores.ndim != 1 + (classes is not None):
+        raise ValueError(f"{_NAME} must return one prediction for each row; for {len(X)} rows it gave {scores.shape}.")
     if not np.isfinite(scores).all():
         raise ValueError(f"{_NAME} must return finite numbers; for some public rows it does not.")
+    require_row_by_row(scored, X.shape[1], X.dtype, _NAME, axes=scores.ndim, public=X)
     return np.asarray(scores, dtype=np.float64)
 
 
-def _scores(model: Any, X: NDArray[Any], classes: NDArray[Any] | None) -> Vector:
-    """Return predictions, or centred log-probabilities of all classes."""
-    X = np.clip(X, -_LARGEST_CELL, _LARGEST_CELL)
+def _scores(model: Any, X: NDArray[Any], classes: NDArray[Any] | None, columns: tuple[str, ...] | None) -> NDArray[Any]:
+    """Return predictions, or centred log-probabilities of all classes, in the precision of the model."""
+    rows = _table(np.clip(X, -_LARGEST_CELL, _LARGEST_CELL), columns)
     if classes is None:
-        return np.asarray(model.predict(X), dtype=np.float64)
-    given = np.asarray(model.predict_proba(X), dtype=np.float64)
-    columns = label_codes(getattr(model, "classes_", classes), classes, f"classes_ of {_NAME}")
-    if given.ndim != 2 or given.shape[1] != len(columns):
-        return given
-    probabilities = np.zeros((len(given), len(classes)))
-    probabilities[:, columns] = given
-    logs = np.log(np.maximum(probabilities, _LEAST_CLASS_PROBABILITY / len(classes)))
+        given = _floats(model.predict(rows))
+        return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    given = _floats(model.predict_proba(rows))
+    codes = label_codes(getattr(model, "classes_", classes), classes, f"classes_ of {_NAME}")
+    if given.shape != (len(X), len(codes)):
+        raise ValueError(f"{_NAME} must return a probability for each of its {len(codes)} classes and each row.")
+    probabilities = np.zeros((len(given), len(classes)), dtype=given.dtype)
+    probabilities[:, codes] = given
+    logs = np.log(np.maximum(probabilities, given.dtype.type(_LEAST_CLASS_PROBABILITY / len(classes))))
     known = np.isfinite(probabilities).all(axis=1, keepdims=True)
-    return np.asarray(np.where(known, logs - logs.mean(axis=1, keepdims=True), np.nan))
+    return np.where(known, logs - logs.mean(axis=1, keepdims=True), given.dtype.type(np.nan))
+
+
+def _floats(values: Any) -> NDArray[Any]:
+    array = np.asarray(values)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _table(X: NDArray[Any], columns: tuple[str, ...] | None) -> Any:
+    """Return rows as a data frame if the columns have names."""
+    if columns is None:
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=list(columns))
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _shown(model: Any) -> str:

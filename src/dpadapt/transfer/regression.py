@@ -75,14 +75,14 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     public_offset_ : Offset or None
         The fitted `public_model` (its `model`), and its predictions for public rows.
     score_coef_ : float
-        What the prediction of the `public_model` is multiplied by and added to itself; 0 without one.
+        Coefficient of the prediction of the `public_model` in the correction: 0 changes nothing.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
         share of the correction's energy that the gate kept; 1 where there is no gate.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
         Public numbers by which `predict` shortens long rows. None without public labels.
     public_coef_, public_intercept_ : ndarray, float
-        The public linear model; see `public_only`. None without public labels.
+        The public linear model; see `public_only`. None without public labels, 0 with a `public_model`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -154,14 +154,15 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
             return self._fit_alone(data)
-        # Prepare, from public rows alone. An offset then scores the private rows, before anything is charged.
+        # Prepare, from public rows alone.
         geometry, offset = prepared_with(self.public_model, public, *data.labelled_public)
-        rows, targets = data.X, data.y
-        if offset is not None:
-            rows = offset.beside_private(data.X)
-            targets = data.y - rows[:, -1]
         change, adopted = np.zeros_like(geometry.solution), 0.0
         if budget.worthwhile:
+            rows, targets = data.X, data.y
+            if offset is not None:
+                # Before anything is charged: the model may fail.
+                rows = offset.beside_private(data.X, data.ledger.adjacency)
+                targets = data.y - rows[:, -1]
             change, adopted = _private_change(geometry, budget, prior, data.ledger, rows, targets)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         notes = [_NOTHING_ADOPTED] if budget.worthwhile and adopted == 0 else []

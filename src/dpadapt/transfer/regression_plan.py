@@ -41,6 +41,9 @@ _PUBLIC_RIDGES = np.logspace(-2, 1, 7)
 # population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are.
 # Chosen by hand.
 _ROWS_PER_COLUMN_TO_TRUST, _LONGER_ROWS = 20, 2.0
+# Least error of an offset on a public row, in standard deviations of the public labels. A larger one clips less of a
+# shift where the offset fits public rows closely, and adds noise there. As in `PrivateLinearRegression`.
+_LEAST_OFFSET_ERROR = 0.05
 # Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals. Chosen by
 # hand.
 _MOST_OPTIMISM = 20.0
@@ -55,13 +58,13 @@ class TransferGeometry:
     center, scale : ndarray of shape (n_features,)
         Standardisation; a column that is constant in public has scale infinity and is left out.
     target_center : float
-        Mean of the public labels.
+        Mean of the public labels; 0 with an offset.
     longest : float
         Length to which longer standardised rows (with their 1) are shortened.
     solution : ndarray of shape (n_features + 1,)
-        The public ridge model, for standardised rows and the target less its centre.
+        The public ridge model, for standardised rows and the target less its centre; 0 with an offset.
     residuals : ndarray
-        Its exact leave-one-out residuals on the public rows.
+        Its exact leave-one-out residuals on the public rows, or the errors of the offset.
     variance : float
         Their mean square.
     values, spectrum, vectors, ridge : ndarray, ndarray, ndarray, float
@@ -185,12 +188,16 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64], *, offset:
     target_center = 0.0 if offset else float(y.mean())
     y = y - target_center
     model = ridge_by_leave_one_out(rows, y, _PUBLIC_RIDGES)
-    solution, residuals, slope = model.solution, model.residuals, model.solution
+    solution, residuals, slope, labels = model.solution, model.residuals, model.solution, y
     if offset:
-        solution, residuals, slope = np.zeros(d + 1), y, np.eye(d + 1)[d - 1]
-    # Labels that a linear model explains up to rounding have no scale of their own; a millionth of their standard
+        labels = y + X[:, -1] - np.mean(y + X[:, -1])
+        # A public model without error would set the clipping norms to 0 and clip any shift away.
+        least = _LEAST_OFFSET_ERROR * float(np.std(labels))
+        solution, slope = np.zeros(d + 1), np.eye(d + 1)[d - 1]
+        residuals = np.copysign(np.maximum(np.abs(y), least), y)
+    # Labels that a model explains up to rounding have no scale of their own; a millionth of their standard
     # deviation is taken instead.
-    variance = max(float(np.mean(residuals**2)), 1e-12 * float(y @ y) / n, 1e-300)
+    variance = max(float(np.mean(residuals**2)), 1e-12 * float(labels @ labels) / n, 1e-300)
     values, vectors = model.values, model.vectors
     spectrum = shrunk_spectrum(values, n)
     # Descending by corrected variance; the correction keeps the order.

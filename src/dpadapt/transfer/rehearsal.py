@@ -107,6 +107,9 @@ def rehearse(
     epsilons = [checks.positive(epsilon, "each of epsilons") for epsilon in epsilons]
     X = public_table(public.X)
     y = public_labels(public.y, len(X))
+    if public.unseen is not None and public.tasks is None and split_by is None:
+        # Rows that a fitted public model has seen can't take the role of private ones.
+        X, y = (part[np.broadcast_to(public.unseen, len(y))] for part in (X, y))
     if len(y) < 12:
         raise ValueError(f"public must have at least 12 rows to rehearse on, got {len(y)}.")
     tasks = None if public.tasks is None else np.asarray(public.tasks).ravel()
@@ -128,10 +131,11 @@ def rehearse(
         held, pool = other[: len(other) // 3], other[len(other) // 3 :]
         repeated |= len(pool) < n_private
         private = random.choice(pool, n_private, replace=len(pool) < n_private)
-        given = Public(X[rest], y[rest], tasks=None if tasks is None else tasks[rest]) if use_public else None
+        kept = None if tasks is None else tasks[rest]
+        given = Public(X[rest], y[rest], tasks=kept, unseen=True if public.unseen is not None else None)
         for k, budget in enumerate([PUBLIC_ONLY_BUDGET, *({"epsilon": epsilon} for epsilon in epsilons)]):
             model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
-            model.fit(X[private], y[private], public=given)
+            model.fit(X[private], y[private], public=given if use_public else None)
             error = _error(model, X[held], y[held], classifier)
             if k == 0:
                 alone[i] = error
