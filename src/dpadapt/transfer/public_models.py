@@ -292,7 +292,7 @@ def _scores(model: Any, X: NDArray[Any], classes: NDArray[Any] | None, columns: 
     probabilities[:, codes] = given
     logs = np.log(np.maximum(probabilities, given.dtype.type(_LEAST_CLASS_PROBABILITY / len(classes))))
     known = np.isfinite(probabilities).all(axis=1, keepdims=True)
-    return np.where(known, logs - logs.mean(axis=1, keepdims=True), given.dtype.type(np.nan))
+    return np.asarray(np.where(known, logs - logs.mean(axis=1, keepdims=True), given.dtype.type(np.nan)))
 
 
 def _floats(values: Any) -> NDArray[Any]:
