@@ -257,6 +257,9 @@ RECIPES: dict[str, list[Recipe]] = {
     "PrivateLinearRegression": [
         *with_every_public("regression"),
         variant("statistics", "regression", nothing, solver="statistics"),
+        # The budget is large enough for ranges.
+        variant("descent with ranges", "regression", nothing, solver="descent", epsilon=8.0),
+        variant("statistics with ranges", "regression", nothing, solver="statistics", epsilon=8.0),
     ],
     "PrivateSubspaceRegressor": [
         *with_every_public("regression"),
@@ -318,7 +321,10 @@ RECIPES: dict[str, list[Recipe]] = {
             "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3)
         ),
     ],
-    "PrivateLogisticRegression": with_every_public("classes"),
+    "PrivateLogisticRegression": [
+        *with_every_public("classes"),
+        variant("range", "two classes", nothing, epsilon=8.0),
+    ],
     "PrivateProbe": [
         *with_every_public("classes"),
         Recipe("encoder", "classes", labelled("classes"), {"encoder": encoder}),

@@ -45,7 +45,7 @@ def test_solver_is_chosen_from_public_quantities():
     def label(n, epsilon, public=None):
         ledger = Ledger(epsilon=100.0, delta=1e-5)
         PrivateLinearRegression(epsilon, 1e-6, random_state=0).fit(X[:n], y[:n], public=public, ledger=ledger)
-        return ledger.entries[0].label
+        return ledger.entries[-1].label
 
     assert "second moment" in label(4000, 8.0)
     assert "gradient" in label(400, 1.0)
@@ -56,6 +56,50 @@ def test_targets_far_outside_the_bounds_do_not_change_the_noise():
     narrow = PrivateLinearRegression(target_bounds=(-1, 1), random_state=0).fit(X, y)
     wild = PrivateLinearRegression(target_bounds=(-1, 1), random_state=0).fit(X, np.where(y > 0.5, 1e9, y))
     assert narrow.privacy_.tally() == wild.privacy_.tally()
+
+
+def _mean_error(X, y, truth, solver, **params):
+    """Return the mean squared distance of predictions from `truth`, over seeds."""
+    models = [PrivateLinearRegression(solver=solver, random_state=seed, **params).fit(X, y) for seed in range(12)]
+    return float(np.mean([(model.predict(X) - truth) ** 2 for model in models]))
+
+
+@pytest.mark.parametrize("solver", ["descent", "statistics"])
+def test_bounds_ten_times_too_wide_cost_little(solver):
+    truth = X @ [0.4, -0.3, 0.0, 0.2, 0.1]
+    y = truth + 0.1 * np.random.default_rng(3).standard_normal(4000)
+    exact = 0.01 + _mean_error(X, y, truth, solver)
+    # Without ranges the ratios are 1.9 and 5 (target), 7 and 6 (features).
+    assert 0.01 + _mean_error(X, y, truth, solver, target_bounds=(-10, 10)) < 1.15 * exact
+    assert 0.01 + _mean_error(X / 10, y, truth, solver) < 1.3 * exact
+
+
+@pytest.mark.parametrize("solver", ["descent", "statistics"])
+def test_exact_bounds_lose_little_by_the_release_of_ranges(solver, monkeypatch):
+    truth = X @ [0.4, -0.3, 0.0, 0.2, 0.1]
+    y = truth + 0.1 * np.random.default_rng(3).standard_normal(4000)
+    after = 0.01 + _mean_error(X, y, truth, solver)
+    monkeypatch.setattr("dpadapt.learning.ranges._LEAST_RANGE_SIGNAL", np.inf)
+    assert after < 1.03 * (0.01 + _mean_error(X, y, truth, solver))
+
+
+@pytest.mark.parametrize("solver", ["descent", "statistics"])
+def test_a_target_far_from_the_middle_of_its_bounds_is_fitted(solver):
+    truth = 6 + 3 * (X @ [0.4, -0.3, 0.0, 0.2, 0.1])
+    error = _mean_error(X, truth, truth, solver, target_bounds=(0, 100))
+    assert error < 0.1 * np.var(truth)
+
+
+def test_ranges_are_charged_with_the_fit_and_only_without_public_data():
+    ledger = Ledger(epsilon=10.0, delta=1e-5)
+    model = PrivateLinearRegression(random_state=0).fit(X, y, ledger=ledger)
+    names = ["length of rows", "mean of the target", "range of the target", "second moment"]
+    assert [entry.label for entry in model.privacy_.entries] == names
+    assert model.privacy_.charges == 1
+    assert model.privacy_.epsilon == pytest.approx(1.0, rel=1e-6)
+    for public in (Public(X_public), Public(X_public, y_public)):
+        model = PrivateLinearRegression(random_state=0).fit(X, y, public=public)
+        assert [entry.label for entry in model.privacy_.entries] == ["gradient"]
 
 
 @pytest.mark.parametrize("bounds", [(1, -1), (0, np.inf), 3, ("a", "b"), (1, 2, 3)])
@@ -132,6 +176,8 @@ def test_extreme_rows_raise_nothing_under_any_floating_point_settings():
     wild[3] = 1e-310
     with np.errstate(all="raise"):
         PrivateLinearRegression(epsilon=4.0, solver="descent", random_state=0).fit(wild, y)
+        # All rows so small that the ranges shrink as far as they can.
+        PrivateLinearRegression(epsilon=4.0, random_state=0).fit(np.full_like(X, 1e-310), np.full_like(y, 5e-324))
     huge = np.where(np.arange(4000) == 5, 1e308, y)
     PrivateLinearRegression(epsilon=8.0, solver="statistics", target_bounds=(0, 1e-3), random_state=0).fit(X, huge)
 

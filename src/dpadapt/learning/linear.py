@@ -5,6 +5,7 @@ prediction & estimation in unbounded domain", UAI 2018 (AdaSSP), with one joint 
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise
 from dpadapt.learning.estimator import Budget, PrivateEstimator, bounds_assumption
@@ -24,6 +25,7 @@ from dpadapt.learning.preparation import (
     quantile_between,
     ridge_by_leave_one_out,
 )
+from dpadapt.learning.ranges import ROWS_RANGE, TARGET_RANGE, plan_ranges, shrunk_geometry, target_range, usable_rows
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.mechanism import Repeated
@@ -43,12 +45,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     With labelled public data a ridge model is fitted there, and the budget pays only for its correction: clipped
     full-batch gradient steps in publicly whitened coordinates, averaged, then shrunk (James–Stein) by as much as their
     known noise demands. With unlabelled public data only the scales and the whitening come from it. Without public data
-    the features are assumed to lie in about [-1, 1] and the target in `target_bounds`.
+    the features are assumed to lie in about [-1, 1] and the target in `target_bounds`; if the budget allows, a small
+    part of it finds out how much narrower their ranges really are.
 
     Privacy
     -------
     Protects one private row (see `adjacency`).
-    Releases: clipped gradient sums, Gaussian (descent), or one clipped second moment, Gaussian (statistics).
+    Releases: clipped gradient sums, Gaussian (descent), or one clipped second moment, Gaussian (statistics). Without
+    public data and with enough rows also, Gaussian: the clipped sum of the targets with the number of rows, a histogram
+    of the targets' distances from their noisy mean, and a histogram of the lengths of rows.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -61,7 +66,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         whether there is public data.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
-        Targets outside still count, with less weight.
+        Targets outside still count, with less weight. Bounds that are too wide cost little (without public data and
+        with enough rows), bounds that are too narrow cost much.
     {adjacency}
     {n_rows}
     {random_state}
@@ -141,18 +147,29 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             products = np.array([geometry.typical_norm * math.sqrt(variance)])
         change = np.zeros_like(start)
         if budget.worthwhile:
+            if solver == "auto":
+                many = budget.n_rows * budget.mu / budget.factor > _STATISTICS_FROM * len(start) ** 1.5
+                solver = "statistics" if public is None and many else "descent"
+            ranges = plan_ranges(budget, ROWS_RANGE | TARGET_RANGE if public is None else {})
+            plan: _Statistics | _Descent = _plan_statistics(ranges.rest, geometry, variance)
+            if solver == "descent":
+                facts = (geometry, products, variance)
+                plan = _plan_descent(ranges.rest, *facts, whitened=public is not None, warm=warm)
+            *range_runs, run = data.ledger.start_all([*ranges.charges, plan.charge])
+            # The plan is for rows and targets that fill their bounds: they are stretched by the factors that were
+            # released, and the change of the model is shrunk back.
+            shrinkage = 1.0
+            if range_runs:
+                rows_run, mean_run, range_run = range_runs
+                usable = usable_rows(data.X, data.y)
+                geometry = shrunk_geometry(rows_run, geometry, data.X, usable, ranges)
+                mean, shrinkage = target_range(mean_run, range_run, data.y, usable, (low, high), ranges)
+                start = geometry.solution_for(np.append(np.zeros(data.n_features), mean))
             Z = geometry.transform(data.X)
             with np.errstate(all="ignore"):
-                errors = np.asarray(data.y - Z @ start, dtype=np.float64)
+                errors = np.asarray((data.y - Z @ start) / shrinkage, dtype=np.float64)
             rows = Rows(Z, errors, max_norm=geometry.max_norm)
-            if solver == "auto":
-                many = budget.n_rows * budget.mu / budget.factor > _STATISTICS_FROM * Z.shape[1] ** 1.5
-                solver = "statistics" if public is None and many else "descent"
-            if solver == "statistics":
-                change = _by_statistics(data.ledger, rows, budget, geometry, variance)
-            else:
-                plan = (geometry, products, variance)
-                change = _by_descent(data.ledger, rows, budget, *plan, whitened=public is not None, warm=warm)
+            change = shrinkage * plan.change(run, rows)
         assumed = [] if warm else [bounds_assumption(self.target_bounds)]
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, assumed)
@@ -165,9 +182,62 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return self._scores(X)
 
 
-def _by_descent(
-    ledger: Ledger,
-    rows: Rows,
+@dataclass(frozen=True, eq=False)
+class _Descent:
+    """A correction by clipped full-batch gradient steps, planned from public facts.
+
+    Parameters
+    ----------
+    budget : Budget
+    steps : int
+    length : float
+        Of one step.
+    clip_norm : float
+    metric, ridge : float or ndarray
+        As in `private_descent`.
+    curvature : float
+        Of the clipped loss, to expect.
+    warm : bool
+        Whether a public model is corrected, so that the correction is shrunk towards it.
+    """
+
+    budget: Budget
+    steps: int
+    length: float
+    clip_norm: float
+    metric: Any
+    ridge: Any
+    curvature: float
+    warm: bool
+
+    @property
+    def charge(self) -> tuple[Repeated, str]:
+        """What is charged, with its label."""
+        return Repeated(Gaussian(math.sqrt(self.steps) / self.budget.mu), self.steps), "gradient"
+
+    def change(self, run: Run, rows: Rows) -> NDArray[np.float64]:
+        """Release the gradients and return the correction."""
+        k, rule = rows.n_columns, constant(self.length)
+        change = private_descent(
+            run,
+            rows,
+            SquaredLoss(),
+            np.zeros(k),
+            clip_norm=self.clip_norm,
+            n_rows=self.budget.n_rows,
+            step=rule,
+            metric=self.metric,
+            ridge=self.ridge,
+        )
+        if not self.warm:
+            return change
+        # A little less than the curvature, so that the noise is overstated rather than understated.
+        noise = self.budget.noise(self.clip_norm)
+        scatter = tail_noise(self.steps, rule, np.full(k, 0.7 * self.curvature)) * noise**2 * self.steps
+        return james_stein(change, scatter)
+
+
+def _plan_descent(
     budget: Budget,
     geometry: Geometry,
     products: NDArray[np.float64],
@@ -175,12 +245,12 @@ def _by_descent(
     *,
     whitened: bool,
     warm: bool,
-) -> NDArray[np.float64]:
-    """Return a correction by clipped full-batch gradient steps; everything but the rows is public.
+) -> _Descent:
+    """Return the plan of a descent.
 
     `products` are the lengths of public gradients, `variance` is the variance of public residuals.
     """
-    k = rows.n_columns
+    k = len(geometry.spectrum)
     variance = max(variance, 1e-300)
     # The clipping norm at which the noise is 2% of the residual variance, between two quantiles of public gradients.
     wanted = budget.n_rows * budget.mu * math.sqrt(0.02 * variance / (2 * k)) / budget.factor
@@ -202,43 +272,50 @@ def _by_descent(
         ridge = np.minimum(noise**2 / (curvature * signal + 1e-300), 1e6)
         metric = curvature / (curvature + ridge)
     steps = min(1000, steps_for(progress, longest))
-    rule = constant(progress / steps)
-    run = ledger.start(Repeated(Gaussian(math.sqrt(steps) / budget.mu), steps), label="gradient")
-    change = private_descent(
-        run,
-        rows,
-        SquaredLoss(),
-        np.zeros(k),
-        clip_norm=clip_norm,
-        n_rows=budget.n_rows,
-        step=rule,
-        metric=metric,
-        ridge=ridge,
-    )
-    if not warm:
-        return change
-    # A little less than the curvature, so that the noise is overstated rather than understated.
-    scatter = tail_noise(steps, rule, np.full(k, 0.7 * curvature)) * noise**2 * steps
-    return james_stein(change, scatter)
+    return _Descent(budget, steps, progress / steps, clip_norm, metric, ridge, curvature, warm)
 
 
-def _by_statistics(
-    ledger: Ledger, rows: Rows, budget: Budget, geometry: Geometry, variance: float
-) -> NDArray[np.float64]:
-    """Return a correction by ridge regression on one private second moment of rows and residuals."""
-    k = rows.n_columns
+@dataclass(frozen=True)
+class _Statistics:
+    """A correction by ridge regression on one private second moment of rows and residuals, planned from public facts.
+
+    Parameters
+    ----------
+    budget : Budget
+    unit : float
+        Residuals are divided by it.
+    clip_norm : float
+        The length that a row with its residual is clipped to.
+    """
+
+    budget: Budget
+    unit: float
+    clip_norm: float
+
+    @property
+    def charge(self) -> tuple[Gaussian, str]:
+        """What is charged, with its label."""
+        return Gaussian(1.0 / self.budget.mu), "second moment"
+
+    def change(self, run: Run, rows: Rows) -> NDArray[np.float64]:
+        """Release the second moment and return the correction."""
+        k, clip_norm = rows.n_columns, self.clip_norm
+        with np.errstate(all="ignore"):
+            joint = np.column_stack([rows.X, rows.y / self.unit])
+        moment = run.release(clipped_gram(joint, clip_norm))
+        moment = (moment + moment.T) / (2 * self.budget.n_rows)
+        noise = self.budget.noise(clip_norm**2)
+        gram, cross = moment[:k, :k], moment[:k, k]
+        # AdaSSP's ridge: the most that the noise can take from the smallest eigenvalue; from the release itself.
+        values, vectors = np.linalg.eigh(gram)
+        ridge = max(0.0, noise * math.sqrt(2 * k) - float(values[0])) + 1e-9
+        return np.asarray(vectors @ ((vectors.T @ cross) / (values + ridge)) * self.unit)
+
+
+def _plan_statistics(budget: Budget, geometry: Geometry, variance: float) -> _Statistics:
+    """Return the plan of a second moment; `variance` is the variance of public residuals."""
     # Residuals on the scale of a feature, so that neither dominates the joint row.
     unit = max(2 * math.sqrt(variance), 1e-300)
-    with np.errstate(all="ignore"):
-        joint = np.column_stack([rows.X, rows.y / unit])
     # Shortening a joint row keeps its linear relation: it acts as a least-squares weight and adds no bias. Once most
     # rows are shortened, noise and signal shrink alike.
-    clip_norm = 0.8 * math.hypot(geometry.typical_norm, 1.0)
-    moment = ledger.release(Gaussian(1.0 / budget.mu), clipped_gram(joint, clip_norm), label="second moment")
-    moment = (moment + moment.T) / (2 * budget.n_rows)
-    noise = budget.noise(clip_norm**2)
-    gram, cross = moment[:k, :k], moment[:k, k]
-    # AdaSSP's ridge: the most that the noise can take from the smallest eigenvalue; computed from the release itself.
-    values, vectors = np.linalg.eigh(gram)
-    ridge = max(0.0, noise * math.sqrt(2 * k) - float(values[0])) + 1e-9
-    return np.asarray(vectors @ ((vectors.T @ cross) / (values + ridge)) * unit)
+    return _Statistics(budget, unit, 0.8 * math.hypot(geometry.typical_norm, 1.0))

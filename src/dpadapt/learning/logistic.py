@@ -6,18 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
 from dpadapt.learning.estimator import Budget, LinearClassifier
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
+from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry, usable_rows
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
 
-# Number of gradient steps. The noise does not depend on it; more steps cost time and follow the curved loss more
-# closely. Chosen by hand.
+# Number of gradient steps; four times as many without public data. The noise does not depend on it; more steps cost
+# time and follow the curved loss more closely. Chosen by hand.
 _LOGISTIC_STEPS = 100
 
 
@@ -26,12 +27,14 @@ class PrivateLogisticRegression(LinearClassifier):
 
     With labelled public data the public model is the start, and private gradient steps correct it; the correction is
     shrunk (James–Stein) by as much as its known noise demands. With unlabelled public data only the scales and the
-    whitening come from it. Without public data the features are assumed to lie in about [-1, 1].
+    whitening come from it. Without public data the features are assumed to lie in about [-1, 1]; if the budget allows,
+    a small part of it finds out how much narrower their range really is.
 
     Privacy
     -------
     Protects one private row (see `adjacency`).
-    Releases: clipped gradient sums, Gaussian.
+    Releases: clipped gradient sums, Gaussian. Without public data and with enough rows also a histogram of the lengths
+    of rows, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -108,9 +111,16 @@ class PrivateLogisticRegression(LinearClassifier):
             curvature = _mean_curvature(rows_public @ extended)
         change = np.zeros_like(start)
         if data.budget.worthwhile:
+            ranges = plan_ranges(data.budget, ROWS_RANGE if public is None else {})
+            steps = 4 * _LOGISTIC_STEPS if public is None else _LOGISTIC_STEPS
+            descent = Repeated(Gaussian(math.sqrt(steps) / ranges.rest.mu), steps)
+            *range_runs, run = data.ledger.start_all([*ranges.charges, (descent, "gradient")])
+            if range_runs:
+                usable = usable_rows(data.X, data.codes)
+                geometry = shrunk_geometry(range_runs[0], geometry, data.X, usable, ranges)
             rows = Rows(geometry.transform(data.X), data.codes, max_norm=geometry.max_norm)
-            plan = (start, data.budget, geometry, curvature)
-            change = _correction(data.ledger, rows, *plan, whitened=public is not None, warm=warm)
+            plan = (start, ranges.rest, geometry, curvature)
+            change = _correction(run, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source])
@@ -120,7 +130,7 @@ class PrivateLogisticRegression(LinearClassifier):
 
 
 def _correction(
-    ledger: Ledger,
+    run: Run,
     rows: Rows,
     start: NDArray[np.float64],
     budget: Budget,
@@ -144,12 +154,11 @@ def _correction(
     # The linear least-mean-squares ridge: noise and sampling error over expected signal.
     ridge = np.minimum((noise**2 + curvature / budget.n_rows) / (curvature * signal + 1e-300), 1e6)
     metric = 1.0 / (curvature + ridge)
-    rule, steps = decaying(1.0), _LOGISTIC_STEPS
+    rule, steps = decaying(1.0), run.plan.steps
     if not whitened:
         # One direction may have most of the length of a row, and so most of the curvature.
-        rule, steps = constant(1.0), 4 * _LOGISTIC_STEPS
+        rule = constant(1.0)
         metric = 1.0 / (curvature * geometry.typical_norm**2 + ridge)
-    run = ledger.start(Repeated(Gaussian(math.sqrt(steps) / budget.mu), steps), label="gradient")
     single = n_scores == 1
     solution = private_descent(
         run,
