@@ -15,6 +15,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.ledger.run",
         "the ledger's filter: what each rule leaves unused of a cap, and how far an adaptive analyst gets",
     ),
+    "bounds": (
+        "benchmarks.bounds.run",
+        "bounds ten times too wide: what they cost a private fit without public data, with and without ranges",
+    ),
     "transfer": (
         "benchmarks.transfer.run",
         "the transfer estimators against the public model and private models without a gate: harm, gain, speed",

@@ -1,0 +1,1 @@
+"""Benchmark of bounds that are too wide."""

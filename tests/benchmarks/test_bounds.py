@@ -1,0 +1,42 @@
+"""The benchmark of wide bounds: verdicts follow the figures, and a small run goes from end to end."""
+
+import numpy as np
+
+from benchmarks.bounds import run as bounds
+from dpadapt.learning.estimator import Budget
+from dpadapt.learning.ranges import TARGET_RANGE, plan_ranges
+
+
+def test_verdicts_follow_the_figures():
+    rows = [{"exact": 1.02, "labels": 1.3, "features": 1.0}, {"exact": 0.9, "features": 1.2}]
+    small = [{"budget": [100, 1.0], "exact": 1.0}, {"budget": [1000, 1.0], "exact": 1.1}]
+    small.append({"budget": [1000, 1.0], "exact": 0.9})
+    verdicts = [claim["verdict"] for claim in bounds.claims(rows, small)]
+    assert verdicts == ["missed", "holds", "holds", "holds"]
+    verdicts = [claim["verdict"] for claim in bounds.claims([{**rows[0], "exact": 1.04}], small[1:2])]
+    assert verdicts == ["missed", "holds", "missed", "missed"]
+
+
+def test_widened_bounds_contain_the_exact_ones():
+    assert bounds.widened((0.0, 2.0), centred=True) == (-9.0, 11.0)
+    assert bounds.widened((0.0, 2.0), centred=False) == (0.0, 20.0)
+
+
+def test_without_ranges_the_whole_budget_is_left():
+    budget = Budget.of(1.0, 1e-6, 5000, "zero-out")
+    with bounds.without_ranges():
+        assert plan_ranges(budget, TARGET_RANGE).rest == budget
+    assert plan_ranges(budget, TARGET_RANGE).rest.mu < budget.mu
+
+
+def test_a_small_run_measures_what_it_says(monkeypatch, capsys):
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (3000, 2))
+    tiny = bounds.Sample("uniform", X, X @ [0.6, -0.3], (-1.0, 1.0))
+    monkeypatch.setattr(bounds, "samples", lambda: [tiny])
+    monkeypatch.setattr(bounds, "MAIN", (2000, 2.0))
+    results = bounds.run(quick=True)
+    assert all(row["features before"] > row["features"] for row in results["rows"])
+    assert [row["solver"] for row in results["rows"]] == ["descent", "statistics", "logistic"]
+    bounds.show(results)
+    assert "holds" in capsys.readouterr().out
