@@ -373,8 +373,99 @@ TABLES: tuple[SourceFile, ...] = (
 )
 
 
+def _fresh(part: str, *, package: str, sha256: str, what: str) -> SourceFile:
+    """Return one of the transfer tasks: public rows `Xs`, `ys` and private rows `Xt`, `yt`."""
+    return SourceFile(
+        name="fresh",
+        part=part,
+        file=f"{part}.npz",
+        sha256=sha256,
+        what=what,
+        status="partial",
+        note="Prepared from the package's table: indicators of categories, missing values filled by medians.",
+        origin=f"R package {package}",
+        licence="see R packages",
+    )
+
+
+FRESH: tuple[SourceFile, ...] = (
+    _fresh(
+        "airfare_2000",
+        package="wooldridge",
+        sha256="49424974cb2e6bb5d61e3a599ffdeea1ea9b0d2adb168ca265ee9fb9e16a366b",
+        what="3,447 public + 1,149 private rows x 7: logarithms of air fares in 2000, public 1997 to 1999",
+    ),
+    _fresh(
+        "catholic_minority",
+        package="wooldridge",
+        sha256="96a37d4e4ff804e9c24577fd2ec25a1beb9600f3f8a88344d89e9a3dc7033fc9",
+        what="5,752 public + 1,678 private rows x 11: test scores of minority pupils, public the others",
+    ),
+    _fresh(
+        "computers_time",
+        package="Ecdat",
+        sha256="05fd7da7f5d056ce4421574c057a3e592d5804a76bd307e3d26c7eed008d6060",
+        what="4,016 public + 2,243 private rows x 12: prices of computers in later months, public earlier ones",
+    ),
+    _fresh(
+        "cps88_south",
+        package="AER",
+        sha256="ee452abb4af5d68362beda84842cc71d4f4b5501f576fe82db6c7483f2759334",
+        what="19,395 public + 8,760 private rows x 9: logarithms of wages in the South, public elsewhere",
+    ),
+    _fresh(
+        "deliveries_same",
+        package="modeldata",
+        sha256="c2bb82d3b385ce926671ffc2fec3bff6c01d2af35667aa625e0024c88d43c442",
+        what="726 public + 9,286 private rows x 36: delivery times, public a sample of the same population",
+    ),
+    _fresh(
+        "diamonds_same",
+        package="ggplot2",
+        sha256="323e0ebdfa8c488a0eca59425fe167f54915a11d2c3d597b4959df1034a1ba72",
+        what="571 public + 53,369 private rows x 26: logarithms of prices, public a sample of the same population",
+    ),
+    _fresh(
+        "hotel_time",
+        package="modeldata",
+        sha256="b5973c24efc2b89d4c1552378eee2cc32069e77f84917294f64d5791f7609c82",
+        what="10,602 public + 4,800 private rows x 88: prices of hotel rooms at later dates, public earlier ones",
+    ),
+    _fresh(
+        "alcohol_south",
+        package="wooldridge",
+        sha256="bdd4c73eff4120186033e09f68155fffcb2b3137ca0cbbca87381dcb08375f7b",
+        what="6,696 public + 3,126 private rows x 27: employment in the South, public elsewhere",
+    ),
+    _fresh(
+        "wachurn_fiber",
+        package="modeldata",
+        sha256="73d3f659a46c4d1fb32ab5c63ba20cbee34e6c09c456143aea7bd75601540867",
+        what="3,947 public + 3,096 private rows x 37: churn of fibre customers, public the others",
+    ),
+    _fresh(
+        "trump_south",
+        package="stevedata",
+        sha256="2a9afb095788c59a4ab91d928ea7572c10825ad9e5e2ba4e7babd7aef9b94d06",
+        what="28,933 public + 14,096 private rows x 25: votes in the South, public elsewhere",
+    ),
+    _fresh(
+        "species_year",
+        package="ratdat",
+        sha256="2e988837651c57cbb35aea2bfe74ad9c8d889b640749b036716c01aad2880033",
+        what="13,627 public + 16,693 private rows x 35: 12 species in later years; public: earlier years, 11 species",
+    ),
+    _fresh(
+        "mlcchurn_same",
+        package="modeldata",
+        sha256="0f51cf8cae85f585cfdd06338308f86a87ecff343086b3adb0ecb63ad0fa50c5",
+        what="563 public + 4,437 private rows x 22: churn, public a sample of the same population",
+    ),
+)
+
+
 ALIASES = {"airline": "airline_nyc13"}
-SOURCES: tuple[SourceFile, ...] = TABLES + IMAGES_AND_TEXT
+SOURCES: tuple[SourceFile, ...] = TABLES + IMAGES_AND_TEXT + FRESH
 
 
 def find(name: str, part: str | None) -> SourceFile:

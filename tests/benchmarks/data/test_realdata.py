@@ -23,6 +23,16 @@ def test_compact_file_loads_and_carries_its_provenance(source):
         assert f"{rows:,}" in source.what
 
 
+@pytest.mark.parametrize("source", [s for s in available() if s.name == "fresh"], ids=lambda s: s.part)
+def test_fresh_task_has_the_documented_sizes_and_no_missing_values(source):
+    arrays = load("fresh", source.part, download=False).arrays
+    sizes = f"{len(arrays['ys']):,} public + {len(arrays['yt']):,} private rows x {arrays['Xs'].shape[1]}"
+    assert source.what.startswith(sizes)
+    assert arrays["Xs"].shape == (len(arrays["ys"]), arrays["Xt"].shape[1])
+    assert len(arrays["Xt"]) == len(arrays["yt"])
+    assert all(np.isfinite(values).all() for values in arrays.values())
+
+
 @pytest.mark.parametrize(
     ("make", "source", "target", "features"),
     [

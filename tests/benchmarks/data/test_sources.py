@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "datasets.md"
 def test_every_set_of_the_collection_is_listed():
     names = set(
         "wind gas news slice airline_nyc13 adult german accent mnist fashion_mnist cifar10 superconductivity "
-        "office_caltech10 amazon_reviews wikitext2 california_housing".split()
+        "office_caltech10 amazon_reviews wikitext2 california_housing fresh".split()
     )
     assert {source.name for source in available()} == names
 
