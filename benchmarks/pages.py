@@ -257,14 +257,20 @@ def _text(value: float) -> str:
 
 def transfer_page(summary: Mapping[str, Any]) -> str:
     """Return the report of the transfer benchmark; `summary` is from `benchmarks.transfer.tables.summarise`."""
-    maps = [
-        Markup(
-            heat_map(part["rows"], part["groups"], title=part["title"], description=part["words"], x_label="epsilon")
-        )
-        for part in summary["maps"]
-    ]
+    maps, comparisons = (
+        [
+            Markup(
+                heat_map(
+                    part["rows"], part["groups"], title=part["title"], description=part["words"], x_label="epsilon"
+                )
+            )
+            for part in summary[name]
+        ]
+        for name in ("maps", "alternatives")
+    )
+    charts = [_benchmark_chart(part) for part in summary["curves"]]
     template = environment().get_template("transfer.html.j2")
-    return str(template.render(summary, heat_maps=maps, charts=[_benchmark_chart(part) for part in summary["curves"]]))
+    return str(template.render(summary, heat_maps=maps, comparison_maps=comparisons, charts=charts))
 
 
 def _benchmark_chart(curve: Mapping[str, Any]) -> Markup:

@@ -59,7 +59,7 @@ def _target(public: Public, X: Any, y: Any, seed: int) -> Split:
 
 
 @cache
-def _domains(name: str) -> tuple[Public, Array, Array]:
+def labelled_domains(name: str) -> tuple[Public, Array, Array]:
     """Return the labelled public source, and features and labels of the target."""
     if name.startswith("adult"):
         domains = adult_by_sex("labels" if name.endswith("labels") else "one-hot")
@@ -105,7 +105,7 @@ def _moved_images(name: str) -> tuple[Public, Array, Array]:
 
 
 def _shifted(name: str) -> Callable[[int], Split]:
-    return lambda seed: _target(*_domains(name), seed)
+    return lambda seed: _target(*labelled_domains(name), seed)
 
 
 @cache
@@ -177,8 +177,11 @@ TASKS = (
 
 def measure(model: Any, split: Split, classes: Array) -> tuple[float, float]:
     """Return accuracy in percent and log-loss on the test rows."""
-    codes = np.searchsorted(classes, split.y_test)
-    p = model.predict_proba(split.X_test)
+    return accuracy_and_log_loss(model.predict_proba(split.X_test), np.searchsorted(classes, split.y_test))
+
+
+def accuracy_and_log_loss(p: Array, codes: Array) -> tuple[float, float]:
+    """Return accuracy in percent and log-loss of probabilities, a column per class, for the true classes' codes."""
     own = np.maximum(p[np.arange(len(codes)), codes], 1e-15)
     return 100 * float(np.mean(p.argmax(axis=1) == codes)), float(-np.mean(np.log(own)))
 

@@ -1,4 +1,4 @@
-"""What regression and classification share: cells, harm, monotonicity, means over seeds; and claims of all benchmarks.
+"""What the parts share: cells, harm, monotonicity, means over seeds, texts of tables; and claims of all benchmarks.
 
 A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `public` model and of `ours`, each a number
 (regression: error) or a pair (classification: accuracy in percent and log-loss).
@@ -6,7 +6,7 @@ A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `pub
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -100,3 +100,63 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that the results depend on."""
     names = ("dpadapt", "numpy", "scipy", "scikit-learn")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+# Texts of all tables.
+
+
+def by_task(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the name of each task with its rows."""
+    for name in dict.fromkeys(row["task"] for row in rows):
+        yield name, [row for row in rows if row["task"] == name]
+
+
+def cell_text(row: Row) -> str:
+    """Return the name of a cell."""
+    return f"{row['task']}, {row['n']:,} rows, epsilon {row['epsilon']:g}"
+
+
+def ratio_text(value: float) -> str:
+    """Return a ratio; a ratio of exactly 1 has no decimals.
+
+    Examples
+    --------
+    >>> ratio_text(1.0), ratio_text(0.95)
+    ('1', '.950')
+    """
+    return "1" if value == 1.0 else f"{value:.3f}".removeprefix("0")
+
+
+def value_text(value: Any) -> str:
+    """Return an error, or accuracy and log-loss.
+
+    Examples
+    --------
+    >>> value_text(0.25), value_text([90.0, 0.25])
+    ('.2500', '90.0% .2500')
+    """
+    if np.ndim(value):
+        return f"{value[0]:.1f}% {value_text(value[1])}"
+    return f"{value:.4f}".removeprefix("0") if value < 10 else f"{value:.3g}"
+
+
+def print_tables(
+    tables: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, str]], sentences: Sequence[str]
+) -> None:
+    """Print tables, claims and facts on the terminal; rows that are `bad` and claims that are missed are red."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    console = Console(highlight=False)
+    for table in tables:
+        shown = Table(Column(table["header"][0], no_wrap=True), *table["header"][1:], title=table["title"])
+        for row in table["rows"]:
+            shown.add_row(*row["cells"], style="red" if row["bad"] else None)
+        console.print(shown)
+    shown = Table("claim", "measured", "verdict", title="claims")
+    for row in claims:
+        style = "red" if row["verdict"] == "missed" else None
+        shown.add_row(row["claim"], row["measured"], row["verdict"], style=style)
+    console.print(shown)
+    for sentence in sentences:
+        console.print(sentence, markup=False)

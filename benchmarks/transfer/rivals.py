@@ -26,7 +26,7 @@ CONTENDERS = {"no model": False, "public": False, "ours": False, "plain": True, 
 # Largest error of ours over that of the best model without a gate, where the public model is worse than none.
 BEHIND = 1.15
 # With so small a budget nothing is spent, and the result is the public model.
-_NOTHING: dict[str, Any] = {"epsilon": 1e-6, "delta": 1e-12}
+NOTHING: dict[str, Any] = {"epsilon": 1e-6, "delta": 1e-12}
 
 
 def regression_rivals(task: regression.Task, seed: int) -> list[Row]:
@@ -41,7 +41,7 @@ def regression_rivals(task: regression.Task, seed: int) -> list[Row]:
     cut = min(len(order) // 3, 3000)
     test, pool = order[:cut], order[cut:]
     X_test, y_test = domains.X[test], domains.y[test]
-    scaled, scaled_test = _scaled(domains.X_public, domains.X), _scaled(domains.X_public, X_test)
+    scaled, scaled_test = scaled_by_public(domains.X_public, domains.X), scaled_by_public(domains.X_public, X_test)
     bounds = (float(np.min(domains.y_public)), float(np.max(domains.y_public)))
     spread = float(np.var(y_test))
 
@@ -64,7 +64,7 @@ def regression_rivals(task: regression.Task, seed: int) -> list[Row]:
         ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(domains.X[once], domains.y[once])
         values = {
             "no model": 1.0,
-            "public": measured(PrivateTransferRegressor(**_NOTHING).fit(X, y, public=public)),
+            "public": measured(PrivateTransferRegressor(**NOTHING).fit(X, y, public=public)),
             "ours": measured(PrivateTransferRegressor(**params).fit(X, y, public=public)),
             "plain": measured(PrivateLinearRegression(**params).fit(X, y, public=public)),
             "alone": measured(alone, scaled_test),
@@ -84,15 +84,14 @@ def classification_rivals(task: classification.Task, seed: int) -> list[Row]:
     classes, codes = np.unique(np.concatenate([split.y, split.y_test]), return_inverse=True)
     codes = codes[len(split.y) :]
     X_public = np.asarray(split.public.X, dtype=np.float64)
-    scaled, scaled_test = _scaled(X_public, split.X), _scaled(X_public, split.X_test)
+    scaled, scaled_test = scaled_by_public(X_public, split.X), scaled_by_public(X_public, split.X_test)
     shares = np.bincount(codes, minlength=len(classes)) / len(codes)
 
     def measured(model: Any, X: Array = split.X_test) -> list[float]:
         # A class without training rows gets no probability from the non-private model.
         p = np.full((len(codes), len(classes)), 1e-15)
         p[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X)
-        own = np.maximum(p[np.arange(len(codes)), codes], 1e-15)
-        return [100 * float(np.mean(p.argmax(axis=1) == codes)), float(-np.mean(np.log(own)))]
+        return list(classification.accuracy_and_log_loss(p, codes))
 
     results = []
     for n in sorted({min(n, len(split.y)) for n in RIVAL_ROWS}):
@@ -103,7 +102,7 @@ def classification_rivals(task: classification.Task, seed: int) -> list[Row]:
             "classes": classes,
             "random_state": 10_000 * seed + n,
         }
-        nothing = PrivateTransferClassifier(classes=classes, **_NOTHING)
+        nothing = PrivateTransferClassifier(classes=classes, **NOTHING)
         free = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=300))
         values = {
             "no model": [100 * float(shares.max()), float(-np.sum(shares * np.log(np.maximum(shares, 1e-300))))],
@@ -132,7 +131,8 @@ def bad_public_claims(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
         yield claim(what, f"{ratio:.3f} x", ratio <= BEHIND)
 
 
-def _scaled(X_public: Array, X: Array) -> Array:
+def scaled_by_public(X_public: Array, X: Array) -> Array:
+    """Return columns scaled to [-1, 1] by the ranges of the public rows; values outside are clipped."""
     low, high = X_public.min(axis=0), X_public.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
     return np.asarray(np.clip(2 * (X - low) / width - 1, -1.0, 1.0))

@@ -1,8 +1,8 @@
 """Both transfer estimators: `python -m benchmarks transfer`.
 
-Harm against the public model, gains, monotonicity, models without a gate, and speed, on the real sets in `DPADAPT_DATA`
-if that is set, else on bundled and synthetic ones. Splits and noise are seeded; nothing is tuned per set or cell. Every
-core runs one process; speed is measured afterwards, by one.
+Harm against the public model, gains, monotonicity, models without a gate, what a user already has, and speed, on the
+real sets in `DPADAPT_DATA` if that is set, else on bundled and synthetic ones. Splits and noise are seeded; nothing is
+tuned per set or cell. Every core runs one process; speed is measured afterwards, by one.
 """
 
 import time
@@ -15,10 +15,9 @@ import numpy as np
 
 from benchmarks import running as in_pieces
 from benchmarks.running import command
-from benchmarks.transfer import classification, regression
+from benchmarks.transfer import alternatives, alternatives_fits, classification, regression, tables
 from benchmarks.transfer.common import EPSILONS, ROWS, Row, claim, over_seeds, real_data, versions
 from benchmarks.transfer.rivals import bad_public_claims, classification_rivals, regression_rivals
-from benchmarks.transfer.tables import show, write_markdown
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.transfer.classification import PrivateTransferClassifier
@@ -106,6 +105,7 @@ def run(*, quick: bool) -> dict[str, Any]:
         "cells": {"rows": ROWS, "epsilons": EPSILONS},
         **parts,
         "gains": gains,
+        "alternatives": alternatives_fits.run(quick=quick),
         "left": [left for kind in KINDS for left in bad_public_claims(parts[kind]["rivals"])],
         "speed": [
             *regression.speed_claims(),
@@ -142,9 +142,14 @@ def repeated_claims() -> Iterator[dict[str, str]]:
 def write_report(results: dict[str, Any], path: Path) -> None:
     """Write the HTML page with the heat maps."""
     from benchmarks.pages import transfer_page
-    from benchmarks.transfer.tables import summarise
 
-    path.write_text(transfer_page(summarise(results)), encoding="utf-8")
+    path.write_text(transfer_page(tables.summarise(results)), encoding="utf-8")
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write both groups of tables, each between its own markers."""
+    tables.write_markdown(results, path)
+    alternatives.write_markdown(results["alternatives"], path)
 
 
 def _spoken(piece: Piece) -> str:
@@ -171,4 +176,4 @@ if __name__ == "__main__":
         "report": ("write a page with heat maps and curves", write_report),
         "markdown": ("write the tables between this page's markers", write_markdown),
     }
-    command(__spec__.name, __doc__, run, show, writers=writers)
+    command(__spec__.name, __doc__, run, tables.show, writers=writers)

@@ -7,7 +7,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import pipes, write_between
-from benchmarks.transfer.common import HARM, POINTS, RISE, Row, claim, error, harm, harmed, no_harm, points
+from benchmarks.transfer import alternatives
+from benchmarks.transfer.common import (
+    HARM,
+    POINTS,
+    RISE,
+    Row,
+    by_task,
+    cell_text,
+    claim,
+    error,
+    harm,
+    harmed,
+    no_harm,
+    points,
+    print_tables,
+    ratio_text,
+    value_text,
+)
 from benchmarks.transfer.common import worst_rise as rise_of
 from benchmarks.transfer.rivals import CONTENDERS, best_ungated
 
@@ -34,13 +51,13 @@ _MEASURE = {
 
 def summarise(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables, heat maps and curves as plain data."""
+    tables = [table for kind in KINDS for table in (by_set(results, kind), rivals(results, kind)) if table["rows"]]
     return {
         "version": results["versions"]["dpadapt"],
-        "facts": facts(results),
-        "claims": verdicts(results),
-        "tables": [
-            table for kind in KINDS for table in (by_set(results, kind), rivals(results, kind)) if table["rows"]
-        ],
+        "facts": [*facts(results), *alternatives.facts(results["alternatives"])],
+        "claims": [*verdicts(results), *alternatives.verdicts(results["alternatives"])],
+        "tables": [*tables, *alternatives.tables(results["alternatives"])],
+        "alternatives": alternatives.heat_maps(results["alternatives"]),
         "maps": [heat(results, kind) for kind in KINDS if results[kind]["grid"]],
         "curves": [curve for kind in KINDS for curve in curves(results, kind)],
     }
@@ -71,17 +88,17 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, str]]:
 def _harm_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
     worst, cells = no_harm(rows)
     where = max(rows, key=harm)
-    text = f"{len(cells)} of {len(rows)} cells above; worst {worst:.3f} x ({_cell(where)})"
+    text = f"{len(cells)} of {len(rows)} cells above; worst {worst:.3f} x ({cell_text(where)})"
     limit = f"{HARM} x public-only"
     if kind == "classification":
         where = min(rows, key=points)
-        text += f", {points(where):+.2f} points ({_cell(where)})"
+        text += f", {points(where):+.2f} points ({cell_text(where)})"
         limit += f" in log-loss and {POINTS} points in accuracy"
     return claim(f"{kind}, no harm: every cell within {limit}", text, not cells)
 
 
 def _rise_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
-    rises = {name: rise_of(cells) for name, cells in _by_task(rows)}
+    rises = {name: rise_of(cells) for name, cells in by_task(rows)}
     worst = max(rises, key=lambda name: rises[name])
     above = sum(not rise <= RISE for rise in rises.values())
     text = f"{above} of {len(rises)} sets above; worst {100 * (rises[worst] - 1):+.1f}% ({worst})"
@@ -91,16 +108,16 @@ def _rise_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
 def by_set(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return harm and monotonicity by set."""
     rows = []
-    for name, cells in _by_task(results[kind]["grid"]):
+    for name, cells in by_task(results[kind]["grid"]):
         worst, above = no_harm(cells)
         best = min(map(harm, cells))
         rise = rise_of(cells)
         texts = [
             name,
-            _value(cells[0]["public"]),
-            _ratio(worst),
+            value_text(cells[0]["public"]),
+            ratio_text(worst),
             str(len(above)),
-            _ratio(best),
+            ratio_text(best),
             f"{100 * (rise - 1):.1f}%",
         ]
         rows.append({"cells": texts, "bad": bool(above) or not rise <= RISE})
@@ -119,7 +136,7 @@ def rivals(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
     rows = []
     for row in results[kind]["rivals"]:
         ratio = error(row["ours"]) / best_ungated(row)
-        texts = [row["task"], f"{row['n']:,}", *(_value(row[name]) for name in CONTENDERS), f"{ratio:.3f}"]
+        texts = [row["task"], f"{row['n']:,}", *(value_text(row[name]) for name in CONTENDERS), f"{ratio:.3f}"]
         rows.append({"cells": texts, "bad": False})
     header = ["set", "rows", *(_COLUMNS[name] for name in CONTENDERS), "ours / best without a gate"]
     words = (
@@ -138,7 +155,7 @@ def heat(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
     grid, sizes, epsilons = results[kind]["grid"], results["cells"]["rows"], results["cells"]["epsilons"]
     worst, cells = no_harm(grid)
     rows = []
-    for name, cells_of_set in _by_task(grid):
+    for name, cells_of_set in by_task(grid):
         placed = {(_column(row["n"], sizes), row["epsilon"]): row for row in cells_of_set}
         line = [placed.get((size, epsilon)) for size in sizes for epsilon in epsilons]
         rows.append({"name": name, "cells": [row and _heat_cell(row) for row in line]})
@@ -149,7 +166,9 @@ def heat(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _heat_cell(row: Row) -> dict[str, Any]:
-    note = f"{_cell(row)}: {_value(row['ours'])}, public only {_value(row['public'])}, ratio {harm(row):.4f}"
+    note = (
+        f"{cell_text(row)}: {value_text(row['ours'])}, public only {value_text(row['public'])}, ratio {harm(row):.4f}"
+    )
     if np.ndim(row["ours"]):
         note += f", {points(row):+.2f} points"
     return {"value": harm(row), "harm": harmed(row), "note": note}
@@ -157,7 +176,7 @@ def _heat_cell(row: Row) -> dict[str, Any]:
 
 def curves(results: Mapping[str, Any], kind: str, *, most: int = 3) -> Iterator[dict[str, Any]]:
     """Yield error by epsilon of the first sets, a curve per number of private rows, with references."""
-    for name, cells in list(_by_task(results[kind]["grid"]))[:most]:
+    for name, cells in list(by_task(results[kind]["grid"]))[:most]:
         sizes = sorted({row["n"] for row in cells})[-3:]
         lines = [
             {"name": f"{size:,} private rows", "points": [_point(row) for row in cells if row["n"] == size]}
@@ -188,25 +207,14 @@ def show(results: dict[str, Any]) -> None:
             continue
         title = f"{kind}: error over that of the public model, by epsilon"
         grid = Table(Column("set", no_wrap=True), "rows", *(f"{epsilon:g}" for epsilon in epsilons), title=title)
-        for name, cells in _by_task(results[kind]["grid"]):
+        for name, cells in by_task(results[kind]["grid"]):
             for place, n in enumerate(sorted({row["n"] for row in cells})):
                 line = [row for row in cells if row["n"] == n]
                 grid.add_row("" if place else name, f"{n:,}", *(_marked(row) for row in line))
             grid.add_section()
         console.print(grid)
-    for table in summarise(results)["tables"]:
-        shown = Table(Column(table["header"][0], no_wrap=True), *table["header"][1:], title=table["title"])
-        for row in table["rows"]:
-            shown.add_row(*row["cells"], style="red" if row["bad"] else None)
-        console.print(shown)
-    claims = Table("claim", "measured", "verdict", title="claims")
-    for row in verdicts(results):
-        claims.add_row(
-            row["claim"], row["measured"], row["verdict"], style="red" if row["verdict"] == "missed" else None
-        )
-    console.print(claims)
-    for sentence in facts(results):
-        console.print(sentence, markup=False)
+    summary = summarise(results)
+    print_tables(summary["tables"], summary["claims"], summary["facts"])
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -235,21 +243,16 @@ def write_markdown(results: Mapping[str, Any], path: Path) -> None:
 def _grid_pipes(results: Mapping[str, Any], kind: str) -> str:
     sizes = results["cells"]["rows"]
     rows = []
-    for name, cells in _by_task(results[kind]["grid"]):
+    for name, cells in by_task(results[kind]["grid"]):
         columns: dict[int, list[str]] = {}
         for row in cells:
             columns.setdefault(_column(row["n"], sizes), []).append(_marked(row, "**", "**"))
         _, above = no_harm(cells)
         texts = [" ".join(columns.get(size, ["-"])) for size in sizes]
         rise = f"{100 * (rise_of(cells) - 1):.1f}%"
-        rows.append([name, _value(cells[0]["public"]), *texts, str(len(above)), rise])
+        rows.append([name, value_text(cells[0]["public"]), *texts, str(len(above)), rise])
     header = ["set", "public only", *(f"{size:,} rows" for size in sizes), "cells with harm", "worst rise"]
     return pipes(header, rows)
-
-
-def _by_task(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    for name in dict.fromkeys(row["task"] for row in rows):
-        yield name, [row for row in rows if row["task"] == name]
 
 
 def _column(n: int, sizes: Sequence[int]) -> int:
@@ -257,19 +260,5 @@ def _column(n: int, sizes: Sequence[int]) -> int:
     return min((size for size in sizes if size >= n), default=max(sizes))
 
 
-def _cell(row: Row) -> str:
-    return f"{row['task']}, {row['n']:,} rows, epsilon {row['epsilon']:g}"
-
-
 def _marked(row: Row, start: str = "[bold red]", end: str = "[/]") -> str:
-    return f"{start}{_ratio(harm(row))}{end}" if harmed(row) else _ratio(harm(row))
-
-
-def _ratio(value: float) -> str:
-    return "1" if value == 1.0 else f"{value:.3f}".removeprefix("0")
-
-
-def _value(value: Any) -> str:
-    if np.ndim(value):
-        return f"{value[0]:.1f}% {_value(value[1])}"
-    return f"{value:.4f}".removeprefix("0") if value < 10 else f"{value:.3g}"
+    return f"{start}{ratio_text(harm(row))}{end}" if harmed(row) else ratio_text(harm(row))

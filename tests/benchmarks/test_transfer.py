@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.pages import transfer_page
 from benchmarks.running import command
-from benchmarks.transfer import classification, regression, run, tables
+from benchmarks.transfer import alternatives_fits, classification, regression, run, tables
 from benchmarks.transfer.common import no_harm, over_seeds, worst_rise
 from benchmarks.transfer.rivals import bad_public_claims, best_ungated
 from dpadapt.errors import DataUnavailable
@@ -73,12 +73,15 @@ def results(grid, *, pairs=()):
     rival = {"task": "a", "n": 1000, "epsilon": 1.0, "spread": 0.0, "no model": 1.0, "public": 0.5, "ours": 0.4}
     rival |= {"plain": 0.45, "alone": 0.8, "not private": 0.3}
     one = {"claim": "c | d", "measured": "1", "verdict": "holds"}
+    setting = {"delta": 1e-6, "adjacency": "zero-out"}
+    nothing = {"quick": True, "seeds": 1, "setting": setting, "versions": {"dpadapt": "0"}, "landed": {}, "cells": []}
     return {
         "quick": True, "data": "made up", "skipped": ["slice: not there"], "versions": {"dpadapt": "0"}, "processes": 1,
         "cells": {"rows": [50, 100], "epsilons": [0.1, 1.0]},
         "regression": {"setting": "s", "seeds": 1, "grid": grid, "rivals": [rival]},
         "classification": {"setting": "s", "seeds": 1, "grid": list(pairs), "rivals": []},
         "gains": [one], "left": [], "speed": [], "minutes": 0.1,
+        "alternatives": nothing | {"skipped": [], "minutes": 0.1},
     }  # fmt: skip
 
 
@@ -143,6 +146,7 @@ def tiny(monkeypatch):
         monkeypatch.setattr(module, "TASKS", tuple(task for task in module.TASKS if task.name == name))
         monkeypatch.setattr(module, "ROWS", (50, 1000))
         monkeypatch.setattr(module, "EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr(alternatives_fits, "TASKS", ())
     monkeypatch.setattr(run, "ROWS", (50, 1000))
     monkeypatch.setattr(run, "EPSILONS", (1.0, 4.0))
     monkeypatch.setattr(run, "SEEDS", {"regression": (2, 2), "classification": (1, 1)})
@@ -159,7 +163,7 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
     out, report, page = (tmp_path / name for name in ("r.json", "r.html", "r.md"))
-    writers = {"report": ("", run.write_report), "markdown": ("", tables.write_markdown)}
+    writers = {"report": ("", run.write_report), "markdown": ("", run.write_markdown)}
     monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--report={report}", f"--markdown={page}"])
     command("x", "About.", run.run, tables.show, writers=writers)
     found = json.loads(out.read_text())
