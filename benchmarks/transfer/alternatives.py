@@ -64,7 +64,7 @@ def _verdicts(kind: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     large = [row for row in rows if row["n"] >= 1000 and row["epsilon"] >= 1]
     landed = [row for row in rows if not row["size"] and row["epsilon"] >= 1 and "landed" in row]
     if rows:
-        yield _never_behind(f"{kind}: every cell at most {BEHIND_LIMIT} x the own public model", rows, "public")
+        yield _never_behind(f"{kind}: every cell at most {BEHIND_LIMIT} x the estimator's public model", rows, "public")
         yield _single_fits(kind, rows)
         yield _rises(kind, rows)
         yield _on_average(kind, rows)
@@ -88,7 +88,7 @@ def _single_fits(kind: str, rows: Sequence[Row]) -> dict[str, str]:
     percent = round(100 * above / fits, 1)
     worst = max(rows, key=lambda row: row["worst fit"])
     text = f"{percent:.1f}% ({above} of {fits}); worst {worst['worst fit']:.3f} x ({cell_text(worst)})"
-    what = f"{kind}: at most {FITS_SHARE:.0%} of single fits above {FIT_LIMIT} x the own public model"
+    what = f"{kind}: at most {FITS_SHARE:.0%} of single fits above {FIT_LIMIT} x the estimator's public model"
     return claim(what, text, percent <= 100 * FITS_SHARE)
 
 

@@ -41,7 +41,7 @@ SIZES, EPSILONS = (100, 1_000, 0), (0.1, 0.3, 1.0, 3.0)
 # Seeds in a quick run and in a full one.
 SEEDS = (2, 8)
 MOST_TEST_ROWS = 5_000
-# Largest error of a single fit over that of the own public model that is not counted as harm.
+# Largest error of a single fit over that of the estimator's public model that is not counted as harm.
 FIT_LIMIT = 1.02
 LANDED = Path(__file__).with_name("landed.json")
 

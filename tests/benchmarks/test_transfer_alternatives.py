@@ -37,7 +37,7 @@ def verdict(rows, word):
 @pytest.mark.parametrize(
     ("word", "changes"),
     [
-        ("own public model", {"ours": 0.51}),
+        ("estimator's public model", {"ours": 0.51}),
         ("public boosting", {"public boosting": 0.39}),
         ("single fits", {"ours": 0.52}),
         ("rises", {"ours": 0.41}),
