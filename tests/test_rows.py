@@ -86,6 +86,23 @@ def test_sums_in_blocks_equal_sums_of_all_rows(monkeypatch, dtype, intercept):
     assert (rows.n_rows, rows.n_columns) == (100, 3 + intercept)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_block_has_the_norms_of_its_own_rows(monkeypatch, dtype):
+    X = np.random.default_rng(0).standard_normal((50, 3)).astype(dtype) * np.arange(1, 51, dtype=dtype)[:, None]
+    rows = Rows(X, np.zeros(50, dtype), max_norm=20.0)
+    monkeypatch.setattr(module, "_ROW_BLOCK_SIZES", (16, 16))
+    seen = []
+
+    def statistic(block):
+        seen.append((block.norms, block.inverse_norms, block.leverage))
+        return np.zeros(1)
+
+    rows.map_sum(statistic)
+    assert len(seen) == 4
+    for parts, whole in zip(zip(*seen, strict=True), (rows.norms, rows.inverse_norms, rows.leverage), strict=True):
+        assert np.array_equal(np.concatenate(parts), whole)
+
+
 def test_taken_rows_keep_their_norms():
     rows = Rows(np.arange(8.0).reshape(4, 2), np.arange(4.0))
     some = rows.take(np.array([2, 0]))

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from dpadapt.accounting import Ledger, delta, epsilon, oracles
 from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.accounting.cost import add_entries, tally
+from dpadapt.accounting.cost import add_entries, pure_epsilon, tally
 from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
 from dpadapt.mechanisms.mechanism import (
@@ -216,6 +216,12 @@ def test_equal_events_count_as_often_as_they_occur(mechanism, rate):
 @pytest.mark.parametrize("event", [PureEvent(800.0), BoundedRangeEvent(800.0), SampledEvent(LaplaceEvent(1e-3), 0.1)])
 def test_a_pure_epsilon_beyond_all_exponentials_still_has_a_cost(event):
     assert 500 < epsilon([event, GaussianEvent(2.0)], 1e-6) < 1100
+
+
+@pytest.mark.parametrize("each", [500.0, 699.0, 701.0, 5000.0])
+def test_sampling_amplifies_no_more_than_is_proved_where_the_exponential_overflows(each):
+    # log(1 + rate (exp(epsilon) - 1)) > epsilon + log(rate)
+    assert pure_epsilon({SampledEvent(LaplaceEvent(1 / each), 0.1): 1}) >= each + math.log(0.1) - 1e-9
 
 
 @pytest.mark.parametrize(("steps", "delta"), [(2000, 2e-15), (20_000, 1e-13), (50_000, 1e-12), (2000, 1e-9)])

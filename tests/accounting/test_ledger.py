@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from ledger_files import records_of, with_records
 
 from dpadapt.accounting import Ledger, calibrate, epsilon
 from dpadapt.accounting.cost import tally
+from dpadapt.accounting.filter import Filter
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import (
     Adjacency,
@@ -236,6 +238,35 @@ def test_threads_share_one_cap_and_one_run():
         thread.join()
     assert made.count("charge") == 1000 == len(ledger.entries)
     assert made.count("release") == 500
+
+
+def test_two_threads_do_not_make_one_release_twice():
+    run = Ledger(math.inf, random_state=0).start(Gaussian(1.0), label="x")
+    require = run._require_releases_left
+
+    def slowly():
+        require()
+        time.sleep(0.1)
+
+    run._require_releases_left = slowly
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(run.release, SUM) for _ in range(2)]
+    assert sum(one.exception() is None for one in made) == 1
+
+
+def test_two_threads_do_not_spend_what_is_left_twice(monkeypatch):
+    needs = Filter.needs
+
+    def slowly(*args):
+        answer = needs(*args)
+        time.sleep(0.1)
+        return answer
+
+    monkeypatch.setattr(Filter, "needs", slowly)
+    ledger = Ledger(1.0)
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(ledger.start, Laplace(1 / 0.7), label="x") for _ in range(2)]
+    assert sum(one.exception() is None for one in made) == 1
 
 
 def test_a_child_charges_its_parent_and_obeys_both_caps():

@@ -31,7 +31,7 @@ from dpadapt.accounting import Ledger, epsilon, store
 from dpadapt.accounting.receipt import entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse, clipped_sum
-from dpadapt.mechanisms.mechanism import Repeated
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 fcntl = pytest.importorskip("fcntl", reason="these tests lock and kill as POSIX does")
 
@@ -335,6 +335,12 @@ def test_entries_and_terms_survive(path, ledger):
     assert (again.epsilon, again.delta, again.adjacency, again.dataset) == (3.0, 1e-6, Adjacency.ZERO_OUT, "patients")
     assert again.spent() == ledger.spent() > 0
     assert all(len(time) == 19 for time, _ in again.history())
+
+
+def test_the_number_of_sampled_runs_survives(path, ledger):
+    for _ in range(2):
+        ledger.start(Sampled(Gaussian(30.0), 0.1, 3), label="sampled")
+    assert ledger._store.sums().sampled == Ledger.open(path)._store.sums().sampled == 2
 
 
 def test_a_ledger_is_one_file_also_while_it_is_charged(path, ledger):

@@ -176,6 +176,13 @@ def test_charges_are_found_in_the_ledger_of_a_study(tmp_path):
     assert saved_model._ledger_finding(load(tmp_path / "model"), ledger).verdict == "holds"
 
 
+def test_an_entry_that_the_receipt_has_twice_must_be_charged_twice(folder, tmp_path):
+    saved = load(folder)
+    saved.model.privacy_ = replace(saved.model.privacy_, entries=saved.model.privacy_.entries * 2)
+    found = saved_model._ledger_finding(saved, Ledger.open(tmp_path / "rows.ledger"))
+    assert found.verdict == "refuted"
+
+
 def test_a_model_that_released_nothing_must_say_so(tmp_path):
     save(PrivateMixture(epsilon=1e-4, delta=1e-9).fit(X, Y), tmp_path)
     audit = audit_receipt(tmp_path)

@@ -560,6 +560,20 @@ def test_bad_options_are_named_and_nothing_is_written(run, site, people, changes
     assert not (site.out / "model.json").exists()
 
 
+def test_a_copy_of_the_private_file_is_refused_as_people(run, site, tmp_path):
+    copy = shutil.copy(site.private, tmp_path / "copy.csv")
+    outcome = run(*hybrid(site, agents=copy, agents_epsilon=1))
+    assert outcome.code != 0
+    assert "this is the private file" in " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_peoples_noise_is_seeded_only_if_asked_for(run, site, people, seed):
+    assert run(*hybrid(site, agents=people, agents_epsilon=2, epsilon=4, seed=seed)).code == 0
+    warnings = json.loads((site.out / "receipt.json").read_text())["warnings"]
+    assert any("people's noise came from a seed" in text for text in warnings) is (seed is not None)
+
+
 @pytest.fixture
 def surveyed(site):
     """A site whose public table says which hospital a row comes from, in a column that the private one has not."""

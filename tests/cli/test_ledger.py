@@ -18,6 +18,12 @@ def test_ledger_show_and_history(run, site):
     assert charges[0]["times"] >= 1
 
 
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_ledger_says_whether_noise_came_from_a_seed(run, site, seed):
+    assert run(*site.fit(method="linear", seed=seed)).code == 0
+    assert ("came from a seed" in " ".join(run("ledger", "show", site.ledger).out.split())) is (seed is not None)
+
+
 def test_showing_a_missing_ledger_creates_none(run, tmp_path):
     outcome = run("ledger", "show", tmp_path / "no.ledger")
     assert outcome.code == 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt import Ledger, Public
+from dpadapt import Ledger, Public, audit
 from dpadapt.clustering.certificate import bound_charge, certified_cost, choose_neighbours, most_moved
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.solver import nearest
@@ -103,6 +103,15 @@ def test_without_sources_the_bound_is_at_most_the_cost_of_the_centres(pair):
     model = PrivateSourceTargetClustering(5, 2.0, certificate_share=0.5, random_state=0)
     model.fit(np.empty((0, 2)), public=Public(T))
     assert model.cost_bound_ <= nearest(T, T[model.centers_])[1].mean() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("params", [{"certificate_share": 0.5}, {"delta": 1e-5, "noise": "gaussian"}], ids=str)
+def test_nothing_shows_whether_there_is_a_source_at_all(pair, params):
+    S, T = pair[0][:40], pair[1][:60]
+    for other in (S[:0], S[:1], np.full((1, 2), np.nan)):
+        assert (
+            audit.leaks(lambda: PrivateSourceTargetClustering(3, 2.0, **params), (S,), (other,), public=Public(T)) == []
+        )
 
 
 @pytest.mark.parametrize("repeated", [1, 4])

@@ -350,6 +350,14 @@ def test_rows_to_label_are_distinct_and_charged_to_the_ledger():
     assert ledger.spent() == pytest.approx(0.5)
 
 
+def test_rows_to_label_are_chosen_under_the_adjacency_asked_for():
+    random = np.random.default_rng(0)
+    S, T = random.standard_normal((50, 2)), random.standard_normal((40, 2))
+    ledger = Ledger(5.0, adjacency=Adjacency.REPLACE_ONE)
+    select_for_labelling(S, T, 3, adjacency="replace-one", ledger=ledger)
+    assert ledger.n_charges == 1
+
+
 AUDIT_TARGETS = np.random.default_rng(0).uniform(0, 1, (25, 2))
 PUBLIC = Public(AUDIT_TARGETS)
 # Three sources in one bin; in the neighbouring data set the last is null.

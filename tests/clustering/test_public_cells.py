@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
+from dpadapt.clustering import public_cells as module
 from dpadapt.clustering.public_cells import make_cells, prepare, surroundings
 from dpadapt.clustering.solver import cluster_t
 
@@ -23,6 +24,13 @@ def test_bin_of_a_row_does_not_depend_on_other_rows(cells):
     for cut in (1, 7, 250):
         assert np.array_equal(np.append(cells.codes(rows[:cut]), cells.codes(rows[cut:])), whole)
     assert len(np.unique(whole)) > 50
+
+
+def test_blocks_of_rows_do_not_overlap(cells, monkeypatch):
+    rows = np.random.default_rng(1).standard_normal((50, 3))
+    whole = cells.codes(rows)
+    monkeypatch.setattr(module, "_CODES_BLOCK_BYTES", 8 * len(cells.points) * 7)
+    assert np.array_equal(cells.codes(rows), whole)
 
 
 def test_bins_are_nearest_centres_and_distances_to_the_targets(cells):

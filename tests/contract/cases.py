@@ -260,11 +260,13 @@ RECIPES: dict[str, list[Recipe]] = {
         # The budget is large enough for ranges.
         variant("descent with ranges", "regression", nothing, solver="descent", epsilon=8.0),
         variant("statistics with ranges", "regression", nothing, solver="statistics", epsilon=8.0),
+        variant("statistics, labelled public", "regression", labelled("regression"), solver="statistics"),
     ],
     "PrivateSubspaceRegressor": [
         *with_every_public("regression"),
         variant("within the subspace", "regression", labelled("regression"), projection="hard", n_components=2),
         variant("known subspace", "regression", nothing, basis=np.eye(4)[:, :2]),
+        variant("no intercepts", "regression", labelled("regression"), fit_intercept=False),
     ],
     "CnvxAdap": [
         *with_every_public("regression", n_steps=20),
@@ -289,15 +291,22 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "PrivateMixture": with_every_public("regression"),
     "PrivateDiscrepancyMinimization": with_every_public("regression"),
-    "ReverseAdaptation": with_every_public("regression"),
+    "ReverseAdaptation": [
+        *with_every_public("regression"),
+        variant("given alpha", "regression", labelled("regression"), alpha=0.5),
+    ],
     "PDADPMDRegressor": [
         *with_every_public("regression", n_steps=20),
         variant("first-order steps", "regression", labelled("regression"), n_steps=20, step="first-order"),
+        variant(
+            "raw features", "regression", labelled("regression"), n_steps=20, standardise=False, fit_intercept=False
+        ),
     ],
     "PrivateGradientDescentRegressor": [
         *with_every_public("regression", n_steps=10),
         variant("whitened", "regression", labelled("regression"), n_steps=10, start="cold", whiten=True),
         variant("Poisson samples", "regression", labelled("regression"), n_steps=8, batch_size=100),
+        variant("raw features", "regression", nothing, n_steps=10, fit_intercept=False),
     ],
     "ProjectedDPSGD": [
         variant("Poisson samples", "regression", nothing, n_epochs=2, batch_size=100),
@@ -306,11 +315,13 @@ RECIPES: dict[str, list[Recipe]] = {
     "DPAMBSSGD": [
         Recipe("Poisson samples", "regression", nothing, {"batch_size": 100}),
         variant("public tasks", "regression", labelled("regression"), batch_size=100, n_components=2),
+        variant("paper's noise, Poisson", "regression", nothing, batch_size=100, noise="paper"),
     ],
     # A mean.
     "PDADPMDMean": [
         Recipe("public", "unlabelled", unlabelled, {"n_steps": 3}),
         Recipe("no public", "unlabelled", nothing),
+        variant("paper's noise", "unlabelled", unlabelled, n_steps=3, noise="paper"),
     ],
     # Classification.
     "PrivateTransferClassifier": [
@@ -324,14 +335,18 @@ RECIPES: dict[str, list[Recipe]] = {
     "PrivateLogisticRegression": [
         *with_every_public("classes"),
         variant("range", "two classes", nothing, epsilon=8.0),
+        variant("three classes alone", "classes", nothing),
+        variant("two classes, labelled public", "two classes", labelled("two classes")),
     ],
     "PrivateProbe": [
         *with_every_public("classes"),
         Recipe("encoder", "classes", labelled("classes"), {"encoder": encoder}),
+        variant("encoder alone", "two classes", nothing, encoder=encoder),
     ],
     "NCnvxAdap": [
         *with_every_public("classes", n_steps=20),
         variant("discrepancy", "classes", labelled("classes"), n_steps=20, discrepancy_share=0.3),
+        variant("tail", "classes", labelled("classes"), n_steps=20, average="tail"),
         replace(
             variant(
                 "paper's noise",
@@ -363,6 +378,7 @@ RECIPES: dict[str, list[Recipe]] = {
         Recipe("people", "two classes", people(20_000), {"mode": "hybrid"}),
         # The budget is large enough for weights, so that all kinds of releases are made.
         Recipe("people and weights", "two classes", people(20_000), {"mode": "hybrid", "epsilon": 60.0}),
+        variant("categories", "two classes", nothing, groups=[[1, 2, 3]]),
     ],
     "SubsampleTestReweigh": [
         Recipe("nobody", "two classes", nothing),
@@ -384,6 +400,21 @@ RECIPES: dict[str, list[Recipe]] = {
             delta=0.0,
         ),
         variant("ellipsoids", "two classes", nothing, learner=SparseLearner(most=2, passes=1, scale=0.5)),
+        variant(
+            "ellipsoids of known size",
+            "two classes",
+            nothing,
+            learner=SparseLearner(most=2, exactly=True, inside=1, scale=0.5),
+        ),
+        variant(
+            "paper's weights",
+            "two classes",
+            people(60_000),
+            **ROUNDS,
+            learner=DescentLearner(n_steps=5),
+            constants="paper",
+            density=0.3,
+        ),
         variant("parities", "bits", nothing, learner=ParityLearner(), classes=[0, 1], delta=0.0),
     ],
     # Clustering.
@@ -394,6 +425,7 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "NNA": [
         variant("paper's constants", "sources", targets, delta=0.0, constants="paper", threshold="paper"),
+        variant("all targets", "sources", targets, delta=0.0, coreset_distance=None),
         Recipe("Laplace", "sources", targets, {"delta": 0.0}),
         variant("Gaussian", "sources", targets),
     ],

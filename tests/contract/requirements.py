@@ -497,7 +497,10 @@ for _name in (
 EXEMPTIONS["no_record_moves_a_release_further_than_its_noise_assumes, zero-out"] |= {
     "DescentProbe, Poisson samples": "rows are scaled to unit length, so that no row of numbers is a null row",
     "LeastSquaresProbe": "rows are scaled to unit length, so that no row of numbers is a null row",
-    "PrivateProbe, encoder": "the encoder makes ordinary features of the huge row, so that it is no null row",
+    **dict.fromkeys(
+        ("PrivateProbe, encoder", "PrivateProbe, encoder alone"),
+        "the encoder makes ordinary features of the huge row, so that it is no null row",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, BudgetExceeded, Ledger, audit
+from dpadapt.audit.replay import differing
 from dpadapt.hybrid import PrivateHybridClassifier, SimulatedAgents
 
 
@@ -96,6 +97,16 @@ def test_people_alone_suffice_if_there_are_many():
     assert fitted.privacy_.entries == ()
     assert fitted.people_asked_ == {"descent": 400_000}
     assert 1 - fitted.score(*people) < 0.3
+
+
+def test_people_alone_show_nothing_of_the_curators_rows():
+    X, y = turning(600, -0.75, 1)
+    people = turning(2000, 0.75, 2)
+    first, second = (
+        model(mode="local").fit(*rows, agents=agents(*people, n_people=30_000))
+        for rows in ((X, y), (5 * X[::-1] + 1, np.ones_like(y)))
+    )
+    assert differing(first, second) == []
 
 
 def test_without_people_it_is_the_curators_model():

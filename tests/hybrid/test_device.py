@@ -72,6 +72,14 @@ def test_after_a_crash_while_answering_the_device_never_answers(tmp_path, monkey
         make(tmp_path).answer(sent("second"))
 
 
+def test_a_device_is_marked_as_used_on_disk_before_it_draws(tmp_path, monkeypatch):
+    done, noisy, sync = [], module.noisy_bits, module.os.fsync
+    monkeypatch.setattr(module, "noisy_bits", lambda *told: done.append("drawn") or noisy(*told))
+    monkeypatch.setattr(module.os, "fsync", lambda file: done.append("on disk") or sync(file))
+    make(tmp_path).answer(sent())
+    assert done[:2] == ["on disk", "drawn"]
+
+
 def test_of_several_simultaneous_questions_one_is_answered(tmp_path, quick):
     said, barrier = [], threading.Barrier(8)
 

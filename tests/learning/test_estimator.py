@@ -138,6 +138,13 @@ def test_no_refusal_shows_the_number_of_private_rows(rows, labels):
     assert not any(number in message for number in ("59", "60", "(1,", "1 sample"))
 
 
+@pytest.mark.parametrize("rows", [np.array([0.77317, 0.5, 0.25]), 0.77317], ids=["1-d", "scalar"])
+def test_rows_of_a_wrong_shape_are_not_shown(rows):
+    message = refusal(rows, y[:3])
+    assert "2D" in message
+    assert "77317" not in message
+
+
 def test_labels_that_can_not_be_sorted_are_not_shown():
     mixed = (X[:, 0] > 0).astype(object)
     mixed[3] = "secret-7731"

@@ -361,6 +361,18 @@ def test_clipped_rows_keep_their_direction(dtype):
     assert made.value == pytest.approx([0.9, 1.2], rel=1e-5)
 
 
+@pytest.mark.parametrize("row", [[30.0, 40.0], [1e200, 0.0], [0.0, 0.0]])
+def test_second_moments_clip_rows_together_with_their_constant(row):
+    gram = clipped_gram(Rows(np.array([row]), np.zeros(1), intercept=True), 0.5)
+    assert np.linalg.norm(gram.value) <= gram.l2
+
+
+def test_second_moments_in_float32_need_a_public_number_of_rows():
+    gram = clipped_gram(Rows(np.ones((3, 2), np.float32), np.zeros(3)), 1.0)
+    with pytest.raises(PrivacyError, match="number of rows"):
+        gram.sensitivity("l2", Adjacency.ADD_REMOVE)
+
+
 @pytest.mark.parametrize(("dtype", "share"), [(np.float64, 1e-10), (np.float32, 2e-3)])
 def test_rounding_of_long_sums_stays_a_small_share_of_the_bound(dtype, share):
     """All rows have the same direction, so that the sum is as long, and its rounding as coarse, as possible."""
@@ -439,6 +451,10 @@ def test_threshold_scores_are_the_weights_of_correctly_classified_records():
         for threshold in range(5):
             correct = (ranks[:, rule] <= threshold) == inside
             assert scores[rule, threshold] == pytest.approx(weights[correct].sum())
+
+
+def test_a_ballot_is_yes_or_no():
+    assert weighted_votes([np.array([3.0, 0.0]), np.array([-2, 5])], [1.0, 0.5]).value.tolist() == [1.0, 1.5]
 
 
 def test_replacement_does_not_double_the_bound_of_a_score():

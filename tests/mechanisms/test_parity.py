@@ -9,6 +9,7 @@ import pytest
 from dpadapt import Adjacency, Ledger
 from dpadapt.errors import BudgetExceeded, PrivacyError
 from dpadapt.mechanisms import Gaussian, clipped_sum
+from dpadapt.mechanisms import parity as module
 from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack, solve
 
 VECTORS = np.array(list(itertools.product([0, 1], repeat=2)), dtype=np.int8)
@@ -189,6 +190,17 @@ def test_a_record_affects_the_answer_of_one_batch():
     assert max(answered) == 2
     # 400 answers on average, standard deviation sqrt(200): four of them, false-alarm rate 6e-5.
     assert abs(sum(answered) - 400) <= 4 * math.sqrt(200)
+
+
+def test_records_are_put_into_batches_independently_of_each_other(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(module, "solve", lambda rows, free: sizes.append(len(rows)))
+    bounded = equations(pack(np.eye(2, dtype=np.int8)), np.ones(2, bool))
+    ledger, mechanism = Ledger(math.inf, random_state=0), RandomParity(50.0, 2, n_batches=2)
+    for _ in range(100):
+        ledger.release(mechanism, bounded, label="parity")
+    # All records are kept at this epsilon. Both are in one batch half of the time; taken in turn, they never would be.
+    assert set(sizes) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("n_features", [3, 64, 65, 130])

@@ -88,7 +88,7 @@ def test_numpys_global_generator_is_never_touched():
     assert repr(np.random.get_state()) == before  # noqa: NPY002
 
 
-@pytest.mark.parametrize("rate", [0.003, 0.2, 0.7])
+@pytest.mark.parametrize("rate", [0.003, 0.2, 0.7, 0.85, 0.99])
 def test_poisson_samples_have_binomial_sizes_and_equal_probabilities(rate):
     # Seeded; chi-squared tests with a false-alarm rate of 1e-3 each.
     random, n, draws = SeededRandom(5), 40, 4000

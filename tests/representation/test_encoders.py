@@ -102,6 +102,14 @@ def test_the_message_about_a_wrong_number_of_rows_does_not_give_the_number():
     assert "37" not in str(caught.value)
 
 
+def test_no_message_shows_which_private_row_has_a_bad_feature():
+    rows = np.zeros((60, 2))
+    rows[47] = 1.0
+    with pytest.raises(ValueError, match="finite") as caught:
+        features_of(as_encoder(lambda X: np.where(X > 0, np.inf, X)), rows)
+    assert "47" not in str(caught.value)
+
+
 def test_an_unknown_ready_encoder_is_refused():
     with pytest.raises(ValueError, match="encoder must be one of 'efficientnet-lite0'"):
         find_encoder("word2vec")

@@ -106,6 +106,14 @@ def test_a_frozen_encoder_in_a_pipeline_is_not_fitted_to_private_rows():
     assert clone(whole).encoder is not None
 
 
+def test_an_encoder_is_not_fitted_to_private_rows_without_public_ones():
+    X, y = data(1000)
+    pca = PCA(2).fit(PUBLIC.X)
+    before = pca.components_.copy(), pca.mean_.copy()
+    PrivateProbe(encoder=pca, classes=[0, 1, 2], random_state=0).fit(X, y)
+    assert all(np.array_equal(*pair) for pair in zip(before, (pca.components_, pca.mean_), strict=True))
+
+
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dpadapt.representation import encoders
 from dpadapt.tables import (
     Category,
+    Encoded,
     Ignored,
     Number,
     Schema,
@@ -79,6 +81,23 @@ def test_messages_show_bad_cells_of_public_tables_only(cell, problem):
         encode_features(table(private=True, **rows), schema)
     assert "row 2" not in str(caught.value)
     assert "chosen without private rows" in str(caught.value)
+
+
+class Failing:
+    """An encoder that quotes what it fails on."""
+
+    def transform(self, texts):
+        raise ValueError(f"can't encode {texts[0]}")
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_the_message_of_an_encoder_is_shown_for_public_tables_only(monkeypatch, private):
+    ready = encoders.ReadyEncoder("wordllama", "text", "", (), 2, 1.0, "")
+    monkeypatch.setattr(encoders, "find_encoder", lambda name: ready)
+    monkeypatch.setattr(encoders, "as_encoder", lambda name: Failing())
+    with pytest.raises(ValueError, match="encoder fails") as caught:
+        encode_features(table(private=private, note=["ZEBRA7731"]), Schema("d", (Encoded("note", "wordllama"),)))
+    assert ("ZEBRA7731" in str(caught.value)) is not private
 
 
 def test_missing_and_unknown_columns_are_named():

@@ -82,6 +82,15 @@ def test_files_that_are_no_text_are_refused_without_showing_values(tmp_path, con
     assert "secret" not in str(caught.value)
 
 
+def test_a_private_file_that_is_not_utf_8_shows_no_byte(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"age\n31\n\xe9\n")
+    with pytest.raises(ValueError, match="UTF-8") as caught:
+        read_table(tmp_path / "a.csv", private=True)
+    # The folder has a name of its own.
+    message = str(caught.value).replace(str(tmp_path), "")
+    assert not any(sign in message for sign in ("e9", "position", "byte"))
+
+
 def test_a_header_alone_is_a_table_where_the_number_of_rows_is_private(tmp_path):
     (tmp_path / "a.csv").write_text("age,plan\n")
     table = read_table(tmp_path / "a.csv", private=True, empty=True)

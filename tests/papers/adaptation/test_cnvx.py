@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, PrivacyError, Public, audit
-from dpadapt.mechanisms.bounded_losses import gradient_bounds
+from dpadapt.mechanisms.bounded_losses import Moments, gradient_bounds
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.preparation import bounded_rows, target_scale, unit_geometry
 from dpadapt.papers.adaptation.problem import Penalties, solve
@@ -203,6 +203,19 @@ def test_replay_finds_no_leak_in_any_variant(params):
         X_other, y_other = X.copy(), y.copy()
         X_other[5], y_other[5] = row, label
         assert audit.leaks(make, (X, y), (X_other, y_other), public=Public(X_s, y_s)) == []
+
+
+def test_public_weights_do_not_follow_the_private_number_of_rows(monkeypatch):
+    """The public part of a gradient goes through the release, so that a replay of the result would not show it."""
+    X_s, y_s, X, y = make_data(80, 50, 3)
+    seen, plus = [], Moments.plus
+    monkeypatch.setattr(Moments, "plus", lambda self, *public: seen.append(public) or plus(self, *public))
+    settings = {"n_steps": 30, "discrepancy_share": 0.3, "kappa1": 0.1, "kappa2": 0.5}
+    make = lambda: CnvxAdap(4.0, 0.01, adjacency="add-remove", n_rows=50, random_state=0, **settings)  # noqa: E731
+    audit.leaks(make, (X, y), (X[:-20], y[:-20]), public=Public(X_s, y_s))
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert len(first) > 1
+    assert all(np.array_equal(a, b) for parts in zip(first, second, strict=True) for a, b in zip(*parts, strict=True))
 
 
 def test_no_record_moves_a_release_by_more_than_the_printed_noise_assumes():

@@ -5,6 +5,7 @@ import pytest
 
 from dpadapt.hybrid.questions import LinearHypothesis
 from dpadapt.mechanisms.parity import NOTHING
+from dpadapt.papers.reweigh import learners_discrete as module
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner, most_frequent
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
@@ -51,3 +52,13 @@ def test_parity_learner_returns_a_constant_if_no_batch_answers():
     y = np.arange(400) % 2  # contradictory
     model = SubsampleTestReweigh(ParityLearner(), epsilon=2.0, delta=0.0, random_state=0).fit(X, y)
     assert (model.predict(X) == 0).all()
+
+
+def test_a_null_record_is_an_equation_that_every_parity_satisfies(monkeypatch):
+    seen, original = [], module.equations
+    monkeypatch.setattr(module, "equations", lambda *args: seen.append(original(*args)) or seen[-1])
+    X = np.random.default_rng(0).integers(0, 2, (400, 4)).astype(float)
+    y = X[:, 0].astype(int)
+    X[-1], y[-1] = 1e200, 1  # its square overflows
+    SubsampleTestReweigh(ParityLearner(), epsilon=2.0, delta=0.0, classes=[0, 1], random_state=0).fit(X, y)
+    assert not seen[0].value[-1].any()
