@@ -855,11 +855,17 @@ def test_the_lock_of_a_process_that_ends_is_free(path, ledger):
 
 @pytest.fixture
 def ordinary_folder():
-    """Return a folder of an ordinary user, whose rights the test then has."""
+    """Return a folder of an ordinary user, whose rights the test then has, with an old ledger in it, "old".
+
+    That user may not be allowed to read the folder of the tests, nor modules that are not loaded yet.
+    """
     folder = Path(tempfile.mkdtemp())
+    shutil.copyfile(OLD_LEDGERS / "gaussian.ledger", folder / "old")
+    assert Ledger.open(folder / "old", read_only=True).remaining() >= 0
     superuser = os.geteuid() == 0
     if superuser:
         os.chown(folder, 65534, 65534)
+        os.chown(folder / "old", 65534, 65534)
         folder.chmod(0o755)
         os.setegid(65534)
         os.seteuid(65534)
@@ -1273,8 +1279,7 @@ def test_an_old_ledger_in_use_elsewhere_is_not_converted(old, monkeypatch):
 
 
 def test_an_old_ledger_is_converted_by_who_may_write_to_its_folder(ordinary_folder):
-    path = ordinary_folder / "ledger"
-    shutil.copyfile(OLD_LEDGERS / "gaussian.ledger", path)
+    path = ordinary_folder / "old"
     path.chmod(0o640)
     ordinary_folder.chmod(0o500)
     assert len(Ledger.open(path, read_only=True).entries) == 3
