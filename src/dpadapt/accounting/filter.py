@@ -42,7 +42,7 @@ _ORDER_FACTOR = 1.25
 # this many of them the Gaussian sum is full. A smaller share makes each run dearer, a larger one allows fewer runs.
 _TAIL_SHARE = 1e-5
 _MOST_SAMPLED_RUNS = 1000
-# Least delta of a cap: the parts that it is shared out in must be ordinary floats. No use is known below 1e-20.
+# Least delta of a cap: the parts that it is shared out in must be normal floats. Practical values are above 1e-20.
 _LEAST_DELTA = 1e-300
 # Number of points at which the profile of a sampled run is compared with a Gaussian one. More points cost more time;
 # fewer give a larger mu (about 0.1% at 1,000). Chosen by hand.

@@ -2,8 +2,8 @@
 
 The bounds of all releases hold for one record's own term. If a function mixes rows (centres, sorts, normalises or
 accumulates them), one record changes the terms of all others, and no clipping bounds that. `require_row_by_row` tries a
-function on made-up rows, where its own error messages may be shown. `on_private_rows` applies it to private rows, where
-they must not be.
+function on made-up or public rows, where its own error messages may be shown. `on_private_rows` applies it to private
+rows, where they must not be shown.
 """
 
 import io
