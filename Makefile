@@ -33,7 +33,8 @@ demo: $(STAMP)
 
 ## everything but the heavy audits and benchmarks
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	# One thread per process: boosting would start one per core in both processes.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 ## what needs torch: networks, their examples and their page
 test-networks: $(TORCH_STAMP)
@@ -54,7 +55,7 @@ lint: $(STAMP)
 
 ## statistical audits of every mechanism and estimator, crash tests at full size; prints what each of them counted
 audit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m slow -r aP
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow -r aP
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/tables tests/accounting
 
 ## planted privacy bugs, one at a time: the tests named for each must find it

@@ -53,7 +53,7 @@ METHODS: tuple[Method, ...] = (
         "transfer",
         "regression",
         "dpadapt.transfer.regression.PrivateTransferRegressor",
-        "linear regression that keeps the public model unless the private rows show that it is wrong",
+        "keeps the public model, a blend of linear and boosted ones, unless the private rows show that it is wrong",
     ),
     Method(
         "linear",

@@ -6,7 +6,7 @@ A model is a folder of three files:
     Format and version, method, parameters, small attributes, checksums of the other two files, and what the caller
     keeps beside the model, such as the schema of its table.
 `arrays.npz`
-    The other attributes, one array each.
+    The other attributes, one array each; the public models of a transfer, several arrays each.
 `receipt.json`
     What the fit released and what it cost.
 
@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import METHODS, Method
+from dpadapt.transfer.base import Base
 
 try:
     import fcntl
@@ -142,6 +143,8 @@ def _contents(model: Any, extra: Mapping[str, Any] | None) -> dict[str, bytes]:
     for name, value in _fitted(model).items():
         if isinstance(value, np.ndarray) and value.dtype != object:
             arrays[name] = value
+        elif isinstance(value, Base):
+            arrays |= {f"{name}/{part}": array for part, array in value.arrays().items()}
         elif name not in receipts:
             plain[name] = _pack(value, name)
     buffer = io.BytesIO()
@@ -243,9 +246,16 @@ def load(folder: str | Path) -> Saved:
         model = method.estimator(**{name: _unpack(value) for name, value in description["params"].items()})
         fitted = {name: _unpack(value) for name, value in description["attributes"].items()}
         with np.load(io.BytesIO(arrays_file), allow_pickle=False) as arrays:
-            fitted.update({name: arrays[name] for name in arrays.files})
+            fitted.update({name: arrays[name] for name in arrays.files if "/" not in name})
+            parts: dict[str, dict[str, NDArray[Any]]] = {}
+            for name in arrays.files:
+                attribute, slash, part = name.partition("/")
+                if slash:
+                    parts.setdefault(attribute, {})[part] = arrays[name]
+            if parts:
+                fitted["public_base_"] = Base.from_arrays(parts.pop("public_base_"))
         fitted["privacy_"] = Receipt.from_json(receipt_file.decode())
-        damaged = not isinstance(extra, dict)
+        damaged = not isinstance(extra, dict) or bool(parts)
     except Exception:
         # Whatever JSON and arrays can hold may stand where something else is expected; each fails in its own way.
         damaged = True
@@ -295,7 +305,7 @@ def method_of(model: Any) -> Method:
     for method in METHODS:
         if method.path == path:
             for name, value in model.get_params(deep=False).items():
-                if name == "public_model" and (value is not None or getattr(model, "public_offset_", None) is not None):
+                if name == "public_model" and (not isinstance(value, str | None) or _given_model(model)):
                     raise TypeError(
                         "public_model can't be saved as plain data. Keep the fitted estimator by joblib or skops, and "
                         "open such a file only if you trust it."
@@ -303,6 +313,12 @@ def method_of(model: Any) -> Method:
                 _pack(value, name)
             return method
     raise TypeError(f"model must be of a class in dpadapt.methods.METHODS, got {type(model).__name__}.")
+
+
+def _given_model(model: Any) -> bool:
+    """Return whether a fitted model starts from a public model that the user gave."""
+    base = getattr(model, "public_base_", None)
+    return isinstance(base, Base) and base.given
 
 
 def prepare(folder: str | Path, *, name: str = "folder") -> Path:

@@ -192,7 +192,7 @@ def test_command_measures_prints_and_writes_without_real_data(tmp_path, capsys, 
     last = found["cells"][-1]
     # The public models don't change with private rows; ours gains from all of them.
     assert last["public linear"] == found["cells"][0]["public linear"]
-    assert last["ours"][1] < 0.95 * last["public"][1]
+    assert last["ours"][1] < 0.98 * last["public"][1]
     assert last["not private"][1] < last["best public"][1]
     for text in (capsys.readouterr().out, page.read_text()):
         assert "fair by age" in text

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shutil
 import subprocess
 from contextlib import suppress
@@ -244,7 +245,10 @@ def test_out_of_range_private_numbers_are_clipped_silently(run, site, tmp_path):
     frame.loc[0, ["age", "bmi", "cost"]] = [987654, -55555, 7777777]
     frame.to_csv(site.private, index=False)
     bad = run(*site.fit(ledger=None, seed=1, out=tmp_path / "a"))
-    assert (good.code, good.out, good.err) == (bad.code, bad.out, bad.err)
+    # What was adopted is computed from releases, which differ; nothing else does.
+    outputs = [re.sub(r"[\d.,%]+", "#", outcome.out) for outcome in (good, bad)]
+    assert outputs[0].split() == outputs[1].split()
+    assert (good.code, good.err) == (bad.code, bad.err)
     assert bad.code == 0
 
 
@@ -434,17 +438,20 @@ def test_a_fit_that_spends_nothing_and_fails_is_an_ordinary_error(run, site, mon
 
 @pytest.mark.parametrize(("limit", "code"), [(4096, 2), (10_000, 1)])
 def test_a_real_limit_on_the_size_of_files(run, site, monkeypatch, limit, code):
-    # The trial before the fit finds a small limit. A limit that comes into force after it stops the report.
+    # The trial before the fit finds a small limit. A limit that comes into force after the model was saved stops the
+    # report.
     resource = pytest.importorskip("resource")
-    before, prepare = resource.getrlimit(resource.RLIMIT_FSIZE), persist.prepare
+    before, prepare, save = resource.getrlimit(resource.RLIMIT_FSIZE), persist.prepare, persist.save
 
-    def limited(*args, **options):
-        if code == 1:
-            prepare(*args, **options)
+    def prepared(*args, **options):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-        return prepare(*args, **options) if code == 2 else site.out
+        return prepare(*args, **options)
 
-    monkeypatch.setattr(persist, "prepare", limited)
+    def saved(*args, **options):
+        save(*args, **options)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+
+    monkeypatch.setattr(persist, *(("prepare", prepared) if code == 2 else ("save", saved)))
     try:
         outcome = run(*site.fit())
     finally:

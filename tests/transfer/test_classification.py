@@ -11,6 +11,7 @@ from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivateLogisticRegression
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.datasets.bundled import digits, fair_by_age
 from dpadapt.transfer import classification_plan
+from dpadapt.transfer.base import combined
 from dpadapt.transfer.classification import PrivateTransferClassifier
 
 random = np.random.default_rng(12)
@@ -151,21 +152,25 @@ def test_same_population_adopts_small_corrections():
         PrivateTransferClassifier(prior="guess").fit(X, y, public=public)
 
 
-def test_public_preparation_is_remembered_until_its_content_changes(monkeypatch):
+@pytest.mark.parametrize("public_model", [None, "linear"], ids=["blend", "linear"])
+def test_public_preparation_is_remembered_until_its_content_changes(monkeypatch, public_model):
     made = []
     real = classification_plan.prepare
     monkeypatch.setattr(classification_plan, "prepare", lambda *a: made.append(1) or real(*a))
     rows, labels = X_public.copy(), y_public.copy()
     public = Public(rows, labels)
-    before = [PrivateTransferClassifier(random_state=0).fit(X, y, public=public).coef_ for _ in range(2)]
+    before = [
+        PrivateTransferClassifier(public_model=public_model, random_state=0).fit(X, y, public=public).coef_
+        for _ in range(2)
+    ]
     assert len(made) == 1
     assert np.array_equal(*before)
     rows[:, 0] *= -1.0  # in place: the object is the same
-    after = PrivateTransferClassifier(random_state=0).fit(X, y, public=public).coef_
+    after = PrivateTransferClassifier(public_model=public_model, random_state=0).fit(X, y, public=public).coef_
     assert len(made) == 2
     assert not np.array_equal(after, before[0])
     labels[:] = 1 - labels
-    PrivateTransferClassifier(random_state=0).fit(X, y, public=public)
+    PrivateTransferClassifier(public_model=public_model, random_state=0).fit(X, y, public=public)
     assert len(made) == 3
     gone = weakref.ref(public)
     del public
@@ -236,15 +241,31 @@ def test_no_row_moves_a_release_further_than_its_noise_assumes(adjacency, labell
 @pytest.mark.parametrize(("epsilon", "n"), [(1e-6, 4000), (1.0, 4)], ids=["tiny budget", "few rows"])
 def test_nothing_is_spent_if_the_budget_is_too_small(labelled, epsilon, n):
     public, ledger = Public(X_public, y_public if labelled else None), Ledger(epsilon=1.0, delta=1e-6)
-    model = PrivateTransferClassifier(epsilon, 1e-12, classes=[0, 1]).fit(
-        X[:n], np.arange(n) % 2, public=public, ledger=ledger
-    )
     known = classification_plan.prepare(X_public, y_public if labelled else None, 2)
-    assert np.array_equal(model.coef_[0], known.coef[:, 1] - known.coef[:, 0])
-    assert np.array_equal(model.intercept_, known.intercept[1:] - known.intercept[:1])
-    assert model.adopted_ == model.privacy_.epsilon == 0.0
-    assert ledger.entries == []
-    assert any("nothing was spent" in text for text in model.privacy_.warnings)
+    for public_model in ("linear", None):
+        model = PrivateTransferClassifier(epsilon, 1e-12, classes=[0, 1], public_model=public_model)
+        model.fit(X[:n], np.arange(n) % 2, public=public, ledger=ledger)
+        if labelled and public_model is None:
+            base = model.public_base_
+            scores = combined(base.scores(X), base.weights)
+            assert np.array_equal(model.decision_function(X), scores[:, 1] - scores[:, 0])
+        else:
+            assert np.array_equal(model.coef_[0], known.coef[:, 1] - known.coef[:, 0])
+            assert np.array_equal(model.intercept_, known.intercept[1:] - known.intercept[:1])
+        assert model.adopted_ == model.privacy_.epsilon == 0.0
+        assert ledger.entries == []
+        assert any("nothing was spent" in text for text in model.privacy_.warnings)
+
+
+def test_few_public_rows_or_one_class_give_a_linear_model_and_the_receipt_says_so():
+    few, one = Public(X_public[:49], y_public[:49]), Public(X_public, np.zeros(len(X_public), dtype=int))
+    for public in (few, one):
+        model = PrivateTransferClassifier(classes=[0, 1], random_state=0).fit(X, y, public=public)
+        assert model.public_base_ is None
+        assert any("the public model is linear" in text for text in model.privacy_.warnings)
+    enough = PrivateTransferClassifier(classes=[0, 1], random_state=0).fit(X, y, public=Public(X_public, y_public))
+    assert len(enough.public_base_.models) == 2
+    assert not any("linear" in text for text in enough.privacy_.warnings)
 
 
 def test_receipt_says_that_the_gate_stayed_shut(monkeypatch):
@@ -281,10 +302,10 @@ def test_fewer_than_ten_rows_do_no_harm(n):
     assert log_loss(y, model.predict_proba(X)) <= 1.02 * log_loss(y, alone.predict_proba(X))
 
 
-def _with_a_class_that_public_labels_lack(epsilon, seed=0):
+def _with_a_class_that_public_labels_lack(epsilon, seed=0, **params):
     seen = three[:600] < 2
     public = Public(X[:600][seen], three[:600][seen])
-    model = PrivateTransferClassifier(epsilon, random_state=seed, classes=[0, 1, 2])
+    model = PrivateTransferClassifier(epsilon, random_state=seed, classes=[0, 1, 2], **params)
     return model.fit(X[600:2600], three[600:2600], public=public)
 
 
@@ -363,6 +384,6 @@ def test_steps_without_a_limit_end_far_out(monkeypatch):
     ends = []
     for longest in (classification_plan._LONGEST_STEP, 1e9):
         monkeypatch.setattr(classification_plan, "_LONGEST_STEP", longest)
-        model = _with_a_class_that_public_labels_lack(4.0)
+        model = _with_a_class_that_public_labels_lack(4.0, public_model="linear")
         ends.append(log_loss(three[2600:], model.predict_proba(X[2600:])))
     assert ends[0] < 0.2 < ends[1]

@@ -71,7 +71,7 @@ def test_an_unfitted_model_scores_every_public_row_by_a_copy_that_has_not_seen_i
     offset = make_offset(DecisionTreeRegressor(random_state=0), PUBLIC, X_PUBLIC, labels)
     # A full tree repeats the labels of the rows that it was fitted to; of other rows it knows nothing.
     np.testing.assert_allclose(offset.model.predict(X_PUBLIC), labels)
-    assert np.corrcoef(offset.scores, labels)[0, 1] < 0.15
+    assert np.corrcoef(offset.public_scores, labels)[0, 1] < 0.15
     assert offset.rows.all()
 
 
@@ -91,12 +91,12 @@ def test_scores_of_a_fitted_model_count_only_on_rows_that_are_marked_as_unseen()
     offset = make_offset(full, Public(X_PUBLIC, Y_PUBLIC, unseen=unseen), X_PUBLIC, Y_PUBLIC)
     assert offset.model is not full  # its own copy
     assert np.array_equal(offset.rows, unseen)
-    assert np.array_equal(offset.scores, full.predict(X_PUBLIC[300:]))
+    assert np.array_equal(offset.public_scores, full.predict(X_PUBLIC[300:]))
     # Without a mark its errors come from copies; its own, on rows that it has seen, would be 0.
     unmarked = make_offset(full, PUBLIC, X_PUBLIC, Y_PUBLIC)
     assert np.array_equal(unmarked.model.predict(X_NEW), full.predict(X_NEW))
     assert (
-        np.mean((unmarked.scores[:300] - Y_PUBLIC[:300]) ** 2)
+        np.mean((unmarked.public_scores[:300] - Y_PUBLIC[:300]) ** 2)
         > 1e-3
         > np.mean((full.predict(X_PUBLIC[:300]) - Y_PUBLIC[:300]) ** 2)
     )
@@ -104,10 +104,10 @@ def test_scores_of_a_fitted_model_count_only_on_rows_that_are_marked_as_unseen()
 
 def test_probabilities_become_centred_logarithms_and_none_is_zero():
     offset = make_offset(DecisionTreeClassifier(), PUBLIC_CLASSES, X_PUBLIC, CODES_PUBLIC, np.arange(4))
-    assert offset.scores.shape == (600, 4)
-    np.testing.assert_allclose(offset.scores.mean(axis=1), 0.0, atol=1e-12)
+    assert offset.public_scores.shape == (600, 4)
+    np.testing.assert_allclose(offset.public_scores.mean(axis=1), 0.0, atol=1e-12)
     # A full tree gives probabilities 0 and 1, and the last class has no public row.
-    assert np.ptp(offset.scores) <= np.log(4 / 1e-3) + 1e-9
+    assert np.ptp(offset.public_scores) <= np.log(4 / 1e-3) + 1e-9
 
 
 # What a fit makes of it
@@ -142,7 +142,7 @@ def test_a_classifier_without_budget_is_exactly_the_public_model(n_classes):
 
 def test_private_rows_correct_a_model_that_is_not_linear():
     ours = PrivateTransferRegressor(epsilon=1.0, public_model=tree(), random_state=0).fit(X, Y, public=PUBLIC)
-    linear = PrivateTransferRegressor(epsilon=1.0, random_state=0).fit(X, Y, public=PUBLIC)
+    linear = PrivateTransferRegressor(epsilon=1.0, public_model="linear", random_state=0).fit(X, Y, public=PUBLIC)
     assert ours.adopted_ > 0.5
     assert error(ours) < 0.3 * error(ours.public_only())
     assert error(ours) < 0.5 * error(linear)
@@ -151,7 +151,8 @@ def test_private_rows_correct_a_model_that_is_not_linear():
 def test_private_rows_correct_a_classifier_that_is_not_linear():
     ours = PrivateTransferClassifier(epsilon=1.0, public_model=classifier_tree(), random_state=0)
     ours.fit(X, CODES, public=PUBLIC_CLASSES)
-    linear = PrivateTransferClassifier(epsilon=1.0, random_state=0).fit(X, CODES, public=PUBLIC_CLASSES)
+    linear = PrivateTransferClassifier(epsilon=1.0, public_model="linear", random_state=0)
+    linear.fit(X, CODES, public=PUBLIC_CLASSES)
     assert ours.adopted_ > 0.3
     assert log_loss(ours) < 0.7 * log_loss(ours.public_only())
     assert log_loss(ours) < 0.9 * log_loss(linear)
@@ -160,7 +161,9 @@ def test_private_rows_correct_a_classifier_that_is_not_linear():
 def test_a_wrong_slope_of_the_public_model_is_corrected():
     public = Public(X_PUBLIC, 3.0 * Y_PUBLIC)
     ours = PrivateTransferRegressor(epsilon=3.0, public_model=tree(), random_state=0).fit(X, Y, public=public)
-    assert ours.score_coef_ == pytest.approx(-2 / 3, abs=0.2)
+    # Two thirds less than its weight of 1, by the plane and by the directions together.
+    slope = np.polyfit(ours.public_only().predict(X_NEW), ours.predict(X_NEW), 1)[0]
+    assert slope == pytest.approx(1 / 3, abs=0.1)
     assert error(ours) < 0.1 * error(ours.public_only())
 
 
@@ -316,7 +319,11 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
             "at least 20 public rows",
         ),
         (PrivateTransferRegressor(public_model=DecisionTreeRegressor), PUBLIC, "the class DecisionTreeRegressor"),
-        (PrivateTransferRegressor(public_model="boosting"), PUBLIC, "a model with predict, .* got str"),
+        (
+            PrivateTransferRegressor(public_model="boosting"),
+            PUBLIC,
+            "must be 'linear', a model with predict, or left out, got 'boosting'",
+        ),
         (
             PrivateTransferRegressor(public_model=StandardScaler()),
             PUBLIC,
@@ -382,6 +389,22 @@ def test_a_wrong_number_of_probabilities_is_refused_before_the_charge(n_columns)
     assert "a probability for each of its 3 classes" in str(refused)
 
 
+def test_a_classifier_that_fails_on_private_rows_alone_is_refused_before_the_charge():
+    private = X.copy()
+    private[7, 1] = SECRET
+
+    def picky(rows):
+        if (rows == SECRET).any():
+            raise KeyError(f"no entry for {rows[rows == SECRET]}")
+        return np.full((len(rows), 3), 1 / 3)
+
+    public = Public(X_PUBLIC, CODES_PUBLIC, unseen=True)
+    estimator = PrivateTransferClassifier(public_model=Probabilities(picky))
+    refused = refusal(estimator, y=CODES, public=public, features=private)
+    assert "public_model fails on private rows (KeyError)" in str(refused)
+    assert "31415" not in "".join(traceback.format_exception(refused))
+
+
 def chunks_scaled_by_their_largest_value(X):
     """Mixes rows only beside an extreme one."""
     parts = [X[i : i + 64, 0] for i in range(0, len(X), 64)]
@@ -409,7 +432,7 @@ def test_a_model_that_keeps_what_it_saw_keeps_no_private_row():
     private = X.copy()
     private[:, 1] = SECRET
     model = PrivateTransferRegressor(public_model=Remembering()).fit(private, Y, public=Public(X_PUBLIC, Y_PUBLIC))
-    assert SECRET not in model.public_offset_.model.last_
+    assert SECRET not in model.public_base_.models[0].model.last_
 
 
 def test_what_a_model_prints_about_private_rows_is_not_shown(capsys):

@@ -5,9 +5,12 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.learning.estimator import Budget
+from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression_plan import (
-    CORRECTION,
+    PLANE_STEPS,
     ClipBias,
+    base_geometry,
+    budget_shares,
     choose_directions,
     dyadic_blocks,
     plan_stage,
@@ -15,6 +18,7 @@ from dpadapt.transfer.regression_plan import (
     shift_prior,
     shifted_plan,
     transfer_geometry,
+    worthwhile,
 )
 
 
@@ -85,18 +89,74 @@ def test_the_expected_error_is_at_most_the_public_error():
     assert same_population_plan(geometry, Budget(2e-6, 1000.0, 1.0)).error <= 1.0001 * float(geometry.spectrum @ prior)
 
 
-def test_long_rows_get_more_steps_at_the_same_cost():
-    def steps(d):
-        public, _, _ = _population(d, n=10, n_public=800)
-        geometry = transfer_geometry(np.asarray(public.X), np.asarray(public.y))
-        return shifted_plan(geometry, Budget(1.0, 10_000.0, 1.0))
+def plan_of(public, budget, model=None):
+    found = regression_base(public, np.asarray(public.X), np.asarray(public.y), model)
+    return shifted_plan(found, base_geometry(found), budget)
 
-    few, many = steps(5), steps(400)
+
+def test_long_rows_get_more_steps_at_the_same_cost():
+    few, many = (plan_of(_population(d, n=10, n_public=800)[0], Budget(1.0, 10_000.0, 1.0), "linear") for d in (5, 400))
     assert few.n_steps < many.n_steps
-    assert few.noise_per_step**2 / few.n_steps == pytest.approx(many.noise_per_step**2 / many.n_steps)
-    for plan in (few, many):
-        # All charges together are exactly 1-Gaussian-DP.
-        assert sum(part.steps / part.mechanism.noise_multiplier**2 for part, _ in plan.charges) == pytest.approx(1.0)
+    noises = [plan.noise("correction") ** 2 / plan.n_steps for plan in (few, many)]
+    assert noises[0] == pytest.approx(noises[1])
+
+
+@pytest.mark.parametrize("signal", [8.0, 45.0, 59.0, 61.0, 90.0, 130.0, 200.0, 1e3, 1e5])
+@pytest.mark.parametrize("n_rows", [100.0, 200.0, 5000.0])
+def test_all_charges_together_are_the_whole_budget(signal, n_rows):
+    public, _, _ = _population(5, n=10, n_public=200)
+    plan = plan_of(public, Budget(signal / n_rows, n_rows, 1.0))
+    spent = sum(part.steps / part.mechanism.noise_multiplier**2 for part, _ in plan.charges)
+    assert spent == pytest.approx((signal / n_rows) ** 2)
+    assert [label for _, label in plan.charges] == list(plan.shares)
+
+
+def test_shares_change_continuously_and_add_up_to_one():
+    signals = np.geomspace(7.0, 1e5, 4000)
+    for n_rows in (100.0, 250.0, 1e4):
+        found = [budget_shares(float(signal), n_rows) for signal in signals]
+        assert all(sum(shares.values()) == pytest.approx(1.0) for shares in found)
+        for part in ("scout", "plane", "correction"):
+            values = np.array([shares.get(part, 0.0) for shares in found])
+            # Directions begin with a share of 2%, everything else without a jump.
+            assert np.abs(np.diff(values)).max() < 0.03
+
+
+def test_few_rows_or_little_budget_correct_the_level_alone():
+    assert list(budget_shares(30.0, 1000.0)) == ["plane"]
+    public, _, _ = _population(5, n=10, n_public=200)
+    assert len(plan_of(public, Budget(0.03, 1000.0, 1.0)).plane(1.0).weights) == 1
+    assert len(plan_of(public, Budget(0.3, 1000.0, 1.0)).plane(1.0).weights) == 3
+    # With one public model there is nothing to mix.
+    assert len(plan_of(public, Budget(0.3, 1000.0, 1.0), "linear").plane(1.0).weights) == 2
+
+
+def test_nothing_is_worthwhile_where_the_level_would_be_noise():
+    assert not worthwhile(Budget(0.08, 100.0, 1.0))
+    assert not worthwhile(Budget(50.0, 5.0, 1.0))
+    assert worthwhile(Budget(0.2, 100.0, 1.0))
+    assert not worthwhile(Budget(0.15, 100.0, 2.0))
+
+
+def test_the_variance_of_the_plane_covers_its_noise():
+    """With rows as the public ones and no shift, the plane's estimate varies no more than is stated."""
+    public, _, _ = _population(5, n=10, n_public=400)
+    plan = plan_of(public, Budget(0.3, 1000.0, 1.0))
+    stage = plan.plane(1.0)
+    columns = np.column_stack([np.ones(400), plan.features.of(plan.public.scores)]) * stage.weights
+    moment = columns.T @ columns / 400
+    random = np.random.default_rng(0)
+    ends = []
+    for _ in range(400):
+        current, average = np.zeros(3), np.zeros(3)
+        for t in range(PLANE_STEPS):
+            gradient = stage.curvature * moment @ (current / stage.weights) + stage.noise * random.standard_normal(3)
+            newton = gradient / (stage.weights * stage.curvature)
+            if t >= 10:
+                average += (current - newton) / (PLANE_STEPS - 10)
+            current = current - stage.step * newton
+        ends.append(average)
+    assert np.all(np.var(ends, axis=0) < stage.variance)
 
 
 def test_blocks_cover_every_coordinate_once():
@@ -117,7 +177,7 @@ def test_plans_are_made_without_private_rows():
     assert weights.max() == 1.0
     few, _ = choose_directions(geometry, n_rows=1000, noise_per_clip=10.0, n_steps=100, size=1.0)
     assert len(few) < len(chosen)
-    common = {"n_steps": 100, "size": 1.0, "kind": CORRECTION}
+    common = {"n_steps": 100, "size": 1.0}
     quiet, loud = (
         plan_stage(geometry, np.eye(21)[:, chosen], weights, noise_per_clip=n, **common) for n in (0.01, 1.0)
     )

@@ -450,7 +450,8 @@ def _drawn(fit: Callable[[Any], Any], data: Any, runs: int, tick: Callable[[int]
 def _vector(output: Any) -> Scores:
     """Return the output that an attacker sees as one array."""
     if hasattr(output, "coef_"):
-        parts = [output.coef_, getattr(output, "intercept_", ())]
+        names = ("coef_", "intercept_", "score_coef_", "level_", "correction_")
+        parts = [part for name in names if (part := getattr(output, name, None)) is not None]
         return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64)
     return np.ravel(np.asarray(output, dtype=np.float64))
 

@@ -163,7 +163,7 @@ def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) ->
         return "The public rows gave the model to start from; they are too few to measure its error."
     constant, alone = comparison["rows"][0]["error"], comparison["rows"][1]["error"]
     return (
-        f"The public rows gave the model to start from. On public rows that it was not fitted on, such a model has a "
+        f"The public rows gave the model to start from. On public rows that it was not fitted on, a linear model has a "
         f"{comparison['measure']} of {alone:.3g}; without any model it is {constant:.3g}."
     )
 

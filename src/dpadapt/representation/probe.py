@@ -158,6 +158,8 @@ class PrivateProbe(LinearClassifier):
             self.delta,
             prior=self.prior,
             classes=self.classes,
+            # The head of a representation is linear.
+            public_model="linear",
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,

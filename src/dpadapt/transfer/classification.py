@@ -12,10 +12,12 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.estimator import ClassificationInput, LinearClassifier
 from dpadapt.learning.logistic import PrivateLogisticRegression
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.transfer.base import LINEAR_ONLY, Base, combined
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
-from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, Offset, require_shifted_labelled
+from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
@@ -23,11 +25,11 @@ _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is 
 class PrivateTransferClassifier(LinearClassifier):
     """A classifier that starts from public data and is corrected by private rows.
 
-    A softmax model is fitted to the labelled public rows, or the user gives a model of any kind. The private rows
-    correct it by clipped full-batch gradient steps in public coordinates: the budget is shared among directions where a
-    change is expected to exceed its noise, and the others stay as they are. A gate then adopts a share of the
-    correction, from 0 (exactly the public model) to 1, by an estimate of what it gains and a bound on the harm. There
-    is nothing to tune.
+    A softmax model and boosting are fitted to the labelled public rows and blended, or the user gives a model of any
+    kind. The private rows correct the blend by clipped full-batch gradient steps in public coordinates: the budget is
+    shared among directions where a change is expected to exceed its noise, and the others stay as they are. A gate then
+    adopts a share of the correction, from 0 (exactly the public model) to 1, by an estimate of what it gains and a
+    bound on the harm. There is nothing to tune.
 
     With unlabelled public data only the coordinates come from it, the start is zero and there is no gate. Without
     public data this is `PrivateLogisticRegression`.
@@ -49,11 +51,13 @@ class PrivateTransferClassifier(LinearClassifier):
         is changed only on evidence. "same-population": it does not differ, so private rows only correct the sampling
         error of the public model, and smaller corrections are adopted at smaller budgets.
     {classes}
-    public_model : estimator, optional
-        A model of any kind with `predict_proba`, such as boosting or a pipeline, instead of the softmax model. An
+    public_model : estimator or "linear", optional
+        A model of any kind with `predict_proba`, such as a pipeline or a neural network, instead of the blend. An
         unfitted one is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen
         by `Public(X, y, unseen=...)`, or a copy of it is fitted to parts of the public rows to measure its errors. It
-        must treat each row by itself. Probabilities below 0.001 / n_classes are raised to that.
+        must treat each row by itself. Probabilities below 0.001 / n_classes are raised to that. "linear" is the softmax
+        model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows, or one class
+        among them, it is used in any case, and the receipt says so.
     {adjacency}
     {n_rows}
     {random_state}
@@ -61,17 +65,19 @@ class PrivateTransferClassifier(LinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        With a `public_model`: coefficients of the correction.
+        Coefficients of the correction, for cells within the public range; of the whole model if the public model is
+        linear.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-    public_offset_ : Offset or None
-        The fitted `public_model` (its `model`), and its scores on public rows.
+    public_base_ : Base or None
+        The public models, and the weights of their blend. None without public labels, and where the public model is
+        linear.
     score_coef_ : ndarray of shape (1, n_classes) or (n_classes, n_classes), or None
-        Coefficients of the centred log-probabilities of the `public_model` in the correction: 0 changes nothing.
+        Coefficients of the blend's centred log-probabilities in the correction: 0 changes nothing.
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases.
     public_coef_, public_intercept_ : ndarray
-        The public linear model; see `public_only`. None without public labels, 0 with a `public_model`.
+        The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -140,32 +146,42 @@ class PrivateTransferClassifier(LinearClassifier):
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.codes_public)
         notes: list[str] = []
-        offset: Offset | None = None
+        base: Base | None = None
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
             coef, intercept = self._alone(data)
             adopted = float(budget.worthwhile)
         else:
-            prepared, offset = prepared_for(public, data.X_public, data.codes_public, data.classes, self.public_model)
+            prepared, found = prepared_for(
+                public, data.X_public, data.codes_public, data.classes, prior=prior, model=self.public_model
+            )
+            base = None if found is None else found.base
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
-                # Before anything is charged: another public model may fail.
-                rows = data.X if offset is None else offset.beside_private(data.X, data.ledger.adjacency)
+                # Before anything is charged: a model that the user gave may fail.
+                rows = data.X if base is None else _beside_scores(base, data.X, data.ledger.adjacency)
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
                 change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
+            if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
+                notes = [*notes, LINEAR_ONLY]
             coef, intercept = _corrected(prepared, change, adopted)
             if prepared.warm:
                 public_coef, public_intercept = _corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = [data.source] if offset is None else [data.source, OFFSET_ASSUMPTION]
+        assumed = [data.source, OFFSET_ASSUMPTION] if base is not None and base.given else [data.source]
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
-        self.public_offset_ = offset
-        self.coef_, self.score_coef_ = _parts(coef, data.n_features, offset)
-        self.public_coef_: NDArray[np.float64] | None
-        self.public_coef_ = None if public_coef is None else _parts(public_coef, data.n_features, offset)[0]
+        self.public_base_ = base
+        self.score_coef_: NDArray[np.float64] | None = None
+        self.public_coef_: NDArray[np.float64] | None = public_coef
+        if base is not None:
+            # The correction is linear in standardised cells and in the scores of the base.
+            coef, self.score_coef_ = coef[:, : data.n_features] / base.columns.scale, coef[:, data.n_features :].copy()
+            intercept = intercept - coef @ base.columns.center
+            self.public_coef_ = np.zeros_like(coef)
+        self.coef_ = coef
         self.intercept_, self.public_intercept_, self.adopted_ = intercept, public_intercept, adopted
         self.classes_ = data.classes
         return self
@@ -208,16 +224,15 @@ class PrivateTransferClassifier(LinearClassifier):
         )
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        # Models saved by version 0.1 have no offset.
-        offset = getattr(self, "public_offset_", None)
-        if offset is None or self.score_coef_ is None:
+        # Models saved by earlier versions have no base.
+        base = getattr(self, "public_base_", None)
+        if base is None or self.score_coef_ is None:
             return super()._scores(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = offset.beside(X)
-        scores = rows[:, X.shape[1] :]
-        if len(self.classes_) == 2:
-            scores = scores[:, 1:] - scores[:, :1]
-        return np.asarray(scores + rows @ np.column_stack([self.coef_, self.score_coef_]).T + self.intercept_)
+        scores = combined(base.scores(X), base.weights)
+        own = scores[:, 1:] - scores[:, :1] if len(self.classes_) == 2 else scores
+        moved = base.columns.standardise(X) @ (self.coef_ * base.columns.scale).T + scores @ self.score_coef_.T
+        return np.asarray(own + moved + (self.intercept_ + self.coef_ @ base.columns.center))
 
     def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
@@ -250,8 +265,7 @@ def _corrected(
     return coef.T.copy(), intercept.copy()
 
 
-def _parts(
-    coef: NDArray[np.float64], n_features: int, offset: Offset | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return the coefficients of the features, and those of the scores of an offset."""
-    return (coef, None) if offset is None else (coef[:, :n_features].copy(), coef[:, n_features:].copy())
+def _beside_scores(base: Base, X: NDArray[Any], adjacency: Adjacency) -> NDArray[np.float64]:
+    """Return standardised private rows, with the scores of the base as further columns."""
+    scores = combined(base.private_scores(X, adjacency), base.weights)
+    return np.column_stack([base.private_rows(X), scores])

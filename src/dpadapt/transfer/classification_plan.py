@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from dpadapt.data import Public
-from dpadapt.learning.descent import SoftmaxLoss, clipped_curvature, softmax
+from dpadapt.learning.descent import clipped_curvature, softmax
 from dpadapt.learning.estimator import Budget, split_noise
-from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered, best_by_cross_validation, centre_and_scale
+from dpadapt.learning.preparation import Remembered, centre_and_scale
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.transfer.public_models import Offset, remembered_offset
+from dpadapt.transfer.base import PublicBase, boosting_fails, classification_base
+from dpadapt.transfer.public_softmax import SCORE_VARIANCES, mixed_units, public_softmax, whitening
 
 # Public preparation
 
@@ -30,13 +30,6 @@ _LARGEST_VALUE = 5.0
 # Number of public rows on which curvature, lengths and loss ranges are measured. More rows cost time; the error of a
 # few percent does not matter. Chosen by hand.
 _SAMPLE_ROWS = 1500
-# Total variances of the public model's scores that cross-validation tries, its number of folds, and the largest number
-# of rows it uses: a prior variance does not depend on the number of rows, so a part of them suffices. Chosen by hand.
-_SCORE_VARIANCES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_SCORE_VARIANCE_FOLDS = 4
-_SCORE_VARIANCE_ROWS = 6000
-# Prior variance of the intercepts: a class probability far from uniform is an intercept of about 2 on the logit scale.
-_INTERCEPT_VARIANCE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,17 +142,10 @@ def prepare(
         scale = np.full_like(scale, np.sqrt(np.mean(scale**2)) or 1.0)
     scale = np.where(constant, np.inf, scale)
     rows = (X - center) / scale
-    values, vectors = np.linalg.eigh(rows.T @ rows / len(X))
-    order = np.argsort(values)[::-1]
-    values, vectors = np.maximum(values[order], 0.0), vectors[:, order]
-    kept = values > 1e-7 * max(values[0], 1e-300)
-    values, vectors = values[kept], vectors[:, kept]
-    if not len(values):
-        values, vectors = np.ones(1), np.zeros((X.shape[1], 1))
-    basis = vectors / np.sqrt(values + WHITENING_FLOOR * values.mean())
-    coordinates = Coordinates(center, scale, basis, values / values.sum())
-    whitened = coordinates.transform(X, np.ones(1 + len(values)))
-    start, total, score_variances = np.zeros((1 + len(values), n_classes)), 0.0, np.zeros(0)
+    basis, shares = whitening(rows)
+    coordinates = Coordinates(center, scale, basis, shares)
+    whitened = coordinates.transform(X, np.ones(1 + len(shares)))
+    start, total, score_variances = np.zeros((1 + len(shares), n_classes)), 0.0, np.zeros(0)
     if codes is not None:
         start, total = public_softmax(whitened, codes, n_classes, coordinates.shares)
         coordinates, start, score_variances = _with_scores(coordinates, whitened, start)
@@ -192,81 +178,12 @@ def prepare_offset(X: NDArray[np.float64], scores: NDArray[np.float64]) -> Prepa
     coef = np.concatenate([np.zeros((d, n_classes)), np.eye(n_classes)])
     chosen = _sample_rows(n)
     sample = coordinates.transform(np.column_stack([X[chosen], scores[chosen]]), np.ones(len(start)))
-    total = max(float(np.mean(np.var(scores, axis=0))), _SCORE_VARIANCES[0])
+    total = max(float(np.mean(np.var(scores, axis=0))), SCORE_VARIANCES[0])
     return Prepared(coordinates, start, coef, np.zeros(n_classes), True, True, total, sample, scores[chosen], values, n)
 
 
 def _sample_rows(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(n).permutation(n)[:_SAMPLE_ROWS]
-
-
-def mixed_units(scales: NDArray[np.float64]) -> bool:
-    """Guess whether the columns have units of their own, as in a table, or share one, as pixels and embeddings do.
-
-    A table is standardised. Where units are shared, the scales themselves show which directions matter, and dividing by
-    them would lose that. Fewer than 50 columns are taken for a table, and so are columns of which one has 30 times the
-    median scale.
-    """
-    if len(scales) < 50:
-        return True
-    return bool(scales.max() > 30.0 * np.median(scales))
-
-
-def public_softmax(
-    Z: NDArray[np.float64], codes: NDArray[np.int64], n_classes: int, shares: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return the maximum a-posteriori softmax model and its prior variance of the scores.
-
-    The prior variance of a direction is in proportion to its public variance, which is a plain ridge before whitening.
-    Whitened, the fit takes a few dozen iterations.
-    """
-    # Rows of a file are often sorted; a fixed shuffle is as good as any and keeps fits reproducible.
-    order = np.random.default_rng(len(Z)).permutation(len(Z))[:_SCORE_VARIANCE_ROWS]
-    folds = np.arange(len(order)) % min(_SCORE_VARIANCE_FOLDS, len(order))
-    start = np.zeros((Z.shape[1], n_classes))
-    total = best_by_cross_validation(
-        [(order[folds != fold], order[folds == fold]) for fold in np.unique(folds)],
-        _SCORE_VARIANCES,
-        lambda train, total, start: _fit(Z[train], codes[train], _penalty(total, shares, len(train)), start, 1e-6),
-        lambda test, coef: SoftmaxLoss().value(Z[test] @ coef, codes[test]) * len(test),
-        start,
-    )
-    coef = _fit(Z, codes, _penalty(total, shares, len(Z)), start, 1e-9)
-    return coef - coef.mean(axis=1, keepdims=True), total
-
-
-def _penalty(total: float, shares: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    variances = np.concatenate([[_INTERCEPT_VARIANCE], np.maximum(total * shares, 1e-9)])
-    return np.asarray(1.0 / (n * variances))[:, None]
-
-
-def _fit(
-    Z: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    penalty: NDArray[np.float64],
-    start: NDArray[np.float64],
-    tolerance: float,
-) -> NDArray[np.float64]:
-    index = np.arange(len(codes))
-    # In coordinates where the penalised loss is about round, the search needs few iterations.
-    stretch = np.sqrt(1.0 / (1.0 / start.shape[1] + penalty))
-
-    def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        coef = flat.reshape(start.shape) * stretch
-        scores = Z @ coef
-        scores -= scores.max(axis=1, keepdims=True)
-        own = scores[index, codes]
-        np.exp(scores, out=scores)
-        sums = scores.sum(axis=1)
-        value = float(np.mean(np.log(sums) - own)) + float(np.sum(penalty * coef**2)) / 2
-        scores /= sums[:, None]
-        scores[index, codes] -= 1.0
-        gradient = Z.T @ scores / len(Z) + penalty * coef
-        return value, (gradient * stretch).ravel()
-
-    options: Any = {"maxiter": 300, "ftol": tolerance, "gtol": 1e-7}
-    result = minimize(objective, (start / stretch).ravel(), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(np.asarray(result.x).reshape(start.shape) * stretch)
 
 
 def _with_scores(
@@ -298,14 +215,21 @@ def prepared_for(
     X: NDArray[np.float64],
     codes: NDArray[np.int64] | None,
     classes: NDArray[Any],
+    *,
+    prior: str = "shifted",
     model: Any = None,
-) -> tuple[Prepared, Offset | None]:
-    """Return the preparation of `public`, made once while its content stays the same, and the offset of `model`."""
-    if model is None or codes is None:
+) -> tuple[Prepared, PublicBase | None]:
+    """Return the preparation of `public`, made once while its content stays the same, and the base that is corrected.
+
+    There is no base, but a linear model to start from, where the base would have only this one: without public labels,
+    if the same population is declared, for `model="linear"`, and where boosting can't be fitted.
+    """
+    linear = prior != "shifted" or (model is None and codes is not None and boosting_fails(len(X), codes))
+    if codes is None or linear or isinstance(model, str):
         return _PREPARATIONS.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes))), None
-    offset = remembered_offset(model, public, X, classes[codes], classes)
-    parts = [X[offset.rows], offset.scores]
-    return _PREPARATIONS.get(public, parts, lambda: prepare_offset(*parts)), offset
+    found = classification_base(public, X, codes, classes, model)
+    scores = np.tensordot(found.base.weights, found.scores, 1)
+    return _PREPARATIONS.get(public, [found.rows, scores], lambda: prepare_offset(found.rows, scores)), found
 
 
 # The plan

@@ -12,15 +12,17 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, public_labels, public_table
+from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
-from dpadapt.transfer.gate import Path, keep, slope_from_change, slope_from_losses
+from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses
 from dpadapt.transfer.public_models import require_shifted_labelled
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
     dyadic_blocks,
-    prepared_with,
+    remembered_base_geometry,
     shift_prior,
     shifted_plan,
+    worthwhile,
 )
 
 
@@ -159,7 +161,7 @@ def forecast_classification(
     >>> from dpadapt import Public
     >>> rng = np.random.default_rng(7)
     >>> X = rng.uniform(-1, 1, (500, 3))
-    >>> public = Public(X, X[:, 0] > 0)
+    >>> public = Public(X, X[:, 0] + 0.3 * rng.standard_normal(500) > 0)
     >>> forecast_classification(public, 10, epsilon=0.01).worthwhile
     False
     >>> forecast_classification(public, 50_000).gate
@@ -178,7 +180,7 @@ def forecast_classification(
     known, _ = label_set(classes, labels, np.zeros(0))
     codes = None if labels is None else label_codes(labels, known, "public y")
     require_shifted_labelled(public_model, prior, codes)
-    prepared, _ = prepared_for(public, X, codes, known, public_model)
+    prepared, _ = prepared_for(public, X, codes, known, prior=prior, model=public_model)
     if not budget.worthwhile:
         return ClassificationForecast(False, 0, math.inf, math.inf, 0.0, "shut" if prepared.warm else "none")
     plan = make_plan(prepared, budget, prior)
@@ -291,25 +293,33 @@ def forecast_regression(
     if checks.declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     budget = Budget.of(epsilon, delta, checks.count(n_private, "n_private"), adjacency)
-    if not budget.worthwhile:
+    if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)
-    geometry, _ = prepared_with(public_model, public, X, numeric_labels(public_labels(public.y, len(X))))
+    found = regression_base(public, X, numeric_labels(public_labels(public.y, len(X))), public_model)
+    geometry = remembered_base_geometry(public, found)
     # The same plan as that of the fit; the private rows are assumed to have the mean of the public ones.
-    chosen, stage = shifted_plan(geometry, budget).correction(np.zeros(len(geometry.solution)), size=1.0)
-    curvature = stage.weights * max(stage.unclipped, 0.1)
-    sample = geometry.variance / budget.n_rows
-    noise = stage.weights * stage.noise_of_average(CORRECTION_CURVATURE * curvature) + sample
-    follows = np.minimum(curvature * stage.response(curvature), 1.0)
-    spread = shift_prior(len(geometry.solution))
-    error, ratios = geometry.variance, []
+    plan = shifted_plan(found, geometry, budget)
+    plane = plan.plane(1.0)
+    few = np.arange(len(plane.weights))
+    error, spread, n_used = geometry.variance, shift_prior(len(geometry.solution)), len(few)
+    chosen = np.zeros(0, dtype=np.int64)
+    if "correction" in plan.shares:
+        chosen, stage = plan.correction(np.zeros(len(geometry.solution)), 1.0)
+        curvature = stage.weights * max(stage.unclipped, 0.1)
+        noise = stage.weights * stage.noise_of_average(CORRECTION_CURVATURE * curvature) + error / budget.n_rows
+        follows = np.minimum(curvature * stage.response(curvature), 1.0)
+        n_used = len(np.union1d(few, chosen))
+    ratios = []
     for shift in _SHIFTS:
-        energy = geometry.variance * shift * spread
-        moved = energy[chosen] * follows**2
-        kept = keep(np.sqrt(moved + noise), noise, dyadic_blocks(chosen), error=error)
-        factors = kept.factors
-        left = energy.sum() - energy[chosen].sum()
-        left += float(np.sum(energy[chosen] * (1 - factors * follows) ** 2 + factors**2 * noise))
-        ratios.append(float((error + left) / (error + energy.sum())))
+        energy = error * shift * spread
+        left = energy.copy()
+        kept = keep_few(np.sqrt(energy[few] + plane.variance), plane.variance, error=error)
+        left[few] = energy[few] * (1.0 - kept.factors) ** 2 + kept.factors**2 * plane.variance
+        if len(chosen):
+            seen = np.sqrt(left[chosen] * follows**2 + noise)
+            judged = keep(seen, noise, dyadic_blocks(chosen), error=error, established=kept.established)
+            left[chosen] = left[chosen] * (1.0 - judged.factors * follows) ** 2 + judged.factors**2 * noise
+        ratios.append(float((error + left.sum()) / (error + energy.sum())))
     opens = [shift for shift, ratio in zip(_SHIFTS, ratios, strict=True) if ratio < 1 - 1e-3]
-    return TransferForecast(True, len(chosen), _SHIFTS, tuple(ratios), min(opens, default=math.inf))
+    return TransferForecast(True, n_used, _SHIFTS, tuple(ratios), min(opens, default=math.inf))

@@ -25,10 +25,13 @@ from dpadapt.learning.estimator import label_codes
 from dpadapt.learning.preparation import Remembered
 from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.transfer.boosting import centred_logs
 
 Vector = NDArray[np.float64]
 
 _NAME = "public_model"
+# The one word that `public_model` may be.
+LINEAR = "linear"
 # For receipts. A model that fails on a private row is refused, so that a fit tells this much about the rows.
 OFFSET_ASSUMPTION = (
     "that public_model was made without the private rows, treats each row by itself and gives every private row a "
@@ -42,9 +45,6 @@ FEWEST_ROWS = 20
 # Cells are clipped to this size before a model gets them: many models compute in float32 and fail beyond 3e38, and an
 # error would tell of an extreme private row. Real data lie far inside.
 _LARGEST_CELL = 1e30
-# Least probability of a class, times the number of classes. Boosting and trees may give a class no probability at all,
-# which no correction could mend. Chosen by hand.
-_LEAST_CLASS_PROBABILITY = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,23 +61,23 @@ class Offset:
         Names of the public columns. If there are any, the model gets data frames.
     rows : ndarray of bool
         The public rows that are scored.
-    scores : ndarray of shape (n_scored,) or (n_scored, n_classes)
-        Predictions, or centred log-probabilities.
+    public_scores : ndarray of shape (n_scored,) or (n_scored, n_classes)
+        Predictions, or centred log-probabilities, of rows that the model was not fitted to.
     """
 
     model: Any
     classes: NDArray[Any] | None = field(repr=False)
     columns: tuple[str, ...] | None = field(repr=False)
     rows: NDArray[np.bool_] = field(repr=False)
-    scores: Vector = field(repr=False)
+    public_scores: Vector = field(repr=False)
 
-    def beside(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return rows to predict, with their scores as further columns."""
+    def scores(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the scores of rows to predict."""
         with silenced():
-            return np.column_stack([X, _scores(self.model, X, self.classes, self.columns)])
+            return _scores(self.model, X, self.classes, self.columns)
 
-    def beside_private(self, X: NDArray[Any], adjacency: Adjacency) -> NDArray[Any]:
-        """Return private rows with their scores, each by itself; a failure is reported without the model's words."""
+    def private_scores(self, X: NDArray[Any], adjacency: Adjacency) -> NDArray[np.float64]:
+        """Return the scores of private rows, each by itself; a failure is reported without the model's words."""
         try:
             # A copy: a model may keep what it has seen.
             once = copy.deepcopy(self.model)
@@ -96,11 +96,7 @@ class Offset:
                 f"{_NAME} must compute in float64 under add-remove: in float32 a further row changes how the results "
                 f"of others are rounded."
             )
-        return np.column_stack([X, scores.astype(np.float64)])
-
-    def beside_public(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the scored public rows, with their scores as further columns."""
-        return np.column_stack([X[self.rows], self.scores])
+        return scores.astype(np.float64)
 
 
 _OFFSETS: Remembered[Offset] = Remembered()
@@ -168,7 +164,9 @@ def make_offset(
 
 def require_shifted_labelled(model: Any, prior: str, labelled: Any) -> None:
     """Refuse a `public_model` without public labels, or with a prior under which only linear models are known."""
-    if model is None:
+    if isinstance(model, str) and model != LINEAR:
+        raise ValueError(f"{_NAME} must be {LINEAR!r}, a model with predict, or left out, got {model!r}.")
+    if model is None or isinstance(model, str):
         return
     if labelled is None:
         raise ValueError(f"{_NAME} needs labelled public data: public=Public(X, y). Leave it out otherwise.")
@@ -290,9 +288,8 @@ def _scores(model: Any, X: NDArray[Any], classes: NDArray[Any] | None, columns: 
         raise ValueError(f"{_NAME} must return a probability for each of its {len(codes)} classes and each row.")
     probabilities = np.zeros((len(given), len(classes)), dtype=given.dtype)
     probabilities[:, codes] = given
-    logs = np.log(np.maximum(probabilities, given.dtype.type(_LEAST_CLASS_PROBABILITY / len(classes))))
     known = np.isfinite(probabilities).all(axis=1, keepdims=True)
-    return np.asarray(np.where(known, logs - logs.mean(axis=1, keepdims=True), given.dtype.type(np.nan)))
+    return np.asarray(np.where(known, centred_logs(probabilities), given.dtype.type(np.nan)))
 
 
 def _floats(values: Any) -> NDArray[Any]:

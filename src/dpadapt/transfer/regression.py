@@ -12,18 +12,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput, bounds_assumption
+from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.transfer.base import LINEAR_ONLY, Base, LinearModel, combined, regression_base
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
-from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, Offset, require_shifted_labelled
-from dpadapt.transfer.regression_fit import same_population_change, shifted_change
+from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
+from dpadapt.transfer.regression_fit import STAGES, Change, same_population_change, shifted_change
 from dpadapt.transfer.regression_plan import (
     TransferGeometry,
-    prepared_with,
+    remembered_base_geometry,
+    remembered_geometry,
     same_population_plan,
+    score_columns,
     shifted_plan,
     shortened_rows,
+    worthwhile,
 )
 
 _PRIORS = ("shifted", "same-population")
@@ -33,20 +37,26 @@ _NOTHING_ADOPTED = (
 )
 
 
+_NOT_WORTHWHILE = (
+    "the budget is too small for this many rows to correct even the level: nothing was released and nothing was spent; "
+    "the model is the public one"
+)
+
+
 class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Regression that keeps the public model unless private rows show, beyond the noise, that it is wrong.
 
-    A ridge model is fitted on public rows, or the user gives a model of any kind. The private rows then correct it:
-    first its level and slope (two coordinates, which have little noise), then the public directions in which a shift
-    may exceed its noise. Each correction is shrunk block by block by thresholds that bound the expected loss against
-    the public model. If the budget is too small, the public model is returned and nothing is spent. There is nothing
-    to tune.
+    Several public models (linear and boosted) are fitted on public rows and blended, or the user gives a model of any
+    kind. The private rows then correct the blend in stages, as far as the budget goes: its level; its slope, and the
+    mix of its models; then the public directions in which a shift may exceed its noise. Each correction is shrunk by
+    thresholds that bound the expected loss against the public model. If the budget is too small, the public model is
+    returned and nothing is spent. There is nothing to tune.
 
     Privacy
     -------
     Protects one private row (see `adjacency`).
-    Releases: clipped sums of rows and of gradients, a clipped second moment of two coordinates, and means of numbers
-    in [0, 1]; all Gaussian, charged at once before the first draw.
+    Releases: clipped sums of rows, of gradients and of a few numbers per row, and means of numbers in [0, 1]; all
+    Gaussian, charged at once before the first draw.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -58,11 +68,13 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         only if the public rows are a random sample of the private population.
     target_bounds : (float, float), optional
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
-    public_model : estimator, optional
-        A model of any kind with `predict`, such as boosting or a pipeline, instead of the ridge model. An unfitted one
-        is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen by
+    public_model : estimator or "linear", optional
+        A model of any kind with `predict`, such as a pipeline or a neural network, instead of the blend. An unfitted
+        one is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen by
         `Public(X, y, unseen=...)`, or a copy of it is fitted to parts of the public rows to measure its errors. It must
-        treat each row by itself. If no correction is adopted, its predictions are returned as they are.
+        treat each row by itself. If no correction is adopted, its predictions are returned as they are. "linear" is a
+        ridge model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows it is used
+        in any case, and the receipt says so.
     {adjacency}
     {n_rows}
     {random_state}
@@ -70,29 +82,35 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        With a `public_model`: coefficients of the correction.
+        Coefficients of the correction, for cells within the public range; of the whole model if the public model is
+        linear.
     intercept_ : float
-    public_offset_ : Offset or None
-        The fitted `public_model` (its `model`), and its predictions for public rows.
-    score_coef_ : float
-        Coefficient of the prediction of the `public_model` in the correction: 0 changes nothing.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
         share of the correction's energy that the gate kept; 1 where there is no gate.
+    stages_ : dict
+        How much each stage adopted of its estimate: "level", "plane" (slope of the public model and mix of its models)
+        and "directions".
+    public_base_ : Base or None
+        The public models, and the weights of their blend. None without public labels, and for the prior
+        "same-population".
+    score_coef_ : ndarray of shape (n_models,)
+        Coefficients of the public models' predictions: the weights of the blend if slope and mix are unchanged.
+    level_, correction_ : float, ndarray or None
+        What the stages add beside it: a constant, and coefficients of standardised columns.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
-        Public numbers by which `predict` shortens long rows. None without public labels.
+        Public numbers by which `predict` standardises and shortens rows. None without public labels.
     public_coef_, public_intercept_ : ndarray, float
-        The public linear model; see `public_only`. None without public labels, 0 with a `public_model`.
+        The public ridge model of the prior "same-population"; None otherwise. See `public_only`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
 
     Notes
     -----
-    With public labels, long rows are shortened, in fitting and in `predict`. Let L be the 95% quantile of the lengths
-    of the standardised public rows. Rows longer than 2 L are shortened to 2 L; with at most 20 public rows per column,
-    rows longer than L are shortened to L. The prediction of a shortened row is pulled towards the mean of the public
-    labels. `coef_` and `intercept_` describe all other rows.
+    Public cells and labels far outside the range of the others are clipped, so that a few bad ones hardly matter.
+    Cells and rows that lie far outside the public ones are clipped and shortened, in fitting and in `predict`. A column
+    that is constant in public rows is kept; a private cell counts up to one unit away from the constant.
 
     The bound on the expected loss holds in a model: Gaussian noise and sampling error of the stated variance. No bound
     holds for all data; the benchmark `benchmarks.transfer.regression` measures it.
@@ -113,6 +131,17 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     >>> model.score(X, y) > 0.95
     True
     """
+
+    public_base_: Base | None
+    score_coef_: NDArray[np.float64]
+    correction_: NDArray[np.float64] | None
+    stages_: dict[str, float]
+    public_center_: NDArray[np.float64] | None
+    public_scale_: NDArray[np.float64] | None
+    public_longest_: float | None
+    public_target_mean_: float | None
+    public_coef_: NDArray[np.float64] | None
+    public_intercept_: float | None
 
     def __init__(
         self,
@@ -154,34 +183,92 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
             return self._fit_alone(data)
+        if prior == "same-population":
+            return self._fit_same_population(public, data)
         # Prepare, from public rows alone.
-        geometry, offset = prepared_with(self.public_model, public, *data.labelled_public)
-        change, adopted = np.zeros_like(geometry.solution), 0.0
-        if budget.worthwhile:
-            rows, targets = data.X, data.y
-            if offset is not None:
-                # Before anything is charged: the model may fail.
-                rows = offset.beside_private(data.X, data.ledger.adjacency)
-                targets = data.y - rows[:, -1]
-            change, adopted = _private_change(geometry, budget, prior, data.ledger, rows, targets)
+        found = regression_base(public, *data.labelled_public, self.public_model)
+        base = found.base
+        geometry: TransferGeometry | None = None
+        change: Change | None = None
+        if worthwhile(budget):
+            # Before anything is charged: a model that the user gave may fail.
+            scores = base.private_scores(data.X, data.ledger.adjacency)
+            geometry = remembered_base_geometry(public, found)
+            plan = shifted_plan(found, geometry, budget)
+            runs = data.ledger.start_all(plan.charges)
+            change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y)
+        notes = [LINEAR_ONLY] if self.public_model is None and len(base.models) == 1 else []
+        if change is None and budget.worthwhile:
+            notes.append(_NOT_WORTHWHILE)
+        elif change is not None and change.adopted == 0.0:
+            notes.append(_NOTHING_ADOPTED)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        notes = [_NOTHING_ADOPTED] if budget.worthwhile and adopted == 0 else []
-        self.privacy_ = self._receipt(data.ledger, budget, [] if offset is None else [OFFSET_ASSUMPTION], notes=notes)
-        self.public_center_: NDArray[np.float64] | None = geometry.center
-        self.public_scale_: NDArray[np.float64] | None = geometry.scale
-        self.public_longest_: float | None = geometry.longest
-        self.public_target_mean_: float | None = geometry.target_center
-        self.public_coef_: NDArray[np.float64] | None
-        self.public_intercept_: float | None
-        self.public_offset_: Offset | None = offset
-        # The last column of an offset's geometry holds its predictions.
-        d = data.n_features
-        public_coef, self.public_intercept_ = geometry.coefficients(geometry.solution)
-        coef, self.intercept_ = geometry.coefficients(geometry.solution + change)
-        self.public_coef_, self.coef_ = public_coef[:d], coef[:d]
-        self.score_coef_ = float(coef[d]) if offset is not None else 0.0
+        self.privacy_ = self._receipt(data.ledger, budget, [OFFSET_ASSUMPTION] if base.given else [], notes=notes)
+        self._forget_linear()
+        self._keep(base, geometry, change)
+        return self
+
+    def _fit_same_population(self, public: Public, data: RegressionInput) -> "PrivateTransferRegressor":
+        """Fit where the populations are the same: the public ridge model, and no gate."""
+        assert data.labelled_public is not None
+        budget, adopted = data.budget, 0.0
+        geometry = remembered_geometry(public, *data.labelled_public)
+        change = np.zeros_like(geometry.solution)
+        if budget.worthwhile:
+            rows = geometry.standardise(data.X)
+            with np.errstate(all="ignore"):
+                targets = data.y - geometry.target_center - rows @ geometry.solution
+            plan = same_population_plan(geometry, budget)
+            (run,) = data.ledger.start_all(plan.charges)
+            precision = np.float64 if data.ledger.adjacency is Adjacency.ADD_REMOVE else np.float32
+            residuals = np.asarray(targets, dtype=np.float64)
+            change = same_population_change(plan, run, geometry, rows, residuals, budget.n_rows, precision=precision)
+            adopted = 1.0
+        self.privacy_ = self._receipt(data.ledger, budget, [])
+        self._forget_base()
+        self.public_center_, self.public_scale_ = geometry.center, geometry.scale
+        self.public_longest_, self.public_target_mean_ = geometry.longest, geometry.target_center
+        self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
+        self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
         self.adopted_ = adopted
         return self
+
+    def _keep(self, base: Base, geometry: TransferGeometry | None, change: Change | None) -> None:
+        """Keep the base and its change."""
+        self.public_base_, self.score_coef_, self.level_ = base, base.weights.copy(), 0.0
+        self.correction_, self.stages_, self.adopted_ = None, dict.fromkeys(STAGES, 0.0), 0.0
+        if change is not None:
+            self.score_coef_, self.level_ = change.score_coef, change.level
+            self.stages_, self.adopted_ = change.stages, change.adopted
+            if geometry is not None and change.solution is not None:
+                self.public_center_, self.public_scale_ = geometry.center, geometry.scale
+                self.public_longest_, self.correction_ = geometry.longest, change.solution
+        self.coef_, self.intercept_ = self._raw_coefficients(base)
+
+    def _raw_coefficients(self, base: Base) -> tuple[NDArray[np.float64], float]:
+        """Return coefficients and intercept for raw rows that need no clipping: of the linear parts of the model."""
+        columns, d = base.columns, len(base.columns.center)
+        coef, intercept, own = np.zeros(d), self.level_, self.score_coef_
+        if self.correction_ is not None and self.public_center_ is not None and self.public_scale_ is not None:
+            scaled = self.correction_[:-1] / self.public_scale_
+            coef = scaled[:d] / columns.scale
+            intercept += float(self.correction_[-1] - scaled @ self.public_center_ - coef @ columns.center)
+            # The last column is the blend of the public models.
+            own = own + np.append(np.zeros(len(own) - 1), scaled[-1])
+        model = base.models[0]
+        if len(base.models) == 1 and isinstance(model, LinearModel):
+            linear = own[0] * model.coef[:-1] / model.columns.scale
+            coef = coef + linear
+            intercept += float(own[0] * (model.center + model.coef[-1]) - linear @ model.columns.center)
+        return coef, intercept
+
+    def _forget_base(self) -> None:
+        self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(STAGES, 0.0)
+        self.score_coef_, self.level_ = np.zeros(0), 0.0
+
+    def _forget_linear(self) -> None:
+        self.public_center_, self.public_scale_, self.public_longest_ = None, None, None
+        self.public_target_mean_, self.public_coef_, self.public_intercept_ = None, None, None
 
     def public_only(self) -> "PrivateTransferRegressor | None":
         """Return the model that the public rows alone gave, as a fitted copy; None without public labels.
@@ -189,12 +276,16 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         The copy keeps the receipt of the fit, though the public model itself costs nothing.
         """
         check_is_fitted(self)
-        # Models saved by version 0.1 have no public model.
+        model = copy(self)
+        # Models saved by earlier versions have no base.
+        base = getattr(self, "public_base_", None)
+        if base is not None:
+            model._keep(base, None, None)
+            return model
         coef, intercept = getattr(self, "public_coef_", None), getattr(self, "public_intercept_", None)
         if coef is None or intercept is None:
             return None
-        model = copy(self)
-        model.coef_, model.intercept_, model.score_coef_, model.adopted_ = coef.copy(), intercept, 0.0, 0.0
+        model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept, 0.0
         return model
 
     def forecast(self, public: Public, n_private: int) -> TransferForecast:
@@ -226,45 +317,36 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         unlabelled = None if data.X_public is None else Public(data.X_public)
         plain.fit(data.X, data.y, public=unlabelled, ledger=data.ledger)
         self.privacy_ = self._receipt(data.ledger, data.budget, [bounds_assumption(self.target_bounds)])
-        self.public_center_, self.public_scale_ = None, None
-        self.public_longest_, self.public_target_mean_ = None, None
-        self.public_coef_, self.public_intercept_ = None, None
-        self.public_offset_, self.score_coef_ = None, 0.0
+        self._forget_base()
+        self._forget_linear()
         self.coef_, self.intercept_ = plain.coef_, plain.intercept_
         self.adopted_ = float(data.budget.worthwhile)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return predictions for rows of `X`; long rows are shortened as in `fit`."""
+        """Return predictions for rows of `X`; cells and rows outside the public range are clipped as in `fit`."""
         check_is_fitted(self)
+        # Models saved by earlier versions have no base.
+        base = getattr(self, "public_base_", None)
+        if base is not None:
+            return self._corrected(base, validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
         if self.public_center_ is None or self.public_scale_ is None:
             return self._scores(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        coef: NDArray[np.float64] = self.coef_
-        base: Any = self.public_target_mean_ or 0.0
-        # Models saved by version 0.1 have no offset.
-        offset = getattr(self, "public_offset_", None)
-        if offset is not None:
-            X, coef = offset.beside(X), np.append(coef, self.score_coef_)
-            base = X[:, -1]
-        rows = shortened_rows(X, self.public_center_, self.public_scale_, self.public_longest_ or math.inf)
         # Columns without a public scale have coefficient 0.
-        scaled = coef * np.where(np.isfinite(self.public_scale_), self.public_scale_, 0.0)
-        level = self.intercept_ + self.public_center_ @ coef - (self.public_target_mean_ or 0.0)
-        return np.asarray(base + rows @ np.append(scaled, level))
+        rows = shortened_rows(X, self.public_center_, self.public_scale_, self.public_longest_ or math.inf)
+        scaled = self.coef_ * np.where(np.isfinite(self.public_scale_), self.public_scale_, 0.0)
+        level = self.intercept_ + self.public_center_ @ self.coef_ - (self.public_target_mean_ or 0.0)
+        return np.asarray((self.public_target_mean_ or 0.0) + rows @ np.append(scaled, level))
 
-
-def _private_change(
-    geometry: TransferGeometry, budget: Budget, prior: str, ledger: Ledger, X: NDArray[Any], y: NDArray[Any]
-) -> tuple[NDArray[np.float64], float]:
-    """Plan, charge and release; return the change of the public solution and how much of it was adopted."""
-    rows = geometry.standardise(X)
-    with np.errstate(all="ignore"):
-        residuals = np.asarray(y - geometry.target_center - rows @ geometry.solution, dtype=np.float64)
-    if prior == "shifted":
-        plan = shifted_plan(geometry, budget)
-        return shifted_change(plan, ledger.start_all(plan.charges), rows, residuals)
-    filtered = same_population_plan(geometry, budget)
-    (run,) = ledger.start_all(filtered.charges)
-    precision = np.float64 if ledger.adjacency is Adjacency.ADD_REMOVE else np.float32
-    return same_population_change(filtered, run, geometry, rows, residuals, budget.n_rows, precision=precision), 1.0
+    def _corrected(self, base: Base, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the predictions of the base after the changes of all stages."""
+        scores = base.scores(X)
+        predicted = self.level_ + combined(scores, self.score_coef_)
+        if self.correction_ is None or self.public_center_ is None or self.public_scale_ is None:
+            return np.asarray(predicted)
+        columns = np.column_stack([base.columns.standardise(X), score_columns(scores, base.weights)])
+        longest = self.public_longest_ or math.inf
+        return np.asarray(
+            predicted + shortened_rows(columns, self.public_center_, self.public_scale_, longest) @ self.correction_
+        )

@@ -1,11 +1,13 @@
 """The private part of the transfer regressor: what it releases, and what it keeps of it.
 
-`shifted_change` calibrates and corrects a public model whose population may have shifted, and passes each change
-through the gate. `same_population_change` filters private gradients where the populations are the same.
+`shifted_change` corrects a blend of public models whose population may have shifted, in three stages: a scout, the
+plane (level, slope and mix), and many directions. Each change passes through a gate. `same_population_change` filters
+private gradients where the populations are the same.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,27 +15,31 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import SquaredLoss, released_gradient
-from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum, votes
+from dpadapt.mechanisms.bounded import clipped_outer_sum, clipped_sum, votes
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Block, Rows
-from dpadapt.transfer.gate import Kept, keep
+from dpadapt.transfer.base import combined
+from dpadapt.transfer.gate import Kept, keep, keep_few
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
-    RELEASES,
+    PLANE_FIRST,
+    PLANE_MAX_NORM,
+    PLANE_STEPS,
+    SCOUT_NORM,
+    PlaneFeatures,
+    PlaneStage,
     SamePopulationPlan,
     ShiftedPlan,
     Stage,
     TransferGeometry,
     dyadic_blocks,
+    score_columns,
 )
 
 Vector = NDArray[np.float64]
 
 # A coordinate of the released row mean below this many standard deviations of its noise is set to 0. Chosen by hand.
 _MEAN_THRESHOLD = 4.0
-# Share of the measured curvature that the noise of the calibration is computed with: a little low, so that the noise is
-# overstated rather than understated. Chosen by hand.
-_CALIBRATION_CURVATURE = 0.8
 # Released shares are moved this many standard deviations of their noise to the safe side. More would overstate the
 # noise and open the gate less often. Chosen by hand.
 _SAFE_DEVIATIONS = 2.0
@@ -46,12 +52,17 @@ _LEAST_ROW_MEAN, _LEAST_CONSTANT = 0.1, 0.3
 _LEAST_RELEASED_SHARE = 0.02
 # Ratios of private to public residuals that are compared with the release, and the least that is believed.
 _SIZE_RATIOS, _LEAST_SIZE_RATIO = np.geomspace(0.05, 20.0, 60), 0.1
-# Least curvature of the calibration, where the public one is 1. If the noise of its release is above the second number,
-# the third is assumed.
-_LEAST_CURVATURE, _MOST_CURVATURE_NOISE, _ASSUMED_CURVATURE = 0.05, 0.5, 0.2
-# Least share of unclipped public rows that the bias of clipping is divided by, and the standard deviation of that bias
-# on private rows about the public one, relative to it.
-_LEAST_UNCLIPPED_SHARE, _BIAS_DEVIATION = 0.3, 0.5
+
+# Slope and mix are clipped at this many public standard deviations in the scout; the variance of a clipped one that is
+# assumed, in squares of this range; the least mean size on public rows that a private one is compared with. Chosen by
+# hand.
+_SCOUT_RANGE, _PLACE_VARIANCE, _LEAST_USUAL_SIZE = 5.0, 0.1, 0.05
+# A released centre of slope or mix counts in so far as it exceeds this many standard deviations of its noise; limits of
+# a released scale, relative to the public one. Chosen by hand.
+_CENTRE_DEVIATIONS, _SCALE_LIMITS = 3.0, (0.2, 5.0)
+# Largest residual, in public standard deviations, whose size the scout tells from larger ones; limits of the released
+# ratio of sizes. Chosen by hand.
+_LARGEST_SIZE, _SIZE_LIMITS = 50.0, (0.3, 5.0)
 
 
 def same_population_change(
@@ -92,40 +103,180 @@ def _targets(block: Block) -> NDArray[Any]:
     return np.array(block.y, dtype=block.X.dtype)
 
 
-def shifted_change(
-    plan: ShiftedPlan, runs: Sequence[Run], rows: NDArray[Any], residuals: Vector
-) -> tuple[Vector, float]:
-    """Return the change of the public solution, calibration and correction, each gated, and how much was adopted.
+# Parts of a change, in the order of the stages.
+STAGES = ("level", "plane", "directions")
 
-    What was adopted is the share of the energy of the released corrections that the gate let through, 0 to 1.
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What a fit changes of the base; computed from releases and public data alone.
+
+    Parameters
+    ----------
+    score_coef : ndarray of shape (n_models,)
+        Coefficients of the public models' predictions; the weights of the base if nothing is changed.
+    level : float
+        Added to all predictions.
+    solution : ndarray or None
+        Correction of the directions in the geometry of the base; None if the budget did not pay for them.
+    stages : dict
+        How much of its estimate each stage adopted, from 0 to 1: level, plane (slope and mix), directions.
+    adopted : float
+        The same of the whole, by energy: 0 if and only if the base is unchanged.
     """
-    run = dict(zip(RELEASES, runs, strict=True))
+
+    score_coef: Vector
+    level: float
+    solution: Vector | None
+    stages: dict[str, float]
+    adopted: float
+
+
+def shifted_change(
+    plan: ShiftedPlan,
+    runs: Sequence[Run],
+    rows: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    targets: NDArray[Any],
+) -> Change:
+    """Return the change of the base.
+
+    Parameters
+    ----------
+    plan : ShiftedPlan
+    runs : sequence of Run
+        One for each part of the plan.
+    rows : ndarray of shape (n_rows, n_features)
+        Standardised private rows; one with NaN is a null row.
+    scores : ndarray of shape (n_models, n_rows)
+        What the public models predict for them.
+    targets : ndarray
+    """
+    # A null row contributes to no release.
+    targets = np.where(np.isfinite(rows).all(axis=1), targets, np.nan).astype(np.float64)
+    run = dict(zip(plan.shares, runs, strict=True))
+    geometry, weights = plan.geometry, plan.public.base.weights
+    # 1. Scout: where the scores of private rows lie, and how large their residuals are.
+    seen = _scout(run["scout"], plan, scores, targets) if "scout" in run else _Scouted(plan.features, 1.0, 1.0)
+    # 2. Row mean, where directions will be corrected. The level then changes along it: if private rows lie elsewhere
+    # than public ones, their mean residual is explained by a change along their mean, not by the constant alone.
+    lift = None
+    if "row mean" in run:
+        wide = geometry.standardise(np.column_stack([rows, score_columns(scores, weights)]))
+        mean = _row_mean(run["row mean"], plan, wide)
+        lift = geometry.whitening @ (mean / float(mean @ mean))
+    # 3. Plane: level, slope and mix of the public models.
+    stage = plan.plane(seen.size)
+    k = len(stage.weights)
+    with np.errstate(all="ignore"):
+        residuals = targets - combined(scores, weights)
+        constant = np.ones(len(targets)) if lift is None else wide @ lift
+        columns = np.column_stack([constant, seen.features.of(scores)])[:, :k]
+        private = Rows(columns * stage.weights, residuals, max_norm=PLANE_MAX_NORM)
+    estimate = _plane_estimate(run["plane"], stage, private, plan.budget.n_rows)
+    kept = keep_few(estimate, stage.variance, error=(plan.deviation * min(seen.low, 1.0)) ** 2)
+    moved = kept.factors * estimate
+    score_coef = weights + seen.features.map[:, : k - 1] @ moved[1:]
+    level = float(seen.features.shift[: k - 1] @ moved[1:])
+    stages = {
+        "level": float(kept.factors[0]),
+        "plane": float(np.mean(kept.factors[1:])) if k > 1 else 0.0,
+        "directions": 0.0,
+    }
+    if lift is None:
+        return Change(score_coef, level + float(moved[0]), None, stages, kept.adopted / max(kept.seen, 1e-300))
+    # 4. Directions, beginning where the plane ended.
+    with np.errstate(all="ignore"):
+        residuals = residuals - columns @ moved
+    solution, judged = _directions(run, plan, wide, mean, residuals, kept.established)
+    stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
+    adopted = (kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300)
+    return Change(score_coef, level, solution + moved[0] * lift, stages, min(adopted, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Scouted:
+    """What the scout found.
+
+    `features` are slope and mix about the private centre, in private scales. `size` is how much larger private
+    residuals are than public ones, at least 1; `low` is the same on the low side.
+    """
+
+    features: PlaneFeatures
+    size: float
+    low: float
+
+
+def _scout(run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector) -> _Scouted:
+    """Release the sum of a few bounded numbers per row, and compare it with the same mean over public rows."""
+    # One row moves the sum by at most SCOUT_NORM in l2, see `clipped_sum`.
+    seen = run.release(clipped_sum(_scout_facts(plan, scores, targets), SCOUT_NORM)) / plan.budget.n_rows
+    noise = plan.noise("scout") * SCOUT_NORM
+    public = plan.public
+    known = clipped_sum(_scout_facts(plan, public.scores, public.labels), SCOUT_NORM).value / len(public.labels)
+    k = plan.features.map.shape[1]
+    spread = _SCOUT_RANGE * math.sqrt(noise**2 + _PLACE_VARIANCE / plan.budget.n_rows)
+    centers = _SCOUT_RANGE * seen[:k]
+    centers = centers * np.maximum(0.0, 1.0 - (_CENTRE_DEVIATIONS * spread / np.maximum(np.abs(centers), 1e-300)) ** 2)
+    # A larger scale is the safe side: it assumes more curvature, so that steps are shorter.
+    sizes = _SCOUT_RANGE * seen[k : 2 * k] + spread
+    usual = np.maximum(_SCOUT_RANGE * known[k : 2 * k], _LEAST_USUAL_SIZE)
+    scales = np.sqrt(np.maximum(sizes**2 - centers**2, 0.0)) / usual
+    unknown = min(1.0, (2.0 * spread) ** 2)
+    scales = np.clip((1.0 - unknown) * scales + unknown, *_SCALE_LIMITS)
+    ratio = ((1.0 + _LARGEST_SIZE) ** (seen[-1] - 2.0 * noise) - 1.0) / ((1.0 + _LARGEST_SIZE) ** known[-1] - 1.0)
+    low = float(np.clip(ratio, *_SIZE_LIMITS))
+    return _Scouted(plan.features.recentred(centers, scales), max(low, 1.0), low)
+
+
+def _scout_facts(plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector) -> NDArray[np.float64]:
+    """Return the numbers of each row: slope and mix, their sizes, and the size of the residual."""
+    with np.errstate(all="ignore"):
+        places = np.clip(plan.features.of(scores) / _SCOUT_RANGE, -1.0, 1.0)
+        residuals = np.abs(targets - combined(scores, plan.public.base.weights)) / plan.deviation
+        sizes = np.clip(np.log1p(residuals) / math.log1p(_LARGEST_SIZE), 0.0, 1.0)
+        return np.column_stack([places, np.abs(places), sizes])
+
+
+def _plane_estimate(run: Run, stage: PlaneStage, rows: Rows, n_rows: float) -> Vector:
+    """Return the average of the points where whole Newton steps from the last iterates end.
+
+    In a quadratic loss with the assumed curvature that is the minimum plus the step's own noise, wherever the step
+    begins. The iterates themselves move in small steps.
+    """
+    current, average = np.zeros(len(stage.weights)), np.zeros(len(stage.weights))
+    for t in range(PLANE_STEPS):
+        gradient = released_gradient(run, rows, SquaredLoss(), current / stage.weights, stage.clip_norm, n_rows)
+        newton = (gradient + stage.bias) / (stage.weights * stage.curvature)
+        if t >= PLANE_FIRST:
+            average += current - newton
+        current = current - stage.step * newton
+    return average / (PLANE_STEPS - PLANE_FIRST)
+
+
+def _directions(
+    run: Mapping[str, Run],
+    plan: ShiftedPlan,
+    rows: NDArray[Any],
+    mean: Vector,
+    residuals: Vector,
+    established: float,
+) -> tuple[Vector, Kept]:
+    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
-
-    # 1. Where the private rows lie.
-    mean = _row_mean(run["row mean"], plan, rows)
-    # 2. Calibration: level and slope of the public model.
-    stage = plan.calibration(mean)
-    private = _stage_rows(rows, residuals, stage)
-    calibrated = _descend(run["calibration"], stage, private, n_rows, centred=True)
-    # 3. Sizes: how large private residuals are, relative to public ones.
-    facts = _residual_facts(private, stage, calibrated, np.ones(len(rows)), unit)
-    (unclipped, square, seen), noise = _release_facts(run["sizes"], facts, n_rows)
-    low, size = _relative_size(geometry.residuals, unit, seen, noise)
-    # 4. Plane: the private second moment of level and slope, and the gate of the calibration.
-    moved, kept = _gate_calibration(run["plane"], plan, stage, private, calibrated, (unclipped, square, noise), low)
-    change = stage.map @ moved
+    # How large private residuals are, relative to public ones.
     with np.errstate(all="ignore"):
-        residuals = residuals - rows @ change
-
-    # 5. Correction of the directions that the budget can pay for.
+        sizes = np.clip(np.abs(residuals) / unit, 0.0, 1.0)[:, None]
+    known = np.isfinite(rows).all(axis=1, keepdims=True) & np.isfinite(sizes)
+    (seen,), noise = _release_facts(run["sizes"], np.where(known, sizes, 0.0), n_rows)
+    low, size = _relative_size(geometry.residuals, unit, float(seen), noise)
     chosen, stage = plan.correction(mean, size)
     private = _stage_rows(rows, residuals, stage)
-    corrected = _descend(run["correction"], stage, private, n_rows, centred=False)
-    # 6. Check: how many gradients were clipped, and the gate of the correction.
-    facts = _residual_facts(private, stage, corrected, _leverages(private) * rows[:, -1] ** 2, unit)
-    (unclipped, square, _), noise = _release_facts(run["check"], facts, n_rows)
+    corrected = _descend(run["correction"], stage, private, n_rows)
+    # Check: how many gradients were clipped.
+    facts = _residual_facts(private, stage, corrected, _leverages(private) * rows[:, -1] ** 2)
+    (unclipped, square), noise = _release_facts(run["check"], facts, n_rows)
     curvature = CORRECTION_CURVATURE * stage.weights * _safely_low(unclipped / stage.row_weight, noise)
     variance = stage.weights * _variance(stage, curvature, _safely_high(square, noise), n_rows)
     judged = keep(
@@ -133,23 +284,20 @@ def shifted_change(
         variance,
         dyadic_blocks(chosen),
         error=geometry.variance * low**2,
-        established=kept.established,
+        established=established,
     )
-    adopted = (kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300)
-    return np.asarray(change + stage.map @ (judged.factors * corrected)), min(adopted, 1.0)
+    return np.asarray(stage.map @ (judged.factors * corrected)), judged
 
 
 def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any]) -> Vector:
     """Return the mean of the private rows in whitened coordinates, where it exceeds its noise."""
-    whitened = plan.geometry.whitened
+    geometry = plan.geometry
+    whitened = geometry.whitened
     longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
     with np.errstate(all="ignore"):
-        private = Rows(rows @ plan.geometry.whitening, np.zeros(len(rows)))
-    total = np.zeros(private.n_columns)
-    for _ in range(run.plan.steps):
-        total += run.release(clipped_outer_sum(private, _ones, longest))
-    mean = total / (run.plan.steps * plan.budget.n_rows)
-    noise = plan.noise_per_clip * longest / math.sqrt(run.plan.steps)
+        private = Rows(rows @ geometry.whitening, np.zeros(len(rows)))
+    mean = run.release(clipped_outer_sum(private, _ones, longest)) / plan.budget.n_rows
+    noise = plan.noise("row mean") * longest
     mean = np.where(np.abs(mean) > max(_MEAN_THRESHOLD * noise, _LEAST_ROW_MEAN), mean, 0.0)
     # The constant is 1 in every row, so its mean is known even if noise hides it or shortening halves it.
     constant = float(np.sign(np.mean(whitened[:, 0])))
@@ -167,29 +315,27 @@ def _stage_rows(rows: NDArray[Any], residuals: Vector, stage: Stage) -> Rows:
         return Rows(rows @ stage.map, residuals, max_norm=stage.max_norm)
 
 
-def _descend(run: Run, stage: Stage, rows: Rows, n_rows: float, *, centred: bool) -> Vector:
-    """Return the averaged iterate of the stage's steps; `centred` subtracts the bias of clipping on public rows."""
+def _descend(run: Run, stage: Stage, rows: Rows, n_rows: float) -> Vector:
+    """Return the averaged iterate of the stage's steps."""
     current, average = np.zeros(len(stage.weights)), np.zeros(len(stage.weights))
     first = stage.n_steps // 2
-    offset = stage.bias if centred else 0.0
     for t in range(stage.n_steps):
         gradient = released_gradient(run, rows, SquaredLoss(), current, stage.clip_norm, n_rows)
-        current = current - stage.step * (gradient + offset)
+        current = current - stage.step * gradient
         if t >= first:
             average += current
     return average / (stage.n_steps - first)
 
 
-def _residual_facts(rows: Rows, stage: Stage, change: Vector, row_weights: Vector, unit: float) -> Vector:
-    """Return three numbers in [0, 1] for each row that compare its residual after `change` with the clipping norm.
+def _residual_facts(rows: Rows, stage: Stage, change: Vector, row_weights: Vector) -> Vector:
+    """Return two numbers in [0, 1] for each row that compare its residual after `change` with the clipping norm.
 
-    They are `row_weights` if the row is not clipped, else 0; the squared gradient over the squared clipping norm; and
-    the size of the residual in `unit`.
+    They are `row_weights` if the row is not clipped, else 0, and the squared gradient over the squared clipping norm.
     """
     with np.errstate(all="ignore"):
         residuals = np.abs(rows.y - rows.X @ change)
         gradients = _leverages(rows) * np.minimum(rows.norms, 1e300) * residuals / stage.clip_norm
-        facts = np.column_stack([(gradients < 1.0) * row_weights, np.minimum(gradients, 1.0) ** 2, residuals / unit])
+        facts = np.column_stack([(gradients < 1.0) * row_weights, np.minimum(gradients, 1.0) ** 2])
     # A null row contributes nothing.
     known = np.isfinite(rows.norms) & np.isfinite(facts).all(axis=1)
     return np.where(known[:, None], np.clip(facts, 0.0, 1.0), 0.0)
@@ -201,17 +347,14 @@ def _leverages(rows: Rows) -> Vector:
 
 
 def _release_facts(run: Run, facts: Vector, n_rows: float) -> tuple[Vector, float]:
-    """Return the means of a few numbers in [0, 1] per row, averaged over all releases of `run`, and their noise."""
+    """Return the means of a few numbers in [0, 1] per row, and their noise."""
     if not isinstance(run.plan.mechanism, Gaussian):
         raise TypeError("the noise of this release must be Gaussian.")
-    steps = run.plan.steps
-    total = np.zeros(facts.shape[1])
-    for _ in range(steps):
-        total += run.release(votes(facts))
+    total = run.release(votes(facts))
     # One row moves the sum of k such numbers by at most sqrt(k) in l2, see `votes`.
-    noise = run.plan.mechanism.noise_multiplier * math.sqrt(facts.shape[1] / steps) / n_rows
+    noise = run.plan.mechanism.noise_multiplier * math.sqrt(facts.shape[1]) / n_rows
     # They are means of numbers in [0, 1]; noise beyond that range must not count as evidence.
-    return np.clip(total / (steps * n_rows), 0.0, 1.0), noise
+    return np.clip(total / n_rows, 0.0, 1.0), noise
 
 
 def _safely_low(share: float, noise: float) -> float:
@@ -245,45 +388,3 @@ def _variance(stage: Stage, curvature: Vector, square: float, n_rows: float) -> 
     """
     sample = square * stage.clip_norm**2 / (len(stage.weights) * n_rows)
     return stage.noise_of_average(curvature) + sample * stage.response(curvature) ** 2
-
-
-def _gate_calibration(
-    run: Run,
-    plan: ShiftedPlan,
-    stage: Stage,
-    private: Rows,
-    calibrated: Vector,
-    facts: tuple[float, float, float],
-    low: float,
-) -> tuple[Vector, Kept]:
-    """Return what is kept of the calibration, judged along the axes of the private second moment.
-
-    `facts` are the released share of unclipped rows, the mean squared gradient, and the noise of both.
-    """
-    k, n_rows = len(calibrated), plan.budget.n_rows
-    weighted = private.X * np.sqrt(_leverages(private))[:, None]
-    total = np.zeros((k, k))
-    for _ in range(run.plan.steps):
-        # Weighted rows are at most max_norm long, so this clips only null rows.
-        total += run.release(clipped_gram(weighted, stage.max_norm))
-    moment = (total + total.T) / (2 * run.plan.steps * n_rows)
-    # One row moves a second moment by max_norm² (zero-out), by sqrt 2 of that if it is replaced.
-    noise = math.sqrt(plan.budget.factor) * stage.max_norm**2 * plan.multiplier / (math.sqrt(run.plan.steps) * n_rows)
-    values, vectors = np.linalg.eigh(moment)
-    least, most = (np.maximum(values + side * noise, _LEAST_CURVATURE) for side in (-1, 1))
-    if noise > _MOST_CURVATURE_NOISE:
-        # The release is all noise: assume little curvature for the noise, and the public curvature for the effect.
-        vectors, least, most = np.eye(k), np.full(k, _ASSUMED_CURVATURE), np.ones(k)
-    unclipped, square, facts_noise = facts
-    curvature = _CALIBRATION_CURVATURE * _safely_low(unclipped, facts_noise) * least
-    variance = _variance(stage, curvature, _safely_high(square, facts_noise), n_rows)
-    # The bias of clipping was subtracted as it is on public rows; on private rows it may differ.
-    bias = vectors.T @ stage.bias / np.maximum(least * max(stage.unclipped, _LEAST_UNCLIPPED_SHARE), _LEAST_CURVATURE)
-    turned = vectors.T @ calibrated
-    kept = keep(
-        np.sqrt(most) * turned,
-        most * (variance + (_BIAS_DEVIATION * bias) ** 2),
-        [np.array([i]) for i in range(k)],
-        error=plan.geometry.variance * low**2,
-    )
-    return np.asarray(vectors @ (kept.factors * turned)), kept

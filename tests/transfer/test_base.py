@@ -1,0 +1,560 @@
+"""The public models that a transfer starts from: robust scales, out-of-fold scores, the blend, saving."""
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import dpadapt
+from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, persist
+from dpadapt.learning.descent import SoftmaxLoss
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.transfer import base as module
+from dpadapt.transfer.base import (
+    FEWEST_BOOSTED_ROWS,
+    LINEAR_ONLY,
+    Base,
+    Columns,
+    LinearModel,
+    blend_weights,
+    boosting_fails,
+    classification_base,
+    regression_base,
+    robust_columns,
+    tamed_labels,
+)
+from dpadapt.transfer.boosting import BoostedModel
+
+
+def _generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def _corrupted(values, seed=1, share=0.005):
+    """Multiply half a percent of the cells by 1000 or -1000, at least one in each column."""
+    draw = _generator(seed)
+    bad = draw.random(values.shape) < share
+    bad[draw.integers(len(values)), ...] = True
+    return np.where(bad, values * 1000.0 * draw.choice([-1.0, 1.0], values.shape), values), bad
+
+
+# Robust scales
+
+
+@pytest.mark.parametrize("n_rows", [200, 600, 5000])
+def test_bad_cells_change_centre_and_scale_little(n_rows):
+    X = _generator().standard_normal((n_rows, 20)) * np.logspace(-2, 3, 20) + 5.0
+    dirty, _ = _corrupted(X)
+    clean, found = robust_columns(X, 10.0), robust_columns(dirty, 10.0)
+    assert np.all(np.abs(found.center - clean.center) < 0.1 * clean.scale)
+    assert np.all(np.abs(found.scale / clean.scale - 1.0) < 0.15)
+    assert np.all(dirty.std(axis=0) > 5.0 * clean.scale)  # plain standard deviations fail
+    assert np.abs(found.standardise(dirty)).max() <= 10.0
+
+
+def test_scales_of_clean_columns_are_nearly_standard_deviations():
+    X = _generator().standard_normal((3000, 5)) * [0.1, 1.0, 10.0, 1.0, 1e6] + [0.0, 1e3, 0.0, -2.0, 0.0]
+    columns = robust_columns(X, 10.0)
+    assert np.allclose(columns.scale / X.std(axis=0), 1.0, atol=0.05)
+    assert np.all(np.abs(columns.center - X.mean(axis=0)) < 0.05 * X.std(axis=0))
+    assert not columns.constant.any()
+
+
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_a_rare_indicator_has_a_scale_and_no_row_becomes_long(count):
+    X = _generator().standard_normal((1000, 2))
+    X[:, 1] = np.arange(1000) < count
+    columns = robust_columns(X, 10.0)
+    assert not columns.constant[1]
+    assert 0.0 < columns.scale[1] <= 1.0
+    assert abs(columns.standardise(np.array([[0.0, 1.0]]))[0, 1]) <= module._RARE_VALUE + 1e-9
+    assert columns.standardise(np.array([[0.0, 1.0]]))[0, 1] > 1.0
+    assert abs(columns.standardise(np.array([[0.0, 0.0]]))[0, 1]) < 0.5
+
+
+def test_one_bad_cell_of_a_rare_indicator_does_not_set_its_scale():
+    X = _generator().standard_normal((1000, 1))
+    X[:, 0] = np.arange(1000) < 8
+    clean = robust_columns(X, 10.0)
+    X[3, 0] = 1000.0
+    found = robust_columns(X, 10.0)
+    assert found.scale == pytest.approx(clean.scale, rel=1e-9)
+    assert found.center == pytest.approx(clean.center, abs=1e-9)
+
+
+def test_a_constant_column_is_kept_with_one_unit():
+    X = np.column_stack([_generator().standard_normal(500), np.full(500, 7.0)])
+    columns = robust_columns(X, 10.0)
+    assert columns.constant.tolist() == [False, True]
+    assert (columns.center[1], columns.scale[1], columns.limit[1]) == (7.0, 1.0, 1.0)
+    cells = columns.standardise(np.array([[0.0, 7.0], [0.0, 7.5], [0.0, 8.0], [0.0, 1e9], [0.0, -1e9]]))[:, 1]
+    assert cells.tolist() == [0.0, 0.5, 1.0, 1.0, -1.0]
+
+
+def test_public_rows_have_noise_in_constant_columns_alone():
+    X = np.column_stack([_generator().standard_normal(4000), np.full(4000, 7.0), np.zeros(4000)])
+    columns = robust_columns(X, 10.0)
+    rows = columns.public_rows(X)
+    assert np.array_equal(rows[:, 0], columns.standardise(X)[:, 0])
+    assert rows[:, 1:].std(axis=0) == pytest.approx(0.3, rel=0.05)
+    assert abs(np.corrcoef(rows[:, 1], rows[:, 2])[0, 1]) < 0.08
+    assert np.array_equal(rows, columns.public_rows(X))  # the same noise at every call
+    assert np.array_equal(columns.standardise(X)[:, 1], np.zeros(4000))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3])
+def test_a_nearly_constant_column_is_scaled_by_its_own_spread(size):
+    X = 100.0 + size * _generator().standard_normal((400, 1))
+    columns = robust_columns(X, 10.0)
+    assert not columns.constant[0]
+    assert columns.scale[0] == pytest.approx(size, rel=0.15)
+
+
+def test_rounding_errors_of_a_constant_column_are_no_scale():
+    X = 0.1 * (1.0 + 1e-15 * _generator().integers(-3, 4, (400, 1)))
+    columns = robust_columns(X, 10.0)
+    assert columns.constant[0]
+    assert np.abs(columns.standardise(X)).max() < 1e-10
+
+
+def test_columns_that_share_a_unit_keep_their_relative_scales():
+    X = _generator().standard_normal((2000, 60)) * np.linspace(0.5, 3.0, 60)
+    X[:, 10] = 2.0
+    shared, own = robust_columns(X, 3.0, shared_units=True), robust_columns(X, 3.0)
+    kept = ~shared.constant
+    assert np.unique(shared.scale[kept]).size == 1
+    assert shared.scale[0] == pytest.approx(np.sqrt(np.mean(own.scale[kept] ** 2)))
+    # The limit is at the same raw value as without shared units.
+    assert np.allclose(shared.limit[kept] * shared.scale[kept], 3.0 * own.scale[kept])
+    assert (shared.scale[10], shared.limit[10]) == (1.0, 1.0)
+    table = robust_columns(X[:, :40], 3.0, shared_units=True)  # few columns are a table
+    assert np.array_equal(table.scale, own.scale[:40])
+
+
+def test_standardising_is_cell_by_cell_and_accepts_any_cell():
+    X = _generator().standard_normal((100, 3))
+    columns = robust_columns(X, 5.0)
+    rows = columns.standardise(X)
+    assert np.array_equal(columns.standardise(X[::-1]), rows[::-1])
+    assert np.array_equal(columns.standardise(X[7:8]), rows[7:8])
+    extreme = columns.standardise(np.array([[1e308, -1e308, np.inf]]))
+    assert extreme.tolist() == [[5.0, -5.0, 5.0]]
+
+
+@pytest.mark.parametrize("n_rows", [200, 600, 5000])
+def test_bad_labels_are_clipped_and_the_others_stay(n_rows):
+    y = 3.0 + _generator().standard_normal(n_rows)
+    dirty, bad = _corrupted(y)
+    tamed = tamed_labels(dirty)
+    assert np.array_equal(tamed[~bad], y[~bad])
+    assert np.abs(tamed - 3.0).max() < 10.0
+    assert tamed.mean() == pytest.approx(y.mean(), abs=0.2)
+
+
+def test_heavy_tails_inside_the_range_and_constant_labels_stay():
+    heavy = _generator().laplace(size=2000)
+    assert np.array_equal(tamed_labels(heavy), heavy)
+    constant = np.full(100, 4.0)
+    assert np.array_equal(tamed_labels(constant), constant)
+    rare = (np.arange(1000) < 3).astype(float)  # both quantiles are 0
+    assert np.array_equal(tamed_labels(rare), rare)
+
+
+def test_bad_public_cells_and_labels_hardly_change_the_blend():
+    draw = _generator()
+    X, new = draw.standard_normal((600, 5)), draw.standard_normal((300, 5))
+    slope = np.array([1.0, -1.0, 0.5, 0.0, 2.0])
+    y = X @ slope + 0.1 * draw.standard_normal(600)
+    dirty_X, dirty_y = _corrupted(X, 2)[0], _corrupted(y, 3)[0]
+    found = regression_base(Public(dirty_X, dirty_y), dirty_X, dirty_y, None).base
+    predicted = found.weights @ found.scores(new)
+    assert np.mean((predicted - new @ slope) ** 2) < 0.05 * np.var(new @ slope)
+    plain = LinearRegression().fit(dirty_X, dirty_y).predict(new)
+    assert np.mean((plain - new @ slope) ** 2) > 0.5 * np.var(new @ slope)
+
+
+def test_labels_that_are_bad_for_their_row_alone_are_clipped():
+    draw = _generator()
+    X = draw.standard_normal((600, 2))
+    y = 10.0 * X[:, 0] + 0.1 * draw.standard_normal(600)
+    bad = np.argsort(np.abs(np.abs(X[:, 0]) - 1.5))[:3]
+    dirty = y.copy()
+    dirty[bad] *= -1.0  # about 30 away from the truth, inside the range of all labels
+    assert np.array_equal(tamed_labels(dirty), dirty)
+    labels = regression_base(Public(X, dirty), X, dirty, "linear").labels
+    assert np.abs(labels - y).max() < 5.0
+    assert np.abs(np.delete(labels - y, bad)).max() < 1e-9
+
+
+# Linear models
+
+
+def test_long_rows_are_shortened_and_short_ones_stay():
+    columns = Columns(np.zeros(2), np.ones(2), np.full(2, 100.0), np.zeros(2, dtype=bool))
+    model = LinearModel(columns, 2.0, np.array([1.0, 1.0, 0.5]), 3.0)
+    X = np.array([[0.5, 0.5], [30.0, 40.0], [0.0, 0.0]])
+    rows = model.rows(X)
+    assert rows[0].tolist() == [0.5, 0.5, 1.0]
+    assert np.linalg.norm(rows[1]) == pytest.approx(2.0)
+    assert rows[1] == pytest.approx(2.0 * np.array([30.0, 40.0, 1.0]) / math.sqrt(2501.0))
+    assert np.allclose(model.scores(X), 3.0 + rows @ [1.0, 1.0, 0.5])
+    endless = LinearModel(columns, math.inf, model.coef, 3.0)
+    assert endless.scores(X).tolist() == [4.5, 73.5, 3.5]
+
+
+def test_rows_are_shortened_further_out_where_there_are_many_per_column():
+    X = _generator().standard_normal((300, 5))
+    models = []
+    for n_rows in (100, 101):  # 20 rows per column, and more
+        rows = X[:n_rows]
+        columns = robust_columns(rows, 10.0)
+        model, _ = module._ridge(columns, rows, rows[:, 0], module._SHORTENED_RIDGES, shorten=True)
+        lengths = np.linalg.norm(np.column_stack([columns.standardise(rows), np.ones(n_rows)]), axis=1)
+        models.append(model.longest / np.quantile(lengths, 0.95))
+    assert models == pytest.approx([1.0, module._LONGER_PUBLIC_ROWS])
+
+
+def test_leave_one_out_predictions_are_those_of_models_without_the_row():
+    draw = _generator()
+    X = draw.standard_normal((40, 3))
+    y = X[:, 0] + draw.standard_normal(40)
+    columns = robust_columns(X, 10.0)
+    ridge = np.array([0.3])
+    model, scores = module._ridge(columns, X, y, ridge, shorten=False)
+    rows = model.rows(X)
+    strength = 0.3 * np.linalg.eigvalsh(rows.T @ rows / 40).mean() * 40
+    for left_out in (0, 17):
+        kept = np.arange(40) != left_out
+        gram = rows[kept].T @ rows[kept] + strength * np.eye(4)
+        coef = np.linalg.solve(gram, rows[kept].T @ (y[kept] - y.mean()))
+        assert scores[left_out] == pytest.approx(y.mean() + rows[left_out] @ coef)
+
+
+@pytest.mark.parametrize("n_rows", [30, 120])
+def test_collinear_columns_give_finite_models(n_rows):
+    draw = _generator()
+    X = draw.standard_normal((n_rows, 3))
+    X = np.column_stack([X, X[:, 0], X[:, 0] + X[:, 1], np.ones(n_rows), np.zeros(n_rows)])
+    y = X[:, 0] - X[:, 2] + 0.1 * draw.standard_normal(n_rows)
+    found = regression_base(Public(X, y), X, y, None)
+    assert np.isfinite(found.scores).all()
+    assert np.isfinite(found.base.scores(100.0 * X)).all()
+    for model in found.base.models:
+        if isinstance(model, LinearModel):
+            assert np.abs(model.coef).max() < 10.0
+            assert np.allclose(model.coef[5:7], 0.0)  # constant columns have no coefficient
+    codes = (y > 0).astype(np.int64)
+    classes = classification_base(Public(X, codes), X, codes, np.array([0, 1]), None)
+    assert np.isfinite(classes.scores).all()
+    assert np.isfinite(classes.base.scores(100.0 * X)).all()
+
+
+def test_more_columns_than_rows_give_finite_models():
+    X = _generator().standard_normal((60, 150))
+    y = X[:, 0].copy()
+    found = regression_base(Public(X, y), X, y, None)
+    assert np.isfinite(found.scores).all()
+    assert np.mean((found.base.weights @ found.scores - y) ** 2) < 1.5 * np.var(y)
+
+
+# The blend
+
+
+@pytest.mark.parametrize("least", [0.1, 0.2])
+@pytest.mark.parametrize("n_models", [2, 3])
+def test_weights_add_up_to_one_and_keep_their_least(n_models, least):
+    y = _generator().standard_normal(200)
+    scores = np.stack([y] + [-y] * (n_models - 1))
+    weights = blend_weights(scores, lambda blend: float(np.mean((y - blend) ** 2)), least)
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[1:] == pytest.approx(least)
+    assert weights[0] == pytest.approx(1.0 - (n_models - 1) * least)
+
+
+def test_weights_are_close_to_the_optimum():
+    draw = _generator()
+    y = draw.standard_normal(5000)
+    # Independent errors: the best weights are in proportion to 1 / variance, here 4 : 2 : 1.
+    scores = y + np.array([[1.0], [math.sqrt(2.0)], [2.0]]) * draw.standard_normal((3, 5000))
+    weights = blend_weights(scores, lambda blend: float(np.mean((y - blend) ** 2)), 0.05)
+    assert weights == pytest.approx(np.array([4.0, 2.0, 1.0]) / 7.0, abs=0.06)
+
+
+def test_weights_are_equal_where_no_loss_is_a_number():
+    assert blend_weights(np.zeros((2, 5)), lambda blend: math.nan, 0.1).tolist() == [0.5, 0.5]
+
+
+def test_far_residuals_count_linearly_in_the_loss_of_the_weights():
+    sizes = np.ones(101)
+    assert module._robust_square(sizes) == 1.0
+    sizes[0] = 1e6
+    assert module._robust_square(sizes) == pytest.approx((100.0 + 5.0 * (2e6 - 5.0)) / 101.0)
+    assert module._robust_square(np.zeros(10)) == 0.0
+
+
+@pytest.mark.parametrize("shape", ["linear", "step"])
+def test_the_better_model_gets_the_larger_weight(shape):
+    draw = _generator()
+    X = draw.uniform(-1, 1, (600, 3))
+    y = X[:, 0] if shape == "linear" else np.sign(X[:, 0]) * np.sign(X[:, 1])
+    y = y + 0.05 * draw.standard_normal(600)
+    found = regression_base(Public(X, y), X, y, None)
+    weights, least = found.base.weights, module._LEAST_REGRESSION_WEIGHT
+    assert weights.min() >= least - 1e-12
+    assert weights[2] == pytest.approx(least if shape == "linear" else 1.0 - 2.0 * least)
+    codes = (y > 0).astype(np.int64)
+    found = classification_base(Public(X, codes), X, codes, np.array([0, 1]), None)
+    assert found.base.weights.min() >= module._LEAST_CLASSIFICATION_WEIGHT - 1e-12
+    assert bool(found.base.weights[1] > 0.5) is (shape == "step")
+    loss = SoftmaxLoss()
+    blended = loss.value(np.tensordot(found.base.weights, found.scores, 1), codes)
+    assert blended <= min(loss.value(0.9 * found.scores[k] + 0.1 * found.scores[1 - k], codes) for k in (0, 1)) + 1e-12
+
+
+# Bases
+
+PLACES = _generator(5).standard_normal((400, 4))
+NOISE = _generator(6).standard_normal(400)
+NEW = 2.0 * _generator(7).standard_normal((150, 4))
+
+
+def _codes(n_classes, seed=8):
+    y = PLACES[:, 0] + 0.5 * _generator(seed).standard_normal(400)
+    return np.digitize(y, [0.0] if n_classes == 2 else [-0.5, 0.5]).astype(np.int64)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Return the bases of a regression, of two classes and of three."""
+    y = PLACES[:, 0] + 0.5 * NOISE
+    bases = {1: regression_base(Public(PLACES, y), PLACES, y, None)}
+    for n_classes in (2, 3):
+        codes = _codes(n_classes)
+        bases[n_classes] = classification_base(Public(PLACES, codes), PLACES, codes, np.arange(n_classes), None)
+    return bases
+
+
+def test_scores_on_public_rows_are_out_of_fold_in_regression():
+    base = regression_base(Public(PLACES, NOISE), PLACES, NOISE, None)
+    boosted = base.base.models[2]
+    assert isinstance(boosted, BoostedModel)
+    assert np.corrcoef(boosted.scores(PLACES), base.labels)[0, 1] > 0.8
+    # A correlation of 400 independent pairs has a standard error of 0.05. Leave-one-out means are anticorrelated.
+    for scores in base.scores:
+        assert np.corrcoef(scores, base.labels)[0, 1] < 0.2
+
+
+def test_scores_on_public_rows_are_out_of_fold_in_classification():
+    codes = (NOISE > 0).astype(np.int64)
+    base = classification_base(Public(PLACES, codes), PLACES, codes, np.array([0, 1]), None)
+    assert np.corrcoef(base.base.models[1].scores(PLACES)[:, 1], codes)[0, 1] > 0.8
+    for scores in base.scores:
+        assert np.corrcoef(scores[:, 1], codes)[0, 1] < 0.2
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_shapes_of_a_base(n_classes, found):
+    base, n_models = found[n_classes], 3 if n_classes == 1 else 2
+    tail = () if n_classes == 1 else (n_classes,)
+    assert len(base.base.models) == n_models
+    assert base.scores.shape == (n_models, 400, *tail)
+    assert base.base.scores(NEW).shape == (n_models, 150, *tail)
+    assert base.rows.shape == (400, 4)
+    assert base.base.weights.sum() == pytest.approx(1.0)
+    assert not base.base.given
+    if n_classes > 1:
+        assert np.allclose(base.base.scores(NEW).sum(axis=2), 0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_arrays_give_the_same_base_bit_for_bit(n_classes, found):
+    base = found[n_classes].base
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **base.arrays())
+    buffer.seek(0)
+    with np.load(buffer, allow_pickle=False) as arrays:
+        again = Base.from_arrays(dict(arrays))
+    assert np.array_equal(again.scores(NEW), base.scores(NEW))
+    assert np.array_equal(again.weights, base.weights)
+    assert np.array_equal(again.private_rows(NEW), base.private_rows(NEW))
+    assert [type(model) for model in again.models] == [type(model) for model in base.models]
+
+
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_an_array_missing_or_too_many_is_an_error(n_classes, found):
+    arrays = found[n_classes].base.arrays()
+    for name in arrays:
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            Base.from_arrays({key: array for key, array in arrays.items() if key != name})
+    for name in ("other", "columns.other", "models.0.linear.other", "models.0.other", "models.9.linear.coef"):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            Base.from_arrays(arrays | {name: np.zeros(1)})
+
+
+def test_a_model_that_a_user_gave_is_not_saved():
+    y = PLACES[:, 0].copy()
+    base = regression_base(Public(PLACES, y), PLACES, y, LinearRegression()).base
+    assert base.given
+    assert base.weights.tolist() == [1.0]
+    with pytest.raises(TypeError, match="can't be saved"):
+        base.arrays()
+
+
+def test_private_rows_too_long_for_a_float_are_nan_and_the_others_stay(found):
+    base = found[1].base
+    X = NEW.copy()
+    X[3, 1], X[5, 0], X[9, 2] = 1e151, -1e200, 1e149
+    rows = base.private_rows(X)
+    assert np.isnan(rows[[3, 5]]).all()
+    kept = np.delete(np.arange(150), [3, 5])
+    assert np.isfinite(rows[kept]).all()
+    others = np.delete(kept, np.flatnonzero(kept == 9))
+    assert np.array_equal(rows[others], base.private_rows(NEW)[others])
+    assert rows[9, 2] == base.columns.limit[2]
+    for row in (0, 3, 149):
+        assert np.array_equal(base.private_rows(X[row : row + 1]), rows[row : row + 1], equal_nan=True)
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_private_scores_are_the_scores_and_finite_for_every_row(n_classes, found):
+    base = found[n_classes].base
+    X = NEW.copy()
+    X[3], X[4] = 1e300, -1e300
+    scores = base.private_scores(X, Adjacency.ZERO_OUT)
+    assert np.isfinite(scores).all()
+    assert np.array_equal(scores, base.scores(X))
+    assert np.allclose(scores[:, :3], base.private_scores(X[:3], Adjacency.ZERO_OUT), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 10, FEWEST_BOOSTED_ROWS - 1, FEWEST_BOOSTED_ROWS])
+def test_fewer_than_fifty_rows_give_one_linear_model(n_rows):
+    X, y = PLACES[:n_rows], PLACES[:n_rows, 0] + NOISE[:n_rows]
+    base = regression_base(Public(X, y), X, y, None)
+    assert boosting_fails(n_rows) is (n_rows < 50)
+    assert len(base.base.models) == (1 if n_rows < 50 else 3)
+    assert np.isfinite(base.scores).all()
+    assert np.isfinite(base.base.scores(NEW)).all()
+
+
+def test_the_linear_model_alone_is_the_one_of_the_blend_that_shortens():
+    y = PLACES[:, 0] + NOISE
+    alone = regression_base(Public(PLACES, y), PLACES, y, "linear")
+    blend = regression_base(Public(PLACES, y), PLACES, y, None)
+    assert len(alone.base.models) == 1
+    assert np.array_equal(alone.base.scores(NEW)[0], blend.base.scores(NEW)[1])
+    assert np.array_equal(alone.scores[0], blend.scores[1])
+
+
+def test_the_receipt_says_that_the_public_model_is_linear():
+    X, y = PLACES[:30], PLACES[:30, 0]
+    regressor = PrivateTransferRegressor(random_state=0).fit(NEW, NEW[:, 0], public=Public(X, y))
+    classifier = PrivateTransferClassifier(random_state=0).fit(NEW, NEW[:, 0] > 0, public=Public(X, y > 0))
+    for model in (regressor, classifier):
+        assert LINEAR_ONLY in json.dumps(model.privacy_.to_json())
+
+
+def test_a_base_is_remembered_until_its_public_rows_change():
+    X, y = PLACES[:60].copy(), PLACES[:60, 0].copy()
+    public = Public(X, y)
+    first = regression_base(public, X, y, None)
+    assert regression_base(public, X, y, None) is first
+    assert regression_base(public, X.copy(), y.copy(), None) is first
+    y[0] += 1.0
+    changed = regression_base(public, X, y, None)
+    assert changed is not first
+    assert regression_base(public, X, y, "linear") is not changed
+    assert len(regression_base(public, X, y, "linear").base.models) == 1
+    codes, classes = (y > 0).astype(np.int64), np.array(["no", "yes"])
+    labelled = Public(X, codes)
+    two = classification_base(labelled, X, codes, classes, None)
+    assert classification_base(labelled, X, codes, classes, None) is two
+    assert classification_base(labelled, X, codes, np.array(["no", "other", "yes"]), None) is not two
+
+
+def test_a_class_absent_from_public_rows_has_a_small_probability():
+    codes = 2 * _codes(2)  # code 1 of three is absent
+    base = classification_base(Public(PLACES, codes), PLACES, codes, np.arange(3), None)
+    for scores in (*base.scores, *base.base.scores(NEW)):
+        assert np.isfinite(scores).all()
+        assert np.mean(scores[:, 1] < scores.max(axis=1) - 2.0) > 0.9
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_class_with_fewer_rows_than_folds_is_fitted(count):
+    codes = np.zeros(60, dtype=np.int64)
+    codes[:count] = 1
+    base = classification_base(Public(PLACES[:60], codes), PLACES[:60], codes, np.arange(2), None)
+    assert np.isfinite(base.scores).all()
+    assert np.isfinite(base.base.scores(NEW)).all()
+    model = PrivateTransferClassifier(random_state=0).fit(NEW, NEW[:, 0] > 1, public=Public(PLACES[:60], codes == 1))
+    assert np.isfinite(model.predict_proba(NEW)).all()
+
+
+def test_constant_public_labels_predict_the_constant():
+    y = np.full(400, -2.0)
+    base = regression_base(Public(PLACES, y), PLACES, y, None)
+    assert np.allclose(base.scores, -2.0)
+    assert np.allclose(base.base.scores(NEW), -2.0)
+    assert boosting_fails(400, np.zeros(400, dtype=np.int64))
+    assert not boosting_fails(400, np.arange(400) % 2)
+    model = PrivateTransferClassifier(classes=[0, 1], random_state=0)
+    model.fit(NEW, NEW[:, 0] > 0, public=Public(PLACES, np.zeros(400, dtype=np.int64)))
+    assert model.public_base_ is None
+    assert LINEAR_ONLY in json.dumps(model.privacy_.to_json())
+
+
+# Saving
+
+
+def _fitted(kind):
+    draw = _generator(9)
+    X = draw.standard_normal((3000, 4)) + 0.3
+    public_y = np.sign(PLACES[:, 0]) * PLACES[:, 1]
+    y = np.sign(X[:, 0]) * X[:, 1] + 0.5 * X[:, 2] + 1.0
+    if kind == "regression":
+        return PrivateTransferRegressor(epsilon=3.0, random_state=0).fit(X, y, public=Public(PLACES, public_y))
+    edges = [0.0] if kind == "two classes" else [-0.4, 0.4]
+    names = np.array(["a", "b", "c"])
+    public = Public(PLACES, names[np.digitize(public_y, edges)])
+    return PrivateTransferClassifier(epsilon=3.0, random_state=0).fit(X, names[np.digitize(y, edges)], public=public)
+
+
+@pytest.fixture(scope="module", params=["regression", "two classes", "three classes"])
+def fitted(request):
+    return _fitted(request.param)
+
+
+def _outputs(model):
+    return model.predict_proba(NEW) if hasattr(model, "predict_proba") else model.predict(NEW)
+
+
+def test_a_saved_model_predicts_bit_for_bit_the_same(fitted, tmp_path):
+    assert fitted.adopted_ > 0.0
+    assert len(fitted.public_base_.models) > 1
+    dpadapt.save(fitted, tmp_path)
+    again = persist.load(tmp_path).model
+    assert np.array_equal(_outputs(again), _outputs(fitted))
+    assert np.array_equal(again.predict(NEW), fitted.predict(NEW))
+    assert np.array_equal(_outputs(again.public_only()), _outputs(fitted.public_only()))
+    assert not np.array_equal(_outputs(again), _outputs(again.public_only()))
+
+
+def test_a_folder_without_one_array_of_the_base_is_refused(fitted, tmp_path):
+    dpadapt.save(fitted, tmp_path)
+    with np.load(tmp_path / "arrays.npz", allow_pickle=False) as saved:
+        arrays = dict(saved)
+    names = [name for name in arrays if name.startswith("public_base_/")]
+    description = json.loads((tmp_path / "model.json").read_text())
+    for name in names:
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **{key: array for key, array in arrays.items() if key != name})
+        (tmp_path / "arrays.npz").write_bytes(buffer.getvalue())
+        # With its checksum, so that the loss is found in the arrays themselves.
+        description["checksums"]["arrays.npz"] = persist._digest(buffer.getvalue())
+        (tmp_path / "model.json").write_text(json.dumps(description))
+        with pytest.raises(ValueError, match=r"the model's files are damaged\. Make the model again\.$") as refusal:
+            persist.load(tmp_path)
+        assert "\n" not in str(refusal.value)

@@ -1,0 +1,155 @@
+"""Boosted trees as plain arrays: the same predictions as scikit-learn, each row by itself."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+from dpadapt.learning.descent import softmax
+from dpadapt.transfer import boosting
+from dpadapt.transfer.boosting import LEAST_CLASS_PROBABILITY, Trees, centred_logs, fit_boosting
+
+random = np.random.default_rng(3)
+X = random.standard_normal((300, 4))
+NEW = 3.0 * random.standard_normal((200, 4))
+y = X[:, 0] + np.abs(X[:, 1]) + 0.3 * random.standard_normal(300)
+THREE = np.digitize(y, [0.3, 1.2])
+
+
+def _labels(n_classes):
+    return {1: y, 2: (y > 0.7).astype(np.int64), 3: THREE}[n_classes]
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {n_classes: fit_boosting(X, _labels(n_classes), n_classes) for n_classes in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_equal_the_predictions_of_scikit_learn_bit_for_bit(dtype):
+    model = HistGradientBoostingRegressor(max_iter=40, early_stopping=False, random_state=0).fit(X, y)
+    rows = NEW.astype(dtype)
+    assert np.array_equal(Trees.of(model).sums(rows)[:, 0], model.predict(rows))
+
+
+def test_cells_at_a_threshold_and_extreme_cells_follow_scikit_learn():
+    model = HistGradientBoostingRegressor(max_iter=20, early_stopping=False, random_state=0).fit(X, y)
+    trees = Trees.of(model)
+    inner = np.flatnonzero(trees.left >= 0)[:50]
+    rows = NEW[:50].copy()
+    rows[np.arange(50), trees.feature[inner]] = trees.threshold[inner]
+    rows = np.concatenate([rows, np.full((1, 4), 1e300), np.full((1, 4), -1e300)])
+    assert np.array_equal(trees.sums(rows)[:, 0], model.predict(rows))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_scores_are_the_centred_log_probabilities_of_scikit_learn(n_classes, models):
+    labels = _labels(n_classes)
+    model = HistGradientBoostingClassifier(early_stopping=False, random_state=0).fit(X, labels)
+    sums = Trees.of(model).sums(NEW)
+    raw = model.decision_function(NEW)
+    assert np.array_equal(sums[:, 0] if n_classes == 2 else sums, raw)
+    expected = np.maximum(model.predict_proba(NEW), LEAST_CLASS_PROBABILITY / n_classes)
+    scores = models[n_classes].scores(NEW)
+    assert np.allclose(scores, np.log(expected) - np.log(expected).mean(axis=1, keepdims=True), atol=1e-10)
+    assert np.array_equal(np.argmax(scores, axis=1), model.predict(NEW))
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_every_row_is_predicted_by_itself(n_classes, models):
+    model = models[n_classes]
+    whole = model.scores(NEW)
+    order = np.random.default_rng(0).permutation(len(NEW))
+    assert np.array_equal(model.scores(NEW[order]), whole[order])
+    assert np.array_equal(model.scores(NEW[40:77]), whole[40:77])
+    for row in (0, 13, 199):
+        assert np.array_equal(model.scores(NEW[row : row + 1]), whole[row : row + 1])
+    assert model.scores(NEW[:0]).shape == whole[:0].shape
+
+
+def test_a_class_that_the_rows_lack_gets_the_least_probability():
+    model = fit_boosting(X, 2 * _labels(2), 4)  # codes 0 and 2 of four
+    assert model.known.tolist() == [0, 2]
+    scores = model.scores(NEW)
+    assert scores.shape == (200, 4)
+    assert np.array_equal(scores[:, 1], scores[:, 3])
+    assert np.all(scores[:, 1] <= scores.min(axis=1))
+    most = np.max(scores[:, [0, 2]], axis=1) - scores[:, 1]
+    assert np.all(most <= math.log(4 / LEAST_CLASS_PROBABILITY) + 1e-9)
+    assert np.all(most >= math.log(0.5 * 4 / LEAST_CLASS_PROBABILITY))
+    two = fit_boosting(X, _labels(2), 2).scores(NEW)
+    assert np.array_equal(scores[:, 2] > scores[:, 0], two[:, 1] > two[:, 0])
+
+
+@pytest.mark.parametrize("n_rows", [60, boosting._EARLY_STOPPING_ROWS])
+def test_a_class_with_one_row_does_not_break_the_fit(n_rows):
+    rows = np.resize(X, (n_rows, 4))
+    for n_classes in (2, 3):
+        codes = np.arange(n_rows) % (n_classes - 1)
+        codes[5] = n_classes - 1
+        scores = fit_boosting(rows, codes, n_classes).scores(NEW)
+        assert scores.shape == (200, n_classes)
+        assert np.isfinite(scores).all()
+        assert np.mean(scores[:, -1] == scores.min(axis=1)) > 0.9
+
+
+def test_constant_labels_give_constant_scores():
+    assert np.allclose(fit_boosting(X, np.full(300, 7.5), 1).scores(NEW), 7.5, rtol=1e-12)
+    scores = fit_boosting(X, np.ones(300, dtype=np.int64), 3).scores(NEW)
+    expected = centred_logs(np.array([[0.0, 1.0, 0.0]]))
+    assert np.array_equal(scores, np.repeat(expected, 200, axis=0))
+
+
+@pytest.mark.parametrize(("n_rows", "stops"), [(999, False), (1000, True)])
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_boosting_stops_early_from_a_thousand_rows_on(n_rows, stops, n_classes):
+    draw = np.random.default_rng(1)
+    rows = draw.standard_normal((n_rows, 2))
+    # Noise as labels: without early stopping all 100 trees are made.
+    labels = draw.standard_normal(n_rows)
+    model = fit_boosting(rows, labels if n_classes == 1 else (labels > 0).astype(np.int64), n_classes)
+    assert (len(model.trees.roots) < 50) is stops
+    assert (len(model.trees.roots) == 100) is not stops
+
+
+def test_more_classes_than_held_out_rows_are_fitted_without_early_stopping(monkeypatch):
+    monkeypatch.setattr(boosting, "_EARLY_STOPPING_ROWS", 60)
+    codes = np.arange(60) % 7  # a tenth are 6 rows
+    model = fit_boosting(X[:60], codes, 7)
+    assert model.known.tolist() == list(range(7))
+    assert len(model.trees.roots) == 700
+    assert np.isfinite(model.scores(NEW)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_centred_logs_are_bounded_and_have_mean_zero(n_classes, dtype):
+    probabilities = softmax(20.0 * np.random.default_rng(0).standard_normal((500, n_classes))).astype(dtype)
+    probabilities[0] = np.eye(n_classes)[0]
+    logs = centred_logs(probabilities)
+    assert logs.dtype == dtype
+    assert np.abs(logs.mean(axis=1)).max() < 1e-5
+    spread = logs.max(axis=1) - logs.min(axis=1)
+    widest = math.log(n_classes / LEAST_CLASS_PROBABILITY)
+    assert spread.max() <= widest * (1 + 1e-6)
+    assert spread[0] == pytest.approx(widest, rel=1e-6)
+    inside = probabilities.min(axis=1) > 0.01
+    assert np.allclose(softmax(logs[inside].copy()), probabilities[inside], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("left", 0), ("right", 10**6), ("feature", 7), ("feature", -1), ("roots", 10**6), ("value", "text")],
+)
+def test_damaged_trees_are_refused(part, value):
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    trees = fit_boosting(X, X[:, 0], 1).trees
+    trees.require_sound(3)
+    broken = np.full(len(getattr(trees, part)), value) if isinstance(value, str) else getattr(trees, part).copy()
+    if not isinstance(value, str):
+        inner = np.flatnonzero(trees.left >= 0)
+        broken[inner[-1] if part != "roots" else 0] = value
+    with pytest.raises(ValueError, match="damaged"):
+        replace(trees, **{part: broken}).require_sound(3)

@@ -1,0 +1,144 @@
+"""The public softmax model: whitening, and scores of rows that it was not fitted to."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+
+from dpadapt.learning.descent import SoftmaxLoss, softmax
+from dpadapt.learning.preparation import WHITENING_FLOOR
+from dpadapt.transfer import public_softmax as module
+from dpadapt.transfer.public_softmax import cross_fitted_softmax, mixed_units, public_softmax, whitening
+
+random = np.random.default_rng(11)
+
+
+def _folds(n, n_folds=4):
+    return list(KFold(n_folds, shuffle=True, random_state=0).split(np.zeros(n)))
+
+
+def _centred(n, scales):
+    rows = random.standard_normal((n, len(scales))) * np.asarray(scales)
+    return rows - rows.mean(axis=0)
+
+
+def test_whitened_directions_have_unit_variance_and_no_correlation():
+    rows = _centred(500, [1.0, 2.0, 1.5, 1.0]) @ random.standard_normal((4, 4))
+    basis, shares = whitening(rows)
+    values = np.linalg.eigvalsh(rows.T @ rows / 500)[::-1]
+    covariance = (rows @ basis).T @ (rows @ basis) / 500
+    # The floor takes a little from directions of small variance.
+    assert np.allclose(np.diag(covariance), values / (values + WHITENING_FLOOR * values.mean()))
+    assert np.allclose(covariance - np.diag(np.diag(covariance)), 0.0, atol=1e-10)
+    assert np.allclose(shares, values / values.sum())
+    assert np.all(np.diff(shares) <= 0)
+
+
+def test_whitening_leaves_out_constant_and_collinear_columns():
+    rows = _centred(300, [1.0, 0.0, 3.0])
+    basis, shares = whitening(rows)
+    assert basis.shape == (3, 2)
+    assert np.allclose(basis[1], 0.0)
+    assert shares.sum() == pytest.approx(1.0)
+    collinear = np.column_stack([rows, rows[:, 0] + rows[:, 2]])
+    basis, _ = whitening(collinear)
+    assert basis.shape == (4, 2)
+    assert np.abs(basis).max() < 10
+
+
+def test_whitening_of_constant_rows_gives_one_direction_of_zeros():
+    basis, shares = whitening(np.zeros((20, 3)))
+    assert np.array_equal(basis, np.zeros((3, 1)))
+    assert shares.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_coefficients_reproduce_the_scores_of_the_whole_model(n_classes):
+    rows = 2.0 + random.standard_normal((400, 5))
+    codes = np.digitize(rows[:, 0] - rows[:, 1] + 0.5 * random.standard_normal(400), [0.0, 1.0][: n_classes - 1])
+    coef, scores = cross_fitted_softmax(rows, codes, n_classes, _folds(400))
+    assert coef.shape == (6, n_classes)
+    assert np.allclose(coef.sum(axis=1), 0.0, atol=1e-9)
+    center = rows.mean(axis=0)
+    basis, shares = whitening(rows - center)
+    new = 2.0 + random.standard_normal((50, 5))
+    whole, _ = public_softmax(np.column_stack([np.ones(400), (rows - center) @ basis]), codes, n_classes, shares)
+    expected = np.column_stack([np.ones(50), (new - center) @ basis]) @ whole
+    assert np.allclose(np.column_stack([new, np.ones(50)]) @ coef, expected, atol=1e-9)
+    # Rows that a part was not fitted to are scored nearly as well as by the whole model.
+    own = SoftmaxLoss().value(np.column_stack([rows, np.ones(400)]) @ coef, codes)
+    assert own < SoftmaxLoss().value(scores, codes) < own + 0.1
+
+
+def test_predictions_agree_with_logistic_regression():
+    rows = random.standard_normal((2000, 4))
+    codes = (rows @ [2.0, -1.0, 0.5, 0.0] + random.logistic(size=2000) > 0.3).astype(np.int64)
+    coef, _ = cross_fitted_softmax(rows, codes, 2, _folds(2000))
+    other = LogisticRegression(C=100.0).fit(rows, codes)
+    found = coef[:, 1] - coef[:, 0]
+    assert np.allclose(found, np.append(other.coef_[0], other.intercept_), atol=0.1)
+
+
+def test_scores_do_not_remember_noise_labels_which_the_whole_model_does():
+    rows = random.standard_normal((120, 60))
+    codes = random.integers(0, 2, 120)
+    coef, scores = cross_fitted_softmax(rows, codes, 2, _folds(120))
+    whole = np.column_stack([rows, np.ones(120)]) @ coef
+    signs = 2.0 * codes - 1.0
+    assert np.corrcoef(whole[:, 1], signs)[0, 1] > 0.5
+    # Without labels of their own, 120 correlations have a standard error of 0.09.
+    assert np.corrcoef(scores[:, 1], signs)[0, 1] < 0.3
+    assert np.abs(scores - whole).max() > 0.1
+
+
+def test_scores_are_those_of_a_fit_from_zero_to_the_other_folds():
+    # The search starts from the model of all rows, which knows the labels; it must not stay there.
+    rows = random.standard_normal((120, 30))
+    rows -= rows.mean(axis=0)
+    codes = random.integers(0, 3, 120)
+    folds = _folds(120)
+    _, scores = cross_fitted_softmax(rows, codes, 3, folds)
+    basis, shares = whitening(rows)
+    whitened = np.column_stack([np.ones(120), rows @ basis])
+    whole, total = public_softmax(whitened, codes, 3, shares)
+    for train, test in folds:
+        penalty = module._penalty(total, shares, len(train))
+        part = module._fit(whitened[train], codes[train], penalty, np.zeros_like(whole), 1e-12)
+        expected = whitened[test] @ (part - part.mean(axis=1, keepdims=True))
+        moved = np.linalg.norm(expected - whitened[test] @ whole)
+        assert np.linalg.norm(scores[test] - expected) < 0.05 * moved
+
+
+def test_a_class_without_rows_becomes_improbable_and_stays_finite():
+    rows = random.standard_normal((200, 3))
+    codes = 2 * (rows[:, 0] > 0).astype(np.int64)  # class 1 of three has none
+    coef, scores = cross_fitted_softmax(rows, codes, 3, _folds(200))
+    assert np.isfinite(coef).all()
+    assert np.isfinite(scores).all()
+    probabilities = softmax(scores.copy())
+    assert probabilities[:, 1].mean() < 0.05
+    assert np.mean(np.argmax(probabilities, axis=1) == codes) > 0.9
+
+
+def test_a_class_that_a_fold_lacks_does_not_break_the_fit():
+    rows = random.standard_normal((80, 2))
+    codes = (rows[:, 0] > 0).astype(np.int64)
+    codes[17] = 2
+    _, scores = cross_fitted_softmax(rows, codes, 3, _folds(80))
+    assert np.isfinite(scores).all()
+    assert scores[17, 2] < scores[17].max()
+
+
+def test_constant_rows_give_the_class_frequencies():
+    codes = (np.arange(200) % 4 == 0).astype(np.int64)
+    coef, scores = cross_fitted_softmax(np.ones((200, 2)), codes, 2, _folds(200))
+    assert np.allclose(coef[:2], 0.0)
+    assert softmax(coef[-1:].copy())[0, 1] == pytest.approx(0.25, abs=0.01)
+    assert np.allclose(softmax(scores.copy())[:, 1], 0.25, atol=0.06)
+
+
+def test_fewer_than_fifty_columns_or_one_of_a_large_scale_are_a_table():
+    assert mixed_units(np.ones(49))
+    assert not mixed_units(np.linspace(0.1, 1.0, 50))
+    assert mixed_units(np.append(np.ones(50), 31.0))
+    assert not mixed_units(np.append(np.ones(50), 29.0))
