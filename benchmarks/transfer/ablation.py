@@ -1,0 +1,235 @@
+"""What each part of the transfer engine brings: `python -m benchmarks.transfer.ablation`.
+
+Every part is left out once, on the tasks and seeds of `alternatives_fits.py`. The tables show the geometric mean, over
+the tasks, of the error over that of the whole engine: above 1, the part helps. Harm is the worst mean over that of the
+engine's own public model.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks import running as in_pieces
+from benchmarks.pages import pipes, write_between
+from benchmarks.running import command
+from benchmarks.transfer.alternatives_fits import KINDS, MOST_TEST_ROWS, SIZES, TASKS, Task
+from benchmarks.transfer.classification import accuracy_and_log_loss
+from benchmarks.transfer.common import Row, error, print_tables, real_data, versions
+from dpadapt.data import Public
+from dpadapt.errors import DataUnavailable
+from dpadapt.transfer import base, regression_fit, regression_plan
+from dpadapt.transfer.classification import PrivateTransferClassifier
+from dpadapt.transfer.gate import Kept
+from dpadapt.transfer.regression import PrivateTransferRegressor
+
+START, END = "<!-- bench transfer ablation -->", "<!-- end of bench transfer ablation -->"
+EPSILON = 1.0
+SEEDS = (2, 4)
+_NEVER = (1e30, 2e30)
+WHOLE = "the whole engine"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The engine with some of its names replaced, and parameters of the estimator."""
+
+    name: str
+    kinds: tuple[str, ...]
+    replaced: tuple[tuple[Any, str, Any], ...] = ()
+    params: tuple[tuple[str, Any], ...] = ()
+    # Whether the public models change, so that they are prepared anew.
+    prepares: bool = False
+
+
+def _nothing_kept(change: Any, variance: Any, *, error: float) -> Kept:
+    return Kept(np.zeros(len(change)), 0.0, float(np.sum(change**2)), 0.0)
+
+
+def _without_the_second(
+    scores: Any, loss: Callable[[Any], float], least: float, *, blend: Callable[..., Any] = base.blend_weights
+) -> Any:
+    """Return the weights of a blend in which the second of three models has none."""
+    first, last = blend(scores[[0, 2]], loss, least)
+    return np.array([first, 0.0, last])
+
+
+BOTH, REGRESSION = tuple(KINDS), ("regression",)
+VARIANTS = (
+    Variant(WHOLE, BOTH),
+    Variant("linear public model alone", BOTH, params=(("public_model", "linear"),)),
+    Variant(
+        "no least weight (hedge)",
+        BOTH,
+        ((base, "_LEAST_REGRESSION_WEIGHT", 0.0), (base, "_LEAST_CLASSIFICATION_WEIGHT", 0.0)),
+        prepares=True,
+    ),
+    Variant("no ridge on shortened rows", REGRESSION, ((base, "blend_weights", _without_the_second),), prepares=True),
+    Variant("no scout, so no slope and mix", REGRESSION, ((regression_plan, "_SCOUT_SIGNALS", _NEVER),)),
+    Variant("no slope and mix", REGRESSION, ((regression_plan, "_MIX_SIGNALS", _NEVER),)),
+    Variant("no plane (level, slope, mix)", REGRESSION, ((regression_fit, "keep_few", _nothing_kept),)),
+    Variant("no directions", REGRESSION, ((regression_plan, "_DIRECTION_SIGNALS", _NEVER),)),
+)
+
+
+@contextmanager
+def _replaced(variant: Variant) -> Iterator[None]:
+    with _all([mock.patch.object(*part) for part in variant.replaced]):
+        yield
+
+
+@contextmanager
+def _all(patches: Sequence[Any]) -> Iterator[None]:
+    if not patches:
+        yield
+        return
+    with patches[0], _all(patches[1:]):
+        yield
+
+
+@dataclass(frozen=True)
+class Piece:
+    """All variants on one task."""
+
+    name: str
+    seeds: int
+
+
+def pieces(*, quick: bool) -> list[Piece]:
+    """Return all pieces of work."""
+    wanted = [task for task in TASKS if (real_data() or task.bundled) and (task.quick or not quick)]
+    return [Piece(task.name, SEEDS[0 if quick else 1]) for task in wanted]
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Return the errors of all variants on one task, or the reason why it was skipped."""
+    task = next(task for task in TASKS if task.name == piece.name)
+    try:
+        return {"rows": list(_rows(task, piece.seeds))}
+    except DataUnavailable as missing:
+        return {"skipped": f"{task.name}: {missing}"}
+
+
+def _rows(task: Task, seeds: int) -> Iterator[Row]:
+    domains = task.load()
+    regressing = task.kind == "regression"
+    classes = None if regressing else np.unique(np.concatenate([domains.y_public, domains.y]))
+    shared = Public(domains.X_public, domains.y_public)
+
+    def estimator(**params: Any) -> Any:
+        return (
+            PrivateTransferRegressor(**params) if regressing else PrivateTransferClassifier(classes=classes, **params)
+        )
+
+    for variant in VARIANTS:
+        if task.kind not in variant.kinds:
+            continue
+        public = Public(domains.X_public, domains.y_public) if variant.prepares else shared
+        with _replaced(variant):
+            for seed in range(seeds):
+                order = np.random.default_rng(3000 + seed).permutation(len(domains.y))
+                cut = min(int(0.3 * len(order)), MOST_TEST_ROWS)
+                test, rest = order[:cut], order[cut:]
+                for size in SIZES:
+                    if size >= len(rest):
+                        continue
+                    fit = rest[: size or len(rest)]
+                    model = estimator(epsilon=EPSILON, random_state=seed, **dict(variant.params))
+                    model.fit(domains.X[fit], domains.y[fit], public=public)
+                    errors = [
+                        _error(fitted, domains.X[test], domains.y[test], classes)
+                        for fitted in (model, model.public_only())
+                    ]
+                    cell = {"task": task.name, "kind": task.kind, "size": size, "seed": seed, "variant": variant.name}
+                    yield cell | {"error": errors[0], "public": errors[1]}
+
+
+def _error(model: Any, X: Any, y: Any, classes: Any) -> float:
+    if classes is None:
+        return float(np.mean((model.predict(X) - y) ** 2) / np.var(y))
+    return error(list(accuracy_and_log_loss(model.predict_proba(X), np.searchsorted(classes, y))))
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Return the comparison as plain data."""
+    start = time.perf_counter()
+    rows: list[Row] = []
+    skipped: list[str] = []
+    for _, found in in_pieces.watched(measure, pieces(quick=quick), in_pieces.cores(), name=lambda piece: piece.name):
+        rows += found.get("rows", [])
+        skipped += [found["skipped"]] if "skipped" in found else []
+    minutes = round((time.perf_counter() - start) / 60, 1)
+    return {"quick": quick, "minutes": minutes, "versions": versions(), "rows": rows, "skipped": sorted(skipped)}
+
+
+def tables(part: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one table per kind."""
+    return [_table(part, kind) for kind in KINDS if any(row["kind"] == kind for row in part["rows"])]
+
+
+def _table(part: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    means: dict[tuple[str, str, int], tuple[float, float]] = {}
+    of_kind = [row for row in part["rows"] if row["kind"] == kind]
+    for key in {(row["variant"], row["task"], row["size"]) for row in of_kind}:
+        same = [row for row in of_kind if (row["variant"], row["task"], row["size"]) == key]
+        means[key] = float(np.mean([row["error"] for row in same])), float(np.mean([row["public"] for row in same]))
+    lines = []
+    for variant in VARIANTS:
+        if kind not in variant.kinds:
+            continue
+        cells = [variant.name]
+        for size in SIZES:
+            logs = [
+                math.log(means[key][0] / means[WHOLE, key[1], size][0])
+                for key in means
+                if key[0] == variant.name and key[2] == size
+            ]
+            cells.append(f"{math.exp(np.mean(logs)):.3f}" if logs else "")
+        harms = [
+            (mean / max(public, 1e-300), task)
+            for (name, task, _), (mean, public) in means.items()
+            if name == variant.name
+        ]
+        worst = max(harms)
+        lines.append({"cells": [*cells, f"{worst[0]:.3f} ({worst[1]})"], "bad": False})
+    tasks = len({row["task"] for row in of_kind})
+    seeds = 1 + max(row["seed"] for row in of_kind)
+    words = (
+        f"Error over that of the whole engine at epsilon {EPSILON:g}: geometric mean of {tasks} tasks, {seeds} seeds."
+    )
+    header = ["engine", *(f"{size:,} rows" if size else "all rows" for size in SIZES), "worst over its public model"]
+    return {"title": f"{kind.capitalize()}, parts left out", "words": words, "header": header, "rows": lines}
+
+
+def facts(part: Mapping[str, Any]) -> list[str]:
+    """Return what a reader must know about the run."""
+    name = "quick" if part["quick"] else "full"
+    used = ", ".join(f"{key} {value}" for key, value in part["versions"].items())
+    return [f"{name.capitalize()} run, {part['minutes']} minutes; {used}.", *part["skipped"]]
+
+
+def show(part: dict[str, Any]) -> None:
+    """Print the tables."""
+    print_tables(tables(part), [], facts(part))
+
+
+def write_markdown(part: Mapping[str, Any], path: Path) -> None:
+    """Write the tables between the markers of a page; a page without markers gets them at its end."""
+    parts = [" ".join(["Printed by `python -m benchmarks.transfer.ablation`.", *facts(part)])]
+    for table in tables(part):
+        parts += [
+            f"**{table['title']}.** {table['words']}",
+            pipes(table["header"], [r["cells"] for r in table["rows"]]),
+        ]
+    write_between(path, "\n\n".join(parts) + "\n", START, END)
+
+
+if __name__ == "__main__":
+    writers = {"markdown": ("write the tables between this page's markers", write_markdown)}
+    command(__spec__.name, __doc__, run, show, writers=writers)
