@@ -1,0 +1,167 @@
+"""Forecast against realised gain of the transfer regressor: `python -m benchmarks.transfer.forecasts`.
+
+A forecast states the expected error for several sizes of the shift, because public data can't show how large it is.
+Here the size is measured afterwards, without privacy: what the best linear correction of the public model saves on
+private rows. The forecast at that size stands beside the error that the fits had.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import running as in_pieces
+from benchmarks.pages import pipes, write_between
+from benchmarks.running import command
+from benchmarks.transfer.alternatives_fits import MOST_TEST_ROWS, SIZES, TASKS, Task
+from benchmarks.transfer.common import Row, print_tables, real_data, versions
+from dpadapt.data import Public
+from dpadapt.errors import DataUnavailable
+from dpadapt.transfer.regression import PrivateTransferRegressor
+
+START, END = "<!-- bench transfer forecasts -->", "<!-- end of bench transfer forecasts -->"
+EPSILON = 1.0
+SEEDS = (2, 8)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One task."""
+
+    name: str
+    seeds: int
+
+
+def pieces(*, quick: bool) -> list[Piece]:
+    """Return all pieces of work."""
+    wanted = [task for task in TASKS if task.kind == "regression" and (real_data() or task.bundled)]
+    return [Piece(task.name, SEEDS[0 if quick else 1]) for task in wanted if task.quick or not quick]
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Return the cells of one task, or the reason why it was skipped."""
+    task = next(task for task in TASKS if task.name == piece.name)
+    try:
+        return {"rows": list(_cells(task, piece.seeds))}
+    except DataUnavailable as missing:
+        return {"skipped": f"{task.name}: {missing}"}
+
+
+def _cells(task: Task, seeds: int) -> Iterator[Row]:
+    domains = task.load()
+    public = Public(domains.X_public, domains.y_public)
+    estimator = PrivateTransferRegressor(epsilon=EPSILON)
+    fits: dict[int, list[list[float]]] = {}
+    sizes: dict[int, int] = {}
+    for seed in range(seeds):
+        order = np.random.default_rng(3000 + seed).permutation(len(domains.y))
+        cut = min(int(0.3 * len(order)), MOST_TEST_ROWS)
+        test, rest = order[:cut], order[cut:]
+        for size in SIZES:
+            if size >= len(rest):
+                continue
+            fit = rest[: size or len(rest)]
+            model: Any = PrivateTransferRegressor(epsilon=EPSILON, random_state=seed)
+            model.fit(domains.X[fit], domains.y[fit], public=public)
+            errors = [
+                float(np.mean((fitted.predict(domains.X[test]) - domains.y[test]) ** 2))
+                for fitted in (model, model.public_only())
+            ]
+            best = _best_linear(model, domains.X[rest], domains.y[rest], domains.X[test], domains.y[test])
+            fits.setdefault(size, []).append([*errors, min(best, errors[1])])
+            sizes[size] = len(fit)
+    for size, found in fits.items():
+        ours, alone, best = np.mean(found, axis=0)
+        forecast = estimator.forecast(public, sizes[size])
+        shift = float(alone / best - 1.0)
+        expected = float(np.interp(shift, forecast.shifts, forecast.error_ratios))
+        yield {"task": task.name, "size": size, "shift": shift, "expected": expected, "realised": float(ours / alone)}
+
+
+def _best_linear(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> float:
+    """Return the error of the best linear correction of the public model, without privacy."""
+    from sklearn.linear_model import RidgeCV
+
+    base, alone = model.public_base_, model.public_only()
+
+    def columns(rows: Any) -> Any:
+        return np.column_stack([base.columns.standardise(rows), base.scores(rows).T])
+
+    ridge = RidgeCV(np.logspace(-2, 5, 15)).fit(columns(X), y - alone.predict(X))
+    return float(np.mean((alone.predict(X_test) + ridge.predict(columns(X_test)) - y_test) ** 2))
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Return the comparison as plain data."""
+    start = time.perf_counter()
+    rows: list[Row] = []
+    skipped: list[str] = []
+    for _, found in in_pieces.watched(measure, pieces(quick=quick), in_pieces.cores(), name=lambda piece: piece.name):
+        rows += found.get("rows", [])
+        skipped += [found["skipped"]] if "skipped" in found else []
+    names = [task.name for task in TASKS]
+    rows.sort(key=lambda row: (names.index(row["task"]), SIZES.index(row["size"])))
+    minutes = round((time.perf_counter() - start) / 60, 1)
+    seeds = SEEDS[0 if quick else 1]
+    return {
+        "quick": quick,
+        "minutes": minutes,
+        "seeds": seeds,
+        "versions": versions(),
+        "rows": rows,
+        "skipped": skipped,
+    }
+
+
+def table(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table: one line per task and number of rows."""
+    lines = []
+    for row in part["rows"]:
+        size = f"{row['size']:,}" if row["size"] else "all"
+        numbers = [f"{row['shift']:.0%}", f"{row['expected']:.3f}", f"{row['realised']:.3f}"]
+        gap = row["expected"] - row["realised"]
+        lines.append({"cells": [row["task"], size, *numbers, f"{gap:+.3f}"], "bad": gap < -0.1})
+    words = (
+        "Shift: what the best linear correction would save, over the error that is left. Forecast and realised are "
+        "errors over that of the public model. A negative difference is a forecast that promised too much."
+    )
+    header = ["set", "rows", "shift", "forecast", "realised", "difference"]
+    return {"title": f"Forecast and fits at epsilon {EPSILON:g}", "words": words, "header": header, "rows": lines}
+
+
+def facts(part: Mapping[str, Any]) -> list[str]:
+    """Return what a reader must know about the run."""
+    gaps = np.array([row["expected"] - row["realised"] for row in part["rows"]])
+    name = "Quick" if part["quick"] else "Full"
+    used = ", ".join(f"{key} {value}" for key, value in part["versions"].items())
+    sentences = [f"{name} run, {part['minutes']} minutes, {part['seeds']} seeds; {used}."]
+    if len(gaps):
+        sentences.append(
+            f"Median size of the difference {np.median(np.abs(gaps)):.3f}; {int(np.sum(gaps < -0.1))} of {len(gaps)} "
+            f"forecasts promised over 0.1 too much."
+        )
+    return [*sentences, *part["skipped"]]
+
+
+def show(part: dict[str, Any]) -> None:
+    """Print the table."""
+    print_tables([table(part)], [], facts(part))
+
+
+def write_markdown(part: Mapping[str, Any], path: Path) -> None:
+    """Write the table between the markers of a page; a page without markers gets them at its end."""
+    shown = table(part)
+    parts = [
+        " ".join(["Printed by `python -m benchmarks.transfer.forecasts`.", *facts(part)]),
+        f"**{shown['title']}.** {shown['words']}",
+        pipes(shown["header"], [row["cells"] for row in shown["rows"]]),
+    ]
+    write_between(path, "\n\n".join(parts) + "\n", START, END)
+
+
+if __name__ == "__main__":
+    writers = {"markdown": ("write the table between this page's markers", write_markdown)}
+    command(__spec__.name, __doc__, run, show, writers=writers)
