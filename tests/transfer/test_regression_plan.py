@@ -127,6 +127,11 @@ def test_few_rows_or_little_budget_correct_the_level_alone():
     public, _, _ = _population(5, n=10, n_public=200)
     assert len(plan_of(public, Budget(0.03, 1000.0, 1.0)).plane(1.0).weights) == 1
     assert len(plan_of(public, Budget(0.3, 1000.0, 1.0)).plane(1.0).weights) == 3
+    # Whatever the budget, slope and mix keep their places.
+    for mu in np.linspace(0.045, 0.06, 60):
+        stage = plan_of(public, Budget(mu, 1000.0, 1.0)).plane(1.0)
+        assert len(stage.weights) in (1, 3)
+        assert np.all(stage.weights > 0)
     # With one public model there is nothing to mix.
     assert len(plan_of(public, Budget(0.3, 1000.0, 1.0), "linear").plane(1.0).weights) == 2
 
@@ -145,12 +150,12 @@ def test_the_variance_of_the_plane_covers_its_noise():
     stage = plan.plane(1.0)
     columns = np.column_stack([np.ones(400), plan.features.of(plan.public.scores)]) * stage.weights
     moment = columns.T @ columns / 400
-    random = np.random.default_rng(0)
+    random, noise = np.random.default_rng(0), plan.noise("plane") * stage.clip_norm
     ends = []
     for _ in range(400):
         current, average = np.zeros(3), np.zeros(3)
         for t in range(PLANE_STEPS):
-            gradient = stage.curvature * moment @ (current / stage.weights) + stage.noise * random.standard_normal(3)
+            gradient = stage.curvature * moment @ (current / stage.weights) + noise * random.standard_normal(3)
             newton = gradient / (stage.weights * stage.curvature)
             if t >= 10:
                 average += (current - newton) / (PLANE_STEPS - 10)

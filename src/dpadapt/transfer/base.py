@@ -129,10 +129,11 @@ def tamed_labels(y: Vector) -> Vector:
 # Public models
 
 # Below this number of public rows, boosting is not tried: its errors on rows that it was not fitted to could not be
-# judged. Set with the issue of the engine.
+# judged. Chosen by hand.
 FEWEST_BOOSTED_ROWS = 50
 LINEAR_ONLY = (
-    f"the public model is linear: boosting needs at least {FEWEST_BOOSTED_ROWS} public rows, and two classes among them"
+    f"the public model is linear: boosting needs at least {FEWEST_BOOSTED_ROWS} public rows, of two classes or more if "
+    f"it classifies"
 )
 # Number of folds of the cross-fitting. Chosen by hand.
 _BOOSTING_FOLDS = 4

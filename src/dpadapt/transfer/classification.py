@@ -57,7 +57,7 @@ class PrivateTransferClassifier(LinearClassifier):
         by `Public(X, y, unseen=...)`, or a copy of it is fitted to parts of the public rows to measure its errors. It
         must treat each row by itself. Probabilities below 0.001 / n_classes are raised to that. "linear" is the softmax
         model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows, or one class
-        among them, it is used in any case, and the receipt says so.
+        among them, it takes the place of the blend, and the receipt says so.
     {adjacency}
     {n_rows}
     {random_state}
@@ -65,8 +65,8 @@ class PrivateTransferClassifier(LinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients of the correction, for cells within the public range; of the whole model if the public model is
-        linear.
+        Coefficients of the correction, for cells that are not clipped, without what it changes of the blend's scores.
+        If the public model is linear: of the whole model.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     public_base_ : Base or None
         The public models, and the weights of their blend. None without public labels, and where the public model is

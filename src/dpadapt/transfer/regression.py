@@ -73,8 +73,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         one is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen by
         `Public(X, y, unseen=...)`, or a copy of it is fitted to parts of the public rows to measure its errors. It must
         treat each row by itself. If no correction is adopted, its predictions are returned as they are. "linear" is a
-        ridge model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows it is used
-        in any case, and the receipt says so.
+        ridge model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows it takes
+        the place of the blend, and the receipt says so.
     {adjacency}
     {n_rows}
     {random_state}
@@ -82,24 +82,26 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficients of the correction, for cells within the public range; of the whole model if the public model is
-        linear.
+        Coefficients of the correction, for rows that are neither clipped nor shortened, without what it changes of the
+        public models' predictions; of the whole model if the public model is linear.
     intercept_ : float
+        What belongs to `coef_`.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
         share of the correction's energy that the gate kept; 1 where there is no gate.
     stages_ : dict
-        How much each stage adopted of its estimate: "level", "plane" (slope of the public model and mix of its models)
-        and "directions".
+        How much each stage adopted: the factor of the "level", the mean factor of slope and mix ("plane"), and the
+        share of the energy of the "directions". All 0 where there are no stages.
     public_base_ : Base or None
         The public models, and the weights of their blend. None without public labels, and for the prior
         "same-population".
     score_coef_ : ndarray of shape (n_models,)
         Coefficients of the public models' predictions: the weights of the blend if slope and mix are unchanged.
     level_, correction_ : float, ndarray or None
-        What the stages add beside it: a constant, and coefficients of standardised columns.
+        What the stages add beside it: a constant, and coefficients of the rows, the mix and the blend, each
+        standardised, and of 1. Where directions are corrected, the change of the level is in `correction_`.
     public_center_, public_scale_, public_longest_, public_target_mean_ : ndarray, ndarray, float, float
-        Public numbers by which `predict` standardises and shortens rows. None without public labels.
+        Public numbers by which `predict` standardises and shortens rows. None where it does not.
     public_coef_, public_intercept_ : ndarray, float
         The public ridge model of the prior "same-population"; None otherwise. See `public_only`.
     n_features_in_ : int
@@ -248,18 +250,17 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     def _raw_coefficients(self, base: Base) -> tuple[NDArray[np.float64], float]:
         """Return coefficients and intercept for raw rows that need no clipping: of the linear parts of the model."""
         columns, d = base.columns, len(base.columns.center)
-        coef, intercept, own = np.zeros(d), self.level_, self.score_coef_
+        coef, intercept, own = np.zeros(d), self.level_, float(self.score_coef_[0])
         if self.correction_ is not None and self.public_center_ is not None and self.public_scale_ is not None:
             scaled = self.correction_[:-1] / self.public_scale_
             coef = scaled[:d] / columns.scale
             intercept += float(self.correction_[-1] - scaled @ self.public_center_ - coef @ columns.center)
-            # The last column is the blend of the public models.
-            own = own + np.append(np.zeros(len(own) - 1), scaled[-1])
+            own += float(scaled[-1])  # the last column is the prediction of the public model
         model = base.models[0]
         if len(base.models) == 1 and isinstance(model, LinearModel):
-            linear = own[0] * model.coef[:-1] / model.columns.scale
+            linear = own * model.coef[:-1] / model.columns.scale
             coef = coef + linear
-            intercept += float(own[0] * (model.center + model.coef[-1]) - linear @ model.columns.center)
+            intercept += float(own * (model.center + model.coef[-1]) - linear @ model.columns.center)
         return coef, intercept
 
     def _forget_base(self) -> None:

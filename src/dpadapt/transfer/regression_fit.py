@@ -224,7 +224,9 @@ def _scout(run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Ve
     scales = np.sqrt(np.maximum(sizes**2 - centers**2, 0.0)) / usual
     unknown = min(1.0, (2.0 * spread) ** 2)
     scales = np.clip((1.0 - unknown) * scales + unknown, *_SCALE_LIMITS)
-    ratio = ((1.0 + _LARGEST_SIZE) ** (seen[-1] - 2.0 * noise) - 1.0) / ((1.0 + _LARGEST_SIZE) ** known[-1] - 1.0)
+    ratio = ((1.0 + _LARGEST_SIZE) ** (seen[-1] - _SAFE_DEVIATIONS * noise) - 1.0) / (
+        (1.0 + _LARGEST_SIZE) ** known[-1] - 1.0
+    )
     low = float(np.clip(ratio, *_SIZE_LIMITS))
     return _Scouted(plan.features.recentred(centers, scales), max(low, 1.0), low)
 

@@ -478,8 +478,8 @@ def worthwhile(budget: Budget) -> bool:
 def budget_shares(signal: float, n_rows: float) -> dict[str, float]:
     """Return the share of the budget (of mu squared) for each part of a fit; a part without a share is left out.
 
-    The shares change continuously with `signal`, the number of rows times mu: first the level has all of it, then the
-    scout and the rest of the plane come in, then the directions.
+    First the level has all of it, then the scout and the rest of the plane come in, then the directions. The shares
+    change continuously with `signal`, the number of rows times mu, except that directions below 2% are left out.
 
     Examples
     --------
@@ -563,8 +563,6 @@ class PlaneStage:
         Share of unclipped public rows: what a gradient is divided by.
     bias : ndarray of shape (k,)
         What clipping adds to the mean gradient on public rows, where there is no shift.
-    noise : float
-        Standard deviation of the mean gradient per coordinate, of one release.
     step : float
         Length of a step, in Newton steps.
     variance : ndarray of shape (k,)
@@ -575,7 +573,6 @@ class PlaneStage:
     clip_norm: float
     curvature: float
     bias: Vector
-    noise: float
     step: float
     variance: Vector
 
@@ -591,7 +588,7 @@ class ShiftedPlan:
         Of the base.
     budget : Budget
     shares : dict
-        Of the budget, for each part in the order of its releases.
+        Of the budget, for each part in the order of its charges.
     n_steps : int
         Number of releases of the correction.
     """
@@ -650,10 +647,10 @@ class ShiftedPlan:
         prior[1:] *= _ramp(self.signal, *_MIX_SIGNALS) if "scout" in self.shares else 0.0
         useful = np.maximum(prior**2 / (prior + 1.0 / n_rows), 1e-300)
         shares = water_fill((_ASSUMED_PLANE_CLIP / signal) ** 2 / useful)
-        used = shares > _LEAST_SHARE
-        scales = np.sqrt(shares[used] / shares.max())
-        k = len(scales)
-        columns = np.column_stack([np.ones(len(residuals)), self.features.of(self.public.scores)])[:, used] * scales
+        # In their order: where the mix is used, so is the slope, with little weight if its share is small.
+        k = 1 + int(np.flatnonzero(shares > _LEAST_SHARE)[-1])
+        scales = np.sqrt(np.maximum(shares[:k], _LEAST_SHARE) / shares.max())
+        columns = np.column_stack([np.ones(len(residuals)), self.features.of(self.public.scores)])[:, :k] * scales
         norms = np.linalg.norm(columns, axis=1)
         leverage = np.minimum(1.0, PLANE_MAX_NORM / norms) ** 2
         lengths = leverage * norms * np.abs(residuals)
@@ -665,12 +662,12 @@ class ShiftedPlan:
         held = resized * np.minimum(1.0, clip_norm / np.maximum(size * lengths, 1e-300))
         # Clipping changes the mean of skewed residuals. The linear part is removed: a real slope is no bias.
         bias = (leverage[:, None] * columns).T @ (held - curvature * resized) / len(residuals)
-        ways, lengths_of_way = zip(*_PLANE_WAYS, strict=True)
-        step = float(np.interp(self.signal, ways, lengths_of_way)) / PLANE_STEPS
+        signals, ways = zip(*_PLANE_WAYS, strict=True)
+        step = float(np.interp(self.signal, signals, ways)) / PLANE_STEPS
         noise = self.noise("plane") * clip_norm
         spread = (noise / (scales * curvature)) ** 2 * _noise_of_newton_average(PLANE_STEPS, PLANE_FIRST, step)
         sampling = size**2 * variance / (n_rows * curvature)
-        return PlaneStage(scales, clip_norm, curvature, bias, noise, step, spread + sampling)
+        return PlaneStage(scales, clip_norm, curvature, bias, step, spread + sampling)
 
     def correction(self, mean: Vector, size: float) -> tuple[NDArray[np.int64], Stage]:
         """Return the coordinates that are corrected, and the stage.
