@@ -133,6 +133,16 @@ def test_forecast_is_not_worthwhile_when_the_budget_is_too_small():
         forecast_regression(Public(rows.X), 100)
 
 
+@pytest.mark.parametrize("n_private", [20, 5000], ids=["too small a budget", "enough"])
+@pytest.mark.parametrize("forecast_of", [forecast_regression, forecast_classification])
+def test_a_word_that_is_no_public_model_is_refused(forecast_of, n_private):
+    public = _labelled(3, 300)
+    if forecast_of is forecast_classification:
+        public = Public(public.X, np.asarray(public.y) > 0)
+    with pytest.raises(ValueError, match="public_model must be 'linear', a model with predict, or left out"):
+        forecast_of(public, n_private, 0.1, public_model="boosting")
+
+
 def test_a_regressor_says_in_words_from_which_shift_on_the_gate_opens():
     good = forecast_regression(_labelled(10, 300), 10_000, 4.0)
     assert f"save at least {good.opens_at:.0%} of the public model's error" in str(good)

@@ -148,7 +148,7 @@ def forecast_classification(
     classes : array-like, optional
         All labels that can occur; needed if the public data has no labels.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-    public_model : estimator, optional
+    public_model : estimator or "linear", optional
         As for the estimator.
 
     Returns
@@ -273,7 +273,7 @@ def forecast_regression(
     epsilon, delta : float
         Budget of the fit.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
-    public_model : estimator, optional
+    public_model : estimator or "linear", optional
         As for the estimator.
 
     Returns
@@ -292,6 +292,7 @@ def forecast_regression(
     """
     if checks.declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
+    require_shifted_labelled(public_model, "shifted", public.y)
     budget = Budget.of(epsilon, delta, checks.count(n_private, "n_private"), adjacency)
     if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
