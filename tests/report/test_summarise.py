@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Adjacency, Gaussian, NonPrivate, clipped_sum
@@ -67,6 +68,23 @@ def test_coefficients_are_sorted_by_size_and_left_out_ones_counted(summary_of):
     sizes = [abs(row["value"]) for row in part["rows"]]
     assert sizes == sorted(sizes, reverse=True)
     assert parts["left_out"] == parts["classes_left_out"] == 0
+
+
+@pytest.mark.parametrize(
+    ("public_model", "words"),
+    [
+        (None, "what the correction adds to"),
+        ("linear", "change of"),
+        (DecisionTreeRegressor(max_depth=2), "what the correction adds to"),
+    ],
+    ids=["blend", "linear", "given"],
+)
+def test_coefficients_beside_a_public_model_that_is_not_linear_are_called_those_of_the_correction(
+    summary_of, public_model, words
+):
+    (transfer,) = [method for method in PREDICTORS if (method.name, method.task) == ("transfer", "regression")]
+    (part,) = summary_of(transfer, public_model=public_model)["coefficients"]["parts"]
+    assert part["unit"] == f"{words} a"
 
 
 def test_parameters_are_texts(summary_of):

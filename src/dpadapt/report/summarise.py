@@ -173,15 +173,13 @@ def _coefficients(model: Any, names: Sequence[str], label: str) -> dict[str, Any
     if matrix.shape[1] != len(names):
         return {"parts": [], "left_out": 0, "classes_left_out": 0}
     classes = [str(value) for value in getattr(model, "classes_", [])]
-    if not classes:
-        titles, unit = [label], "change of"
-        if getattr(model, "public_base_", None) is not None and len(model.public_base_.models) > 1:
-            unit = "what the correction adds to"
-    else:
+    # Beside a public model that is not linear, coefficients describe the correction alone.
+    base = getattr(model, "public_base_", None)
+    unit = "change of" if base is None or base.linear is not None else "what the correction adds to"
+    titles = [label]
+    if classes:
         titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
-        unit = "change of the log-odds of"
-        if getattr(model, "public_base_", None) is not None:
-            unit = "what the correction adds to the log-odds of"
+        unit = f"{unit} the log-odds of"
     parts = []
     for title, row in list(zip(titles, matrix, strict=False))[:_MAX_COEFFICIENT_CHARTS]:
         largest = np.argsort(-np.abs(row))[:_MAX_COEFFICIENT_BARS]

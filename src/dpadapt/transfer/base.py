@@ -243,6 +243,12 @@ class Base:
         """Whether the public model was given by the user."""
         return any(isinstance(model, Offset) for model in self.models)
 
+    @property
+    def linear(self) -> LinearModel | None:
+        """The public model, if it is a single linear one; coefficients then describe it and its correction."""
+        model = self.models[0]
+        return model if len(self.models) == 1 and isinstance(model, LinearModel) else None
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of it as named arrays, for saving; a model that a user gave is refused."""
         arrays: dict[str, NDArray[Any]] = {"weights": self.weights} | _named("columns", vars(self.columns))

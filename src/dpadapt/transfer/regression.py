@@ -15,7 +15,7 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.transfer.base import LINEAR_ONLY, Base, LinearModel, combined, regression_base
+from dpadapt.transfer.base import LINEAR_ONLY, Base, combined, regression_base
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.regression_fit import STAGES, Change, same_population_change, shifted_change
@@ -35,8 +35,6 @@ _NOTHING_ADOPTED = (
     "nothing was adopted: no correction exceeded its noise clearly enough, so the model is the public one; the budget "
     "was spent"
 )
-
-
 _NOT_WORTHWHILE = (
     "the budget is too small for this many rows to correct even the level: nothing was released and nothing was spent; "
     "the model is the public one"
@@ -115,7 +113,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     that is constant in public rows is kept; a private cell counts up to one unit away from the constant.
 
     The bound on the expected loss holds in a model: Gaussian noise and sampling error of the stated variance. No bound
-    holds for all data; the benchmark `benchmarks.transfer.regression` measures it.
+    holds for all data; the benchmark `benchmarks.transfer.alternatives` measures it.
 
     Without public labels this is `PrivateLinearRegression`.
 
@@ -186,7 +184,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if public is None or data.labelled_public is None:
             return self._fit_alone(data)
         if prior == "same-population":
-            return self._fit_same_population(public, data)
+            return self._fit_same_population(public, *data.labelled_public, data)
         # Prepare, from public rows alone.
         found = regression_base(public, *data.labelled_public, self.public_model)
         base = found.base
@@ -210,11 +208,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self._keep(base, geometry, change)
         return self
 
-    def _fit_same_population(self, public: Public, data: RegressionInput) -> "PrivateTransferRegressor":
+    def _fit_same_population(
+        self, public: Public, X_public: NDArray[np.float64], y_public: NDArray[np.float64], data: RegressionInput
+    ) -> "PrivateTransferRegressor":
         """Fit where the populations are the same: the public ridge model, and no gate."""
-        assert data.labelled_public is not None
         budget, adopted = data.budget, 0.0
-        geometry = remembered_geometry(public, *data.labelled_public)
+        geometry = remembered_geometry(public, X_public, y_public)
         change = np.zeros_like(geometry.solution)
         if budget.worthwhile:
             rows = geometry.standardise(data.X)
@@ -256,11 +255,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             coef = scaled[:d] / columns.scale
             intercept += float(self.correction_[-1] - scaled @ self.public_center_ - coef @ columns.center)
             own += float(scaled[-1])  # the last column is the prediction of the public model
-        model = base.models[0]
-        if len(base.models) == 1 and isinstance(model, LinearModel):
-            linear = own * model.coef[:-1] / model.columns.scale
+        if base.linear is not None:
+            linear = own * base.linear.coef[:-1] / base.linear.columns.scale
             coef = coef + linear
-            intercept += float(own * (model.center + model.coef[-1]) - linear @ model.columns.center)
+            intercept += float(own * (base.linear.center + base.linear.coef[-1]) - linear @ base.linear.columns.center)
         return coef, intercept
 
     def _forget_base(self) -> None:
