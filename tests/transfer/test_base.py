@@ -211,10 +211,10 @@ def test_rows_are_shortened_further_out_where_there_are_many_per_column():
     for n_rows in (100, 101):  # 20 rows per column, and more
         rows = X[:n_rows]
         columns = robust_columns(rows, 10.0)
-        model, _ = module._ridge(columns, rows, rows[:, 0], module._SHORTENED_RIDGES, shorten=True)
+        model, _ = module._ridge(columns, rows, rows[:, 0], module.SHORTENED_RIDGES, shorten=True)
         lengths = np.linalg.norm(np.column_stack([columns.standardise(rows), np.ones(n_rows)]), axis=1)
         models.append(model.longest / np.quantile(lengths, 0.95))
-    assert models == pytest.approx([1.0, module._LONGER_PUBLIC_ROWS])
+    assert models == pytest.approx([1.0, module._LONGER_ROWS])
 
 
 def test_leave_one_out_predictions_are_those_of_models_without_the_row():

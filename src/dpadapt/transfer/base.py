@@ -8,7 +8,7 @@ weight has a lower limit: under a shift, the model that is best on public rows n
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,10 @@ class Columns:
             rows[:, self.constant] = _CONSTANT_DEVIATION * np.random.default_rng(0).standard_normal(shape)
         return rows
 
+    def without_constant(self) -> "Columns":
+        """Return the same with limit 0 for constant columns: a public model knows nothing about these."""
+        return replace(self, limit=np.where(self.constant, 0.0, self.limit))
+
 
 def robust_columns(X: NDArray[np.float64], limit: float, *, shared_units: bool = False) -> Columns:
     """Return the robust standardisation of public rows.
@@ -137,14 +141,41 @@ LINEAR_ONLY = (
 )
 # Number of folds of the cross-fitting. Chosen by hand.
 _BOOSTING_FOLDS = 4
-# Ridge strengths tried, in mean eigenvalues. The model that shortens long rows instead of clipping cells extrapolates
+# Ridge strengths tried, in mean eigenvalues. A model that shortens long rows instead of clipping cells extrapolates
 # further, so it is kept from weak penalties: these amplify directions in which public rows hardly vary but private ones
 # may. Chosen by hand.
-_CLIPPED_RIDGES, _SHORTENED_RIDGES = np.logspace(-4, 1, 11), np.logspace(-2, 1, 7)
-# Rows longer than 95% of the public rows are shortened to that length. With more than `_ROWS_PER_COLUMN_TO_SHORTEN`
-# public rows per column the limit is `_LONGER_PUBLIC_ROWS` times that length: a shifted population has many rows that
-# are somewhat longer, and a well-estimated model predicts them better as they are. Chosen by hand.
-_ROWS_PER_COLUMN_TO_SHORTEN, _LONGER_PUBLIC_ROWS = 20, 2.0
+_CLIPPED_RIDGES, SHORTENED_RIDGES = np.logspace(-4, 1, 11), np.logspace(-2, 1, 7)
+# Rows longer than 95% of the public rows are shortened to that length, private and new rows alike. With more than
+# `_ROWS_PER_COLUMN_TO_TRUST` public rows per column the limit is `_LONGER_ROWS` times that length: a shifted
+# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are.
+# Chosen by hand.
+_ROWS_PER_COLUMN_TO_TRUST, _LONGER_ROWS = 20, 2.0
+
+
+def longest_length(norms: Vector, n_columns: int) -> float:
+    """Return the length to which longer rows are shortened, given the lengths of the public ones (with their 1)."""
+    factor = _LONGER_ROWS if len(norms) > _ROWS_PER_COLUMN_TO_TRUST * n_columns else 1.0
+    return factor * float(np.quantile(norms, 0.95))
+
+
+def shortened_rows(X: NDArray[Any], center: Vector, scale: Vector, longest: float) -> NDArray[np.float64]:
+    """Return standardised rows with their 1, none longer than `longest`.
+
+    Each row is a function of itself alone. A row too long for a float comes out not finite or zero, silently.
+    """
+    rows = np.empty((X.shape[0], X.shape[1] + 1))
+    with np.errstate(all="ignore"):
+        np.subtract(X, center, out=rows[:, :-1])
+        rows[:, :-1] /= scale
+    rows[:, -1] = 1.0
+    return _shortened(rows, longest)
+
+
+def _shortened(rows: NDArray[np.float64], longest: float) -> NDArray[np.float64]:
+    """Return the rows, none longer than `longest`; they are changed in place."""
+    with np.errstate(all="ignore"):
+        rows *= np.minimum(1.0, longest / np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +205,7 @@ class LinearModel:
     def rows(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return standardised rows with their 1, shortened."""
         rows = np.column_stack([self.columns.standardise(X), np.ones(len(X))])
-        if np.isfinite(self.longest):
-            with np.errstate(all="ignore"):
-                rows *= np.minimum(1.0, self.longest / np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
-        return rows
+        return _shortened(rows, self.longest) if np.isfinite(self.longest) else rows
 
 
 PublicModel = LinearModel | BoostedModel | Offset
@@ -368,16 +396,15 @@ def _given(offset: Offset, X: NDArray[np.float64], labels: NDArray[Any], limit: 
 def _regression_base(X: NDArray[np.float64], y: Vector, model: str | None) -> PublicBase:
     labels = tamed_labels(y)
     columns = robust_columns(X, REGRESSION_LIMIT)
-    still = Columns(columns.center, columns.scale, np.where(columns.constant, 0.0, columns.limit), columns.constant)
-    shortened, shortened_scores = _ridge(still, X, labels, _SHORTENED_RIDGES, shorten=True)
+    varying = columns.without_constant()
+    shortened, shortened_scores = _ridge(varying, X, labels, SHORTENED_RIDGES, shorten=True)
     # A label may be usual among all labels but not for its row.
     labels = shortened_scores + tamed_labels(labels - shortened_scores)
-    shortened, shortened_scores = _ridge(still, X, labels, _SHORTENED_RIDGES, shorten=True)
+    shortened, shortened_scores = _ridge(varying, X, labels, SHORTENED_RIDGES, shorten=True)
     if model == LINEAR or boosting_fails(len(y)):
         base = Base((shortened,), np.ones(1), columns)
         return PublicBase(base, columns.public_rows(X), shortened_scores[None], labels)
-    limit = np.minimum(still.limit, _LINEAR_LIMIT)
-    narrow = Columns(columns.center, columns.scale, limit, columns.constant)
+    narrow = replace(varying, limit=np.minimum(varying.limit, _LINEAR_LIMIT))
     clipped, clipped_scores = _ridge(narrow, X, labels, _CLIPPED_RIDGES, shorten=False)
     boosted, boosted_scores = _boosting(X, labels, 1)
     scores = np.stack([clipped_scores, shortened_scores, boosted_scores])
@@ -388,9 +415,9 @@ def _regression_base(X: NDArray[np.float64], y: Vector, model: str | None) -> Pu
 
 def _classification_base(X: NDArray[np.float64], codes: NDArray[np.int64], n_classes: int) -> PublicBase:
     columns = robust_columns(X, CLASSIFICATION_LIMIT, shared_units=True)
-    still = Columns(columns.center, columns.scale, np.where(columns.constant, 0.0, columns.limit), columns.constant)
-    coef, linear_scores = cross_fitted_softmax(still.standardise(X), codes, n_classes, _folds(codes, n_classes))
-    linear = LinearModel(still, np.inf, coef, 0.0)
+    varying = columns.without_constant()
+    coef, linear_scores = cross_fitted_softmax(varying.standardise(X), codes, n_classes, _folds(codes, n_classes))
+    linear = LinearModel(varying, np.inf, coef, 0.0)
     boosted, boosted_scores = _boosting(X, codes, n_classes)
     scores = np.stack([linear_scores, boosted_scores])
     loss = SoftmaxLoss()
@@ -406,8 +433,7 @@ def _ridge(
     center, longest = float(labels.mean()), np.inf
     if shorten:
         norms = np.linalg.norm(LinearModel(columns, np.inf, np.zeros(0), 0.0).rows(X), axis=1)
-        many = len(X) > _ROWS_PER_COLUMN_TO_SHORTEN * X.shape[1]
-        longest = (_LONGER_PUBLIC_ROWS if many else 1.0) * float(np.quantile(norms, 0.95))
+        longest = longest_length(norms, X.shape[1])
     rows = LinearModel(columns, longest, np.zeros(0), 0.0).rows(X)
     fitted = ridge_by_leave_one_out(rows, labels - center, ridges)
     return LinearModel(columns, longest, fitted.solution, center), np.asarray(labels - fitted.residuals)

@@ -15,7 +15,7 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.transfer.base import LINEAR_ONLY, Base, combined, regression_base
+from dpadapt.transfer.base import LINEAR_ONLY, Base, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.regression_fit import STAGES, Change, same_population_change, shifted_change
@@ -26,7 +26,6 @@ from dpadapt.transfer.regression_plan import (
     same_population_plan,
     score_columns,
     shifted_plan,
-    shortened_rows,
     worthwhile,
 )
 

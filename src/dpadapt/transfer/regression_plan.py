@@ -28,20 +28,12 @@ from dpadapt.learning.preparation import (
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.transfer.base import PublicBase, combined
+from dpadapt.transfer.base import SHORTENED_RIDGES, PublicBase, combined, longest_length, shortened_rows
 
 Vector = NDArray[np.float64]
 
 # Public preparation
 
-# Ridge strengths tried for the public model, in mean eigenvalues. Smaller ones would amplify directions in which public
-# rows hardly vary but private rows of a shifted population may. Chosen by hand.
-_PUBLIC_RIDGES = np.logspace(-2, 1, 7)
-# Rows longer than 95% of the public rows are shortened to that length, private and new rows alike. With more than
-# `_ROWS_PER_COLUMN_TO_TRUST` public rows per column the limit is `_LONGER_ROWS` times that length: a shifted
-# population has many rows that are somewhat longer, and a well-estimated model predicts them better as they are.
-# Chosen by hand.
-_ROWS_PER_COLUMN_TO_TRUST, _LONGER_ROWS = 20, 2.0
 # Least error of an offset on a public row, in standard deviations of the public labels. A larger one clips less of a
 # shift where the offset fits public rows closely, and adds noise there. As in `PrivateLinearRegression`.
 _LEAST_OFFSET_ERROR = 0.05
@@ -135,22 +127,6 @@ class TransferGeometry:
         return coef, float(self.target_center + solution[-1] - self.center @ coef)
 
 
-def shortened_rows(
-    X: NDArray[Any], center: NDArray[np.float64], scale: NDArray[np.float64], longest: float
-) -> NDArray[np.float64]:
-    """Return standardised rows with their 1, none longer than `longest`.
-
-    Each row is a function of itself alone. A row too long for a float comes out not finite or zero, silently.
-    """
-    rows = np.empty((X.shape[0], X.shape[1] + 1))
-    with np.errstate(all="ignore"):
-        np.subtract(X, center, out=rows[:, :-1])
-        rows[:, :-1] /= scale
-        rows[:, -1] = 1.0
-        rows *= np.minimum(1.0, longest / np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
-    return rows
-
-
 _GEOMETRIES: Remembered[TransferGeometry] = Remembered()
 
 
@@ -205,11 +181,11 @@ def transfer_geometry(X: NDArray[np.float64], y: NDArray[np.float64], *, offset:
     center, scale = centre_and_scale(X, least=1e-10)
     raw = np.column_stack([(X - center) / scale, np.ones(n)])
     norms = np.linalg.norm(raw, axis=1)
-    longest = (_LONGER_ROWS if n > _ROWS_PER_COLUMN_TO_TRUST * d else 1.0) * float(np.quantile(norms, 0.95))
+    longest = longest_length(norms, d)
     rows = raw * np.minimum(1.0, longest / norms)[:, None]
     target_center = 0.0 if offset else float(y.mean())
     y = y - target_center
-    model = ridge_by_leave_one_out(rows, y, _PUBLIC_RIDGES)
+    model = ridge_by_leave_one_out(rows, y, SHORTENED_RIDGES)
     solution, residuals, slopes, labels = model.solution, model.residuals, model.solution[:, None], y
     if offset:
         labels = y + X[:, -1] - np.mean(y + X[:, -1])
