@@ -50,7 +50,7 @@ def imports(path, *, at_import_only=False):
     """Return the modules of the package that a file imports: anywhere in it, or only when it is imported itself."""
     tree = ast.parse(path.read_text())
     nodes = tree.body if at_import_only else ast.walk(tree)
-    found = set()
+    modules = set()
     for node in nodes:
         names = []
         if isinstance(node, ast.Import):
@@ -61,8 +61,8 @@ def imports(path, *, at_import_only=False):
         for name in names:
             module = name if name in MODULES else name.rpartition(".")[0]
             if module in MODULES:
-                found.add(module)
-    return found
+                modules.add(module)
+    return modules
 
 
 def part(module):

@@ -162,8 +162,8 @@ def name_of(case: ElementTree.Element) -> str:
 def kind_of(failure: ElementTree.Element) -> str:
     """Return the type of the error with which a test failed."""
     message = failure.get("message", "")
-    found = re.match(r"([\w.]+)(:|$|\n)", message)
-    return found[1].rpartition(".")[2] if found and not message.startswith("assert ") else "AssertionError"
+    kind = re.match(r"([\w.]+)(:|$|\n)", message)
+    return kind[1].rpartition(".")[2] if kind and not message.startswith("assert ") else "AssertionError"
 
 
 def try_mutant(mutant: Mutant, source: Source, python: Path) -> Outcome:
@@ -253,10 +253,10 @@ def try_all(mutants: Sequence[Mutant], processes: int) -> int:
         pool = Pool(folder, processes)
         batches = batches_of_tests(mutants, 2 * processes)
         print(f"{len(mutants)} mutants; first their {sum(len(tests) for _, tests in batches)} tests without any mutant")
-        for _, found in pool.each(
+        for _, failed in pool.each(
             lambda batch, source: failing_without(batch[1], source, python_of(batch[0])), batches
         ):
-            failing |= found
+            failing |= failed
         for test in sorted(failing):
             print(f"fails without a mutant: {test}")
         print(f"{len(failing)} fail, after {time.monotonic() - start:.0f} s", flush=True)

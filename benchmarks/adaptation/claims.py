@@ -39,7 +39,7 @@ def figure_claims(cells: Sequence[Row]) -> Iterator[Claim]:
     Examples
     --------
     >>> cell = {"set": "a", "n": 300, "epsilon": 1.0, "values": {"ours": [0.4], "public": [0.5], "paper": [0.6]}}
-    >>> [found["verdict"] for found in figure_claims([cell])]
+    >>> [claim["verdict"] for claim in figure_claims([cell])]
     ['holds', 'holds']
     """
     if not cells:

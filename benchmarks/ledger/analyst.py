@@ -233,7 +233,7 @@ class Analyst:
 
     def delta(self) -> float:
         """Return the largest delta at the cap's epsilon that was found."""
-        found = 0.0
+        largest = 0.0
         for first in self.choices(Sums(), self.firsts):
             p, loss = first.outcomes(self.nodes)
             x, before = self.filter.epsilon - loss, self.after(Sums(), first)
@@ -242,5 +242,5 @@ class Analyst:
                 q, more = second.outcomes(self.nodes)
                 tail = self.last(self.after(before, second), (x[:, None] - more).ravel()).reshape(len(x), -1)
                 value = np.maximum(value, tail @ q)
-            found = max(found, float(p @ value))
-        return found
+            largest = max(largest, float(p @ value))
+        return largest

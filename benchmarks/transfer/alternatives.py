@@ -57,7 +57,7 @@ _MEASURES = {
 
 def verdicts(part: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the claims of both kinds."""
-    return [found for kind in KINDS for found in _verdicts(kind, _of_kind(part, kind))]
+    return [verdict for kind in KINDS for verdict in _verdicts(kind, _of_kind(part, kind))]
 
 
 def _verdicts(kind: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:

@@ -73,8 +73,8 @@ def _cells(task: Task, seeds: int) -> Iterator[Row]:
             best = _best_linear(model, domains.X[rest], domains.y[rest], domains.X[test], domains.y[test])
             fits.setdefault(size, []).append([*errors, min(best, errors[1])])
             sizes[size] = len(fit)
-    for size, found in fits.items():
-        ours, alone, best = np.mean(found, axis=0)
+    for size, errors in fits.items():
+        ours, alone, best = np.mean(errors, axis=0)
         forecast = estimator.forecast(public, sizes[size])
         shift = float(alone / best - 1.0)
         expected = float(np.interp(shift, forecast.shifts, forecast.error_ratios))

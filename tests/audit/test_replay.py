@@ -240,9 +240,9 @@ def test_what_reads_an_exact_value_after_its_release_is_named_even_on_equal_data
     def fitted(data, ledger):
         return planted().fit(*data, ledger=ledger)
 
-    found = leaked(fitted, D, record(fitted, D), adjacency=Adjacency.ZERO_OUT, poison=poison)
+    names = leaked(fitted, D, record(fitted, D), adjacency=Adjacency.ZERO_OUT, poison=poison)
     # A comparison with NaN is false, as that of the exact value was: such a leak takes another number to be found.
-    assert found == ([] if planted is ReadsExact and np.isnan(poison) else ["mean_"])
+    assert names == ([] if planted is ReadsExact and np.isnan(poison) else ["mean_"])
 
 
 def fit(data, ledger):

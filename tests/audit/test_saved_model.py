@@ -164,9 +164,9 @@ def test_the_wrong_ledger_is_found(folder, tmp_path):
         Ledger.open(tmp_path / "replaced.ledger", adjacency="replace-one", **caps),
     ]
     for ledger, words in zip(wrong, ("not in the ledger", "'customers'", "replace-one"), strict=True):
-        found = saved_model._ledger_finding(load(folder), ledger)
-        assert found.verdict == "refuted"
-        assert words in found.words
+        finding = saved_model._ledger_finding(load(folder), ledger)
+        assert finding.verdict == "refuted"
+        assert words in finding.words
 
 
 def test_charges_are_found_in_the_ledger_of_a_study(tmp_path):
@@ -179,8 +179,8 @@ def test_charges_are_found_in_the_ledger_of_a_study(tmp_path):
 def test_an_entry_that_the_receipt_has_twice_must_be_charged_twice(folder, tmp_path):
     saved = load(folder)
     saved.model.privacy_ = replace(saved.model.privacy_, entries=saved.model.privacy_.entries * 2)
-    found = saved_model._ledger_finding(saved, Ledger.open(tmp_path / "rows.ledger"))
-    assert found.verdict == "refuted"
+    finding = saved_model._ledger_finding(saved, Ledger.open(tmp_path / "rows.ledger"))
+    assert finding.verdict == "refuted"
 
 
 def test_a_model_that_released_nothing_must_say_so(tmp_path):
@@ -198,8 +198,8 @@ def test_half_the_noise_is_found(folder, monkeypatch):
         "_apply",
         lambda self, bounded, *, scale, random: original(self, bounded, scale=scale / 2, random=random),
     )
-    found = refuted(audit_model(folder, **{**QUICK, "fits": 60}))
-    assert found == ["the noise that is drawn is as large as claimed", "an attack does not refute the claim"]
+    flaws = refuted(audit_model(folder, **{**QUICK, "fits": 60}))
+    assert flaws == ["the noise that is drawn is as large as claimed", "an attack does not refute the claim"]
 
 
 def test_a_statistic_that_moves_too_far_is_found(folder, monkeypatch):

@@ -25,8 +25,8 @@ def cell(name="a", n=300, epsilon=0.5, *, ours=0.4, paper=0.6, exact=0.5, public
     return {"set": name, "n": n, "epsilon": epsilon, "values": given, "settings": {"exact": "alpha 0.1"}}
 
 
-def verdicts(found):
-    return [row["verdict"] for row in found]
+def verdicts(claims_made):
+    return [row["verdict"] for row in claims_made]
 
 
 @pytest.mark.parametrize("ours", [0.6, 0.61, math.nan, math.inf])
@@ -64,14 +64,14 @@ def test_rivals_of_figures_2_and_3_can_win():
 def test_tables_are_judged_only_on_the_papers_data_and_by_the_larger_deviation():
     methods = {name: [figure, figure] for name, (figure, _) in nonprivate.TABLE_1_AND_3["Wind"].items()}
     rows = [{"set": "Wind", "values": methods | {"KMM": [1.05, 1.05], "DM": [0.9, 1.2]}}]
-    found = {row["claim"].split(", ")[3].split(":")[0]: row for row in claims.table_claims(rows, kind="regression")}
-    assert {name: row["verdict"] for name, row in found.items()} == {
+    by_method = {row["claim"].split(", ")[3].split(":")[0]: row for row in claims.table_claims(rows, kind="regression")}
+    assert {name: row["verdict"] for name, row in by_method.items()} == {
         "SBest": "holds",
         "(6)": "holds",
         "KMM": "missed",  # 0.041 away, the paper's deviation is 0.035
         "DM": "holds",  # 0.041 away, but ours is 0.21
     }
-    assert found["SBest"]["paper"] == "0.985 ± 0.018"
+    assert by_method["SBest"]["paper"] == "0.985 ± 0.018"
     gas = {name: [9.0, 9.0] for name in methods}
     assert set(verdicts(claims.table_claims([{"set": "Gas", "values": gas}], kind="regression"))) == {"other data"}
 
@@ -90,11 +90,11 @@ def reviews(ours=0.5, paper=0.6, dm=0.7):
 
 def test_sentiment_counts_pairs_and_shows_how_many_the_paper_won():
     assert set(verdicts(claims.sentiment_claims([reviews()]))) == {"holds"}
-    found = list(claims.sentiment_claims([reviews(), reviews(ours=0.65, paper=0.71)]))
-    assert verdicts(found) == ["missed", "holds", "holds"] * 2
+    judged = list(claims.sentiment_claims([reviews(), reviews(ours=0.65, paper=0.71)]))
+    assert verdicts(judged) == ["missed", "holds", "holds"] * 2
     assert set(verdicts(claims.sentiment_claims([reviews(), reviews(ours=0.72, paper=0.71)]))) == {"missed"}
     # In print, kitchen to books: 1.649 and 0.713 against 0.778.
-    assert [row["paper"] for row in found if "paper" in row] == ["0 of 2 pairs", "2 of 2 pairs"]
+    assert [row["paper"] for row in judged if "paper" in row] == ["0 of 2 pairs", "2 of 2 pairs"]
 
 
 def test_costs_agree_with_the_formulas_of_two_accountants(monkeypatch):
@@ -104,8 +104,8 @@ def test_costs_agree_with_the_formulas_of_two_accountants(monkeypatch):
     assert [round(row["method"], 3) for row in rows] == [0.616, 8.648, 14.070]
     assert rows[2]["delta"] == pytest.approx(0.0882, abs=1e-4)
     valid = {"algorithm": 8.9, "method": 19.7}
-    found = verdicts(claims.privacy_claims(rows, valid))
-    assert found == ["holds", "holds", "missed", "holds", "missed", "holds", "missed", "holds"]
+    judged = verdicts(claims.privacy_claims(rows, valid))
+    assert judged == ["holds", "holds", "missed", "holds", "missed", "holds", "missed", "holds"]
     wrong = [row | {"algorithm, pld": row["algorithm"] * 1.01} for row in rows]
     assert list(claims.privacy_claims(wrong, valid))[-1]["verdict"] == "missed"
 
@@ -143,13 +143,13 @@ def test_repeated_rows_stand_on_both_sides_of_the_split_and_single_ones_do_not()
 
 
 def test_every_set_of_the_tables_has_the_papers_figures_and_says_what_it_is():
-    for found in REGRESSION:
-        assert set(nonprivate.TABLE_1_AND_3[found.name]) < set(nonprivate.REGRESSION_METHODS)
-    for found in CLASSIFICATION:
-        assert set(nonprivate.TABLE_2_AND_6[found.name]) < set(nonprivate.CLASSIFICATION_METHODS)
-    for found in (*REGRESSION, *CLASSIFICATION):
-        assert any(word in found.note for word in ("complete", "partial", "stand-in", "times"))
-    assert [found.name for found in REGRESSION if found.complete] == ["Wind"]
+    for task in REGRESSION:
+        assert set(nonprivate.TABLE_1_AND_3[task.name]) < set(nonprivate.REGRESSION_METHODS)
+    for task in CLASSIFICATION:
+        assert set(nonprivate.TABLE_2_AND_6[task.name]) < set(nonprivate.CLASSIFICATION_METHODS)
+    for task in (*REGRESSION, *CLASSIFICATION):
+        assert any(word in task.note for word in ("complete", "partial", "stand-in", "times"))
+    assert [task.name for task in REGRESSION if task.complete] == ["Wind"]
     assert not named("Accent, repeated").complete  # which accents are 1 is not in the paper
 
 
@@ -157,13 +157,13 @@ def test_verbatim_loop_is_the_algorithm_of_the_estimator():
     random = np.random.default_rng(0)
     X_source, X = (part / np.linalg.norm(part, axis=1)[:, None] for part in random.standard_normal((2, 60, 3)))
     y_source, y = X_source @ [0.5, 0.1, 0.0], X @ [0.5, 0.0, 0.2]
-    found, weights = verbatim(X_source, y_source, X, y, alpha=0.5, radius=2.0, epsilon=1e9, n_steps=400)
+    coef, weights = verbatim(X_source, y_source, X, y, alpha=0.5, radius=2.0, epsilon=1e9, n_steps=400)
     # Without noise, the estimator on the same rows; it adds a constant feature and scales, so only predictions compare.
     model = CnvxAdap(math.inf, 0.01, alpha=0.5, radius=4.0, n_steps=400, target_bounds=(-1, 1))
     model.fit(X, y, public=Public(X_source, y_source))
-    assert np.corrcoef(model.predict(X), X @ found)[0, 1] > 0.98
+    assert np.corrcoef(model.predict(X), X @ coef)[0, 1] > 0.98
     noisy, _ = verbatim(X_source, y_source, X, y, alpha=0.5, radius=2.0, epsilon=0.01, n_steps=400)
-    assert np.linalg.norm(noisy - found) > 0.1
+    assert np.linalg.norm(noisy - coef) > 0.1
     # The inverse weights hardly leave where they start.
     assert np.abs(weights / 120 - 1).max() < 0.1
 
@@ -251,8 +251,8 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     writers = {"report": ("", run.write_report), "markdown": ("", show.write_markdown)}
     monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--report={report}", f"--markdown={page}"])
     command("x", "About.", run.run, show.show, writers=writers)
-    found = json.loads(out.read_text())
-    [measured] = found["figure 1"]
+    results = json.loads(out.read_text())
+    [measured] = results["figure 1"]
     assert set(measured["values"]) == {"public", "ours", "paper", "exact", "default", "not private"}
     # Known by construction: the coefficients differ, so the public model can be improved on.
     assert measured["values"]["ours"][0] < measured["values"]["public"][0]
@@ -276,5 +276,5 @@ def test_pieces_cover_the_papers_tables_and_figures_and_quick_is_less(monkeypatc
 def test_a_set_that_is_not_there_is_named_and_left_out(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "nowhere")
-    found = run.measure(run.Piece("regression", ("Slice", 0), run.QUICK))
-    assert found["skipped"].startswith("regression, Slice: ")
+    measured = run.measure(run.Piece("regression", ("Slice", 0), run.QUICK))
+    assert measured["skipped"].startswith("regression, Slice: ")

@@ -1,6 +1,7 @@
 """The benchmark of the clustering paper measures what it says."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from dpadapt.clustering import select_for_labelling
 
 def row(**values):
     """Return a set where a cost of 1 is non-private and one of 2 ClusterT's."""
-    found = {"epsilon 3": {"ours": [[1.0, 1.1]], "NNA": [[1.9, 1.9]], **values}}
+    measured = {"epsilon 3": {"ours": [[1.0, 1.1]], "NNA": [[1.9, 1.9]], **values}}
     return {
         "set": "synthetic 1",
         "family": "synthetic",
@@ -25,7 +26,7 @@ def row(**values):
         "non-private": [1.0, 1.0],
         "ClusterT": [2.0, 2.0],
         "public prior": [1.8, 1.8],
-        "values": found,
+        "values": measured,
     }
 
 
@@ -36,8 +37,8 @@ def results(*rows, **parts):
     return {"cells": list(rows), "solver": solver, **empty, **parts}
 
 
-def verdict(found, words):
-    return next(claim["verdict"] for claim in found if words in claim["claim"])
+def verdict(judged, words):
+    return next(claim["verdict"] for claim in judged if words in claim["claim"])
 
 
 def test_the_gap_is_between_without_privacy_and_without_sources():
@@ -56,8 +57,8 @@ def test_targets_are_met_or_missed_by_the_numbers():
     assert verdict(bad, "mean gap of 1 sets") == "missed"
     assert verdict(bad, "at each single k") == "missed"
     harm = {"set": "a", "worst": {"empty": 1.0, "far away": 1.02, "one source": 1.0}, "runs": 3}
-    found = list(claims.our_claims(results(row(), **{"no harm": [harm]})))
-    assert [verdict(found, f"sources {name}") for name in harm["worst"]] == ["holds", "missed", "holds"]
+    judged = list(claims.our_claims(results(row(), **{"no harm": [harm]})))
+    assert [verdict(judged, f"sources {name}") for name in harm["worst"]] == ["holds", "missed", "holds"]
     slow = results(row())
     slow["solver"]["ours"] = 2.0
     assert verdict(claims.our_claims(slow), "solver") == "missed"
@@ -73,28 +74,28 @@ def test_bounds_are_judged_by_how_near_they_are_and_how_often_they_hold():
 
 
 def test_a_bound_on_a_synthetic_set_holds_about_as_often_as_it_says():
-    found = measure.certificates(named("synthetic 1"), 4, (5,), 4)
-    assert len(found["ratios"]) == 4
-    assert np.mean(np.array(found["ratios"]) >= 1) >= 0.75
+    certificates = measure.certificates(named("synthetic 1"), 4, (5,), 4)
+    assert len(certificates["ratios"]) == 4
+    assert np.mean(np.array(certificates["ratios"]) >= 1) >= 0.75
 
 
 def test_the_papers_claims_are_judged():
     rivals = {name: [[2.1, 2.1]] for name in ("NAS", "private k-means", "private generator")}
-    found = list(claims.paper_claims(results(row(**rivals))))
-    assert verdict(found, "close to non-private") == "missed"
-    assert verdict(found, "NNA improves on ClusterT on every set") == "holds"
-    assert verdict(found, "NAS improves on ClusterT on no set") == "holds"
-    assert verdict(found, "private k-means is no better") == "holds"
+    judged = list(claims.paper_claims(results(row(**rivals))))
+    assert verdict(judged, "close to non-private") == "missed"
+    assert verdict(judged, "NNA improves on ClusterT on every set") == "holds"
+    assert verdict(judged, "NAS improves on ClusterT on no set") == "holds"
+    assert verdict(judged, "private k-means is no better") == "holds"
     # What was not measured is not judged.
-    assert not any("rho 3" in claim["claim"] for claim in found)
+    assert not any("rho 3" in claim["claim"] for claim in judged)
 
 
 def test_all_pairs_of_the_paper_are_there():
-    families = {family: sum(found.family == family for found in SETS) for family in {found.family for found in SETS}}
+    families = Counter(dataset.family for dataset in SETS)
     assert families == {"synthetic": 3, "MNIST": 6, "Office": 12, "Superconductivity": 12, "Adult": 1, "Reviews": 1}
-    assert sum(found.main for found in SETS) == 8
+    assert sum(dataset.main for dataset in SETS) == 8
     todo = [piece for piece in run.pieces(quick=True) if isinstance(piece, run.Piece)]
-    assert {piece.name for piece in todo} <= {found.name for found in SETS}
+    assert {piece.name for piece in todo} <= {dataset.name for dataset in SETS}
 
 
 def test_the_synthetic_sets_are_as_described():
@@ -116,23 +117,23 @@ def test_zcdp_asks_for_the_papers_noise():
 
 
 def test_one_set_is_measured_shown_and_drawn(monkeypatch, tmp_path):
-    found = named("synthetic 2")
+    dataset = named("synthetic 2")
     monkeypatch.setattr("benchmarks.clustering.sets.MOST_TARGETS", 150)
     monkeypatch.setattr("benchmarks.clustering.sets.N_POINTS", 400)
     ks = (3, 12)
-    cell = measure.cells(found, 11, ks, {"epsilon 3": 2, "rho 3": 1}, {"epsilon 3": 1})
+    cell = measure.cells(dataset, 11, ks, {"epsilon 3": 2, "rho 3": 1}, {"epsilon 3": 1})
     assert all(best <= alone * 1.05 for best, alone in zip(cell["non-private"], cell["ClusterT"], strict=True))
     assert set(cell["values"]["epsilon 3"]) == {"ours", *measure.PROXIES}
     assert set(cell["values"]["rho 3"]) == {"ours"}
     whole = results(
         cell,
-        variants=[measure.variants(found, 11, ks, 1)],
-        theorems=[measure.theorems(found, 11)],
-        picture=measure.picture(found, 11, 5, "epsilon 3"),
+        variants=[measure.variants(dataset, 11, ks, 1)],
+        theorems=[measure.theorems(dataset, 11)],
+        picture=measure.picture(dataset, 11, 5, "epsilon 3"),
         certificates=[{"set": "a", "real": True, "ks": [20], "ratios": [1.2, 1.3]}],
         labelling=[{"task": "rows to label", "k": 25, "runs": 2, "errors": {name: [0.5, 0.6] for name in METHODS}}],
         scale=[{"n": 10, "m": 99, "k": 2, "epsilon": 1.0, "gap": 0.3, "seconds": 1.0, "cpu": 1.0, "gigabytes": 1.0}],
-        **{"no harm": [measure.no_harm(found, 11, ks, 1)]},
+        **{"no harm": [measure.no_harm(dataset, 11, ks, 1)]},
     )
     whole |= {"quick": True, "minutes": 1.0, "cpu_minutes": 1.0, "processes": 1, "data": "d", "skipped": []}
     whole |= {"versions": {"dpadapt": "0"}, "ks": list(ks), "runs": {"ours": [{}, {}], "rivals": [{}, {}]}}

@@ -13,7 +13,7 @@ from benchmarks.hybrid.populations import POPULATIONS, population, rotating
 from benchmarks.hybrid.reweigh import parity_row
 from benchmarks.hybrid.transfer import PEOPLE, TARGETS, WAYS, Piece, claims, figures, measure, pieces, tables
 
-NAMES = [found.name for found in POPULATIONS]
+NAMES = [known.name for known in POPULATIONS]
 
 
 def row(name, *, people=PEOPLE, seed=0, harm=0.0, chosen="source", **values):
@@ -57,8 +57,8 @@ def test_without_files_only_made_populations_are_measured(monkeypatch):
 
 def test_one_piece_has_every_way(monkeypatch):
     small = rotating(3, 3000)
-    found = population("rot10")
-    monkeypatch.setattr(transfer, "population", lambda name: type(found)(name, "", 3000, small, real=False))
+    known = population("rot10")
+    monkeypatch.setattr(transfer, "population", lambda name: type(known)(name, "", 3000, small, real=False))
     measured = measure(Piece("rot10", 40_000, 0, WAYS))
     assert set(measured["values"]) == set(WAYS)
     assert all(0 <= value <= 1 for value in measured["values"].values())
@@ -68,20 +68,20 @@ def test_one_piece_has_every_way(monkeypatch):
 
 
 def test_a_missed_target_and_harm_are_said():
-    verdicts = [found["verdict"] for found in claims(results()["transfer"])]
+    verdicts = [claim["verdict"] for claim in claims(results()["transfer"])]
     assert set(verdicts) == {"holds"}
     worse = [row(name, ours=0.4, harm=0.01) for name in NAMES]
-    verdicts = {found["claim"].split(",")[0]: found["verdict"] for found in claims(worse)}
+    verdicts = {claim["claim"].split(",")[0]: claim["verdict"] for claim in claims(worse)}
     assert verdicts["rot10"] == "missed"
-    harm = next(found for found in claims(worse) if "own S-only" in found["claim"])
+    harm = next(claim for claim in claims(worse) if "own S-only" in claim["claim"])
     assert harm["verdict"] == "missed"
     assert "+0.0100" in harm["measured"]
-    assert sum(found["verdict"] == "missed" for found in claims(worse) if "no bias" in found["claim"]) == 2
+    assert sum(claim["verdict"] == "missed" for claim in claims(worse) if "no bias" in claim["claim"]) == 2
 
 
 def test_a_run_without_a_curators_model_can_not_harm_it():
     rows = [row("rot10", harm=None), row("rot10", harm=0.001, seed=1)]
-    harm = next(found for found in claims(rows) if "own S-only" in found["claim"])
+    harm = next(claim for claim in claims(rows) if "own S-only" in claim["claim"])
     assert "of 1 runs" in harm["measured"]
 
 
@@ -95,20 +95,20 @@ def test_tables_have_every_way_in_every_row():
 
 
 def test_results_become_a_page_and_a_part_of_a_page(tmp_path, capsys):
-    found = json.loads(json.dumps(results()))
-    run.write_report(found, tmp_path / "page.html")
+    measured = json.loads(json.dumps(results()))
+    run.write_report(measured, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    (figure,) = figures(found["transfer"])
+    (figure,) = figures(measured["transfer"])
     assert page.count("<svg") == math.ceil(len(figure["panels"]) / 3)
     assert "flights, evening" in page
     path = tmp_path / "page.md"
     path.write_text(f"# Before\n\n{run.START}\nstale\n{run.END}\n\nafter\n")
-    run.write_markdown(found, path)
+    run.write_markdown(measured, path)
     text = path.read_text()
     assert "stale" not in text
     assert "after" in text
     assert "| rot50 |" in text
-    run.show(found)
+    run.show(measured)
     assert "rot10" in capsys.readouterr().out
 
 
@@ -126,8 +126,8 @@ def test_an_easy_piece_is_measured_and_judged():
     assert max(row["error"]) <= row["target"] == 0.16
     assert row["rounds"] == [1.0, 1.0]
     assert all(epsilon <= 0.5 for epsilon in row["epsilon"])
-    found = {claim["claim"]: claim for claim in reweigh_claims.claims([row])}
-    judged = next(claim for what, claim in found.items() if "1,000 records, add-remove" in what)
+    judged_claims = {claim["claim"]: claim for claim in reweigh_claims.claims([row])}
+    judged = next(claim for what, claim in judged_claims.items() if "1,000 records, add-remove" in what)
     assert judged["verdict"] == "holds"
     worse = next(iter(reweigh_claims.claims([row | {"error": [0.3, 0.1]}])))
     assert worse["verdict"] == "missed"
@@ -137,9 +137,9 @@ def test_an_easy_piece_is_measured_and_judged():
 
 
 def test_what_needs_no_data_is_judged_without_any():
-    found = {claim["claim"]: claim["verdict"] for claim in reweigh_claims.claims([])}
-    assert len(found) == 3
-    assert set(found.values()) == {"holds"}
+    verdicts = {claim["claim"]: claim["verdict"] for claim in reweigh_claims.claims([])}
+    assert len(verdicts) == 3
+    assert set(verdicts.values()) == {"holds"}
     assert all(len(row) == 3 for row in reweigh_claims.tables([])[0]["rows"])
 
 

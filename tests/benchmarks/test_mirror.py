@@ -74,10 +74,10 @@ def test_ranking_puts_runaways_last(problem):
 
 
 def test_noise_stability_is_measured_and_holds():
-    found = theory.stability(quick=True)
-    assert len(found["claims"]) == 4
-    assert all(row["verdict"] == "holds" for row in found["claims"])
-    assert all(len(row) == len(table["columns"]) for table in found["tables"] for row in table["rows"])
+    stability = theory.stability(quick=True)
+    assert len(stability["claims"]) == 4
+    assert all(row["verdict"] == "holds" for row in stability["claims"])
+    assert all(len(row) == len(table["columns"]) for table in stability["tables"] for row in table["rows"])
 
 
 def test_the_printed_noise_is_judged_by_its_true_cost():
@@ -115,7 +115,7 @@ NETWORK_ROWS = [
 
 def test_every_method_has_the_rate_of_its_least_scaled_loss():
     chosen = networks.best(NETWORK_ROWS, TASK.name, 3.0)
-    assert [(name, found["rate"]) for name, found in chosen.items()] == [
+    assert [(name, choice["rate"]) for name, choice in chosen.items()] == [
         ("public only", 0.0),
         ("cold", 0.5),
         ("warm", 0.5),
@@ -127,7 +127,7 @@ def test_every_method_has_the_rate_of_its_least_scaled_loss():
 def test_verdicts_follow_the_figures():
     claims = networks.task_claims(TASK, 0, NETWORK_ROWS)
     # The better reading of K by scaled loss: below warm in raw loss, not in scaled loss nor in accuracy.
-    assert [found["verdict"] for found in claims] == ["holds", "missed", "missed", "holds"]
+    assert [claim["verdict"] for claim in claims] == ["holds", "missed", "missed", "holds"]
 
 
 def test_tuned_rows_are_starred_and_stand_beside_the_paper():
@@ -177,13 +177,13 @@ def test_halved_images_are_means_of_four_pixels():
 def test_methods_run_on_a_tiny_set():
     pytest.importorskip("torch")
     rows = networks.measure(replace(TASK, n_steps=3, public_steps=50, rates=(0.5,)))
-    assert [found["method"] for found in rows] == [
+    assert [row["method"] for row in rows] == [
         "public only",
         "cold",
         "warm",
         "mirror, K = 2 x steps",
         "mirror, K = 1 of 3 steps, clamped",
     ]
-    by_name = {found["method"]: found for found in rows}
+    by_name = {row["method"]: row for row in rows}
     assert by_name["warm"]["loss"] < by_name["cold"]["loss"]
-    assert len({found["loss"] for found in rows}) == len(rows)
+    assert len({row["loss"] for row in rows}) == len(rows)

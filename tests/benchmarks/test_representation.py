@@ -20,13 +20,13 @@ def rows():
         | {subspace.DPSGD: 0.5, subspace.DPSGD_TRUE: 0.12},
         "transfer": dict.fromkeys([subspace.ALGORITHM_1, subspace.MOMENTS, subspace.HARD], 0.3) | {subspace.SOFT: 0.1},
     }
-    found = []
+    rows = []
     for part, n_public, n_private, draws in subspace.pieces(quick=True):
         measured = {name: [value] * draws for name, value in values[part].items()}
         if n_public == 500 and subspace.MOMENTS in measured:
             measured[subspace.MOMENTS] = [0.4] * draws
-        found.append({"part": part, "public": n_public, "private": n_private, "values": measured})
-    return found
+        rows.append({"part": part, "public": n_public, "private": n_private, "values": measured})
+    return rows
 
 
 def verdict(rows, words):
@@ -110,7 +110,7 @@ def probe_row(title, epsilon, **values):
 
 
 def verdicts(rows):
-    return {found["claim"]: found["verdict"] for found in probe.claims(rows)}
+    return {claim["claim"]: claim["verdict"] for claim in probe.claims(rows)}
 
 
 def test_a_point_above_is_a_point_above():
@@ -126,9 +126,9 @@ def test_ways_are_compared_at_every_epsilon():
     values = {"public only": [9.0] * len(EPSILONS), "scratch": flat, "finetune": [70.0] * len(EPSILONS)}
     values |= {"probe": [71.0] * (len(EPSILONS) - 1) + [69.0], "our probe": flat}
     rows = [{"part": "ways", "set": "a after b", "epsilon": 0.0, "seeds": 1, "values": values}]
-    found = verdicts(rows)
-    assert found["Paper, Figure 1: a after b: finetune* above scratch* at every epsilon"] == "holds"
-    assert found["Paper, Figure 1: a after b: probe* above finetune* at every epsilon"] != "holds"
+    judged = verdicts(rows)
+    assert judged["Paper, Figure 1: a after b: finetune* above scratch* at every epsilon"] == "holds"
+    assert judged["Paper, Figure 1: a after b: probe* above finetune* at every epsilon"] != "holds"
     assert len(probe.tables(rows)) == len(probe.figures(rows)) == 1
 
 

@@ -63,8 +63,8 @@ def test_means_over_seeds_are_means():
 def test_a_bad_public_model_must_be_left_and_a_good_one_is_not_asked_about():
     row = {"task": "a", "n": 1000, "no model": 1.0, "public": 3.0, "ours": 0.5, "plain": 0.9, "alone": 0.45}
     assert best_ungated(row) == 0.45
-    assert [found["verdict"] for found in bad_public_claims([row])] == ["holds"]
-    assert [found["verdict"] for found in bad_public_claims([row | {"ours": 0.53}])] == ["missed"]
+    assert [claim["verdict"] for claim in bad_public_claims([row])] == ["holds"]
+    assert [claim["verdict"] for claim in bad_public_claims([row | {"ours": 0.53}])] == ["missed"]
     assert list(bad_public_claims([row | {"public": 0.9}, row | {"n": 10_000}])) == []
 
 
@@ -166,14 +166,14 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     writers = {"report": ("", run.write_report), "markdown": ("", run.write_markdown)}
     monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--report={report}", f"--markdown={page}"])
     command("x", "About.", run.run, tables.show, writers=writers)
-    found = json.loads(out.read_text())
-    cells = [(row["n"], row["epsilon"]) for row in found["regression"]["grid"]]
+    results = json.loads(out.read_text())
+    cells = [(row["n"], row["epsilon"]) for row in results["regression"]["grid"]]
     assert cells == [(50, 1.0), (50, 4.0), (1000, 1.0), (1000, 4.0)]
-    assert [row["seeds"] for row in found["regression"]["grid"]] == [2] * 4
-    assert [row["n"] for row in found["regression"]["rivals"]] == [1000, 10_000]
-    assert len(found["classification"]["rivals"][0]["not private"]) == 2
+    assert [row["seeds"] for row in results["regression"]["grid"]] == [2] * 4
+    assert [row["n"] for row in results["regression"]["rivals"]] == [1000, 10_000]
+    assert len(results["classification"]["rivals"][0]["not private"]) == 2
     # Known by construction: the coefficients differ, so 1,000 rows at epsilon 4 must have helped much.
-    assert found["regression"]["grid"][-1]["ours"] < 0.8 * found["regression"]["grid"][-1]["public"]
+    assert results["regression"]["grid"][-1]["ours"] < 0.8 * results["regression"]["grid"][-1]["public"]
     printed = capsys.readouterr().out
     for text in (printed, report.read_text(), page.read_text()):
         assert "fair by age" in text
@@ -193,8 +193,8 @@ def test_a_set_that_is_not_there_is_named_and_left_out(monkeypatch):
 
     monkeypatch.setattr(regression, "grid", missing)
     name = regression.TASKS[0].name
-    found = run.measure(run.Piece("regression", name, 0, True))
-    assert found == {"skipped": f"{name}: set DPADAPT_DATA"}
+    measured = run.measure(run.Piece("regression", name, 0, True))
+    assert measured == {"skipped": f"{name}: set DPADAPT_DATA"}
 
 
 def test_without_real_data_only_bundled_sets_are_planned(monkeypatch):

@@ -30,8 +30,8 @@ def grid(**changes):
 
 
 def verdict(rows, word):
-    [found] = [row for row in alternatives.verdicts(part(rows)) if word in row["claim"]]
-    return found
+    [judged] = [row for row in alternatives.verdicts(part(rows)) if word in row["claim"]]
+    return judged
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ def test_command_measures_prints_and_writes_without_real_data(tmp_path, capsys, 
     writers = {"markdown": ("", alternatives.write_markdown)}
     monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--markdown={page}"])
     command("x", "About.", alternatives_fits.run, alternatives.show, writers=writers)
-    found = json.loads(out.read_text())
-    assert [(row["size"], row["epsilon"]) for row in found["cells"]] == [(s, e) for s in (100, 0) for e in EPSILONS]
-    assert all(set(CONTENDERS) | {"landed"} <= row.keys() for row in found["cells"])
-    last = found["cells"][-1]
+    results = json.loads(out.read_text())
+    assert [(row["size"], row["epsilon"]) for row in results["cells"]] == [(s, e) for s in (100, 0) for e in EPSILONS]
+    assert all(set(CONTENDERS) | {"landed"} <= row.keys() for row in results["cells"])
+    last = results["cells"][-1]
     # The public models don't change with private rows; ours gains from all of them.
-    assert last["public linear"] == found["cells"][0]["public linear"]
+    assert last["public linear"] == results["cells"][0]["public linear"]
     assert last["ours"][1] < 0.98 * last["public"][1]
     assert last["not private"][1] < last["best public"][1]
     for text in (capsys.readouterr().out, page.read_text()):

@@ -51,11 +51,11 @@ def test_no_single_swap_lowers_the_cost_further(capped, weighted):
     for seed in range(20):
         _, matrix, free, weights = small(seed, 25, capped=capped, weighted=weighted)
         start = np.array([0, 1, 2])
-        found = faster_pam(matrix, free, start, weights)
-        reached = cost_of(matrix, free, found, weights)
+        medoids = faster_pam(matrix, free, start, weights)
+        reached = cost_of(matrix, free, medoids, weights)
         assert reached <= cost_of(matrix, free, start, weights)
         for place, candidate in itertools.product(range(3), range(25)):
-            other = found.copy()
+            other = medoids.copy()
             other[place] = candidate
             assert cost_of(matrix, free, other, weights) >= reached * (1 - 1e-6)
 
@@ -70,7 +70,7 @@ def test_the_solver_is_close_to_exhaustive_search(capped):
     ratios = []
     for seed in range(25):
         T, matrix, free, _ = small(seed, 13, capped=capped)
-        best = min(cost_of(matrix, free, list(found)) for found in itertools.combinations(range(13), 3))
+        best = min(cost_of(matrix, free, list(medoids)) for medoids in itertools.combinations(range(13), 3))
         ratios.append(cost_of(matrix, free, capped_k_medoids(T, 3, free if capped else None)) / best)
     assert min(ratios) >= 1 - 1e-6
     assert np.mean(np.array(ratios) < 1 + 1e-6) >= 0.7
@@ -99,7 +99,7 @@ def test_no_centre_is_chosen_where_a_free_centre_already_is():
 def test_transform_applies_to_distances_and_to_the_cap():
     T, matrix, free, _ = small(2, 30)
     chosen = capped_k_medoids(
-        T, 4, free, transform=lambda points, found: np.minimum(found, 0.7) * (1 + points[:, None])
+        T, 4, free, transform=lambda points, distances: np.minimum(distances, 0.7) * (1 + points[:, None])
     )
     other = np.minimum(matrix, 0.7) * (1 + np.arange(30))[:, None]
     limit = np.minimum(free, 0.7) * (1 + np.arange(30))

@@ -20,10 +20,10 @@ def test_every_estimator_has_a_recipe():
 
 
 def test_the_search_finds_methods_and_what_the_table_of_methods_leaves_out():
-    found = {cls.__name__ for cls in estimators()}
-    assert {method.path.rpartition(".")[2] for method in METHODS} <= found
-    assert {"PDADPMDMean", "DPAMBSSGD", "ProjectedDPSGD", "SubsampleTestReweigh", "SBest", "LeastSquaresProbe"} <= found
-    assert "LinearClassifier" not in found  # a base class
+    names = {cls.__name__ for cls in estimators()}
+    assert {method.path.rpartition(".")[2] for method in METHODS} <= names
+    assert {"PDADPMDMean", "DPAMBSSGD", "ProjectedDPSGD", "SubsampleTestReweigh", "SBest", "LeastSquaresProbe"} <= names
+    assert "LinearClassifier" not in names  # a base class
 
 
 def test_the_search_misses_no_class_whose_fit_takes_a_ledger():

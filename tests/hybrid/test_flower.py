@@ -373,16 +373,16 @@ def test_a_run_on_flowers_simulation_with_dropped_and_duplicate_clients(tmp_path
     done = subprocess.run(
         [sys.executable, str(driver), str(tmp_path)], capture_output=True, text=True, env=QUIET, timeout=300, check=True
     )
-    found = json.loads(re.search(r"^FOUND (.*)$", done.stdout, flags=re.MULTILINE).group(1))
-    bits = [bit for some in found["bits"] for bit in some]
+    counts = json.loads(re.search(r"^FOUND (.*)$", done.stdout, flags=re.MULTILINE).group(1))
+    bits = [bit for some in counts["bits"] for bit in some]
     # 24 nodes: 4 are off, and of two pairs that are one person each the second is refused by its device.
     assert len(bits) == 18
     assert set(bits) <= {-1, 1}
-    assert found["asked"] == 24
+    assert counts["asked"] == 24
     # Every message is sent twice and every reply handed over twice. Replies to the second message are refused, as it is
     # none of ours; of those to the first, 18 bits come again, and 6 refusals come twice.
-    assert found["refused"] == {"duplicate": 18, "stranger": 48}
-    assert found["unanswered"] == 12
+    assert counts["refused"] == {"duplicate": 18, "stranger": 48}
+    assert counts["unanswered"] == 12
     assert len(list(tmp_path.iterdir())) == 18
 
 

@@ -51,24 +51,24 @@ def _plain_descent(loss, y, start, steps, length, ridge):
 def test_without_noise_and_clipping_it_is_plain_gradient_descent(loss, y, start):
     run = _run(Repeated(Gaussian(1e-12), 40))
     rows = Rows(X, y)
-    found = private_descent(run, rows, loss, start, clip_norm=1e6, n_rows=500, step=constant(0.3), ridge=0.1)
-    assert np.allclose(found, _plain_descent(loss, y, start, 40, 0.3, 0.1), atol=1e-4)
+    coef = private_descent(run, rows, loss, start, clip_norm=1e6, n_rows=500, step=constant(0.3), ridge=0.1)
+    assert np.allclose(coef, _plain_descent(loss, y, start, 40, 0.3, 0.1), atol=1e-4)
 
 
 def test_poisson_batches_reach_the_same_minimum():
     truth = np.array([1.0, -2.0, 0.5])
     rows = Rows(X, X @ truth)
     run = _run(Sampled(Gaussian(1e-9), rate=0.2, steps=300))
-    found = private_descent(run, rows, SquaredLoss(), np.zeros(3), clip_norm=1e6, n_rows=500, step=constant(0.2))
-    assert np.allclose(found, truth, atol=0.02)
+    coef = private_descent(run, rows, SquaredLoss(), np.zeros(3), clip_norm=1e6, n_rows=500, step=constant(0.2))
+    assert np.allclose(coef, truth, atol=0.02)
 
 
 def test_empty_batches_are_ordinary_steps():
     run = _run(Sampled(Gaussian(1.0), rate=1e-6, steps=5))
-    found = private_descent(
+    coef = private_descent(
         run, Rows(X, X[:, 0]), SquaredLoss(), np.zeros(3), clip_norm=1.0, n_rows=500, step=constant(1)
     )
-    assert np.isfinite(found).all()
+    assert np.isfinite(coef).all()
     assert run.left == 0
 
 
@@ -129,8 +129,8 @@ def test_centred_residuals_follow_their_definition(k):
 @pytest.mark.parametrize("limit", [0.05, 0.4, 2.0])
 def test_a_correct_model_is_a_fixed_point_of_centred_but_not_of_plain_clipping(limit):
     p = np.tile([0.97, 0.03], (2, 1))
-    found = centred_residuals(p.copy(), np.array([0, 1]), np.full(2, limit))
-    assert np.allclose(0.97 * found[0] + 0.03 * found[1], 0.0, atol=1e-15)
+    residuals = centred_residuals(p.copy(), np.array([0, 1]), np.full(2, limit))
+    assert np.allclose(0.97 * residuals[0] + 0.03 * residuals[1], 0.0, atol=1e-15)
     plain = np.array([p[0] - [1, 0], p[1] - [0, 1]])
     plain *= np.minimum(1.0, limit / np.linalg.norm(plain, axis=1))[:, None]
     drift = np.abs(0.97 * plain[0] + 0.03 * plain[1]).max()
@@ -160,8 +160,8 @@ def test_curvature_is_the_derivative_of_the_expected_residual():
 @pytest.mark.parametrize("limit", [1e-30, 2.0])
 def test_certain_predictions_stay_finite(limit):
     p = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    found = centred_residuals(p.copy(), np.array([0, 0]), np.full(2, limit))
-    assert np.isfinite(found).all()
+    residuals = centred_residuals(p.copy(), np.array([0, 0]), np.full(2, limit))
+    assert np.isfinite(residuals).all()
     assert np.isfinite(clipped_curvature(p, np.full(2, limit))).all()
 
 

@@ -83,9 +83,9 @@ def _values(n, p, variances, seed=3):
 @pytest.mark.parametrize(("n", "p"), [(300, 200), (120, 200)])
 def test_the_corrected_spectrum_of_isotropic_rows_is_flat(n, p):
     values = _values(n, p, np.ones(p))
-    found = shrunk_spectrum(values, n)
-    assert np.all(np.diff(found) >= 0)
-    assert np.mean((found - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
+    shrunk = shrunk_spectrum(values, n)
+    assert np.all(np.diff(shrunk) >= 0)
+    assert np.mean((shrunk - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
 
 
 def test_exactly_dependent_columns_do_not_change_the_other_variances():

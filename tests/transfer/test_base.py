@@ -48,11 +48,11 @@ def _corrupted(values, seed=1, share=0.005):
 def test_bad_cells_change_centre_and_scale_little(n_rows):
     X = _generator().standard_normal((n_rows, 20)) * np.logspace(-2, 3, 20) + 5.0
     dirty, _ = _corrupted(X)
-    clean, found = robust_columns(X, 10.0), robust_columns(dirty, 10.0)
-    assert np.all(np.abs(found.center - clean.center) < 0.1 * clean.scale)
-    assert np.all(np.abs(found.scale / clean.scale - 1.0) < 0.15)
+    clean, columns = robust_columns(X, 10.0), robust_columns(dirty, 10.0)
+    assert np.all(np.abs(columns.center - clean.center) < 0.1 * clean.scale)
+    assert np.all(np.abs(columns.scale / clean.scale - 1.0) < 0.15)
     assert np.all(dirty.std(axis=0) > 5.0 * clean.scale)  # plain standard deviations fail
-    assert np.abs(found.standardise(dirty)).max() <= 10.0
+    assert np.abs(columns.standardise(dirty)).max() <= 10.0
 
 
 def test_scales_of_clean_columns_are_nearly_standard_deviations():
@@ -80,9 +80,9 @@ def test_one_bad_cell_of_a_rare_indicator_does_not_set_its_scale():
     X[:, 0] = np.arange(1000) < 8
     clean = robust_columns(X, 10.0)
     X[3, 0] = 1000.0
-    found = robust_columns(X, 10.0)
-    assert found.scale == pytest.approx(clean.scale, rel=1e-9)
-    assert found.center == pytest.approx(clean.center, abs=1e-9)
+    columns = robust_columns(X, 10.0)
+    assert columns.scale == pytest.approx(clean.scale, rel=1e-9)
+    assert columns.center == pytest.approx(clean.center, abs=1e-9)
 
 
 def test_a_constant_column_is_kept_with_one_unit():
@@ -169,8 +169,8 @@ def test_bad_public_cells_and_labels_hardly_change_the_blend():
     slope = np.array([1.0, -1.0, 0.5, 0.0, 2.0])
     y = X @ slope + 0.1 * draw.standard_normal(600)
     dirty_X, dirty_y = _corrupted(X, 2)[0], _corrupted(y, 3)[0]
-    found = regression_base(Public(dirty_X, dirty_y), dirty_X, dirty_y, None).base
-    predicted = found.weights @ found.scores(new)
+    base = regression_base(Public(dirty_X, dirty_y), dirty_X, dirty_y, None).base
+    predicted = base.weights @ base.scores(new)
     assert np.mean((predicted - new @ slope) ** 2) < 0.05 * np.var(new @ slope)
     plain = LinearRegression().fit(dirty_X, dirty_y).predict(new)
     assert np.mean((plain - new @ slope) ** 2) > 0.5 * np.var(new @ slope)
@@ -239,10 +239,10 @@ def test_collinear_columns_give_finite_models(n_rows):
     X = draw.standard_normal((n_rows, 3))
     X = np.column_stack([X, X[:, 0], X[:, 0] + X[:, 1], np.ones(n_rows), np.zeros(n_rows)])
     y = X[:, 0] - X[:, 2] + 0.1 * draw.standard_normal(n_rows)
-    found = regression_base(Public(X, y), X, y, None)
-    assert np.isfinite(found.scores).all()
-    assert np.isfinite(found.base.scores(100.0 * X)).all()
-    for model in found.base.models:
+    public_base = regression_base(Public(X, y), X, y, None)
+    assert np.isfinite(public_base.scores).all()
+    assert np.isfinite(public_base.base.scores(100.0 * X)).all()
+    for model in public_base.base.models:
         if isinstance(model, LinearModel):
             assert np.abs(model.coef).max() < 10.0
             assert np.allclose(model.coef[5:7], 0.0)  # constant columns have no coefficient
@@ -255,9 +255,9 @@ def test_collinear_columns_give_finite_models(n_rows):
 def test_more_columns_than_rows_give_finite_models():
     X = _generator().standard_normal((60, 150))
     y = X[:, 0].copy()
-    found = regression_base(Public(X, y), X, y, None)
-    assert np.isfinite(found.scores).all()
-    assert np.mean((found.base.weights @ found.scores - y) ** 2) < 1.5 * np.var(y)
+    public_base = regression_base(Public(X, y), X, y, None)
+    assert np.isfinite(public_base.scores).all()
+    assert np.mean((public_base.base.weights @ public_base.scores - y) ** 2) < 1.5 * np.var(y)
 
 
 # The blend
@@ -301,17 +301,18 @@ def test_the_better_model_gets_the_larger_weight(shape):
     X = draw.uniform(-1, 1, (600, 3))
     y = X[:, 0] if shape == "linear" else np.sign(X[:, 0]) * np.sign(X[:, 1])
     y = y + 0.05 * draw.standard_normal(600)
-    found = regression_base(Public(X, y), X, y, None)
-    weights, least = found.base.weights, module._LEAST_REGRESSION_WEIGHT
+    public_base = regression_base(Public(X, y), X, y, None)
+    weights, least = public_base.base.weights, module._LEAST_REGRESSION_WEIGHT
     assert weights.min() >= least - 1e-12
     assert weights[2] == pytest.approx(least if shape == "linear" else 1.0 - 2.0 * least)
     codes = (y > 0).astype(np.int64)
-    found = classification_base(Public(X, codes), X, codes, np.array([0, 1]), None)
-    assert found.base.weights.min() >= module._LEAST_CLASSIFICATION_WEIGHT - 1e-12
-    assert bool(found.base.weights[1] > 0.5) is (shape == "step")
+    public_base = classification_base(Public(X, codes), X, codes, np.array([0, 1]), None)
+    assert public_base.base.weights.min() >= module._LEAST_CLASSIFICATION_WEIGHT - 1e-12
+    assert bool(public_base.base.weights[1] > 0.5) is (shape == "step")
     loss = SoftmaxLoss()
-    blended = loss.value(np.tensordot(found.base.weights, found.scores, 1), codes)
-    assert blended <= min(loss.value(0.9 * found.scores[k] + 0.1 * found.scores[1 - k], codes) for k in (0, 1)) + 1e-12
+    scores = public_base.scores
+    blended = loss.value(np.tensordot(public_base.base.weights, scores, 1), codes)
+    assert blended <= min(loss.value(0.9 * scores[k] + 0.1 * scores[1 - k], codes) for k in (0, 1)) + 1e-12
 
 
 # Bases
@@ -327,7 +328,7 @@ def _codes(n_classes, seed=8):
 
 
 @pytest.fixture(scope="module")
-def found():
+def public_bases():
     """Return the bases of a regression, of two classes and of three."""
     y = PLACES[:, 0] + 0.5 * NOISE
     bases = {1: regression_base(Public(PLACES, y), PLACES, y, None)}
@@ -356,8 +357,8 @@ def test_scores_on_public_rows_are_out_of_fold_in_classification():
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 3])
-def test_shapes_of_a_base(n_classes, found):
-    base, n_models = found[n_classes], 3 if n_classes == 1 else 2
+def test_shapes_of_a_base(n_classes, public_bases):
+    base, n_models = public_bases[n_classes], 3 if n_classes == 1 else 2
     tail = () if n_classes == 1 else (n_classes,)
     assert len(base.base.models) == n_models
     assert base.scores.shape == (n_models, 400, *tail)
@@ -370,8 +371,8 @@ def test_shapes_of_a_base(n_classes, found):
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 3])
-def test_arrays_give_the_same_base_bit_for_bit(n_classes, found):
-    base = found[n_classes].base
+def test_arrays_give_the_same_base_bit_for_bit(n_classes, public_bases):
+    base = public_bases[n_classes].base
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **base.arrays())
     buffer.seek(0)
@@ -384,8 +385,8 @@ def test_arrays_give_the_same_base_bit_for_bit(n_classes, found):
 
 
 @pytest.mark.parametrize("n_classes", [1, 2])
-def test_an_array_missing_or_too_many_is_an_error(n_classes, found):
-    arrays = found[n_classes].base.arrays()
+def test_an_array_missing_or_too_many_is_an_error(n_classes, public_bases):
+    arrays = public_bases[n_classes].base.arrays()
     for name in arrays:
         with pytest.raises((KeyError, TypeError, ValueError)):
             Base.from_arrays({key: array for key, array in arrays.items() if key != name})
@@ -403,8 +404,8 @@ def test_a_model_that_a_user_gave_is_not_saved():
         base.arrays()
 
 
-def test_private_rows_too_long_for_a_float_are_nan_and_the_others_stay(found):
-    base = found[1].base
+def test_private_rows_too_long_for_a_float_are_nan_and_the_others_stay(public_bases):
+    base = public_bases[1].base
     X = NEW.copy()
     X[3, 1], X[5, 0], X[9, 2] = 1e151, -1e200, 1e149
     rows = base.private_rows(X)
@@ -419,8 +420,8 @@ def test_private_rows_too_long_for_a_float_are_nan_and_the_others_stay(found):
 
 
 @pytest.mark.parametrize("n_classes", [1, 3])
-def test_private_scores_are_the_scores_and_finite_for_every_row(n_classes, found):
-    base = found[n_classes].base
+def test_private_scores_are_the_scores_and_finite_for_every_row(n_classes, public_bases):
+    base = public_bases[n_classes].base
     X = NEW.copy()
     X[3], X[4] = 1e300, -1e300
     scores = base.private_scores(X, Adjacency.ZERO_OUT)

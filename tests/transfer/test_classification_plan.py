@@ -32,9 +32,9 @@ def _cost(shares, t, h, noise):
 @pytest.mark.parametrize("noise", [0.01, 0.1, 1.0])
 def test_waterfilling_is_the_least_cost(noise):
     t, h = np.array([1.0, 0.5, 0.1, 0.01]), 0.25
-    found = _budget_shares(t, h, noise)
-    assert found.sum() == pytest.approx(1.0)
-    cost = _cost(found, t, h, noise)
+    shares = _budget_shares(t, h, noise)
+    assert shares.sum() == pytest.approx(1.0)
+    cost = _cost(shares, t, h, noise)
     other = minimize(lambda u: _cost(u**2 / np.sum(u**2), t, h, noise), np.full(4, 0.5), method="Nelder-Mead")
     assert cost <= other.fun * (1 + 1e-6)
     assert cost < _cost(np.full(4, 0.25), t, h, noise)

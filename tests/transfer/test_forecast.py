@@ -21,17 +21,17 @@ labelled = Public(X, X[:, 0] > 0)
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
 def test_an_estimator_forecasts_with_its_own_budget(adjacency):
     budget = {"epsilon": 0.4, "delta": 1e-4, "adjacency": adjacency}
-    found = forecast(PrivateTransferRegressor(**budget), public, 300)
-    assert found == forecast_regression(public, 300, 0.4, 1e-4, adjacency=adjacency)
-    assert found != forecast(PrivateTransferRegressor(), public, 300)
-    found = forecast(PrivateTransferClassifier(**budget), labelled, 300)
-    assert found == forecast_classification(labelled, 300, 0.4, 1e-4, adjacency=adjacency)
-    assert found != forecast(PrivateTransferClassifier(**budget, prior="same-population"), labelled, 300)
+    answer = forecast(PrivateTransferRegressor(**budget), public, 300)
+    assert answer == forecast_regression(public, 300, 0.4, 1e-4, adjacency=adjacency)
+    assert answer != forecast(PrivateTransferRegressor(), public, 300)
+    answer = forecast(PrivateTransferClassifier(**budget), labelled, 300)
+    assert answer == forecast_classification(labelled, 300, 0.4, 1e-4, adjacency=adjacency)
+    assert answer != forecast(PrivateTransferClassifier(**budget, prior="same-population"), labelled, 300)
 
 
 def test_classes_of_the_estimator_are_used_where_public_rows_have_no_labels():
-    found = forecast(PrivateTransferClassifier(classes=[0, 1, 2]), Public(X), 3000)
-    assert found.gate == "none"
+    answer = forecast(PrivateTransferClassifier(classes=[0, 1, 2]), Public(X), 3000)
+    assert answer.gate == "none"
     with pytest.raises(ValueError, match="classes must be given"):
         forecast(PrivateTransferClassifier(), Public(X), 3000)
 
@@ -92,9 +92,9 @@ def test_gate_is_shut_at_a_tiny_budget_and_open_at_a_large_one():
 def test_unlabelled_public_data_needs_the_classes_and_has_no_gate():
     with pytest.raises(ValueError, match="classes must be given"):
         forecast_classification(Public(X_class), 1000)
-    found = forecast_classification(Public(X_class), 1000, classes=range(3))
-    assert found.gate == "none"
-    assert found.needed_gain == 0.0
+    answer = forecast_classification(Public(X_class), 1000, classes=range(3))
+    assert answer.gate == "none"
+    assert answer.needed_gain == 0.0
 
 
 def test_forecast_noise_in_a_score_is_the_measured_one():

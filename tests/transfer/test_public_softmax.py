@@ -75,8 +75,8 @@ def test_predictions_agree_with_logistic_regression():
     codes = (rows @ [2.0, -1.0, 0.5, 0.0] + random.logistic(size=2000) > 0.3).astype(np.int64)
     coef, _ = cross_fitted_softmax(rows, codes, 2, _folds(2000))
     other = LogisticRegression(C=100.0).fit(rows, codes)
-    found = coef[:, 1] - coef[:, 0]
-    assert np.allclose(found, np.append(other.coef_[0], other.intercept_), atol=0.1)
+    difference = coef[:, 1] - coef[:, 0]
+    assert np.allclose(difference, np.append(other.coef_[0], other.intercept_), atol=0.1)
 
 
 def test_scores_do_not_remember_noise_labels_which_the_whole_model_does():

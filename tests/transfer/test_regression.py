@@ -78,10 +78,10 @@ def test_an_over_confident_gate_fails_the_same_check(monkeypatch, name, gate):
 @pytest.mark.parametrize("domains", [bundled.randhie_by_plan, bundled.randhie_by_health])
 @pytest.mark.parametrize(("n", "epsilon"), [(100, 4.0), (300, 1.0), (1000, 1.0)])
 def test_visits_to_a_doctor_are_predicted_no_worse_than_by_the_public_model(domains, n, epsilon):
-    found = domains()
-    X, y = (np.asarray(part, dtype=float) for part in found.target)
+    pair = domains()
+    X, y = (np.asarray(part, dtype=float) for part in pair.target)
     order = np.random.default_rng(2).permutation(len(y))
-    private, public = _errors(Public(*found.source), X[order], y[order], n, epsilon, 6)
+    private, public = _errors(Public(*pair.source), X[order], y[order], n, epsilon, 6)
     assert private <= 1.015 * public
 
 

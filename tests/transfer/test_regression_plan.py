@@ -90,8 +90,8 @@ def test_the_expected_error_is_at_most_the_public_error():
 
 
 def plan_of(public, budget, model=None):
-    found = regression_base(public, np.asarray(public.X), np.asarray(public.y), model)
-    return shifted_plan(found, base_geometry(found), budget)
+    public_base = regression_base(public, np.asarray(public.X), np.asarray(public.y), model)
+    return shifted_plan(public_base, base_geometry(public_base), budget)
 
 
 def test_long_rows_get_more_steps_at_the_same_cost():
@@ -114,10 +114,10 @@ def test_all_charges_together_are_the_whole_budget(signal, n_rows):
 def test_shares_change_continuously_and_add_up_to_one():
     signals = np.geomspace(7.0, 1e5, 4000)
     for n_rows in (100.0, 250.0, 1e4):
-        found = [budget_shares(float(signal), n_rows) for signal in signals]
-        assert all(sum(shares.values()) == pytest.approx(1.0) for shares in found)
+        plans = [budget_shares(float(signal), n_rows) for signal in signals]
+        assert all(sum(shares.values()) == pytest.approx(1.0) for shares in plans)
         for part in ("scout", "plane", "correction"):
-            values = np.array([shares.get(part, 0.0) for shares in found])
+            values = np.array([shares.get(part, 0.0) for shares in plans])
             # Directions begin with a share of 2%, everything else without a jump.
             assert np.abs(np.diff(values)).max() < 0.03
 

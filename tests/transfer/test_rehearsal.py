@@ -18,25 +18,26 @@ public = Public(X, signal + 0.2 * random.standard_normal(1500))
 
 
 def test_a_large_budget_gives_a_small_rehearsed_error():
-    found = rehearse(PrivateLinearRegression(), public, 300, epsilons=(0.05, 10.0), split_by=X[:, 0], random_state=0)
-    assert found.errors[:, 1].mean() < 0.2
-    assert not found.repeated_rows
-    assert "epsilon 10" in str(found)
+    options = {"epsilons": (0.05, 10.0), "split_by": X[:, 0], "random_state": 0}
+    rehearsal = rehearse(PrivateLinearRegression(), public, 300, **options)
+    assert rehearsal.errors[:, 1].mean() < 0.2
+    assert not rehearsal.repeated_rows
+    assert "epsilon 10" in str(rehearsal)
 
 
 def test_private_rows_correct_a_shift_along_a_column():
     moved = Public(X, shifted)
-    found = rehearse(PrivateLinearRegression(), moved, 400, epsilons=(5.0,), split_by=X[:, 3], random_state=0)
-    assert found.errors[:, 0].mean() < 0.8 * found.public_only.mean()
+    rehearsal = rehearse(PrivateLinearRegression(), moved, 400, epsilons=(5.0,), split_by=X[:, 3], random_state=0)
+    assert rehearsal.errors[:, 0].mean() < 0.8 * rehearsal.public_only.mean()
 
 
 def test_classifiers_are_rehearsed_by_log_loss():
     labelled = Public(X, np.where(signal > 0, "yes", "no"))
-    found = rehearse(PrivateLogisticRegression(), labelled, 2000, epsilons=(5.0,), repeats=2, random_state=0)
-    assert found.metric == "log-loss"
-    assert found.errors.max() < 0.5
-    assert found.repeated_rows
-    assert "these errors are pessimistic" in str(found)
+    rehearsal = rehearse(PrivateLogisticRegression(), labelled, 2000, epsilons=(5.0,), repeats=2, random_state=0)
+    assert rehearsal.metric == "log-loss"
+    assert rehearsal.errors.max() < 0.5
+    assert rehearsal.repeated_rows
+    assert "these errors are pessimistic" in str(rehearsal)
 
 
 def test_rehearsals_repeat_with_a_seed_and_differ_without():
@@ -75,8 +76,8 @@ def test_bad_option_is_named(options, message):
 
 def test_the_split_may_be_along_a_date():
     days = np.datetime64("2020-01-01") + np.arange(1500)
-    found = rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=1, split_by=days)
-    assert found.errors.shape == (1, 1)
+    rehearsal = rehearse(PrivateLinearRegression(), public, 99, epsilons=[1.0], repeats=1, split_by=days)
+    assert rehearsal.errors.shape == (1, 1)
 
 
 def test_equal_seeds_give_equal_splits_to_every_estimator():
@@ -104,8 +105,8 @@ def test_one_of_several_tasks_takes_the_role_of_the_private_rows():
     # Without noise in the labels: the tiny public residuals must not set the clipping norm.
     y = np.einsum("ij,ij->i", X[:, :2], slopes[tasks])
     several = Public(X, y, tasks=tasks)
-    found = rehearse(PrivateSubspaceRegressor(n_components=2), several, 60, epsilons=(50.0,), random_state=0)
-    assert found.errors.mean() < 0.05 * found.public_only.mean()
+    rehearsal = rehearse(PrivateSubspaceRegressor(n_components=2), several, 60, epsilons=(50.0,), random_state=0)
+    assert rehearsal.errors.mean() < 0.05 * rehearsal.public_only.mean()
     with pytest.raises(ValueError, match="split_by"):
         rehearse(PrivateSubspaceRegressor(), several, 60, split_by=X[:, 0])
     with pytest.raises(ValueError, match="at least 2 tasks"):

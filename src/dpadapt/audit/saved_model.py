@@ -232,11 +232,11 @@ def _receipt_findings(saved: Saved) -> list[Finding]:
 def _second_accountant(receipt: Receipt) -> Finding:
     check = "a second accountant confirms the receipt"
     try:
-        found = receipt.verify()
+        bounds = receipt.verify()
     except PrivacyError as error:
         return Finding(check, "refuted", str(error))
-    limits = f"at least {found.lower:.4g}" + (f", at most {found.upper:.4g}" if math.isfinite(found.upper) else "")
-    return Finding(check, "holds", f"claimed {receipt.epsilon:.4g}; {limits} ({found.accountant})")
+    limits = f"at least {bounds.lower:.4g}" + (f", at most {bounds.upper:.4g}" if math.isfinite(bounds.upper) else "")
+    return Finding(check, "holds", f"claimed {receipt.epsilon:.4g}; {limits} ({bounds.accountant})")
 
 
 def _entries_add_up(receipt: Receipt) -> Finding:
@@ -297,8 +297,8 @@ def _ledger_finding(saved: Saved, ledger: Ledger) -> Finding:
 
 def _after(name: str, label: str) -> str:
     """Return what follows the estimator's name in the label of a ledger's entry; the whole label if it is not there."""
-    _, found, rest = f": {label}".rpartition(f": {name}: ")
-    return rest if found else label
+    _, separator, rest = f": {label}".rpartition(f": {name}: ")
+    return rest if separator else label
 
 
 def _nothing_released(receipt: Receipt) -> Finding:
@@ -508,8 +508,7 @@ def _refit_findings(saved: Saved, fits: int, confidence: float, seed: int | None
     findings = []
     for check, step in steps:
         try:
-            found = step()
-            findings.append(replace(found, check=check))
+            findings.append(replace(step(), check=check))
         except _NOT_REFITTED as error:
             findings.append(_not_decided(check, error))
     return findings
@@ -611,13 +610,13 @@ def _share_of_bound(own: Release, other: Release) -> float:
 
 def _no_leak(made_up: _MadeUp, pairs: Sequence[Pair], pace: Pace) -> Finding:
     subject = _Refitted(made_up)
-    found: set[str] = set()
+    leaking: set[str] = set()
     for pair in pairs:
         pace.report("replaying refits", 0.0)
-        found.update(leaks(lambda: subject, *pair))
-    if found:
+        leaking.update(leaks(lambda: subject, *pair))
+    if leaking:
         return Finding(
-            "", "refuted", f"depends on private rows other than through releases: {', '.join(sorted(found))}"
+            "", "refuted", f"depends on private rows other than through releases: {', '.join(sorted(leaking))}"
         )
     return Finding("", "holds", f"bit-identical on {len(pairs)} pairs of neighbours, given the same released values")
 
@@ -688,9 +687,9 @@ def _noise_of_a_fit(fit: Fit, rows: Data, adjacency: Adjacency, seed: int | None
     def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
         value = np.array(bounded.value)
         noisy = original(mechanism, bounded, scale, random)
-        found = _sizes(type(mechanism).__name__, np.ravel(np.asarray(noisy) - value), scale)
-        if found is not None:
-            sizes.append(found)
+        drawn = _sizes(type(mechanism).__name__, np.ravel(np.asarray(noisy) - value), scale)
+        if drawn is not None:
+            sizes.append(drawn)
         return noisy
 
     ledger._draw = draw

@@ -489,9 +489,9 @@ def blend_weights(scores: NDArray[np.float64], loss: Callable[[NDArray[np.float6
             continue
         shares = np.array([*counts, steps - sum(counts)]) / steps
         weights = least + (1.0 - n_models * least) * shares
-        found = loss(np.tensordot(weights, scores, 1))
-        if found < lowest:
-            best, lowest = weights, found
+        value = loss(np.tensordot(weights, scores, 1))
+        if value < lowest:
+            best, lowest = weights, value
     return np.asarray(best)
 
 

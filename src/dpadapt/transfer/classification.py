@@ -153,10 +153,10 @@ class PrivateTransferClassifier(LinearClassifier):
             coef, intercept = self._alone(data)
             adopted = float(budget.worthwhile)
         else:
-            prepared, found = prepared_for(
+            prepared, public_base = prepared_for(
                 public, data.X_public, data.codes_public, data.classes, prior=prior, model=self.public_model
             )
-            base = None if found is None else found.base
+            base = None if public_base is None else public_base.base
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
                 # Before anything is charged: a model that the user gave may fail.

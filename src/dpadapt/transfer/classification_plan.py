@@ -227,9 +227,10 @@ def prepared_for(
     linear = prior != "shifted" or (model is None and codes is not None and boosting_fails(len(X), codes))
     if codes is None or linear or isinstance(model, str):
         return _PREPARATIONS.get(public, [X, codes, classes], lambda: prepare(X, codes, len(classes))), None
-    found = classification_base(public, X, codes, classes, model)
-    scores = np.tensordot(found.base.weights, found.scores, 1)
-    return _PREPARATIONS.get(public, [found.rows, scores], lambda: prepare_offset(found.rows, scores)), found
+    public_base = classification_base(public, X, codes, classes, model)
+    scores = np.tensordot(public_base.base.weights, public_base.scores, 1)
+    rows = public_base.rows
+    return _PREPARATIONS.get(public, [rows, scores], lambda: prepare_offset(rows, scores)), public_base
 
 
 # The plan

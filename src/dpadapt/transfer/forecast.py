@@ -297,10 +297,10 @@ def forecast_regression(
     if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)
-    found = regression_base(public, X, numeric_labels(public_labels(public.y, len(X))), public_model)
-    geometry = remembered_base_geometry(public, found)
+    public_base = regression_base(public, X, numeric_labels(public_labels(public.y, len(X))), public_model)
+    geometry = remembered_base_geometry(public, public_base)
     # The same plan as that of the fit; the private rows are assumed to have the mean of the public ones.
-    plan = shifted_plan(found, geometry, budget)
+    plan = shifted_plan(public_base, geometry, budget)
     plane = plan.plane(1.0)
     few = np.arange(len(plane.weights))
     error, spread, n_used = geometry.variance, shift_prior(len(geometry.solution)), len(few)

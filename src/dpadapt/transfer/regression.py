@@ -185,15 +185,15 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if prior == "same-population":
             return self._fit_same_population(public, *data.labelled_public, data)
         # Prepare, from public rows alone.
-        found = regression_base(public, *data.labelled_public, self.public_model)
-        base = found.base
+        public_base = regression_base(public, *data.labelled_public, self.public_model)
+        base = public_base.base
         geometry: TransferGeometry | None = None
         change: Change | None = None
         if worthwhile(budget):
             # Before anything is charged: a model that the user gave may fail.
             scores = base.private_scores(data.X, data.ledger.adjacency)
-            geometry = remembered_base_geometry(public, found)
-            plan = shifted_plan(found, geometry, budget)
+            geometry = remembered_base_geometry(public, public_base)
+            plan = shifted_plan(public_base, geometry, budget)
             runs = data.ledger.start_all(plan.charges)
             change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y)
         notes = [LINEAR_ONLY] if self.public_model is None and len(base.models) == 1 else []

@@ -135,10 +135,10 @@ def remembered_geometry(public: Public, X: NDArray[np.float64], y: NDArray[np.fl
     return _GEOMETRIES.get(public, [X, y], lambda: transfer_geometry(X, y))
 
 
-def remembered_base_geometry(public: Public, found: PublicBase) -> TransferGeometry:
-    """Return `base_geometry(found)`, made once for each `public` as long as its content stays the same."""
-    parts = [found.rows, found.scores, found.labels, found.base.weights]
-    return _GEOMETRIES.get(public, parts, lambda: base_geometry(found))
+def remembered_base_geometry(public: Public, public_base: PublicBase) -> TransferGeometry:
+    """Return `base_geometry(public_base)`, made once for each `public` as long as its content stays the same."""
+    parts = [public_base.rows, public_base.scores, public_base.labels, public_base.base.weights]
+    return _GEOMETRIES.get(public, parts, lambda: base_geometry(public_base))
 
 
 def base_geometry(public: PublicBase) -> TransferGeometry:

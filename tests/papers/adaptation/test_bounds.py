@@ -20,15 +20,15 @@ def test_every_term_is_the_theorem_s():
     rng = np.random.default_rng(0)
     p = reference_weights(40, 20, 0.25)
     q, losses = p * rng.uniform(0.6, 1.0, 60), rng.random(60)
-    found = learning_bound(losses, q, **OPTIONS)
+    bound = learning_bound(losses, q, **OPTIONS)
     far = np.abs(q - p).sum()
-    assert found.weighted_loss == pytest.approx(q @ losses)
-    assert found.discrepancy == pytest.approx(q[:40].sum() * 0.3)
-    assert found.complexity == 0.2
-    assert found.distance == pytest.approx(24 * far)
+    assert bound.weighted_loss == pytest.approx(q @ losses)
+    assert bound.discrepancy == pytest.approx(q[:40].sum() * 0.3)
+    assert bound.complexity == 0.2
+    assert bound.distance == pytest.approx(24 * far)
     chance = math.sqrt(math.log(math.log2(2 / (1 - far)))) + math.sqrt(math.log(20) / 2)
-    assert found.deviation == pytest.approx(4 * (np.linalg.norm(q) + 2 * far) * chance)
-    assert found.total == pytest.approx(sum(found.terms.values()))
+    assert bound.deviation == pytest.approx(4 * (np.linalg.norm(q) + 2 * far) * chance)
+    assert bound.total == pytest.approx(sum(bound.terms.values()))
 
 
 def test_the_largest_term_and_its_remedy_are_shown():
@@ -97,12 +97,12 @@ def samples(seed, d=3):
 @pytest.mark.parametrize("center", [None, [0.5, -0.2, 0.1]])
 def test_discrepancy_is_the_largest_difference_of_mean_losses(center):
     (X_s, y_s, X, y), rng = samples(1)
-    found = discrepancy(X_s, y_s, X, y, radius=1.5, center=center)
+    computed = discrepancy(X_s, y_s, X, y, radius=1.5, center=center)
     V = rng.standard_normal((40_000, 3))
     V *= 1.5 * rng.uniform(0.8, 1, (len(V), 1)) / np.linalg.norm(V, axis=1, keepdims=True)
     W = V + (0.0 if center is None else np.array(center))
     gaps = np.abs(((W @ X.T - y) ** 2).mean(axis=1) - ((W @ X_s.T - y_s) ** 2).mean(axis=1))
-    assert gaps.max() <= found <= gaps.max() * 1.02
+    assert gaps.max() <= computed <= gaps.max() * 1.02
 
 
 def test_local_discrepancy_is_smaller_and_grows_to_the_whole():

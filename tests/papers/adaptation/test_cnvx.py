@@ -131,10 +131,10 @@ def test_the_fast_descent_equals_a_verbatim_loop(sizes, form, kappa):
     )
     if form == "paper":
         assert gradients[0][1] == pytest.approx(spread * 2 * 2 * (radius + 1))  # the printed noise
-    found = np.append(estimator.coef_ * geometry.scale, 0.0) * (1 / geometry.basis[0, 0]) / scale.half
+    solution = np.append(estimator.coef_ * geometry.scale, 0.0) * (1 / geometry.basis[0, 0]) / scale.half
     level = (estimator.intercept_ + geometry.center @ estimator.coef_ - scale.middle) / scale.half
-    found[-1] = level / geometry.basis[0, 0]
-    assert np.linalg.norm(found - expected) <= 1e-4 * np.linalg.norm(expected)
+    solution[-1] = level / geometry.basis[0, 0]
+    assert np.linalg.norm(solution - expected) <= 1e-4 * np.linalg.norm(expected)
 
 
 def fitted(data, **params):

@@ -35,7 +35,7 @@ def kernel_problem(seed, m=40):
 def test_kernel_weights_equal_those_of_a_general_solver(seed, largest):
     source, target, value, slope = kernel_problem(seed)
     m = len(source)
-    found = kernel_mean_weights(source, target, bandwidth=1.5, largest=largest, tolerance=1e-7, most_steps=20_000)
+    weights = kernel_mean_weights(source, target, bandwidth=1.5, largest=largest, tolerance=1e-7, most_steps=20_000)
     slack = (math.sqrt(m) - 1) / math.sqrt(m)
     band = [
         {"type": "ineq", "fun": lambda b: b.sum() - m * (1 - slack)},
@@ -43,10 +43,10 @@ def test_kernel_weights_equal_those_of_a_general_solver(seed, largest):
     ]
     bounds = [(0, largest)] * m
     oracle = minimize(value, np.ones(m), jac=slope, bounds=bounds, constraints=band, options={"maxiter": 1000})
-    assert value(found) <= oracle.fun + 1e-5 * abs(oracle.fun)
-    assert found.min() >= 0
-    assert found.max() <= largest
-    assert m * (1 - slack) - 1e-9 <= found.sum() <= m * (1 + slack) + 1e-9
+    assert value(weights) <= oracle.fun + 1e-5 * abs(oracle.fun)
+    assert weights.min() >= 0
+    assert weights.max() <= largest
+    assert m * (1 - slack) - 1e-9 <= weights.sum() <= m * (1 + slack) + 1e-9
 
 
 def test_default_tolerance_is_within_a_thousandth_of_the_least_value():
@@ -105,19 +105,19 @@ def test_discrepancy_weights_reach_the_least_distance(stretch):
     least = spectral_oracle(source, moment)
     size = np.linalg.norm(moment, 2)
     for tolerance in (0.03, 0.003):
-        found = discrepancy_weights(source, moment, tolerance=tolerance, most_steps=5000)
-        assert found.weights.sum() == pytest.approx(1.0)
-        assert found.weights.min() >= 0
-        reached = np.linalg.norm((source * found.weights[:, None]).T @ source - moment, 2)
-        assert found.distance == pytest.approx(reached)
-        assert found.at_least <= least + 1e-5 * size
-        assert least - 1e-5 * size <= found.distance <= least + tolerance * size
+        matched = discrepancy_weights(source, moment, tolerance=tolerance, most_steps=5000)
+        assert matched.weights.sum() == pytest.approx(1.0)
+        assert matched.weights.min() >= 0
+        reached = np.linalg.norm((source * matched.weights[:, None]).T @ source - moment, 2)
+        assert matched.distance == pytest.approx(reached)
+        assert matched.at_least <= least + 1e-5 * size
+        assert least - 1e-5 * size <= matched.distance <= least + tolerance * size
 
 
 def test_discrepancy_of_a_sample_to_itself_needs_no_weights():
     source = np.random.default_rng(0).normal(size=(50, 4))
-    found = discrepancy_weights(source, source.T @ source / 50)
-    assert found.weights == pytest.approx(np.full(50, 0.02))
+    matched = discrepancy_weights(source, source.T @ source / 50)
+    assert matched.weights == pytest.approx(np.full(50, 0.02))
 
 
 def shifted(seed=0, m=400, n=80):

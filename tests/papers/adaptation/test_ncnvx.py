@@ -102,8 +102,8 @@ def test_it_equals_a_verbatim_loop(form, classes, loss):
         keep=np.random.default_rng(4).integers(T) if form == "paper" else None,
     )
     raw, level = geometry.coefficients(expected.reshape(4, -1))
-    found = np.column_stack([model.coef_, model.intercept_])
-    assert np.linalg.norm(found - np.column_stack([raw.T, level])) <= 1e-8 * np.linalg.norm(found)
+    solution = np.column_stack([model.coef_, model.intercept_])
+    assert np.linalg.norm(solution - np.column_stack([raw.T, level])) <= 1e-8 * np.linalg.norm(solution)
 
 
 @pytest.mark.parametrize(("noise", "share"), [("paper", None), ("exact", 0.1)])

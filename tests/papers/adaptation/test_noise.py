@@ -51,9 +51,9 @@ def two_blocks(noise):
 def test_an_audit_refutes_the_claim_at_epsilon_15():
     worlds = np.array([[1.0, 1.0]]) * (1 - 1e-12), np.zeros((1, 2))
     options = {"delta": DELTA, "runs": 20_000, "confidence": 0.999, "method": "gaussian"}
-    found = audit.lower_bound(two_blocks(1.0), *worlds, **options)
-    assert found.refutes(15.0)
-    assert not found.refutes(paper_claim(15.0, DELTA).algorithm_epsilon)  # the exact cost is not refuted
+    bound = audit.lower_bound(two_blocks(1.0), *worlds, **options)
+    assert bound.refutes(15.0)
+    assert not bound.refutes(paper_claim(15.0, DELTA).algorithm_epsilon)  # the exact cost is not refuted
     # The audit can fail: with the noise that epsilon = 15 needs it finds nothing.
     enough = paper_mu(15.0, DELTA) / gaussian_mu(15.0, DELTA)
     assert not audit.lower_bound(two_blocks(enough), *worlds, **options).refutes(15.0)

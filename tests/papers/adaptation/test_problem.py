@@ -44,7 +44,7 @@ PENALTIES = [
 @pytest.mark.parametrize("radius", [0.5, 20.0])
 def test_problem_6_without_penalties_two_and_infinity_is_huber_regression(one, radius):
     data = samples()
-    found = solve(*data, alpha=0.6, radius=radius, discrepancy=0.1, penalties=Penalties(one))
+    solution = solve(*data, alpha=0.6, radius=radius, discrepancy=0.1, penalties=Penalties(one))
     X, y, m = stack(*data)
     p = reference_weights(m, len(y) - m, 0.6)
     extra = np.where(np.arange(len(y)) < m, 0.1, 0.0)
@@ -52,13 +52,13 @@ def test_problem_6_without_penalties_two_and_infinity_is_huber_regression(one, r
     def huber(w):
         return huber_objective(X @ w - y, extra, p, one)
 
-    assert found.objective == pytest.approx(huber(found.coef), abs=1e-12)
+    assert solution.objective == pytest.approx(huber(solution.coef), abs=1e-12)
     # Huber's objective, minimised by a general method without weights.
     ball = {"type": "ineq", "fun": lambda w: radius**2 - w @ w}
     other = minimize(huber, np.zeros(4), method="SLSQP", constraints=[ball], options={"ftol": 1e-14, "maxiter": 500})
-    assert found.objective <= other.fun + 1e-9
-    assert found.objective >= other.fun - 1e-6
-    assert found.gap <= 1e-9
+    assert solution.objective <= other.fun + 1e-9
+    assert solution.objective >= other.fun - 1e-6
+    assert solution.gap <= 1e-9
 
 
 @pytest.mark.parametrize("penalties", PENALTIES, ids=str)
@@ -108,24 +108,24 @@ def test_problem_5_falls_with_every_round_and_ends_where_neither_block_improves(
         for k in (1, 2, 4, 60)
     ]
     assert values == sorted(values, reverse=True)
-    found = solve(*data, alpha=0.5, radius=2.0, penalties=Penalties(0.3, 0.5, 1.0), form="original")
-    assert found.gap <= 1e-8
+    solution = solve(*data, alpha=0.5, radius=2.0, penalties=Penalties(0.3, 0.5, 1.0), form="original")
+    assert solution.gap <= 1e-8
 
 
 def test_without_a_source_and_with_weak_weights_it_is_least_squares():
     _, _, X, y = samples()
-    found = solve(None, None, X, y, radius=100.0, penalties=Penalties(1e3))
-    assert found.coef == pytest.approx(np.linalg.lstsq(X, y, rcond=None)[0], abs=1e-8)
-    assert found.weights == pytest.approx(np.full(len(y), 1 / len(y)))
+    solution = solve(None, None, X, y, radius=100.0, penalties=Penalties(1e3))
+    assert solution.coef == pytest.approx(np.linalg.lstsq(X, y, rcond=None)[0], abs=1e-8)
+    assert solution.weights == pytest.approx(np.full(len(y), 1 / len(y)))
 
 
 def test_fewer_rows_than_columns_and_constant_columns_are_solved():
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(6), np.zeros(6), rng.standard_normal((6, 10))])
-    found = solve(X[:3], X[:3, 2], X[3:], X[3:, 2], radius=2.0)
-    assert np.isfinite(found.coef).all()
-    assert found.objective == pytest.approx(0.0, abs=1e-9)
-    assert found.gap <= 1e-9
+    solution = solve(X[:3], X[:3, 2], X[3:], X[3:, 2], radius=2.0)
+    assert np.isfinite(solution.coef).all()
+    assert solution.objective == pytest.approx(0.0, abs=1e-9)
+    assert solution.gap <= 1e-9
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 7.0])

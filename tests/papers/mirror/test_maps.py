@@ -61,12 +61,12 @@ def test_step_minimises_linear_term_plus_bregman_divergence(name, radius):
     for size in (0.1, 3.0):
         gradient = size * RANDOM.standard_normal(shape)
         # The map is normalised by its unit, so a step of 1 / unit is a step of 1 in the map as it is.
-        found = map_.step(current, gradient, 1.0 / map_.unit)
+        stepped = map_.step(current, gradient, 1.0 / map_.unit)
         flat_ball = None if ball is None else Ball(center.ravel(), radius)
         wanted = brute_force(value, slope, current.ravel(), gradient.ravel(), 1.0, flat_ball)
-        assert np.allclose(found.ravel(), wanted, atol=2e-4 if radius else 2e-6)
+        assert np.allclose(stepped.ravel(), wanted, atol=2e-4 if radius else 2e-6)
         if ball is not None:
-            assert np.linalg.norm(found - center) <= radius * (1 + 1e-9)
+            assert np.linalg.norm(stepped - center) <= radius * (1 + 1e-9)
 
 
 def vars_of(map_):
@@ -96,8 +96,8 @@ def test_smallest_eigenvalue_of_a_large_matrix_is_found_from_its_factor():
 def test_a_logistic_step_exists_for_any_noise():
     map_, _, _ = logistic(2)
     target = map_.gradient(np.zeros(4)) - 1e3 * map_.unit * np.ones(4)
-    found = map_.step(np.zeros(4), np.ones(4), 1e3)
-    assert np.allclose(map_.gradient(found), target, rtol=1e-8, atol=1e-8)
+    stepped = map_.step(np.zeros(4), np.ones(4), 1e3)
+    assert np.allclose(map_.gradient(stepped), target, rtol=1e-8, atol=1e-8)
 
 
 def test_the_euclidean_map_is_gradient_descent_on_a_ball():
