@@ -267,11 +267,11 @@ def _directions(
     """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
-    # How large private residuals are, relative to public ones.
+    # How large private residuals are, relative to public ones. A row that is not finite has a residual that is not a
+    # number, because the plane's columns come from the row; `votes` counts it as 0.
     with np.errstate(all="ignore"):
         sizes = np.clip(np.abs(residuals) / unit, 0.0, 1.0)[:, None]
-    known = np.isfinite(rows).all(axis=1, keepdims=True) & np.isfinite(sizes)
-    (seen,), noise = _release_facts(run["sizes"], np.where(known, sizes, 0.0), n_rows)
+    (seen,), noise = _release_facts(run["sizes"], sizes, n_rows)
     low, size = _relative_size(geometry.residuals, unit, float(seen), noise)
     chosen, stage = plan.correction(mean, size)
     private = _stage_rows(rows, residuals, stage)
