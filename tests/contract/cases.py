@@ -253,6 +253,7 @@ RECIPES: dict[str, list[Recipe]] = {
             epsilon=8.0,
             public_model=DecisionTreeRegressor(max_depth=3),
         ),
+        variant("linear public model", "regression", shifted("regression"), epsilon=8.0, public_model="linear"),
     ],
     "PrivateLinearRegression": [
         *with_every_public("regression"),
@@ -331,6 +332,7 @@ RECIPES: dict[str, list[Recipe]] = {
         variant(
             "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3)
         ),
+        variant("linear public model", "classes", shifted("classes"), epsilon=8.0, public_model="linear"),
     ],
     "PrivateLogisticRegression": [
         *with_every_public("classes"),
