@@ -15,7 +15,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer import base as module
 from dpadapt.transfer.base import (
     FEWEST_BOOSTED_ROWS,
-    LINEAR_ONLY,
+    LINEAR_ONLY_NOTE,
     Base,
     Columns,
     LinearModel,
@@ -454,7 +454,7 @@ def test_the_receipt_says_that_the_public_model_is_linear():
     regressor = PrivateTransferRegressor(random_state=0).fit(NEW, NEW[:, 0], public=Public(X, y))
     classifier = PrivateTransferClassifier(random_state=0).fit(NEW, NEW[:, 0] > 0, public=Public(X, y > 0))
     for model in (regressor, classifier):
-        assert LINEAR_ONLY in json.dumps(model.privacy_.to_json())
+        assert LINEAR_ONLY_NOTE in json.dumps(model.privacy_.to_json())
 
 
 def test_a_base_is_remembered_until_its_public_rows_change():
@@ -504,7 +504,7 @@ def test_constant_public_labels_predict_the_constant():
     model = PrivateTransferClassifier(classes=[0, 1], random_state=0)
     model.fit(NEW, NEW[:, 0] > 0, public=Public(PLACES, np.zeros(400, dtype=np.int64)))
     assert model.public_base_ is None
-    assert LINEAR_ONLY in json.dumps(model.privacy_.to_json())
+    assert LINEAR_ONLY_NOTE in json.dumps(model.privacy_.to_json())
 
 
 # Saving

@@ -133,7 +133,7 @@ def test_a_budget_that_is_too_small_gives_exactly_the_public_model():
     assert np.array_equal(model.predict(X), combined(base.scores(X), base.weights))
     assert not model.coef_.any()
     assert model.intercept_ == 0.0
-    assert model.stages_ == {"level": 0.0, "plane": 0.0, "directions": 0.0}
+    assert model.stages_ == {"level": 0.0, "slope and mix": 0.0, "directions": 0.0}
     assert model.privacy_.epsilon == 0.0
     assert any("nothing was spent" in text for text in model.privacy_.warnings)
     assert model.adopted_ == 0.0

@@ -136,7 +136,8 @@ def tamed_labels(y: Vector) -> Vector:
 # Below this number of public rows, boosting is not tried: its errors on rows that it was not fitted to could not be
 # judged. Chosen by hand.
 FEWEST_BOOSTED_ROWS = 50
-LINEAR_ONLY = (
+# For receipts.
+LINEAR_ONLY_NOTE = (
     f"the public model is linear: boosting needs at least {FEWEST_BOOSTED_ROWS} public rows, of two classes or more if "
     f"it classifies"
 )

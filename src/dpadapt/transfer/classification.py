@@ -13,7 +13,7 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import ClassificationInput, LinearClassifier
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.transfer.base import LINEAR_ONLY, Base, combined
+from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
@@ -75,7 +75,9 @@ class PrivateTransferClassifier(LinearClassifier):
         Coefficients of the blend's centred log-probabilities in the correction: 0 changes nothing.
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
-        How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases.
+        How much of the private correction was adopted, 0 (the public model exactly) to 1: the factor that the gate
+        multiplied it by, so that a correction halved has 0.5. Computed from releases; 1 where there is no gate. The
+        regressor's `adopted_` is a share of energy instead.
     public_coef_, public_intercept_ : ndarray
         The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
     n_features_in_ : int
@@ -166,7 +168,7 @@ class PrivateTransferClassifier(LinearClassifier):
                 change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
-                notes = [*notes, LINEAR_ONLY]
+                notes = [*notes, LINEAR_ONLY_NOTE]
             coef, intercept = _corrected(prepared, change, adopted)
             if prepared.warm:
                 public_coef, public_intercept = _corrected(prepared, change, 0.0)

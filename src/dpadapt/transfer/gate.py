@@ -1,7 +1,7 @@
 """The gates of the transfer estimators: how much of a noisy correction of the public model is adopted.
 
-The classifier goes part of the way along its correction (`Slope.fraction`, along a `Path`). The regressor shrinks its
-correction block by block (`keep`).
+The classifier goes part of the way along its correction (`Slope.fraction`, along a `Path`). The regressor shrinks
+level, slope and mix of the public models one by one (`keep_few`), and directions block by block (`keep`).
 """
 
 import math

@@ -15,10 +15,10 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.transfer.base import LINEAR_ONLY, Base, combined, regression_base, shortened_rows
+from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
-from dpadapt.transfer.regression_fit import STAGES, Change, same_population_change, shifted_change
+from dpadapt.transfer.regression_fit import CHANGED_PARTS, Change, same_population_change, shifted_change
 from dpadapt.transfer.regression_plan import (
     TransferGeometry,
     remembered_base_geometry,
@@ -84,11 +84,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     intercept_ : float
         What belongs to `coef_`.
     adopted_ : float
-        How much of the private correction was adopted, 0 (the public model exactly) to 1. Computed from releases: the
-        share of the correction's energy that the gate kept; 1 where there is no gate.
+        How much of the private correction was adopted, 0 (the public model exactly) to 1: the share of its energy (of
+        its squared length) that the gates kept, so that a correction halved as a whole has 0.25. Computed from
+        releases. 1 where there is no gate. The classifier's `adopted_` is a factor instead.
     stages_ : dict
-        How much each stage adopted: the factor of the "level", the mean factor of slope and mix ("plane"), and the
-        share of the energy of the "directions". All 0 where there are no stages.
+        How much was adopted of each part: the factor of the "level", the mean factor of "slope and mix", and the share
+        of the energy of the "directions". All 0 where there are no stages.
     public_base_ : Base or None
         The public models, and the weights of their blend. None without public labels, and for the prior
         "same-population".
@@ -196,7 +197,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             plan = shifted_plan(public_base, geometry, budget)
             runs = data.ledger.start_all(plan.charges)
             change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y)
-        notes = [LINEAR_ONLY] if self.public_model is None and len(base.models) == 1 else []
+        notes = [LINEAR_ONLY_NOTE] if self.public_model is None and len(base.models) == 1 else []
         if change is None and budget.worthwhile:
             notes.append(_NOT_WORTHWHILE)
         elif change is not None and change.adopted == 0.0:
@@ -236,7 +237,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     def _keep(self, base: Base, geometry: TransferGeometry | None, change: Change | None) -> None:
         """Keep the base and its change."""
         self.public_base_, self.score_coef_, self.level_ = base, base.weights.copy(), 0.0
-        self.correction_, self.stages_, self.adopted_ = None, dict.fromkeys(STAGES, 0.0), 0.0
+        self.correction_, self.stages_, self.adopted_ = None, dict.fromkeys(CHANGED_PARTS, 0.0), 0.0
         if change is not None:
             self.score_coef_, self.level_ = change.score_coef, change.level
             self.stages_, self.adopted_ = change.stages, change.adopted
@@ -261,7 +262,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         return coef, intercept
 
     def _forget_base(self) -> None:
-        self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(STAGES, 0.0)
+        self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
         self.score_coef_, self.level_ = np.zeros(0), 0.0
 
     def _forget_linear(self) -> None:

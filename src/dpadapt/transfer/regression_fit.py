@@ -103,8 +103,8 @@ def _targets(block: Block) -> NDArray[Any]:
     return np.array(block.y, dtype=block.X.dtype)
 
 
-# Parts of a change, in the order of the stages.
-STAGES = ("level", "plane", "directions")
+# Parts of a change: the plane's level, its slope and mix, and the directions.
+CHANGED_PARTS = ("level", "slope and mix", "directions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +120,9 @@ class Change:
     solution : ndarray or None
         Correction of the directions in the geometry of the base; None if the budget did not pay for them.
     stages : dict
-        How much of its estimate each stage adopted, from 0 to 1: level, plane (slope and mix), directions.
+        How much was adopted of each of `CHANGED_PARTS`, from 0 to 1.
     adopted : float
-        The same of the whole, by energy: 0 if and only if the base is unchanged.
+        Share of the energy of the whole that was adopted: 0 if and only if the base is unchanged.
     """
 
     score_coef: Vector
@@ -180,7 +180,7 @@ def shifted_change(
     level = float(seen.features.shift[: k - 1] @ moved[1:])
     stages = {
         "level": float(kept.factors[0]),
-        "plane": float(np.mean(kept.factors[1:])) if k > 1 else 0.0,
+        "slope and mix": float(np.mean(kept.factors[1:])) if k > 1 else 0.0,
         "directions": 0.0,
     }
     if lift is None:
