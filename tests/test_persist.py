@@ -327,12 +327,14 @@ def kill_while_saving(folder, models, *, kills, seed):
                     persist.save(models[index], folder, extra={"model": index})
                     index = 1 - index
             os._exit(0)
-        # Loading in between must not fail either.
-        end = time.monotonic() + chance.uniform(0.0, longest)
-        while time.monotonic() < end:
-            which(folder, models)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        try:
+            # Loading in between must not fail either.
+            end = time.monotonic() + chance.uniform(0.0, longest)
+            while time.monotonic() < end:
+                which(folder, models)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         loaded.append(which(folder, models))
     return loaded
 
@@ -348,6 +350,28 @@ def test_kill_9_while_saving_leaves_one_of_the_two_models(tmp_path, two_models, 
     assert set(loaded) == {0, 1} or kills < 100
     persist.save(two_models[0], folder, extra={"model": 0})
     assert sorted(path.name for path in folder.iterdir()) == ["arrays.npz", "model.json", "receipt.json"]
+
+
+def test_a_model_is_loaded_however_often_others_save_while_it_is_read(tmp_path, two_models, monkeypatch):
+    original, saves = persist._read, []
+
+    def read(folder, name):
+        # Between model.json and the two other files.
+        if name == "arrays.npz" and len(saves) < 8:
+            saves.append(1 - len(saves) % 2)
+            persist.save(two_models[saves[-1]], folder, extra={"model": saves[-1]})
+        return original(folder, name)
+
+    persist.save(two_models[0], tmp_path, extra={"model": 0})
+    monkeypatch.setattr(persist, "_read", read)
+    assert which(tmp_path, two_models) == 0
+    assert len(saves) == 8
+    # Without an end, it would be read for ever.
+    saves.clear()
+    monkeypatch.setattr(persist, "_PATIENCE_WITH_OTHERS", 0.0)
+    with pytest.raises(ValueError, match=r"arrays.npz does not belong to model.json"):
+        persist.load(tmp_path)
+    assert len(saves) == 1
 
 
 def test_what_was_saved_last_counts_although_its_files_have_not_arrived(tmp_path, two_models):

@@ -58,10 +58,10 @@ _SAVED, _SAVING = ".saved", ".saving-"
 # Bytes that `prepare` writes as a trial. More than a model of a thousand columns and its report take, so that a full
 # disk is found before a budget is spent.
 _TRIAL_BYTES = 2**20
-# Seconds for which `save` waits while another process saves into the same folder; a save takes some milliseconds.
+# Seconds for which `save` and `load` wait while others save into the same folder; a save takes some milliseconds.
 _PATIENCE_WITH_OTHERS = 10.0
-# How often, and after how many seconds, `load` reads a folder again whose files don't belong together: another process
-# may be saving into it.
+# How often, and after how many seconds, `load` reads a folder again whose files don't belong together. Readings during
+# which another process saved are not counted, but end after `_PATIENCE_WITH_OTHERS`.
 _READINGS, _BETWEEN_READINGS = 3, 0.05
 
 
@@ -255,7 +255,9 @@ def load(folder: str | Path) -> Saved:
             if parts:
                 fitted["public_base_"] = Base.from_arrays(parts.pop("public_base_"))
         fitted["privacy_"] = Receipt.from_json(receipt_file.decode())
-        damaged = not isinstance(extra, dict) or bool(parts)
+        # Without the base to which it belongs, a correction would predict alone.
+        baseless = "score_coef_" in fitted and "public_base_" not in fitted
+        damaged = not isinstance(extra, dict) or bool(parts) or baseless
     except Exception:
         # Whatever JSON and arrays can hold may stand where something else is expected; each fails in its own way.
         damaged = True
@@ -270,7 +272,9 @@ def load(folder: str | Path) -> Saved:
 
 def _read_files(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
     """Return model.json, parsed, and the two other files, which belong to it."""
-    for reading in range(1, _READINGS + 1):
+    end, unchanged = time.monotonic() + _PATIENCE_WITH_OTHERS, 0
+    while True:
+        before = _last_change(folder)
         try:
             description = _read_description(folder)
             parts = []
@@ -286,9 +290,18 @@ def _read_files(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
             refusal = ValueError(f"{folder.name}: the model is not complete ({error.strerror}). Make it again.")
         except ValueError as error:
             refusal = error
-        if reading < _READINGS:
-            time.sleep(_BETWEEN_READINGS)
-    raise refusal
+        # No lock: readers must not keep a save waiting, and may lack the right to lock.
+        unchanged += _last_change(folder) == before
+        if unchanged == _READINGS or time.monotonic() > end:
+            raise refusal
+        time.sleep(_BETWEEN_READINGS)
+
+
+def _last_change(folder: Path) -> int | None:
+    """Return when a name in the folder was last made, moved or removed; every save does that."""
+    with suppress(OSError, ValueError):  # ValueError: a path that no system has
+        return folder.stat().st_mtime_ns
+    return None
 
 
 def _read(folder: Path, name: str) -> bytes:

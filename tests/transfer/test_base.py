@@ -543,15 +543,15 @@ def test_a_saved_model_predicts_bit_for_bit_the_same(fitted, tmp_path):
     assert not np.array_equal(_outputs(again), _outputs(again.public_only()))
 
 
-def test_a_folder_without_one_array_of_the_base_is_refused(fitted, tmp_path):
+def test_a_folder_without_one_or_all_arrays_of_the_base_is_refused(fitted, tmp_path):
     dpadapt.save(fitted, tmp_path)
     with np.load(tmp_path / "arrays.npz", allow_pickle=False) as saved:
         arrays = dict(saved)
     names = [name for name in arrays if name.startswith("public_base_/")]
     description = json.loads((tmp_path / "model.json").read_text())
-    for name in names:
+    for lost in (*([name] for name in names), names):
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **{key: array for key, array in arrays.items() if key != name})
+        np.savez(buffer, allow_pickle=False, **{key: array for key, array in arrays.items() if key not in lost})
         (tmp_path / "arrays.npz").write_bytes(buffer.getvalue())
         # With its checksum, so that the loss is found in the arrays themselves.
         description["checksums"]["arrays.npz"] = persist._digest(buffer.getvalue())
