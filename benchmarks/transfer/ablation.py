@@ -16,18 +16,26 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks import running as in_pieces
-from benchmarks.pages import pipes, write_between
+from benchmarks.pages import write_between
 from benchmarks.running import command
-from benchmarks.transfer.alternatives_fits import KINDS, MOST_TEST_ROWS, SIZES, TASKS, Task
-from benchmarks.transfer.classification import accuracy_and_log_loss
-from benchmarks.transfer.common import Row, error, print_tables, real_data, versions
+from benchmarks.transfer.alternatives_fits import KINDS, TASKS, Task, classes_of, estimator, measured
+from benchmarks.transfer.common import (
+    SIZES,
+    Row,
+    error,
+    gathered,
+    print_tables,
+    run_text,
+    size_text,
+    split,
+    titled,
+    versions,
+    wanted,
+)
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.transfer import base, regression_fit, regression_plan
-from dpadapt.transfer.classification import PrivateTransferClassifier
 from dpadapt.transfer.gate import Kept
-from dpadapt.transfer.regression import PrivateTransferRegressor
 
 START, END = "<!-- bench transfer ablation -->", "<!-- end of bench transfer ablation -->"
 EPSILON = 1.0
@@ -103,8 +111,7 @@ class Piece:
 
 def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work."""
-    wanted = [task for task in TASKS if (real_data() or task.bundled) and (task.quick or not quick)]
-    return [Piece(task.name, SEEDS[0 if quick else 1]) for task in wanted]
+    return [Piece(task.name, SEEDS[0 if quick else 1]) for task in wanted(TASKS, quick=quick)]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
@@ -118,54 +125,32 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 def _rows(task: Task, seeds: int) -> Iterator[Row]:
     domains = task.load()
-    regressing = task.kind == "regression"
-    classes = None if regressing else np.unique(np.concatenate([domains.y_public, domains.y]))
+    classes = classes_of(task.kind, domains)
     shared = Public(domains.X_public, domains.y_public)
-
-    def estimator(**params: Any) -> Any:
-        return (
-            PrivateTransferRegressor(**params) if regressing else PrivateTransferClassifier(classes=classes, **params)
-        )
-
     for variant in VARIANTS:
         if task.kind not in variant.kinds:
             continue
         public = Public(domains.X_public, domains.y_public) if variant.prepares else shared
         with _replaced(variant):
             for seed in range(seeds):
-                order = np.random.default_rng(3000 + seed).permutation(len(domains.y))
-                cut = min(int(0.3 * len(order)), MOST_TEST_ROWS)
-                test, rest = order[:cut], order[cut:]
-                for size in SIZES:
-                    if size >= len(rest):
-                        continue
-                    fit = rest[: size or len(rest)]
-                    model = estimator(epsilon=EPSILON, random_state=seed, **dict(variant.params))
-                    model.fit(domains.X[fit], domains.y[fit], public=public)
+                test, private = split(len(domains.y), seed)
+                for size, rows in private.items():
+                    params = {"epsilon": EPSILON, "random_state": seed, **dict(variant.params)}
+                    model = estimator(task.kind, classes, **params).fit(domains.X[rows], domains.y[rows], public=public)
                     errors = [
-                        _error(fitted, domains.X[test], domains.y[test], classes)
+                        error(measured(fitted, domains.X[test], domains.y[test], classes))
                         for fitted in (model, model.public_only())
                     ]
                     cell = {"task": task.name, "kind": task.kind, "size": size, "seed": seed, "variant": variant.name}
                     yield cell | {"error": errors[0], "public": errors[1]}
 
 
-def _error(model: Any, X: Any, y: Any, classes: Any) -> float:
-    if classes is None:
-        return float(np.mean((model.predict(X) - y) ** 2) / np.var(y))
-    return error(list(accuracy_and_log_loss(model.predict_proba(X), np.searchsorted(classes, y))))
-
-
 def run(*, quick: bool) -> dict[str, Any]:
     """Return the comparison as plain data."""
     start = time.perf_counter()
-    rows: list[Row] = []
-    skipped: list[str] = []
-    for _, found in in_pieces.watched(measure, pieces(quick=quick), in_pieces.cores(), name=lambda piece: piece.name):
-        rows += found.get("rows", [])
-        skipped += [found["skipped"]] if "skipped" in found else []
-    minutes = round((time.perf_counter() - start) / 60, 1)
-    return {"quick": quick, "minutes": minutes, "versions": versions(), "rows": rows, "skipped": sorted(skipped)}
+    rows, skipped = gathered(measure, pieces(quick=quick))
+    minutes = (time.perf_counter() - start) / 60
+    return {"quick": quick, "minutes": minutes, "versions": versions(), "rows": rows, "skipped": skipped}
 
 
 def tables(part: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -203,15 +188,13 @@ def _table(part: Mapping[str, Any], kind: str) -> dict[str, Any]:
     words = (
         f"Error over that of the whole engine at epsilon {EPSILON:g}: geometric mean of {tasks} tasks, {seeds} seeds."
     )
-    header = ["engine", *(f"{size:,} rows" if size else "all rows" for size in SIZES), "worst over its public model"]
+    header = ["engine", *(f"{size_text(size)} rows" for size in SIZES), "worst over its public model"]
     return {"title": f"{kind.capitalize()}, parts left out", "words": words, "header": header, "rows": lines}
 
 
 def facts(part: Mapping[str, Any]) -> list[str]:
     """Return what a reader must know about the run."""
-    name = "quick" if part["quick"] else "full"
-    used = ", ".join(f"{key} {value}" for key, value in part["versions"].items())
-    return [f"{name.capitalize()} run, {part['minutes']} minutes; {used}.", *part["skipped"]]
+    return [f"{run_text(part)}.", *part["skipped"]]
 
 
 def show(part: dict[str, Any]) -> None:
@@ -223,10 +206,7 @@ def write_markdown(part: Mapping[str, Any], path: Path) -> None:
     """Write the tables between the markers of a page; a page without markers gets them at its end."""
     parts = [" ".join(["Printed by `python -m benchmarks.transfer.ablation`.", *facts(part)])]
     for table in tables(part):
-        parts += [
-            f"**{table['title']}.** {table['words']}",
-            pipes(table["header"], [r["cells"] for r in table["rows"]]),
-        ]
+        parts += titled(table)
     write_between(path, "\n\n".join(parts) + "\n", START, END)
 
 

@@ -22,10 +22,10 @@ from benchmarks.transfer.alternatives_fits import (
     FIXED_FINE_TUNING,
     FIXED_SETTING,
     KINDS,
-    SIZES,
     run,
 )
 from benchmarks.transfer.common import (
+    SIZES,
     Row,
     by_task,
     cell_text,
@@ -33,6 +33,8 @@ from benchmarks.transfer.common import (
     error,
     print_tables,
     ratio_text,
+    size_text,
+    titled,
     value_text,
     worst_rise,
 )
@@ -136,7 +138,7 @@ def summary(part: Mapping[str, Any]) -> dict[str, Any]:
                 if not cells:
                     continue
                 means = [geometric_mean([row for row in cells if row["epsilon"] == e], name) for e in EPSILONS]
-                texts = [kind, _size(size), str(len({row["task"] for row in cells})), name]
+                texts = [kind, size_text(size), str(len({row["task"] for row in cells})), name]
                 rows.append({"cells": [*texts, *(f"{mean:.3f}" for mean in means)], "bad": False})
     return {
         "title": "Against what a user already has: geometric means over sets",
@@ -188,7 +190,7 @@ def heat_maps(part: Mapping[str, Any]) -> list[dict[str, Any]]:
             line = [placed.get((size, epsilon)) for size in SIZES for epsilon in EPSILONS]
             rows.append({"name": name, "cells": [row and _heat_cell(row) for row in line]})
         behind = sum(_behind(row) for row in cells)
-        groups = [{"name": f"{_size(size)} rows", "columns": [f"{e:g}" for e in EPSILONS]} for size in SIZES]
+        groups = [{"name": f"{size_text(size)} rows", "columns": [f"{e:g}" for e in EPSILONS]} for size in SIZES]
         title = f"{kind.capitalize()}: error over that of the best public model"
         words = f"{behind} of {len(cells)} cells are behind the best public model by over 1%."
         maps.append({"title": title, "words": words, "groups": groups, "rows": rows})
@@ -235,7 +237,7 @@ def markdown(part: Mapping[str, Any]) -> str:
     parts = [" ".join(["Printed by `python -m benchmarks transfer`.", *facts(part)])]
     parts.append(pipes(["claim", "measured", "verdict"], [list(row.values()) for row in verdicts(part)]))
     if part["cells"]:
-        parts += _titled(summary(part))
+        parts += titled(summary(part))
     epsilons = " / ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     for kind in KINDS:
         if cells := _of_kind(part, kind):
@@ -243,7 +245,7 @@ def markdown(part: Mapping[str, Any]) -> str:
             parts += [f"**{kind.capitalize()}.** {what}.", _grid_pipes(cells)]
     for kind in KINDS:
         if _of_kind(part, kind):
-            parts += _titled(every_cell(part, kind, epsilons=(1.0,)))
+            parts += titled(every_cell(part, kind, epsilons=(1.0,)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -252,18 +254,13 @@ def write_markdown(part: Mapping[str, Any], path: Path) -> None:
     write_between(path, markdown(part), START, END)
 
 
-def _titled(table: Mapping[str, Any]) -> list[str]:
-    rows = [row["cells"] for row in table["rows"]]
-    return [f"**{table['title']}.** {table['words']}", pipes(table["header"], rows)]
-
-
 def _grid_pipes(cells: Sequence[Row]) -> str:
     rows = []
     for name, of_set in by_task(cells):
         columns = [" ".join(_marked(row) for row in of_set if row["size"] == size) or "fewer rows" for size in SIZES]
         rise = f"{100 * (worst_rise(of_set) - 1):.1f}%"
         rows.append([name, value_text(of_set[0]["best public"]), *columns, rise])
-    return pipes(["set", "best public", *(f"{_size(size)} rows" for size in SIZES), "worst rise"], rows)
+    return pipes(["set", "best public", *(f"{size_text(size)} rows" for size in SIZES), "worst rise"], rows)
 
 
 def _marked(row: Row) -> str:
@@ -279,10 +276,6 @@ def _behind(row: Row, other: str = "best public") -> bool:
 def _over(row: Row, other: str) -> float:
     """Return our error over that of another model, rounded to the digits that are shown: a verdict fits its number."""
     return round(error(row["ours"]) / max(error(row[other]), 1e-300), 3)
-
-
-def _size(size: int) -> str:
-    return f"{size:,}" if size else "all"
 
 
 def _of_kind(part: Mapping[str, Any], kind: str) -> list[Row]:

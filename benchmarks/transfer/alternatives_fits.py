@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import running as in_pieces
 from benchmarks.data import loading
 from benchmarks.transfer import classification, regression
-from benchmarks.transfer.common import Row, error, harm, real_data, versions
+from benchmarks.transfer.common import Row, error, gathered, harm, split, versions, wanted
 from benchmarks.transfer.regression import Domains
 from benchmarks.transfer.rivals import NOTHING, scaled_by_public
 from dpadapt.data import Public
@@ -36,11 +35,9 @@ from dpadapt.transfer.regression import PrivateTransferRegressor
 
 Array = NDArray[Any]
 KINDS = ("regression", "classification")
-# Numbers of private rows; 0 stands for all rows that are not test rows.
-SIZES, EPSILONS = (100, 1_000, 0), (0.1, 0.3, 1.0, 3.0)
+EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Seeds in a quick run and in a full one.
 SEEDS = (2, 8)
-MOST_TEST_ROWS = 5_000
 # Largest error of a single fit over that of the estimator's public model that is not counted as harm.
 FIT_LIMIT = 1.02
 LANDED = Path(__file__).with_name("landed.json")
@@ -154,13 +151,21 @@ class _Prepared:
 def _prepared(task: Task) -> _Prepared:
     domains = task.load()
     regressing = task.kind == "regression"
-    classes = np.array([]) if regressing else np.unique(np.concatenate([domains.y_public, domains.y]))
     bounds = (float(np.min(domains.y_public)), float(np.max(domains.y_public))) if regressing else (0.0, 0.0)
     public = Public(domains.X_public, domains.y_public)
-    return _Prepared(domains, public, classes, scaled_by_public(domains.X_public, domains.X), bounds)
+    return _Prepared(
+        domains, public, classes_of(task.kind, domains), scaled_by_public(domains.X_public, domains.X), bounds
+    )
 
 
-def _measured(model: Any, X: Array, y: Array, classes: Array, *, n_rows: int = 0) -> Any:
+def classes_of(kind: str, domains: Domains) -> Array:
+    """Return the classes of public and private rows; regression has none."""
+    if kind == "regression":
+        return np.array([])
+    return np.unique(np.concatenate([domains.y_public, domains.y]))
+
+
+def measured(model: Any, X: Array, y: Array, classes: Array, *, n_rows: int = 0) -> Any:
     """Return the error, or accuracy and log-loss; `n_rows` is the number of rows of a model that may lack classes."""
     if not len(classes):
         return float(np.mean((model.predict(X) - y) ** 2) / np.var(y))
@@ -223,9 +228,14 @@ def _boosting(kind: str, X: Array, y: Array) -> Any:
 
 
 def _ours(task: Task, **params: Any) -> Any:
-    if task.kind == "regression":
+    return estimator(task.kind, _prepared(task).classes, **params)
+
+
+def estimator(kind: str, classes: Array, **params: Any) -> Any:
+    """Return the transfer estimator of a kind; regression has no classes."""
+    if kind == "regression":
         return PrivateTransferRegressor(**params)
-    return PrivateTransferClassifier(classes=_prepared(task).classes, **params)
+    return PrivateTransferClassifier(classes=classes, **params)
 
 
 def _fine_tuned(task: Task, **params: Any) -> Any:
@@ -283,49 +293,45 @@ def single_fits(task: Task, seed: int, *, contenders: Sequence[str]) -> Iterator
     """Yield one row per cell: the error of every contender on the test rows of one seed."""
     prepared = _prepared(task)
     domains, classes = prepared.domains, prepared.classes
-    order = np.random.default_rng(3000 + seed).permutation(len(domains.y))
-    cut = min(int(0.3 * len(order)), MOST_TEST_ROWS)
-    test, rest = order[:cut], order[cut:]
+    test, private = split(len(domains.y), seed)
     X_test, y_test = domains.X[test], domains.y[test]
 
-    def measured(model: Any, X: Array = X_test, *, n_rows: int = 0) -> Any:
-        return _measured(model, X, y_test, classes, n_rows=n_rows)
+    def error_of(model: Any, X: Array = X_test, *, n_rows: int = 0) -> Any:
+        return measured(model, X, y_test, classes, n_rows=n_rows)
 
-    public: dict[str, Any] = {"public": measured(_unspent(task))}
+    public: dict[str, Any] = {"public": error_of(_unspent(task))}
     if "best public" in contenders:
         models = _public_models(task)
-        public |= {name: measured(model, n_rows=len(domains.y_public)) for name, model in models.items()}
+        public |= {name: error_of(model, n_rows=len(domains.y_public)) for name, model in models.items()}
         public["best public"] = min((public[name] for name in models), key=error)
-    for size in SIZES:
-        if size >= len(rest):
-            continue
-        n = size or len(rest)
-        X, y = domains.X[rest[:n]], domains.y[rest[:n]]
-        limit = _not_private(task, X, y, measured) if "not private" in contenders else None
+    for size, rows in private.items():
+        n = len(rows)
+        X, y = domains.X[rows], domains.y[rows]
+        limit = _not_private(task, X, y, error_of) if "not private" in contenders else None
         for i, epsilon in enumerate(EPSILONS):
             params = {"epsilon": epsilon, "random_state": 10_000 * seed + 10 * n + i}
-            values = public | {"ours": measured(_ours(task, **params).fit(X, y, public=prepared.public))}
+            values = public | {"ours": error_of(_ours(task, **params).fit(X, y, public=prepared.public))}
             if FINE_TUNING in contenders:
                 tuned = _fine_tuned(task, **params).fit(X, y, public=prepared.public)
                 fixed = _fine_tuned(task, **params, **_fixed(task)).fit(X, y, public=prepared.public)
-                values |= {FINE_TUNING: measured(tuned), FIXED_FINE_TUNING: measured(fixed)}
+                values |= {FINE_TUNING: error_of(tuned), FIXED_FINE_TUNING: error_of(fixed)}
             if "private only" in contenders:
-                alone = _private_only(task, **params).fit(prepared.scaled[rest[:n]], y)
-                values["private only"] = measured(alone, prepared.scaled[test])
+                alone = _private_only(task, **params).fit(prepared.scaled[rows], y)
+                values["private only"] = error_of(alone, prepared.scaled[test])
             if limit is not None:
                 values["not private"] = limit
             # DP-EBM has no more than two classes.
             if DP_EBM in contenders and epsilon == DP_EBM_EPSILON and seed < DP_EBM_SEEDS and len(classes) <= 2:
-                values[DP_EBM] = measured(_dp_ebm(task, X, y, delta=_ours(task).delta, **params), n_rows=n)
+                values[DP_EBM] = error_of(_dp_ebm(task, X, y, delta=_ours(task).delta, **params), n_rows=n)
             cell = {"task": task.name, "kind": task.kind, "size": size, "n": n, "epsilon": epsilon, "seed": seed}
             yield cell | {name: values[name] for name in contenders if name in values}
 
 
-def _not_private(task: Task, X: Array, y: Array, measured: Callable[..., Any]) -> Any:
+def _not_private(task: Task, X: Array, y: Array, error_of: Callable[..., Any]) -> Any:
     """Return the better of boosting on public and private rows and boosting on private rows."""
     domains = _prepared(task).domains
     pooled = np.vstack([domains.X_public, X]), np.concatenate([domains.y_public, y])
-    fits = [measured(_boosting(task.kind, *rows), n_rows=len(rows[1])) for rows in (pooled, (X, y))]
+    fits = [error_of(_boosting(task.kind, *rows), n_rows=len(rows[1])) for rows in (pooled, (X, y))]
     return min(fits, key=error)
 
 
@@ -399,8 +405,7 @@ class Piece:
 def pieces(*, quick: bool, contenders: tuple[str, ...]) -> list[Piece]:
     """Return all pieces of work."""
     seeds = SEEDS[0 if quick else 1]
-    wanted = [task for task in TASKS if (real_data() or task.bundled) and (task.quick or not quick)]
-    return [Piece(task.name, seeds, contenders) for task in wanted]
+    return [Piece(task.name, seeds, contenders) for task in wanted(TASKS, quick=quick)]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
@@ -410,18 +415,13 @@ def measure(piece: Piece) -> dict[str, Any]:
         fits = [fit for seed in range(piece.seeds) for fit in single_fits(task, seed, contenders=piece.contenders)]
     except DataUnavailable as missing:
         return {"skipped": f"{task.name}: {missing}"}
-    return {"fits": fits}
+    return {"rows": fits}
 
 
 def measured_fits(*, quick: bool, contenders: tuple[str, ...]) -> tuple[list[Row], list[str]]:
     """Return the single fits of all tasks, and the reasons why tasks were skipped."""
-    fits: list[Row] = []
-    skipped: list[str] = []
-    todo = pieces(quick=quick, contenders=contenders)
-    for _, results in in_pieces.watched(measure, todo, in_pieces.cores(), name=lambda piece: piece.name):
-        fits += results.get("fits", [])
-        skipped += [results["skipped"]] if "skipped" in results else []
-    return sorted(fits, key=_place), sorted(skipped)
+    fits, skipped = gathered(measure, pieces(quick=quick, contenders=contenders))
+    return sorted(fits, key=_place), skipped
 
 
 def run(*, quick: bool) -> dict[str, Any]:

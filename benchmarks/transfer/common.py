@@ -1,4 +1,4 @@
-"""What the parts share: cells, harm, monotonicity, means over seeds, texts of tables; and claims of all benchmarks.
+"""What the parts share: splits, work, cells, harm, monotonicity, texts of tables; and claims of all benchmarks.
 
 A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `public` model and of `ours`, each a number
 (regression: error) or a pair (classification: accuracy in percent and log-loss).
@@ -6,16 +6,63 @@ A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `pub
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import running as in_pieces
+from benchmarks.pages import pipes
 
 Row = dict[str, Any]
 ROWS, EPSILONS = (50, 100, 300, 1_000, 10_000), (0.1, 0.5, 1.0, 4.0, 10.0)
 # Limits of every cell: error over the public model's, points of accuracy below it, error over that of a smaller cell.
 HARM, POINTS, RISE = 1.01, 0.3, 1.03
+
+# Numbers of private rows; 0 stands for all rows that are not test rows.
+SIZES = (100, 1_000, 0)
+# Share and largest number of the private pool's rows that are test rows.
+_TEST_SHARE, _MOST_TEST_ROWS = 0.3, 5_000
+
+
+# Splits and work.
+
+
+def split(n_rows: int, seed: int) -> tuple[NDArray[np.int64], dict[int, NDArray[np.int64]]]:
+    """Return the test rows of a private pool, and its private rows for each of `SIZES` that leaves rows unused.
+
+    Every part of the benchmark, and the stored results, have the same test rows for the same seed.
+
+    Examples
+    --------
+    >>> test, private = split(1000, seed=0)
+    >>> len(test), {size: len(rows) for size, rows in private.items()}
+    (300, {100: 100, 0: 700})
+    """
+    order = np.random.default_rng(3000 + seed).permutation(n_rows)
+    cut = min(int(_TEST_SHARE * n_rows), _MOST_TEST_ROWS)
+    test, rest = order[:cut], order[cut:]
+    return test, {size: rest[: size or len(rest)] for size in SIZES if size < len(rest)}
+
+
+def wanted(tasks: Sequence[Any], *, quick: bool) -> list[Any]:
+    """Return the tasks of a run: without real data those that ship with packages, in a quick run those marked so."""
+    return [task for task in tasks if (real_data() or task.bundled) and (task.quick or not quick)]
+
+
+def gathered(measure: Callable[[Any], dict[str, Any]], todo: Sequence[Any]) -> tuple[list[Row], list[str]]:
+    """Return the rows of all pieces of work, and the reasons why pieces were skipped; every core runs one process."""
+    rows: list[Row] = []
+    skipped: list[str] = []
+    for _, results in in_pieces.watched(measure, todo, in_pieces.cores(), name=lambda piece: piece.name):
+        rows += results.get("rows", [])
+        skipped += [results["skipped"]] if "skipped" in results else []
+    return rows, sorted(skipped)
+
+
+# Cells.
 
 
 def error(value: Any) -> float:
@@ -103,6 +150,23 @@ def versions() -> dict[str, str]:
 
 
 # Texts of all tables.
+
+
+def run_text(part: Mapping[str, Any]) -> str:
+    """Return how much a run measured, how long it took and with which versions, for a sentence's beginning."""
+    used = ", ".join(f"{name} {number}" for name, number in part["versions"].items())
+    return f"{'Quick' if part['quick'] else 'Full'} run, {part['minutes']:.1f} minutes; {used}"
+
+
+def titled(table: Mapping[str, Any]) -> list[str]:
+    """Return a table in Markdown, after a paragraph with its title and words."""
+    rows = [row["cells"] for row in table["rows"]]
+    return [f"**{table['title']}.** {table['words']}", pipes(table["header"], rows)]
+
+
+def size_text(size: int) -> str:
+    """Return one of `SIZES` in words."""
+    return f"{size:,}" if size else "all"
 
 
 def by_task(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:

@@ -13,11 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import running as in_pieces
-from benchmarks.pages import pipes, write_between
+from benchmarks.pages import write_between
 from benchmarks.running import command
-from benchmarks.transfer.alternatives_fits import MOST_TEST_ROWS, SIZES, TASKS, Task
-from benchmarks.transfer.common import Row, print_tables, real_data, versions
+from benchmarks.transfer.alternatives_fits import TASKS, Task
+from benchmarks.transfer.common import (
+    SIZES,
+    Row,
+    gathered,
+    print_tables,
+    run_text,
+    size_text,
+    split,
+    titled,
+    versions,
+    wanted,
+)
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.transfer.regression import PrivateTransferRegressor
@@ -37,8 +47,8 @@ class Piece:
 
 def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work."""
-    wanted = [task for task in TASKS if task.kind == "regression" and (real_data() or task.bundled)]
-    return [Piece(task.name, SEEDS[0 if quick else 1]) for task in wanted if task.quick or not quick]
+    numeric = [task for task in TASKS if task.kind == "regression"]
+    return [Piece(task.name, SEEDS[0 if quick else 1]) for task in wanted(numeric, quick=quick)]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
@@ -55,27 +65,21 @@ def _cells(task: Task, seeds: int) -> Iterator[Row]:
     public = Public(domains.X_public, domains.y_public)
     estimator = PrivateTransferRegressor(epsilon=EPSILON)
     fits: dict[int, list[list[float]]] = {}
-    sizes: dict[int, int] = {}
+    n_rows: dict[int, int] = {}
     for seed in range(seeds):
-        order = np.random.default_rng(3000 + seed).permutation(len(domains.y))
-        cut = min(int(0.3 * len(order)), MOST_TEST_ROWS)
-        test, rest = order[:cut], order[cut:]
-        for size in SIZES:
-            if size >= len(rest):
-                continue
-            fit = rest[: size or len(rest)]
+        test, private = split(len(domains.y), seed)
+        X_test, y_test = domains.X[test], domains.y[test]
+        for size, rows in private.items():
             model: Any = PrivateTransferRegressor(epsilon=EPSILON, random_state=seed)
-            model.fit(domains.X[fit], domains.y[fit], public=public)
-            errors = [
-                float(np.mean((fitted.predict(domains.X[test]) - domains.y[test]) ** 2))
-                for fitted in (model, model.public_only())
-            ]
-            best = _best_linear(model, domains.X[rest], domains.y[rest], domains.X[test], domains.y[test])
-            fits.setdefault(size, []).append([*errors, min(best, errors[1])])
-            sizes[size] = len(fit)
-    for size, errors in fits.items():
-        ours, alone, best = np.mean(errors, axis=0)
-        forecast = estimator.forecast(public, sizes[size])
+            model.fit(domains.X[rows], domains.y[rows], public=public)
+            ours, alone = (float(np.mean((m.predict(X_test) - y_test) ** 2)) for m in (model, model.public_only()))
+            # The shift is that of all private rows, whatever the number that a fit gets.
+            best = _best_linear(model, domains.X[private[0]], domains.y[private[0]], X_test, y_test)
+            fits.setdefault(size, []).append([ours, alone, min(best, alone)])
+            n_rows[size] = len(rows)
+    for size, of_seeds in fits.items():
+        ours, alone, best = np.mean(of_seeds, axis=0)
+        forecast = estimator.forecast(public, n_rows[size])
         shift = float(alone / best - 1.0)
         expected = float(np.interp(shift, forecast.shifts, forecast.error_ratios))
         yield {"task": task.name, "size": size, "shift": shift, "expected": expected, "realised": float(ours / alone)}
@@ -97,14 +101,10 @@ def _best_linear(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> float:
 def run(*, quick: bool) -> dict[str, Any]:
     """Return the comparison as plain data."""
     start = time.perf_counter()
-    rows: list[Row] = []
-    skipped: list[str] = []
-    for _, found in in_pieces.watched(measure, pieces(quick=quick), in_pieces.cores(), name=lambda piece: piece.name):
-        rows += found.get("rows", [])
-        skipped += [found["skipped"]] if "skipped" in found else []
+    rows, skipped = gathered(measure, pieces(quick=quick))
     names = [task.name for task in TASKS]
     rows.sort(key=lambda row: (names.index(row["task"]), SIZES.index(row["size"])))
-    minutes = round((time.perf_counter() - start) / 60, 1)
+    minutes = (time.perf_counter() - start) / 60
     seeds = SEEDS[0 if quick else 1]
     return {
         "quick": quick,
@@ -120,10 +120,9 @@ def table(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table: one line per task and number of rows."""
     lines = []
     for row in part["rows"]:
-        size = f"{row['size']:,}" if row["size"] else "all"
         numbers = [f"{row['shift']:.0%}", f"{row['expected']:.3f}", f"{row['realised']:.3f}"]
         gap = row["expected"] - row["realised"]
-        lines.append({"cells": [row["task"], size, *numbers, f"{gap:+.3f}"], "bad": gap < -0.1})
+        lines.append({"cells": [row["task"], size_text(row["size"]), *numbers, f"{gap:+.3f}"], "bad": gap < -0.1})
     words = (
         "Shift: what the best linear correction would save, over the error that is left. Forecast and realised are "
         "errors over that of the public model. A negative difference is a forecast that promised too much."
@@ -135,9 +134,7 @@ def table(part: Mapping[str, Any]) -> dict[str, Any]:
 def facts(part: Mapping[str, Any]) -> list[str]:
     """Return what a reader must know about the run."""
     gaps = np.array([row["expected"] - row["realised"] for row in part["rows"]])
-    name = "Quick" if part["quick"] else "Full"
-    used = ", ".join(f"{key} {value}" for key, value in part["versions"].items())
-    sentences = [f"{name} run, {part['minutes']} minutes, {part['seeds']} seeds; {used}."]
+    sentences = [f"{run_text(part)}; {part['seeds']} seeds."]
     if len(gaps):
         sentences.append(
             f"Median size of the difference {np.median(np.abs(gaps)):.3f}; {int(np.sum(gaps < -0.1))} of {len(gaps)} "
@@ -153,12 +150,7 @@ def show(part: dict[str, Any]) -> None:
 
 def write_markdown(part: Mapping[str, Any], path: Path) -> None:
     """Write the table between the markers of a page; a page without markers gets them at its end."""
-    shown = table(part)
-    parts = [
-        " ".join(["Printed by `python -m benchmarks.transfer.forecasts`.", *facts(part)]),
-        f"**{shown['title']}.** {shown['words']}",
-        pipes(shown["header"], [row["cells"] for row in shown["rows"]]),
-    ]
+    parts = [" ".join(["Printed by `python -m benchmarks.transfer.forecasts`.", *facts(part)]), *titled(table(part))]
     write_between(path, "\n\n".join(parts) + "\n", START, END)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.pages import transfer_page
 from benchmarks.running import command
-from benchmarks.transfer import alternatives, alternatives_fits, store_landed
+from benchmarks.transfer import alternatives, alternatives_fits, common, store_landed
 from benchmarks.transfer.alternatives_fits import CONTENDERS, DP_EBM, EPSILONS, TASKS, cells, ratio_interval
 
 FIT = {"task": "wind", "kind": "regression", "size": 0, "n": 2000, "epsilon": 1.0, "seed": 0}
@@ -168,7 +168,7 @@ def test_a_class_that_a_model_has_never_seen_gets_a_small_probability():
             return np.ones((len(X), 1))
 
     X, y = np.zeros((2, 1)), np.array([0, 1])
-    accuracy, loss = alternatives_fits._measured(OneClass(), X, y, np.array([0, 1]), n_rows=98)
+    accuracy, loss = alternatives_fits.measured(OneClass(), X, y, np.array([0, 1]), n_rows=98)
     assert accuracy == 50.0
     assert loss == pytest.approx(-(math.log(100 / 101) + math.log(1 / 101)) / 2)
 
@@ -178,7 +178,7 @@ def test_command_measures_prints_and_writes_without_real_data(tmp_path, capsys, 
         monkeypatch.setenv(name, "1")
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     monkeypatch.setattr(alternatives_fits, "TASKS", [task for task in TASKS if task.name == "fair by age"])
-    monkeypatch.setattr(alternatives_fits, "SIZES", (100, 0))
+    monkeypatch.setattr(common, "SIZES", (100, 0))
     monkeypatch.setattr(alternatives_fits, "SEEDS", (1, 1))
     monkeypatch.setattr(alternatives_fits, "has_dp_ebm", lambda: False)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.running import command
-from benchmarks.transfer import ablation, forecasts
+from benchmarks.transfer import ablation, common, forecasts
 from dpadapt.transfer import base, regression_plan
 
 
@@ -18,14 +18,9 @@ def quick(monkeypatch, tmp_path):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
 
-    def one_after_another(measure, todo, *_cores, name):
-        return ((name(piece), measure(piece)) for piece in todo)
-
     def run(module, seeds):
         monkeypatch.setattr(module, "SEEDS", (seeds, seeds))
-        monkeypatch.setattr(
-            module.in_pieces, "watched", lambda measure, todo, *_, **__: ((p, measure(p)) for p in todo)
-        )
+        monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
         out, page = tmp_path / "out.json", tmp_path / "page.md"
         page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")
         monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--markdown={page}"])
@@ -62,3 +57,14 @@ def test_forecasts_stand_beside_what_the_fits_had(quick):
     assert results["rows"][-1]["expected"] <= results["rows"][0]["expected"]
     assert results["rows"][-1]["realised"] <= results["rows"][0]["realised"]
     assert "Median size of the difference" in page
+
+
+def test_a_seed_has_the_same_test_rows_for_every_number_of_private_rows():
+    test, private = common.split(20_000, seed=1)
+    assert len(test) == 5000
+    assert {size: len(rows) for size, rows in private.items()} == {100: 100, 1000: 1000, 0: 15_000}
+    for rows in private.values():
+        assert not set(test) & set(rows)
+    assert list(private[0][:1000]) == list(private[1000])
+    # The stored results of the landed estimators have these test rows, so the draw must never change.
+    assert test[:4].tolist() == np.random.default_rng(3001).permutation(20_000)[:4].tolist()
