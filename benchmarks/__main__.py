@@ -21,7 +21,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "transfer": (
         "benchmarks.transfer.run",
-        "the transfer estimators against the public model and private models without a gate: harm, gain, speed",
+        "the transfer estimators against public models and what else a user has: harm, gain, robustness, speed",
     ),
     "adaptation": (
         "benchmarks.adaptation.run",

@@ -224,6 +224,21 @@ def heat_map(
     return head + "".join(parts) + "</svg>"
 
 
+# Colours of a heat map that stands alone, on white; those of the reports in daylight.
+_ALONE = (
+    "text{fill:#1d2226;font-size:13px}.tick,.name{fill:#5c656d}.heat{fill:#1f5fa8}.heat.loss{fill:#a3231b}"
+    ".heat.harm{fill:#a3231b;stroke:#a3231b;stroke-width:2}.value{font-size:12px}.value.harm{font-weight:700}"
+)
+
+
+def svg_file(svg: str) -> str:
+    """Return a heat map as a file of its own, which a page of the documentation shows as a picture."""
+    head, body = svg.split(">", 1)
+    font = 'font-family="ui-sans-serif, system-ui, sans-serif"'
+    white = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{_ALONE}</style>{white}{body}\n'
+
+
 def _cell(cell: Mapping[str, Any], x: float, y: float) -> str:
     value = float(cell["value"])
     style = "harm" if cell["harm"] else "gain" if value < 1 else "loss"
@@ -257,37 +272,13 @@ def _text(value: float) -> str:
 
 def transfer_page(summary: Mapping[str, Any]) -> str:
     """Return the report of the transfer benchmark; `summary` is from `benchmarks.transfer.tables.summarise`."""
-    maps, comparisons = (
-        [
-            Markup(
-                heat_map(
-                    part["rows"], part["groups"], title=part["title"], description=part["words"], x_label="epsilon"
-                )
-            )
-            for part in summary[name]
-        ]
-        for name in ("maps", "alternatives")
-    )
-    charts = [_benchmark_chart(part) for part in summary["curves"]]
-    template = environment().get_template("transfer.html.j2")
-    return str(template.render(summary, heat_maps=maps, comparison_maps=comparisons, charts=charts))
+    drawn = [Markup(transfer_map(part)) for part in summary["maps"]]
+    return str(environment().get_template("transfer.html.j2").render(summary, heat_maps=drawn))
 
 
-def _benchmark_chart(curve: Mapping[str, Any]) -> Markup:
-    lines = [
-        Line(
-            name=line["name"],
-            x=[point["epsilon"] for point in line["points"]],
-            mean=[point["mean"] for point in line["points"]],
-            low=[point["mean"] - point["spread"] for point in line["points"]],
-            high=[point["mean"] + point["spread"] for point in line["points"]],
-            style=f"s{index + 1}",
-        )
-        for index, line in enumerate(curve["lines"])
-    ]
-    levels = [Level(level["name"], level["value"]) for level in curve["levels"]]
-    panel = Panel(lines, levels, "epsilon (smaller is more private)")
-    return Markup(line_chart([panel], title=f"{curve['title']}: error by epsilon", y_label=curve["axis"]))
+def transfer_map(part: Mapping[str, Any]) -> str:
+    """Return one of the maps of `benchmarks.transfer.tables.heat_maps` as SVG."""
+    return heat_map(part["rows"], part["groups"], title=part["title"], description=part["words"], x_label="epsilon")
 
 
 # The pages of `mirror`, `hybrid` and `representation`, which share one template.

@@ -14,8 +14,7 @@ from benchmarks.adaptation.nonprivate import baseline
 from benchmarks.adaptation.sets import named, split
 from benchmarks.adaptation.tuning import Setting, combinations, spoken, tuned
 from benchmarks.data.people import amazon_ratings_by_domain
-from benchmarks.transfer import regression
-from benchmarks.transfer.regression import ADJACENCY, DELTA, Array
+from benchmarks.transfer.sets import Array, loaded, task_named
 from dpadapt.data import Public
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
@@ -25,6 +24,7 @@ from dpadapt.transfer.regression import PrivateTransferRegressor
 # Figures 1, 2 and 3 for regression, one cell at a time.
 
 
+DELTA, ADJACENCY = 0.01, "replace-one"
 ROWS, EPSILONS = (300, 1_000, 10_000), (0.5, 1.0, 4.0, 10.0)
 # The four real sets, and the two sets that are used without real data, by the names of their transfer tasks.
 SETS = {
@@ -52,9 +52,7 @@ class _Cell:
     """Private and test rows of each seed of one cell, and the errors of models on them."""
 
     def __init__(self, name: str, n: int) -> None:
-        wanted = {**SETS, **BUNDLED}[name]
-        task = next(task for task in regression.TASKS if task.name == wanted)
-        self._domains, self.public = regression.loaded(task)
+        self._domains, self.public = loaded(task_named({**SETS, **BUNDLED}[name]))
         self._n = n
 
     def rows(self, seed: int) -> tuple[Array, Array, Array, Array]:

@@ -1,6 +1,6 @@
 """What each part of the transfer engine brings: `python -m benchmarks.transfer.ablation`.
 
-Every part is left out once, on the tasks and seeds of `alternatives_fits.py`. The tables show the geometric mean, over
+Every part is left out once, on the tasks and seeds of the grid. The tables show the geometric mean, over
 the tasks, of the error over that of the whole engine: above 1, the part helps. Harm is the worst mean over that of the
 engine's own public model.
 """
@@ -18,7 +18,6 @@ import numpy as np
 
 from benchmarks.pages import write_between
 from benchmarks.running import command
-from benchmarks.transfer.alternatives_fits import KINDS, TASKS, Task, classes_of, estimator, measured
 from benchmarks.transfer.common import (
     SIZES,
     Row,
@@ -32,6 +31,8 @@ from benchmarks.transfer.common import (
     versions,
     wanted,
 )
+from benchmarks.transfer.fits import estimator, measured
+from benchmarks.transfer.sets import KINDS, TASKS, Task, classes_of, loaded, task_named
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.transfer import base, regression_fit, regression_plan
@@ -116,7 +117,7 @@ def pieces(*, quick: bool) -> list[Piece]:
 
 def measure(piece: Piece) -> dict[str, Any]:
     """Return the errors of all variants on one task, or the reason why it was skipped."""
-    task = next(task for task in TASKS if task.name == piece.name)
+    task = task_named(piece.name)
     try:
         return {"rows": list(_rows(task, piece.seeds))}
     except DataUnavailable as missing:
@@ -124,9 +125,7 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 
 def _rows(task: Task, seeds: int) -> Iterator[Row]:
-    domains = task.load()
-    classes = classes_of(task.kind, domains)
-    shared = Public(domains.X_public, domains.y_public)
+    (domains, shared), classes = loaded(task), classes_of(task)
     for variant in VARIANTS:
         if task.kind not in variant.kinds:
             continue
@@ -136,7 +135,7 @@ def _rows(task: Task, seeds: int) -> Iterator[Row]:
                 test, private = split(len(domains.y), seed)
                 for size, rows in private.items():
                     params = {"epsilon": EPSILON, "random_state": seed, **dict(variant.params)}
-                    model = estimator(task.kind, classes, **params).fit(domains.X[rows], domains.y[rows], public=public)
+                    model = estimator(task, **params).fit(domains.X[rows], domains.y[rows], public=public)
                     errors = [
                         error(measured(fitted, domains.X[test], domains.y[test], classes))
                         for fitted in (model, model.public_only())

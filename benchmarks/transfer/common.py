@@ -17,9 +17,6 @@ from benchmarks import running as in_pieces
 from benchmarks.pages import pipes
 
 Row = dict[str, Any]
-ROWS, EPSILONS = (50, 100, 300, 1_000, 10_000), (0.1, 0.5, 1.0, 4.0, 10.0)
-# Limits of every cell: error over the public model's, points of accuracy below it, error over that of a smaller cell.
-HARM, POINTS, RISE = 1.01, 0.3, 1.03
 
 # Numbers of private rows; 0 stands for all rows that are not test rows.
 SIZES = (100, 1_000, 0)
@@ -80,25 +77,6 @@ def points(row: Row) -> float:
     return float(row["ours"][0] - row["public"][0]) if np.ndim(row["ours"]) else 0.0
 
 
-def harmed(row: Row) -> bool:
-    """Return whether a cell is worse than the public model by more than the limits."""
-    # Written with `not`, so that NaN counts as harm.
-    return not (harm(row) <= HARM and points(row) >= -POINTS)
-
-
-def no_harm(rows: Sequence[Row]) -> tuple[float, list[Row]]:
-    """Return the worst ratio to the public model, and the cells with harm.
-
-    Examples
-    --------
-    >>> good = {"task": "a", "n": 50, "epsilon": 1.0, "public": 0.5, "ours": 0.4}
-    >>> worst, cells = no_harm([good, good | {"ours": 0.51}])
-    >>> worst, len(cells)
-    (1.02, 1)
-    """
-    return max(map(harm, rows)), [row for row in rows if harmed(row)]
-
-
 def worst_rise(rows: Sequence[Row]) -> float:
     """Return the largest ratio of a cell's error to that of a cell of its set with no more rows and no more budget."""
     by_task: dict[str, list[Row]] = {}
@@ -112,25 +90,6 @@ def worst_rise(rows: Sequence[Row]) -> float:
         if b["n"] >= a["n"] and b["epsilon"] >= a["epsilon"]
     )
     return max(error(b["ours"]) / max(error(a["ours"]), 1e-300) for a, b in pairs)
-
-
-def over_seeds(rows: Sequence[Row]) -> list[Row]:
-    """Return one row per cell from rows of single seeds: means, and the standard deviation of our error."""
-    cells: dict[tuple[str, int, float], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row["task"], row["n"], row["epsilon"]), []).append(row)
-    merged = []
-    for (task, n, epsilon), same_cell in cells.items():
-        values = {
-            name: np.mean([row[name] for row in same_cell], axis=0).tolist()
-            for name in same_cell[0]
-            if name not in ("task", "n", "epsilon", "seed", "worst_seed")
-        }
-        spread = float(np.std([error(row["ours"]) for row in same_cell]))
-        worst = max(map(harm, same_cell))
-        cell = {"task": task, "n": n, "epsilon": epsilon, **values}
-        merged.append(cell | {"seeds": len(same_cell), "spread": spread, "worst_seed": worst})
-    return merged
 
 
 def claim(what: str, measured: str, holds: bool) -> dict[str, str]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from benchmarks.pages import write_between
 from benchmarks.running import command
-from benchmarks.transfer.alternatives_fits import TASKS, Task
 from benchmarks.transfer.common import (
     SIZES,
     Row,
@@ -28,7 +27,7 @@ from benchmarks.transfer.common import (
     versions,
     wanted,
 )
-from dpadapt.data import Public
+from benchmarks.transfer.sets import TASKS, Task, loaded, task_named
 from dpadapt.errors import DataUnavailable
 from dpadapt.transfer.regression import PrivateTransferRegressor
 
@@ -53,7 +52,7 @@ def pieces(*, quick: bool) -> list[Piece]:
 
 def measure(piece: Piece) -> dict[str, Any]:
     """Return the cells of one task, or the reason why it was skipped."""
-    task = next(task for task in TASKS if task.name == piece.name)
+    task = task_named(piece.name)
     try:
         return {"rows": list(_cells(task, piece.seeds))}
     except DataUnavailable as missing:
@@ -61,8 +60,7 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 
 def _cells(task: Task, seeds: int) -> Iterator[Row]:
-    domains = task.load()
-    public = Public(domains.X_public, domains.y_public)
+    domains, public = loaded(task)
     estimator = PrivateTransferRegressor(epsilon=EPSILON)
     fits: dict[int, list[list[float]]] = {}
     n_rows: dict[int, int] = {}

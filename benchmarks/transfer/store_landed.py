@@ -13,26 +13,25 @@ from typing import Any
 import numpy as np
 
 from benchmarks.running import command
-from benchmarks.transfer.alternatives_fits import SEEDS, measured_fits, setting
 from benchmarks.transfer.common import Row, error, versions
+from benchmarks.transfer.fits import OURS, RIVAL_SEEDS, measured_fits, setting
 
 _ROOT = Path(__file__).parents[2]
-_CONTENDERS = ("public", "ours")
 
 
 def run(*, quick: bool) -> dict[str, Any]:
     """Return the results of the public model and of ours: means, and the error of every single fit of ours."""
     commit = committed()
-    fits, skipped = measured_fits(quick=quick, contenders=_CONTENDERS)
+    fits, skipped = measured_fits(quick=quick)
     by_cell: dict[tuple[str, int, float], list[Row]] = {}
     for fit in fits:
         by_cell.setdefault((fit["task"], fit["size"], fit["epsilon"]), []).append(fit)
     rows = []
     for same in by_cell.values():
         row = {name: same[0][name] for name in ("task", "size", "n", "epsilon")}
-        row |= {name: np.mean([fit[name] for fit in same], axis=0).tolist() for name in _CONTENDERS}
+        row |= {name: np.mean([fit[name] for fit in same], axis=0).tolist() for name in OURS}
         rows.append(row | {"fits": [error(fit["ours"]) for fit in same]})
-    facts = {"commit": commit, "date": datetime.now(UTC).date().isoformat(), "seeds": SEEDS[0 if quick else 1]}
+    facts = {"commit": commit, "date": datetime.now(UTC).date().isoformat(), "seeds": RIVAL_SEEDS[0 if quick else 1]}
     return facts | {**setting(), "versions": versions(), "skipped": skipped, "rows": rows}
 
 

@@ -1,4 +1,4 @@
-"""Results of `python -m benchmarks transfer` as tables for the terminal, the HTML page and the documentation."""
+"""Results of `python -m benchmarks transfer` as verdicts, tables and heat maps for terminal, page and documentation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,259 +6,389 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import pipes, write_between
-from benchmarks.transfer import alternatives
+from benchmarks.pages import pipes, svg_file, transfer_map, write_between
+from benchmarks.transfer.claims import CORRUPTION_LIMIT, CORRUPTIONS, corruption_claims, corruption_ratio
 from benchmarks.transfer.common import (
-    HARM,
-    POINTS,
-    RISE,
+    SIZES,
     Row,
     by_task,
     cell_text,
     claim,
     error,
     harm,
-    harmed,
-    no_harm,
     points,
     print_tables,
     ratio_text,
+    run_text,
+    size_text,
+    titled,
     value_text,
+    worst_rise,
 )
-from benchmarks.transfer.common import worst_rise as rise_of
-from benchmarks.transfer.rivals import CONTENDERS, best_ungated
+from benchmarks.transfer.fits import (
+    DP_EBM,
+    DP_EBM_SEEDS,
+    EPSILONS,
+    FINE_TUNING,
+    FIXED_FINE_TUNING,
+    FIXED_SETTING,
+    OURS,
+    RIVALS,
+)
+from benchmarks.transfer.sets import KINDS
 
-KINDS = ("regression", "classification")
 START, END = "<!-- bench transfer -->", "<!-- end of bench transfer -->"
-_COLUMNS = {
-    "no model": "no model",
-    "public": "public only",
-    "ours": "ours",
-    "plain": "no gate, public data",
-    "alone": "no gate, alone",
-    "not private": "not private",
-}
-_SHORT = "Where a set has fewer private rows than its column says,"
-_NOTES = {
-    "regression": f"{_SHORT} they are drawn with replacement.",
-    "classification": f"{_SHORT} all of them are used.",
-}
-_MEASURE = {
+# Limits of the mean of a cell: error over that of another model, points of accuracy below the public model, error over
+# that of a smaller cell of the same set, error over private only where the public model is worse than none.
+BEHIND_LIMIT, POINTS_LIMIT, RISE_LIMIT, LEFT_LIMIT = 1.01, 0.3, 1.02, 1.15
+# Limits of single fits, error over that of the public model: one that few exceed, and the share; one at a quantile,
+# and the fits without which that quantile says little.
+FIT_LIMIT, FITS_SHARE = 1.02, 0.01
+QUANTILE, QUANTILE_LIMIT, QUANTILE_FITS = 0.999, 1.05, 2_000
+# Columns of the tables, where the models were measured.
+_COLUMNS = (
+    *("public linear", "public boosting", "public", "ours", "landed"),
+    *(FINE_TUNING, FIXED_FINE_TUNING, "private only", "not private", DP_EBM),
+)
+_SUMMARISED = ("ours", "landed", "public", *(name for name in (*RIVALS, DP_EBM) if name != "best public"))
+_MEASURES = {
     "regression": "mean squared error over the variance of the labels",
-    "classification": "log-loss; accuracy in percent before it",
+    "classification": "accuracy in percent and log-loss; ratios are of the log-loss",
 }
 
 
-def summarise(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables, heat maps and curves as plain data."""
-    tables = [table for kind in KINDS for table in (by_set(results, kind), rivals(results, kind)) if table["rows"]]
-    return {
-        "version": results["versions"]["dpadapt"],
-        "facts": [*facts(results), *alternatives.facts(results["alternatives"])],
-        "claims": [*verdicts(results), *alternatives.verdicts(results["alternatives"])],
-        "tables": [*tables, *alternatives.tables(results["alternatives"])],
-        "alternatives": alternatives.heat_maps(results["alternatives"]),
-        "maps": [heat(results, kind) for kind in KINDS if results[kind]["grid"]],
-        "curves": [curve for kind in KINDS for curve in curves(results, kind)],
-    }
-
-
-def facts(results: Mapping[str, Any]) -> list[str]:
-    """Return sentences on how the results were measured."""
-    seeds = ", ".join(f"{results[kind]['seeds']} seeds for {kind} ({results[kind]['setting']})" for kind in KINDS)
-    versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    size = "Quick run" if results["quick"] else "Full run"
-    return [
-        f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s): {results['data']}.",
-        f"A cell is a mean: {seeds} unless said.",
-        f"{versions}.",
-        *(f"Left out, {reason}" for reason in results["skipped"]),
-    ]
+# Verdicts.
 
 
 def verdicts(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return all claims, those about every cell first."""
-    all_claims = []
-    for kind in KINDS:
-        if rows := results[kind]["grid"]:
-            all_claims += [_harm_verdict(kind, rows), _rise_verdict(kind, rows)]
-    return [*all_claims, *results["gains"], *results["left"], *results["speed"]]
+    of_cells = [verdict for kind in KINDS for verdict in _grid_verdicts(kind, _of_kind(results["cells"], kind))]
+    of_cells += _harm_verdicts("hard sets", results["robustness"])
+    return [*of_cells, *corruption_claims(results["corruption"]), *results["claims"]]
 
 
-def _harm_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
-    worst, cells = no_harm(rows)
-    where = max(rows, key=harm)
-    text = f"{len(cells)} of {len(rows)} cells above; worst {worst:.3f} x ({cell_text(where)})"
-    limit = f"{HARM} x public-only"
-    if kind == "classification":
-        where = min(rows, key=points)
-        text += f", {points(where):+.2f} points ({cell_text(where)})"
-        limit += f" in log-loss and {POINTS} points in accuracy"
-    return claim(f"{kind}, no harm: every cell within {limit}", text, not cells)
+def _grid_verdicts(kind: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    yield from _harm_verdicts(kind, rows)
+    if rows:
+        yield _rises(kind, rows)
+        yield _on_average(kind, rows)
+    large = [row for row in rows if row["n"] >= 1000 and row["epsilon"] >= 1]
+    if large:
+        what = f"{kind}: never behind public boosting by over 1% at epsilon >= 1 and n >= 1,000"
+        yield _never_behind(what, large, "public boosting")
+    landed = [row for row in rows if not row["size"] and row["epsilon"] >= 1 and "landed" in row["compared"]]
+    if landed:
+        what = f"{kind}: never behind the landed estimators by over 1% with all rows at epsilon >= 1"
+        yield _never_behind(what, landed, "landed")
+    # One is the error of no model: the mean of the labels.
+    bad = [row for row in large if kind == "regression" and error(row["public"]) > 1]
+    if bad:
+        what = "regression: where the public model is worse than none, epsilon >= 1 and n >= 1,000: at most"
+        yield _never_behind(f"{what} {LEFT_LIMIT} x private only", bad, "private only", limit=LEFT_LIMIT)
 
 
-def _rise_verdict(kind: str, rows: Sequence[Row]) -> dict[str, str]:
-    rises = {name: rise_of(cells) for name, cells in by_task(rows)}
+def _harm_verdicts(name: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """Yield the claims of no harm against the estimator's public model: of cells, and of single fits."""
+    if not rows:
+        return
+    above = sum(_harmed(row) for row in rows)
+    worst = max(rows, key=harm)
+    text = f"{above} of {len(rows)} cells above; worst {_harm(worst):.3f} x ({cell_text(worst)})"
+    what = f"{name}: every cell at most {BEHIND_LIMIT} x the public model"
+    if any(np.ndim(row["ours"]) for row in rows):
+        lowest = min(rows, key=points)
+        what += f", classes at most {POINTS_LIMIT} points less accurate"
+        text += f", {points(lowest):+.2f} points ({cell_text(lowest)})"
+    yield claim(what, text, not above)
+    ratios = np.array([ratio for row in rows for ratio in row["ratios"]])
+    above = int(np.sum(~(ratios <= FIT_LIMIT)))
+    percent = round(100 * above / len(ratios), 1)
+    worst = max(rows, key=lambda row: max(row["ratios"]))
+    text = f"{percent:.1f}% ({above} of {len(ratios)}); worst {max(worst['ratios']):.3f} x ({cell_text(worst)})"
+    what = f"{name}: at most {FITS_SHARE:.0%} of single fits above {FIT_LIMIT} x the public model"
+    yield claim(what, text, percent <= 100 * FITS_SHARE)
+    if len(ratios) >= QUANTILE_FITS:
+        high = round(float(np.quantile(ratios, QUANTILE)), 3)
+        what = f"{name}: {QUANTILE:.1%} of single fits at most {QUANTILE_LIMIT} x the public model"
+        yield claim(what, f"{high:.3f} x ({len(ratios):,} fits)", high <= QUANTILE_LIMIT)
+
+
+def _never_behind(what: str, rows: Sequence[Row], other: str, *, limit: float = BEHIND_LIMIT) -> dict[str, str]:
+    # Written with `not`, so that NaN counts as behind.
+    above = sum(not _over(row, other) <= limit for row in rows)
+    worst = max(rows, key=lambda row: _over(row, other))
+    text = f"{above} of {len(rows)} cells above; worst {_over(worst, other):.3f} x ({cell_text(worst)})"
+    return claim(what, text, not above)
+
+
+def _rises(kind: str, rows: Sequence[Row]) -> dict[str, str]:
+    rises = {name: round(worst_rise(cells), 3) for name, cells in by_task(rows)}
     worst = max(rises, key=lambda name: rises[name])
-    above = sum(not rise <= RISE for rise in rises.values())
+    above = sum(not rise <= RISE_LIMIT for rise in rises.values())
     text = f"{above} of {len(rises)} sets above; worst {100 * (rises[worst] - 1):+.1f}% ({worst})"
-    return claim(f"{kind}, monotone: error rises by 3% at most as rows or epsilon grow", text, not above)
+    return claim(f"{kind}: error never rises by over 2% as n or epsilon grows", text, not above)
 
 
-def by_set(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return harm and monotonicity by set."""
+def _on_average(kind: str, rows: Sequence[Row]) -> dict[str, str]:
+    mean = round(geometric_mean([row for row in rows if not row["size"] and row["epsilon"] == 1], "ours"), 3)
+    what = f"{kind}: below the best public model with all rows at epsilon 1, as a geometric mean over sets"
+    return claim(what, f"{mean:.3f} x", mean < 1)
+
+
+def geometric_mean(rows: Sequence[Row], name: str) -> float:
+    """Return the geometric mean of a model's error over that of the best public model.
+
+    Examples
+    --------
+    >>> geometric_mean([{"relative": {"ours": 0.5}}, {"relative": {"ours": 2.0}}], "ours")
+    1.0
+    """
+    return float(np.exp(np.mean([np.log(row["relative"][name]) for row in rows])))
+
+
+def _harm(row: Row) -> float:
+    """Return our error over that of the public model, rounded to the digits shown, so that verdicts fit numbers."""
+    return round(harm(row), 3)
+
+
+def _harmed(row: Row) -> bool:
+    return not (_harm(row) <= BEHIND_LIMIT and round(points(row), 2) >= -POINTS_LIMIT)
+
+
+def _over(row: Row, other: str) -> float:
+    """Return our error over that of another model on the same seeds, rounded to the digits that are shown."""
+    return round(error(row["compared"]["ours"]) / max(error(row["compared"][other]), 1e-300), 3)
+
+
+def _behind(row: Row) -> bool:
+    return not _over(row, "best public") <= BEHIND_LIMIT
+
+
+# Tables.
+
+
+def tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tables of the page and the terminal."""
+    every_kind = [every_cell(results, kind) for kind in KINDS]
+    candidates = [summary(results), safety(results, "cells"), safety(results, "robustness"), corrupted(results)]
+    return [table for table in (*candidates, *every_kind) if table["rows"]]
+
+
+def summary(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return geometric means over sets of the error over that of the best public model."""
     rows = []
-    for name, cells in by_task(results[kind]["grid"]):
-        worst, above = no_harm(cells)
-        best = min(map(harm, cells))
-        rise = rise_of(cells)
+    for kind in KINDS:
+        for size in SIZES:
+            for name in _SUMMARISED:
+                of_size = [row for row in _of_kind(results["cells"], kind) if row["size"] == size]
+                cells = [row for row in of_size if name in row["relative"]]
+                if not cells:
+                    continue
+                texts = [kind, size_text(size), str(len({row["task"] for row in cells})), name]
+                for epsilon in EPSILONS:
+                    same = [row for row in cells if row["epsilon"] == epsilon]
+                    texts.append(f"{geometric_mean(same, name):.3f}" if same else "-")
+                rows.append({"cells": texts, "bad": False})
+    return {
+        "title": "Against what a user already has: geometric means over sets",
+        "words": "Error over that of the best public model; 1 is as good as it.",
+        "header": ["kind", "private rows", "sets", "model", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS)],
+        "rows": rows,
+    }
+
+
+def safety(results: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Return harm and monotonicity by set, of the grid (`cells`) or of the hard sets (`robustness`)."""
+    rows = []
+    for name, cells in by_task(results[part]):
+        ratios = [ratio for row in cells for ratio in row["ratios"]]
+        above = sum(not ratio <= FIT_LIMIT for ratio in ratios)
+        rise = round(worst_rise(cells), 3)
+        accuracy = f"{min(map(points, cells)):+.2f}" if np.ndim(cells[0]["ours"]) else "-"
         texts = [
             name,
             value_text(cells[0]["public"]),
-            ratio_text(worst),
-            str(len(above)),
-            ratio_text(best),
+            ratio_text(max(map(_harm, cells))),
+            ratio_text(min(map(_harm, cells))),
+            accuracy,
+            ratio_text(max(ratios)),
+            f"{above} of {len(ratios)}",
             f"{100 * (rise - 1):.1f}%",
         ]
-        rows.append({"cells": texts, "bad": bool(above) or not rise <= RISE})
-    header = ["set", "public only", "worst ratio", "cells with harm", "best ratio", "worst rise"]
-    words = f"Ratios to the public model over all cells ({_MEASURE[kind]}). Rise: more error with more rows or budget."
+        rows.append({"cells": texts, "bad": any(map(_harmed, cells)) or not rise <= RISE_LIMIT})
+    columns = ["set", "public model", "worst cell", "best cell", "points", "worst fit", f"fits above {FIT_LIMIT}"]
     return {
-        "title": f"{kind.capitalize()}: harm and monotonicity by set",
-        "words": words,
-        "header": header,
+        "title": "Harm and monotonicity by set" if part == "cells" else "Sets that are hard on purpose",
+        "words": "Error over that of the estimator's public model; the fewest points of accuracy gained. Rise: how far "
+        "the mean error of a cell lies above that of a cell with no more rows and no more budget.",
+        "header": [*columns, "worst rise"],
         "rows": rows,
     }
 
 
-def rivals(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return every contender side by side."""
+def corrupted(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the error with corrupted public data over that with clean data."""
     rows = []
-    for row in results[kind]["rivals"]:
-        ratio = error(row["ours"]) / best_ungated(row)
-        texts = [row["task"], f"{row['n']:,}", *(value_text(row[name]) for name in CONTENDERS), f"{ratio:.3f}"]
-        rows.append({"cells": texts, "bad": False})
-    header = ["set", "rows", *(_COLUMNS[name] for name in CONTENDERS), "ours / best without a gate"]
-    words = (
-        f"Epsilon 1; {_MEASURE[kind]}. Below 1 in the last column the gate reduces the error; above 1 it increases it."
-    )
+    for row in results["corruption"]:
+        ratios = [corruption_ratio(row, name) for name in CORRUPTIONS]
+        texts = [row["task"], value_text(row["clean"]), *map(ratio_text, ratios)]
+        rows.append({"cells": texts, "bad": any(not ratio <= CORRUPTION_LIMIT for ratio in ratios)})
     return {
-        "title": f"{kind.capitalize()}: against models without a gate",
-        "words": words,
-        "header": header,
+        "title": "Corrupted public data",
+        "words": "Mean squared error over the variance of the labels, or log-loss, with clean public data; then the "
+        "error with corrupted labels and with corrupted cells over it.",
+        "header": ["set", "clean", *CORRUPTIONS],
         "rows": rows,
     }
 
 
-def heat(results: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the no-harm grid: a row per set, a group of columns per number of private rows, a column per epsilon."""
-    grid, sizes, epsilons = results[kind]["grid"], results["cells"]["rows"], results["cells"]["epsilons"]
-    worst, cells = no_harm(grid)
+def every_cell(results: Mapping[str, Any], kind: str, *, epsilons: Sequence[float] = EPSILONS) -> dict[str, Any]:
+    """Return every model side by side, a row per cell."""
+    cells = [row for row in _of_kind(results["cells"], kind) if row["epsilon"] in epsilons]
+    names = [name for name in _COLUMNS if any(name in row["compared"] for row in cells)]
     rows = []
-    for name, cells_of_set in by_task(grid):
-        placed = {(_column(row["n"], sizes), row["epsilon"]): row for row in cells_of_set}
-        line = [placed.get((size, epsilon)) for size in sizes for epsilon in epsilons]
-        rows.append({"name": name, "cells": [row and _heat_cell(row) for row in line]})
-    words = f"{len(cells)} of {len(grid)} cells are above what is allowed; the worst ratio is {worst:.3f}."
-    groups = [{"name": f"{size:,} rows", "columns": [f"{epsilon:g}" for epsilon in epsilons]} for size in sizes]
-    title = f"{kind.capitalize()}: error over that of the public model"
-    return {"title": title, "words": words, "groups": groups, "rows": rows, "note": _NOTES[kind]}
-
-
-def _heat_cell(row: Row) -> dict[str, Any]:
-    note = (
-        f"{cell_text(row)}: {value_text(row['ours'])}, public only {value_text(row['public'])}, ratio {harm(row):.4f}"
-    )
-    if np.ndim(row["ours"]):
-        note += f", {points(row):+.2f} points"
-    return {"value": harm(row), "harm": harmed(row), "note": note}
-
-
-def curves(results: Mapping[str, Any], kind: str, *, most: int = 3) -> Iterator[dict[str, Any]]:
-    """Yield error by epsilon of the first sets, a curve per number of private rows, with references."""
-    for name, cells in list(by_task(results[kind]["grid"]))[:most]:
-        sizes = sorted({row["n"] for row in cells})[-3:]
-        lines = [
-            {"name": f"{size:,} private rows", "points": [_point(row) for row in cells if row["n"] == size]}
-            for size in sizes
+    for row in cells:
+        interval = "" if row["interval"] is None else " [{:.3f}, {:.3f}]".format(*row["interval"])
+        texts = [
+            row["task"],
+            f"{row['n']:,}",
+            f"{row['epsilon']:g}",
+            *(value_text(row["compared"][name]) if name in row["compared"] else "-" for name in names),
+            f"{_over(row, 'best public'):.3f}{interval}",
+            f"{row['regret']:.3f}",
         ]
-        levels = [{"name": "public only", "value": error(cells[0]["public"])}]
-        references = [row for row in results[kind]["rivals"] if row["task"] == name]
-        if references:
-            last = references[-1]
-            levels.append({"name": f"not private, {last['n']:,} rows", "value": error(last["not private"])})
-        axis = "error, 1 is no model" if kind == "regression" else "log-loss"
-        yield {"title": name, "axis": axis, "lines": lines, "levels": levels}
+        rows.append({"cells": texts, "bad": _harmed(row)})
+    return {
+        "title": f"{kind.capitalize()}: against what a user already has",
+        "words": f"{_MEASURES[kind].capitalize()}. Regret: ours over the best model that a user could have had.",
+        "header": ["set", "rows", "epsilon", *names, "ours / best public [95%]", "regret"],
+        "rows": rows,
+    }
 
 
-def _point(row: Row) -> dict[str, float]:
-    return {"epsilon": row["epsilon"], "mean": error(row["ours"]), "spread": row["spread"]}
+# Heat maps.
+
+
+def heat_maps(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return two maps per kind: against the estimator's public model, hard sets included, and against the best one."""
+    maps = []
+    for kind in KINDS:
+        cells = _of_kind(results["cells"], kind)
+        against_own = [*cells, *_of_kind(results["robustness"], kind)]
+        if not against_own:
+            continue
+        harmed, behind = sum(map(_harmed, against_own)), sum(map(_behind, cells))
+        words = f"{harmed} of {len(against_own)} cells are worse than the claim of no harm allows."
+        title = f"{kind.capitalize()}: error over that of the estimator's public model"
+        maps.append({"title": title, "words": words, "file": f"{kind}-harm", **_map(against_own, _harm_cell)})
+        words = f"{behind} of {len(cells)} cells are behind the best public model by over 1%."
+        title = f"{kind.capitalize()}: error over that of the best public model"
+        maps.append({"title": title, "words": words, "file": f"{kind}-best", **_map(cells, _best_cell)})
+    return maps
+
+
+def _map(cells: Sequence[Row], drawn: Any) -> dict[str, Any]:
+    """Return a row per set, a group of columns per number of private rows, a column per epsilon."""
+    rows = []
+    for name, of_set in by_task(cells):
+        placed = {(row["size"], row["epsilon"]): row for row in of_set}
+        line = [placed.get((size, epsilon)) for size in SIZES for epsilon in EPSILONS]
+        rows.append({"name": name, "cells": [row and drawn(row) for row in line]})
+    columns = [f"{epsilon:g}" for epsilon in EPSILONS]
+    return {"rows": rows, "groups": [{"name": f"{size_text(size)} rows", "columns": columns} for size in SIZES]}
+
+
+def _harm_cell(row: Row) -> dict[str, Any]:
+    values = ", ".join(f"{name} {value_text(row[name])}" for name in OURS)
+    return {"value": _harm(row), "harm": _harmed(row), "note": f"{cell_text(row)}: {values}"}
+
+
+def _best_cell(row: Row) -> dict[str, Any]:
+    values = ", ".join(f"{name} {value_text(row['compared'][name])}" for name in ("ours", "best public"))
+    return {"value": _over(row, "best public"), "harm": _behind(row), "note": f"{cell_text(row)}: {values}"}
+
+
+# Outputs.
+
+
+def facts(results: Mapping[str, Any]) -> list[str]:
+    """Return sentences on how the results were measured."""
+    setting, landed, (seeds, rival_seeds) = results["setting"], results["landed"], results["seeds"]
+    fixed = "; ".join(
+        f"{kind}: " + ", ".join(f"{name} {value:g}" for name, value in FIXED_SETTING[kind].items()) for kind in KINDS
+    )
+    sentences = [
+        f"{run_text(results)}; {results['processes']} core(s); {results['data']}.",
+        f"Means over {seeds} seeds for ours and the public model, over the first {rival_seeds} of them wherever other "
+        f"models are compared; {setting['adjacency']}, delta {setting['delta']:g}.",
+        "The best public model is the better of linear and boosting on the test rows, so it is chosen in hindsight.",
+        f"{FIXED_FINE_TUNING.capitalize()} was chosen in hindsight, too ({fixed}; the clipping norm of regression is "
+        "in standard deviations of the public labels).",
+        "Not private is the better of boosting on public and private rows and on private rows; regret leaves it out.",
+    ]
+    if landed:
+        sentences.append(
+            f"Landed: the estimators of commit {landed['commit'][:12]} ({landed['date']}), on the same seeds."
+        )
+    if any(DP_EBM in row["compared"] for row in results["cells"]):
+        sentences.append(f"{DP_EBM}: the first {DP_EBM_SEEDS} seeds, at most two classes; regret leaves it out.")
+    return [*sentences, *(f"Left out, {reason}" for reason in results["skipped"])]
 
 
 def show(results: dict[str, Any]) -> None:
     """Print the tables."""
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    console = Console(highlight=False)
-    epsilons = results["cells"]["epsilons"]
-    for kind in KINDS:
-        if not results[kind]["grid"]:
-            continue
-        title = f"{kind}: error over that of the public model, by epsilon"
-        grid = Table(Column("set", no_wrap=True), "rows", *(f"{epsilon:g}" for epsilon in epsilons), title=title)
-        for name, cells in by_task(results[kind]["grid"]):
-            for place, n in enumerate(sorted({row["n"] for row in cells})):
-                line = [row for row in cells if row["n"] == n]
-                grid.add_row("" if place else name, f"{n:,}", *(_marked(row) for row in line))
-            grid.add_section()
-        console.print(grid)
-    summary = summarise(results)
-    print_tables(summary["tables"], summary["claims"], summary["facts"])
+    print_tables(tables(results), verdicts(results), facts(results))
 
 
-def markdown(results: Mapping[str, Any]) -> str:
-    """Return the tables for the documentation."""
+def summarise(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the HTML page shows, as plain data."""
+    return {
+        "version": results["versions"]["dpadapt"],
+        "facts": facts(results),
+        "claims": verdicts(results),
+        "tables": tables(results),
+        "maps": heat_maps(results),
+    }
+
+
+def markdown(results: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
+    """Return the page of the documentation: claims, heat maps from files, tables; `pictures` are files by title."""
     parts = [" ".join(["Printed by `python -m benchmarks transfer`.", *facts(results)])]
-    rows = [[row["claim"], row["measured"], row["verdict"]] for row in verdicts(results)]
-    parts.append(pipes(["claim", "measured", "verdict"], rows))
-    epsilons = " / ".join(f"{epsilon:g}" for epsilon in results["cells"]["epsilons"])
+    parts.append(pipes(["claim", "measured", "verdict"], [list(row.values()) for row in verdicts(results)]))
+    parts += [f"![{title}]({file})" for title, file in pictures.items()]
+    for table in (summary(results), safety(results, "cells"), safety(results, "robustness"), corrupted(results)):
+        parts += titled(table) if table["rows"] else []
+    epsilons = " / ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     for kind in KINDS:
-        if results[kind]["grid"]:
-            what = f"Error over that of the public model at epsilon {epsilons} ({_MEASURE[kind]})"
-            parts += [f"**{kind.capitalize()}.** {what}. {_NOTES[kind]}", _grid_pipes(results, kind)]
-    for kind in KINDS:
-        table = rivals(results, kind)
-        if table["rows"]:
-            parts += [f"**{table['title']}.** {table['words']}"]
-            parts += [pipes(table["header"], [row["cells"] for row in table["rows"]])]
+        if cells := _of_kind(results["cells"], kind):
+            what = f"Error over that of the best public model at epsilon {epsilons}; bold is above {BEHIND_LIMIT}"
+            parts += [f"**{kind.capitalize()}.** {what}.", _grid_pipes(cells)]
+            parts += titled(every_cell(results, kind, epsilons=(1.0,)))
     return "\n\n".join(parts) + "\n"
 
 
 def write_markdown(results: Mapping[str, Any], path: Path) -> None:
-    """Write the tables between the markers of a page; a page without markers gets them at its end."""
-    write_between(path, markdown(results), START, END)
+    """Write the tables between the markers of a page, and the heat maps into files beside it."""
+    pictures = {}
+    for drawn in heat_maps(results):
+        file = path.with_name(f"{path.stem}-{drawn['file']}.svg")
+        file.write_text(svg_file(transfer_map(drawn)), encoding="utf-8")
+        pictures[f"{drawn['title']}. {drawn['words']}"] = file.name
+    write_between(path, markdown(results, pictures), START, END)
 
 
-def _grid_pipes(results: Mapping[str, Any], kind: str) -> str:
-    sizes = results["cells"]["rows"]
+def _grid_pipes(cells: Sequence[Row]) -> str:
     rows = []
-    for name, cells in by_task(results[kind]["grid"]):
-        columns: dict[int, list[str]] = {}
-        for row in cells:
-            columns.setdefault(_column(row["n"], sizes), []).append(_marked(row, "**", "**"))
-        _, above = no_harm(cells)
-        texts = [" ".join(columns.get(size, ["-"])) for size in sizes]
-        rise = f"{100 * (rise_of(cells) - 1):.1f}%"
-        rows.append([name, value_text(cells[0]["public"]), *texts, str(len(above)), rise])
-    header = ["set", "public only", *(f"{size:,} rows" for size in sizes), "cells with harm", "worst rise"]
-    return pipes(header, rows)
+    for name, of_set in by_task(cells):
+        columns = [" ".join(_marked(row) for row in of_set if row["size"] == size) or "fewer rows" for size in SIZES]
+        rows.append([name, value_text(of_set[0]["compared"]["best public"]), *columns])
+    return pipes(["set", "best public", *(f"{size_text(size)} rows" for size in SIZES)], rows)
 
 
-def _column(n: int, sizes: Sequence[int]) -> int:
-    """Return the column of a cell: a set with fewer rows than its column says uses all of them."""
-    return min((size for size in sizes if size >= n), default=max(sizes))
+def _marked(row: Row) -> str:
+    text = ratio_text(_over(row, "best public"))
+    return f"**{text}**" if _behind(row) else text
 
 
-def _marked(row: Row, start: str = "[bold red]", end: str = "[/]") -> str:
-    return f"{start}{ratio_text(harm(row))}{end}" if harmed(row) else ratio_text(harm(row))
+def _of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row["kind"] == kind]

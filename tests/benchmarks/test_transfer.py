@@ -1,183 +1,255 @@
-"""The transfer benchmark: verdicts that can fail, tables that say so, and a small run from end to end."""
+"""The transfer benchmark: verdicts that can fail, tables and maps that say so, and a small run from end to end."""
 
 import json
 import math
 import sys
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from benchmarks.pages import transfer_page
-from benchmarks.running import command
-from benchmarks.transfer import alternatives_fits, classification, regression, run, tables
-from benchmarks.transfer.common import no_harm, over_seeds, worst_rise
-from benchmarks.transfer.rivals import bad_public_claims, best_ungated
-from dpadapt.errors import DataUnavailable
+from benchmarks.running import command, measured
+from benchmarks.transfer import claims, common, fits, run, sets, tables
+from benchmarks.transfer.common import worst_rise
+from benchmarks.transfer.fits import EPSILONS, OURS, RIVALS, cells
 
-FINE = {"task": "a", "n": 50, "epsilon": 0.1, "public": 0.5, "ours": 0.5, "spread": 0.0}
-PAIR = {"task": "b", "n": 50, "epsilon": 0.1, "public": [90.0, 0.5], "ours": [90.0, 0.5], "spread": 0.0}
-
-
-def by_claim(rows, word):
-    return next(row for row in rows if word in row["claim"])
+FIT = {"task": "wind", "kind": "regression", "size": 0, "n": 2000, "epsilon": 1.0, "seed": 0}
+FIT |= dict.fromkeys((*OURS, *RIVALS), 0.5) | {"ours": 0.4}
+PAIR = {name: [90.0, value] if name in (*OURS, *RIVALS) else value for name, value in FIT.items()}
+PAIR |= {"task": "fair by age", "kind": "classification"}
 
 
-@pytest.mark.parametrize("ours", [0.51, 5.0, math.nan, math.inf])
-def test_no_harm_finds_a_regression_cell_that_is_worse(ours):
-    bad = FINE | {"ours": ours}
-    _, cells = no_harm([FINE, bad])
-    assert cells == [bad]
+def grid(fit=FIT, **changes):
+    """Return the cells of one set; `changes` are those of the last cell's fit."""
+    rows = [fit | {"size": size, "n": size or 2000, "epsilon": e} for size in (100, 1000, 0) for e in EPSILONS]
+    landed = {(fit["task"], row["size"], row["epsilon"]): [0.4] for row in rows}
+    return cells([*rows[:-1], rows[-1] | changes], landed)
 
 
-@pytest.mark.parametrize("ours", [[89.6, 0.4], [95.0, 0.51]], ids=["accuracy", "log-loss"])
-def test_no_harm_finds_a_classification_cell_that_is_worse_either_way(ours):
-    bad = PAIR | {"ours": ours}
-    assert no_harm([PAIR, bad])[1] == [bad]
+def hard(**changes):
+    """Return one cell of a hard set: no other models are measured."""
+    row = {name: value for name, value in FIT.items() if name not in RIVALS}
+    return cells([row | {"task": "wind, columns 5 times"} | changes], {})
 
 
-def test_no_harm_allows_what_the_claim_allows():
-    rows = [FINE, FINE | {"ours": 0.5049}]
-    worst, cells = no_harm(rows)
-    assert worst == pytest.approx(1.0098)
-    assert cells == []
-    assert no_harm([PAIR | {"ours": [89.8, 0.504]}])[1] == []
-
-
-def test_rise_compares_a_cell_with_smaller_ones_of_its_own_set_only():
-    more = FINE | {"epsilon": 1.0, "n": 100, "ours": 0.55}
-    assert worst_rise([FINE, more]) == pytest.approx(1.1)
-    # Fewer rows with more budget: neither is the smaller cell.
-    assert worst_rise([FINE | {"n": 300}, FINE | {"epsilon": 1.0, "ours": 0.55}]) == 1.0
-    assert worst_rise([FINE, more | {"task": "other"}]) == 1.0
-
-
-def test_means_over_seeds_are_means():
-    rows = [FINE | {"seed": 0, "ours": 0.4}, FINE | {"seed": 1, "ours": 0.6, "public": 0.7}, FINE | {"n": 100}]
-    first, second = over_seeds(rows)
-    assert (first["ours"], first["public"]) == (pytest.approx(0.5), pytest.approx(0.6))
-    assert first["spread"] == pytest.approx(0.1)
-    assert first["worst_seed"] == pytest.approx(0.6 / 0.7)
-    assert (first["seeds"], second["seeds"], second["n"]) == (2, 1, 100)
-    assert over_seeds([PAIR, PAIR | {"ours": [80.0, 1.5]}])[0]["ours"] == [85.0, 1.0]
-
-
-def test_a_bad_public_model_must_be_left_and_a_good_one_is_not_asked_about():
-    row = {"task": "a", "n": 1000, "no model": 1.0, "public": 3.0, "ours": 0.5, "plain": 0.9, "alone": 0.45}
-    assert best_ungated(row) == 0.45
-    assert [claim["verdict"] for claim in bad_public_claims([row])] == ["holds"]
-    assert [claim["verdict"] for claim in bad_public_claims([row | {"ours": 0.53}])] == ["missed"]
-    assert list(bad_public_claims([row | {"public": 0.9}, row | {"n": 10_000}])) == []
-
-
-def results(grid, *, pairs=()):
-    """Return results as `run` gives them, with one claim of each sort."""
-    rival = {"task": "a", "n": 1000, "epsilon": 1.0, "spread": 0.0, "no model": 1.0, "public": 0.5, "ours": 0.4}
-    rival |= {"plain": 0.45, "alone": 0.8, "not private": 0.3}
-    one = {"claim": "c | d", "measured": "1", "verdict": "holds"}
-    setting = {"delta": 1e-6, "adjacency": "zero-out"}
-    nothing = {"quick": True, "seeds": 1, "setting": setting, "versions": {"dpadapt": "0"}, "landed": {}, "cells": []}
+def results(rows=(), *, robustness=(), corruption=()):
+    """Return results as `run` gives them, with one claim of its own."""
     return {
-        "quick": True, "data": "made up", "skipped": ["slice: not there"], "versions": {"dpadapt": "0"}, "processes": 1,
-        "cells": {"rows": [50, 100], "epsilons": [0.1, 1.0]},
-        "regression": {"setting": "s", "seeds": 1, "grid": grid, "rivals": [rival]},
-        "classification": {"setting": "s", "seeds": 1, "grid": list(pairs), "rivals": []},
-        "gains": [one], "left": [], "speed": [], "minutes": 0.1,
-        "alternatives": nothing | {"skipped": [], "minutes": 0.1},
+        "quick": True, "data": "made up", "skipped": ["a: not there"], "versions": {"dpadapt": "0"}, "processes": 1,
+        "seeds": [1, 1], "setting": {"delta": 1e-6, "adjacency": "zero-out"}, "minutes": 0.1,
+        "landed": {"commit": "0123456789abcdef", "date": "today"}, "cells": list(rows), "robustness": list(robustness),
+        "corruption": list(corruption), "claims": [{"claim": "c | d", "measured": "1", "verdict": "holds"}],
     }  # fmt: skip
 
 
-GRID = [FINE | {"n": n, "epsilon": e, "ours": 0.4} for n in (50, 100) for e in (0.1, 1.0)]
-HARMED = [*GRID[:3], GRID[3] | {"ours": 0.52}]
+def verdict(word, rows=(), **parts):
+    [row] = [row for row in tables.verdicts(results(rows, **parts)) if word in row["claim"]]
+    return row
 
 
-def test_verdicts_over_all_cells_can_fail_and_name_the_cell():
-    fine, bad = tables.verdicts(results(GRID)), tables.verdicts(results(HARMED))
-    assert by_claim(fine, "no harm")["verdict"] == by_claim(fine, "monotone")["verdict"] == "holds"
-    assert by_claim(bad, "no harm")["verdict"] == by_claim(bad, "monotone")["verdict"] == "missed"
-    assert by_claim(bad, "no harm")["measured"] == "1 of 4 cells above; worst 1.040 x (a, 100 rows, epsilon 1)"
+@pytest.mark.parametrize(
+    ("word", "changes"),
+    [
+        ("every cell", {"ours": 0.51}),
+        ("public boosting", {"public boosting": 0.39}),
+        ("single fits above", {"ours": 0.52}),
+        ("rises", {"ours": 0.41}),
+        ("landed", {"ours": 0.405}),
+    ],
+)
+def test_a_verdict_fails_for_one_bad_cell(word, changes):
+    assert verdict(word, grid())["verdict"] == "holds"
+    assert verdict(word, grid(**changes))["verdict"] == "missed"
+
+
+@pytest.mark.parametrize("ours", [[89.6, 0.4], [95.0, 0.51]], ids=["accuracy", "log-loss"])
+def test_harm_to_a_classifier_is_judged_by_accuracy_and_by_log_loss(ours):
+    assert verdict("every cell", grid(PAIR, ours=[89.8, 0.4]))["verdict"] == "holds"
+    assert verdict("every cell", grid(PAIR, ours=ours))["verdict"] == "missed"
+
+
+def test_the_cell_with_harm_is_named():
+    measured_text = verdict("every cell", grid(ours=0.52))["measured"]
+    assert measured_text == "1 of 12 cells above; worst 1.040 x (wind, 2,000 rows, epsilon 3)"
+
+
+def test_average_verdict_fails_where_ours_is_no_better_than_the_best_public_model():
+    assert verdict("geometric mean", grid())["verdict"] == "holds"
+    worse = grid(FIT | {"ours": 0.5})
+    assert verdict("geometric mean", worse) | {"claim": ""} == {"claim": "", "measured": "1.000 x", "verdict": "missed"}
+
+
+def test_a_quantile_of_single_fits_needs_many_and_fails_for_a_few_bad_ones():
+    few = [row | {"ratios": [1.0] * 100} for row in grid()]
+    assert not [row for row in tables.verdicts(results(few)) if "99.9%" in row["claim"]]
+    many = [row | {"ratios": [1.0] * 200} for row in grid()]
+    assert verdict("99.9%", many) | {"claim": ""} == {
+        "claim": "",
+        "measured": "1.000 x (2,400 fits)",
+        "verdict": "holds",
+    }
+    many[0]["ratios"] = [1.1] * 5 + [1.0] * 195
+    assert verdict("99.9%", many)["verdict"] == "missed"
+    # One in a thousand may be above.
+    many[0]["ratios"] = [1.1] * 2 + [1.0] * 198
+    assert verdict("99.9%", many)["verdict"] == "holds"
+
+
+def test_hard_sets_have_claims_of_their_own():
+    assert verdict("hard sets: every cell", grid(), robustness=hard())["verdict"] == "holds"
+    assert verdict("hard sets: every cell", grid(), robustness=hard(ours=0.51))["verdict"] == "missed"
+    assert verdict("hard sets: at most 1%", grid(), robustness=hard(ours=0.52))["verdict"] == "missed"
+    assert verdict("regression: every cell", grid(), robustness=hard(ours=0.51))["verdict"] == "holds"
+
+
+def test_a_public_model_worse_than_none_must_be_left():
+    bad = FIT | {"public": 1.5}
+    assert not [row for row in tables.verdicts(results(grid())) if "worse than none" in row["claim"]]
+    assert verdict("worse than none", grid(bad))["verdict"] == "holds"
+    assert verdict("worse than none", grid(bad, **{"private only": 0.3}))["verdict"] == "missed"
+
+
+def test_corrupted_public_data_may_cost_ten_percent():
+    row = {"task": "wind", "kind": "regression", "clean": 0.5, "labels": 0.55, "cells": 0.5}
+    assert verdict("public labels corrupted", corruption=[row])["measured"] == "0 of 1 sets above; worst 1.100 x (wind)"
+    assert verdict("public cells corrupted", corruption=[row])["verdict"] == "holds"
+    assert verdict("public cells corrupted", corruption=[row, row | {"cells": 0.56}])["verdict"] == "missed"
+
+
+def test_verdict_fits_the_number_that_is_shown():
+    # 1.0104 is shown as 1.010, which the claim allows.
+    row = verdict("public boosting", grid(ours=0.4, **{"public boosting": 0.4 / 1.0104}))
+    assert row["measured"].startswith("0 of 4 cells above; worst 1.010 x (wind, 2,000 rows, epsilon 3)")
+    assert row["verdict"] == "holds"
+
+
+@pytest.mark.parametrize("ours", [math.nan, math.inf])
+def test_an_error_that_is_not_a_number_is_harm(ours):
+    assert verdict("every cell", grid(ours=ours))["verdict"] == "missed"
+    assert verdict("single fits above", grid(ours=ours))["verdict"] == "missed"
+
+
+def test_rise_compares_a_cell_with_smaller_ones_of_its_own_set_only():
+    less = {"task": "a", "n": 50, "epsilon": 0.1, "ours": 0.5}
+    more = less | {"epsilon": 1.0, "n": 100, "ours": 0.55}
+    assert worst_rise([less, more]) == pytest.approx(1.1)
+    # Fewer rows with more budget: neither is the smaller cell.
+    assert worst_rise([less | {"n": 300}, less | {"epsilon": 1.0, "ours": 0.55}]) == 1.0
+    assert worst_rise([less, more | {"task": "other"}]) == 1.0
+
+
+def test_tables_show_landed_hard_sets_and_corruption():
+    row = {"task": "wind", "kind": "regression", "clean": 0.5, "labels": 0.55, "cells": 0.6}
+    made = results(grid(**{"best public": 0.3}), robustness=hard(ours=0.52), corruption=[row])
+    [summary, safety, robustness, corrupted, every_cell] = tables.tables(made)
+    line = ["regression", "all", "1", "landed", "0.800", "0.800", "0.800", "1.333"]
+    assert line in [row["cells"] for row in summary["rows"]]
+    assert safety["rows"] == [
+        {"cells": ["wind", ".5000", ".800", ".800", "-", ".800", "0 of 12", "0.0%"], "bad": False}
+    ]
+    assert [row["bad"] for row in robustness["rows"]] == [True]
+    assert corrupted["rows"] == [{"cells": ["wind", ".5000", "1.100", "1.200"], "bad": True}]
+    assert every_cell["header"][6:8] == ["ours", "landed"]
 
 
 def test_page_marks_harm_and_stands_alone():
-    pairs = [PAIR | {"n": n, "epsilon": e} for n in (50, 77) for e in (0.1, 1.0)]
-    page = transfer_page(tables.summarise(results(HARMED, pairs=pairs)))
-    assert page.count('class="heat harm"') == 1
-    assert transfer_page(tables.summarise(results(GRID, pairs=pairs))).count('class="heat harm"') == 0
-    assert page.count("<svg") == 4  # two heat maps, two curves
+    made = results([*grid(ours=0.51), *grid(PAIR)], robustness=hard(ours=0.52))
+    page = transfer_page(tables.summarise(made))
+    assert page.count("<svg") == 4  # per kind, against the public model and against the best one
+    # Against the public model the last cell and the hard set are harmed; against the best one the last is behind.
+    assert page.count('class="heat harm"') == 3
+    assert transfer_page(tables.summarise(results(grid()))).count('class="heat harm"') == 0
     assert 'class="missed"' in page
-    assert "slice: not there" in page
+    assert "a: not there" in page
     assert "http" not in page.replace("http-equiv", "")
 
 
 def test_markdown_is_written_between_its_markers_and_again(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{tables.START}\nstale\n{tables.END}\nafter\n")
-    tables.write_markdown(results(HARMED), page)
-    once = page.read_text()
-    assert once.startswith("before\n")
-    assert once.endswith("\nafter\n")
-    assert "stale" not in once
-    assert "| a | .5000 | .800 .800 | .800 **1.040** | 1 |" in once
-    assert "c \\| d" in once
-    tables.write_markdown(results(HARMED), page)
-    assert page.read_text() == once
+    made = results(grid(**{"best public": 0.3}))
+    tables.write_markdown(made, page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "stale" not in text
+    assert "| wind | .5000 | .800 .800 .800 .800 | .800 .800 .800 .800 | .800 .800 .800 **1.333** |" in text
+    assert "c \\| d" in text
+    assert "commit 0123456789ab" in text
+    assert "Left out, a: not there" in text
+    tables.write_markdown(made, page)
+    assert page.read_text() == text
+
+
+def test_heat_maps_are_pictures_beside_the_markdown(tmp_path):
+    page = tmp_path / "page.md"
+    tables.write_markdown(results(grid(**{"best public": 0.3})), page)
+    for name, harmed in (("page-regression-harm.svg", 0), ("page-regression-best.svg", 1)):
+        assert f"]({name})" in page.read_text()
+        drawn = ElementTree.fromstring((tmp_path / name).read_text())
+        assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+        assert (tmp_path / name).read_text().count('class="heat harm"') == harmed
 
 
 def test_markdown_loses_no_text_of_a_page_without_both_markers(tmp_path):
     page = tmp_path / "page.md"
-    tables.write_markdown(results(GRID), page)
+    tables.write_markdown(results(grid()), page)
     assert page.read_text().startswith(tables.START)
     page.write_text(f"text\n{tables.START}\nmore text")
-    tables.write_markdown(results(GRID), page)
+    tables.write_markdown(results(grid()), page)
     assert page.read_text().startswith(f"text\n{tables.START}\n\nPrinted by")
     assert page.read_text().endswith(f"{tables.END}\nmore text")
 
 
-def test_terminal_tables_show_the_cell_with_harm(capsys):
-    tables.show(results(HARMED))
-    printed = capsys.readouterr().out
-    assert "1.040" in printed
-    assert "missed" in printed
-
-
 @pytest.fixture
 def tiny(monkeypatch):
-    """One bundled set of each kind, two cells, no speed, one process."""
+    """One bundled set of each sort, few cells, no speed, one process."""
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    for module, name in ((regression, "coefficients, d=20"), (classification, "fair by age")):
-        monkeypatch.setattr(module, "TASKS", tuple(task for task in module.TASKS if task.name == name))
-        monkeypatch.setattr(module, "ROWS", (50, 1000))
-        monkeypatch.setattr(module, "EPSILONS", (1.0, 4.0))
-    monkeypatch.setattr(alternatives_fits, "TASKS", ())
-    monkeypatch.setattr(run, "ROWS", (50, 1000))
-    monkeypatch.setattr(run, "EPSILONS", (1.0, 4.0))
-    monkeypatch.setattr(run, "SEEDS", {"regression": (2, 2), "classification": (1, 1)})
-    monkeypatch.setattr(run, "repeated_claims", lambda: iter(()))
-    monkeypatch.setattr(regression, "same_population_claims", lambda quick: iter(()))
-    monkeypatch.setattr(regression, "speed_claims", lambda: iter(()))
-    fast = {"claim": "speed", "measured": "1", "verdict": "holds"}
-    monkeypatch.setattr(classification, "speed_claim", lambda quick: fast)
+    names = ("coefficients, d=20", "fair by age", "fair by age, 99:1 labels")
+    for module in (fits, run):
+        monkeypatch.setattr(module, "TASKS", tuple(task for task in sets.TASKS if task.name in names))
+    hard_sets = tuple(task for task in sets.ROBUSTNESS_TASKS if task.name in names)
+    monkeypatch.setattr(fits, "ROBUSTNESS_TASKS", hard_sets)
+    monkeypatch.setattr(run, "CORRUPTED_TASKS", tuple(task for task in run.TASKS if task.name == "fair by age"))
+    monkeypatch.setattr(common, "SIZES", (100, 0))
+    monkeypatch.setattr(fits, "SEEDS", (2, 2))
+    monkeypatch.setattr(fits, "RIVAL_SEEDS", (1, 1))
+    monkeypatch.setattr(claims, "CORRUPTION_SEEDS", (1, 1))
+    monkeypatch.setattr(fits, "has_dp_ebm", lambda: False)
+    monkeypatch.setattr(claims, "sparse_claims", lambda quick: iter(()))
+    monkeypatch.setattr(claims, "speed_claims", lambda: iter(()))
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
 
 
 @pytest.mark.usefixtures("tiny")
 def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
     out, report, page = (tmp_path / name for name in ("r.json", "r.html", "r.md"))
-    writers = {"report": ("", run.write_report), "markdown": ("", run.write_markdown)}
+    writers = {"report": ("", run.write_report), "markdown": ("", tables.write_markdown)}
     monkeypatch.setattr(sys, "argv", ["x", "--quick", f"--out={out}", f"--report={report}", f"--markdown={page}"])
     command("x", "About.", run.run, tables.show, writers=writers)
-    results = json.loads(out.read_text())
-    cells = [(row["n"], row["epsilon"]) for row in results["regression"]["grid"]]
-    assert cells == [(50, 1.0), (50, 4.0), (1000, 1.0), (1000, 4.0)]
-    assert [row["seeds"] for row in results["regression"]["grid"]] == [2] * 4
-    assert [row["n"] for row in results["regression"]["rivals"]] == [1000, 10_000]
-    assert len(results["classification"]["rivals"][0]["not private"]) == 2
-    # Known by construction: the coefficients differ, so 1,000 rows at epsilon 4 must have helped much.
-    assert results["regression"]["grid"][-1]["ours"] < 0.8 * results["regression"]["grid"][-1]["public"]
+    stored = json.loads(out.read_text())
+    names = [(row["task"], row["size"], row["epsilon"]) for row in stored["cells"]]
+    assert names == [
+        (name, size, e) for name in ("coefficients, d=20", "fair by age") for size in (100, 0) for e in EPSILONS
+    ]
+    # Both seeds for ours and the public model, one for the others.
+    assert {len(row["ratios"]) for row in (*stored["cells"], *stored["robustness"])} == {2}
+    assert all(row["compared"].keys() >= {*OURS, *RIVALS} for row in stored["cells"])
+    assert {row["task"] for row in stored["cells"] if "landed" in row["compared"]} == {"fair by age"}
+    assert {row["task"] for row in stored["robustness"]} == {"fair by age, 99:1 labels"}
+    assert [row["task"] for row in stored["corruption"]] == ["fair by age"]
+    # Known by construction: the coefficients differ, so all rows at epsilon 3 must have helped much.
+    assert stored["cells"][7]["ours"] < 0.8 * stored["cells"][7]["public"]
+    # The public models don't change with private rows; a model without privacy gains from them.
+    first, last = stored["cells"][8]["compared"], stored["cells"][-1]["compared"]
+    assert last["public linear"] == first["public linear"]
+    assert last["not private"][1] < last["best public"][1]
     printed = capsys.readouterr().out
     for text in (printed, report.read_text(), page.read_text()):
         assert "fair by age" in text
-        assert "no harm" in text
+        assert "DP-EBM: the package interpret is not installed." in text.replace("\n", " ")
     # Both pages are written again from the stored results, without measuring.
     before = report.read_text(), page.read_text()
     report.unlink()
@@ -187,21 +259,21 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     assert before[0].startswith("<!doctype html>")
 
 
-def test_a_set_that_is_not_there_is_named_and_left_out(monkeypatch):
-    def missing(task, seeds, *, first=0):
-        raise DataUnavailable("set DPADAPT_DATA")
-
-    monkeypatch.setattr(regression, "grid", missing)
-    name = regression.TASKS[0].name
-    measured = run.measure(run.Piece("regression", name, 0, True))
-    assert measured == {"skipped": f"{name}: set DPADAPT_DATA"}
+@pytest.mark.parametrize(
+    "piece", [fits.Piece("wind", 1, 0), run.Corrupted("computers_time", 1), run.Setting("calibration")]
+)
+def test_a_set_that_is_not_there_is_named_and_left_out(piece, monkeypatch):
+    monkeypatch.delenv("DPADAPT_DATA", raising=False)
+    skipped = run.measure(piece)
+    assert skipped["skipped"].startswith(f"{piece.name}: Data set")
+    assert not skipped.get("rows")
 
 
 def test_without_real_data_only_bundled_sets_are_planned(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    bundled = {task.name for module in run.KINDS.values() for task in module.TASKS if task.bundled}
-    planned = run.pieces(quick=False)
-    assert {piece.name for piece in planned} == bundled
+    bundled = {task.name for task in (*sets.TASKS, *sets.ROBUSTNESS_TASKS) if task.bundled}
+    assert len(bundled) > 15
+    assert {piece.name for piece in run.pieces(quick=False)} == bundled
     monkeypatch.setenv("DPADAPT_DATA", "anywhere")
     assert len(run.pieces(quick=True)) < len(run.pieces(quick=False))
     assert {piece.name for piece in run.pieces(quick=False)} > bundled
@@ -210,8 +282,8 @@ def test_without_real_data_only_bundled_sets_are_planned(monkeypatch):
 def test_another_process_gives_what_this_one_gives(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     # A set that isn't there is measured quickly.
-    todo = [run.Piece("regression", "wind", 0, True)]
-    [(_, alone)], [(piece, elsewhere)] = run.measured(todo, 1), run.measured(todo, 2)
+    todo = [fits.Piece("wind", 1, 0)]
+    [(_, alone)], [(piece, elsewhere)] = measured(run.measure, todo, 1), measured(run.measure, todo, 2)
     assert piece == todo[0]
     assert alone == elsewhere
     assert alone["skipped"].startswith("wind")

@@ -7,19 +7,21 @@ import numpy as np
 import pytest
 
 from benchmarks.running import command
-from benchmarks.transfer import ablation, common, forecasts
+from benchmarks.transfer import ablation, common, forecasts, sets
 from dpadapt.transfer import base, regression_plan
 
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
-    """Return what a module's command wrote for one small task: the results and the page."""
+    """Return what a module's command wrote for one small task of each kind: the results and the page."""
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
 
     def run(module, seeds):
         monkeypatch.setattr(module, "SEEDS", (seeds, seeds))
+        few = [task for task in sets.TASKS if task.name in ("randhie by plan", "fair by age")]
+        monkeypatch.setattr(module, "TASKS", few)
         monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
         out, page = tmp_path / "out.json", tmp_path / "page.md"
         page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")

@@ -113,7 +113,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     that is constant in public rows is kept; a private cell counts up to one unit away from the constant.
 
     The bound on the expected loss holds in a model: Gaussian noise and sampling error of the stated variance. No bound
-    holds for all data; the benchmark `benchmarks.transfer.alternatives` measures it.
+    holds for all data; `python -m benchmarks transfer` measures it.
 
     Without public labels this is `PrivateLinearRegression`.
 
