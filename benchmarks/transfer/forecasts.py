@@ -61,23 +61,27 @@ def measure(piece: Piece) -> dict[str, Any]:
 
 def _cells(task: Task, seeds: int) -> Iterator[Row]:
     domains, public = loaded(task)
-    estimator = PrivateTransferRegressor(epsilon=EPSILON)
     fits: dict[int, list[list[float]]] = {}
     n_rows: dict[int, int] = {}
     for seed in range(seeds):
         test, private = split(len(domains.y), seed)
         X_test, y_test = domains.X[test], domains.y[test]
-        for size, rows in private.items():
-            model: Any = PrivateTransferRegressor(epsilon=EPSILON, random_state=seed)
-            model.fit(domains.X[rows], domains.y[rows], public=public)
-            ours, alone = (float(np.mean((m.predict(X_test) - y_test) ** 2)) for m in (model, model.public_only()))
-            # The shift is that of all private rows, whatever the number that a fit gets.
-            best = _best_linear(model, domains.X[private[0]], domains.y[private[0]], X_test, y_test)
+        models: dict[int, Any] = {
+            size: PrivateTransferRegressor(epsilon=EPSILON, random_state=seed).fit(
+                domains.X[rows], domains.y[rows], public=public
+            )
+            for size, rows in private.items()
+        }
+        # All fits have one public model, and the shift is that of all private rows, however many a fit gets.
+        alone = float(np.mean((models[0].public_only().predict(X_test) - y_test) ** 2))
+        best = _best_linear(models[0], domains.X[private[0]], domains.y[private[0]], X_test, y_test)
+        for size, model in models.items():
+            ours = float(np.mean((model.predict(X_test) - y_test) ** 2))
             fits.setdefault(size, []).append([ours, alone, min(best, alone)])
-            n_rows[size] = len(rows)
+            n_rows[size] = len(private[size])
     for size, of_seeds in fits.items():
         ours, alone, best = np.mean(of_seeds, axis=0)
-        forecast = estimator.forecast(public, n_rows[size])
+        forecast = PrivateTransferRegressor(epsilon=EPSILON).forecast(public, n_rows[size])
         shift = float(alone / best - 1.0)
         expected = float(np.interp(shift, forecast.shifts, forecast.error_ratios))
         yield {"task": task.name, "size": size, "shift": shift, "expected": expected, "realised": float(ours / alone)}

@@ -94,7 +94,7 @@ def _harm_verdicts(name: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     above = sum(_harmed(row) for row in rows)
     worst = max(rows, key=harm)
     text = f"{above} of {len(rows)} cells above; worst {_harm(worst):.3f} x ({cell_text(worst)})"
-    what = f"{name}: every cell at most {BEHIND_LIMIT} x the public model"
+    what = f"{name}: every cell at most {BEHIND_LIMIT} x the estimator's public model"
     if any(np.ndim(row["ours"]) for row in rows):
         lowest = min(rows, key=points)
         what += f", classes at most {POINTS_LIMIT} points less accurate"
@@ -105,11 +105,11 @@ def _harm_verdicts(name: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     percent = round(100 * above / len(ratios), 1)
     worst = max(rows, key=lambda row: max(row["ratios"]))
     text = f"{percent:.1f}% ({above} of {len(ratios)}); worst {max(worst['ratios']):.3f} x ({cell_text(worst)})"
-    what = f"{name}: at most {FITS_SHARE:.0%} of single fits above {FIT_LIMIT} x the public model"
+    what = f"{name}: at most {FITS_SHARE:.0%} of single fits above {FIT_LIMIT} x the estimator's public model"
     yield claim(what, text, percent <= 100 * FITS_SHARE)
     if len(ratios) >= QUANTILE_FITS:
         high = round(float(np.quantile(ratios, QUANTILE)), 3)
-        what = f"{name}: {QUANTILE:.1%} of single fits at most {QUANTILE_LIMIT} x the public model"
+        what = f"{name}: {QUANTILE:.1%} of single fits at most {QUANTILE_LIMIT} x the estimator's public model"
         yield claim(what, f"{high:.3f} x ({len(ratios):,} fits)", high <= QUANTILE_LIMIT)
 
 
