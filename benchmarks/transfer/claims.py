@@ -168,12 +168,14 @@ def _mean_reference(split_of: Callable[[int], Split], seeds: int) -> list[float]
 
 
 def one_population_claims() -> Iterator[dict[str, str]]:
-    """Yield the share of the gap to a model without privacy that is closed, with public rows of one population."""
-    public, limit = _mean(_adult_same, 31_000, 4, **NOTHING), _mean_reference(_adult_same, 4)
+    """Yield the share of the log-loss between public model and logistic regression without privacy that is saved."""
+    _, limit = _mean_reference(_adult_same, 4)
     for prior in ("shifted", "same-population"):
-        reached = _mean(_adult_same, 31_000, 4, epsilon=0.3, prior=prior)
-        share = 100 * (public[1] - reached[1]) / (public[1] - limit[1])
-        yield claim(f"adult, 4% public, epsilon 0.3, {prior}: 75% of the gap closed", f"{share:.0f}%", share >= 75)
+        _, public = _mean(_adult_same, 31_000, 4, prior=prior, **NOTHING)
+        _, ours = _mean(_adult_same, 31_000, 4, epsilon=0.3, prior=prior)
+        share = 100 * (public - ours) / (public - limit)
+        what = f"adult, 4% public, prior {prior}, epsilon 0.3: 75% of the way to logistic regression without privacy"
+        yield claim(what, f"{share:.0f}% (log-loss {public:.4f}, {ours:.4f}, {limit:.4f})", share >= 75)
 
 
 def unlabelled_claims() -> Iterator[dict[str, str]]:
@@ -250,8 +252,9 @@ def sparse_claims(*, quick: bool) -> Iterator[dict[str, str]]:
 PRIVATE_SECONDS, PREPARATION_LIMIT, REPEATED_LIMIT = 0.3, 1.5, 0.9
 
 
-def speed_claims() -> Iterator[dict[str, str]]:
+def speed_claims(*, quick: bool) -> Iterator[dict[str, str]]:
     """Yield, for both estimators, the claims on the private part of a fit, the preparation and repeated fits."""
+    repetitions = 1 if quick else 3
     random = np.random.default_rng(0)
     X, X_public = random.standard_normal((10_000, 134)), random.standard_normal((4000, 134))
     coef = random.standard_normal(134) / np.sqrt(134)
@@ -265,7 +268,7 @@ def speed_claims() -> Iterator[dict[str, str]]:
     ]
     for learner, labels, public_labels, n_classes in learners:
         first, later, folds = [], [], []
-        for _ in range(3):
+        for _ in range(repetitions):
             public = Public(X_public, public_labels)
             marks = [time.process_time()]
             for _ in range(4):

@@ -95,7 +95,7 @@ def run(*, quick: bool) -> dict[str, Any]:
         "cells": fits.cells(parts["cells"], landed_fits),
         "robustness": fits.cells(parts["robustness"], {}),
         "corruption": parts["corruption"],
-        "claims": [*parts["claims"], *claims.sparse_claims(quick=quick), *claims.speed_claims()],
+        "claims": [*parts["claims"], *claims.sparse_claims(quick=quick), *claims.speed_claims(quick=quick)],
         "minutes": (time.perf_counter() - start) / 60,
     }
 

@@ -217,7 +217,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(claims, "CORRUPTION_SEEDS", (1, 1))
     monkeypatch.setattr(fits, "has_dp_ebm", lambda: False)
     monkeypatch.setattr(claims, "sparse_claims", lambda quick: iter(()))
-    monkeypatch.setattr(claims, "speed_claims", lambda: iter(()))
+    monkeypatch.setattr(claims, "speed_claims", lambda quick: iter(()))
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
