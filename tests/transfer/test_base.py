@@ -25,6 +25,7 @@ from dpadapt.transfer.base import (
     regression_base,
     robust_columns,
     tamed_labels,
+    without_errors,
 )
 from dpadapt.transfer.boosting import BoostedModel
 
@@ -161,6 +162,31 @@ def test_heavy_tails_inside_the_range_and_constant_labels_stay():
     assert np.array_equal(tamed_labels(constant), constant)
     rare = (np.arange(1000) < 3).astype(float)  # both quantiles are 0
     assert np.array_equal(tamed_labels(rare), rare)
+
+
+def test_values_too_far_away_to_be_true_are_left_out():
+    draw = _generator()
+    X, y = draw.standard_normal((600, 3)), 3.0 + draw.standard_normal(600)
+    X[:, 2] = 7.0
+    X[0, 2] = 8.0  # a rare value of a constant column is no error
+    dirty_X, dirty_y = X.copy(), y.copy()
+    dirty_X[5, 1], dirty_y[9] = 1e3, -1e3
+    rows, labels = without_errors(dirty_X, dirty_y, numeric=True)
+    assert np.array_equal(labels, np.delete(y, 9))
+    expected = np.delete(X, 9, axis=0)
+    expected[5, 1] = np.median(dirty_X[:, 1])
+    assert np.array_equal(rows, expected)
+    codes = np.zeros(600, dtype=np.int64)
+    codes[0] = 10_000
+    assert np.array_equal(without_errors(dirty_X, codes, numeric=False)[1], codes)
+
+
+def test_heavy_tails_are_no_errors():
+    heavy = np.exp(2.0 * _generator().standard_normal((5000, 1)))
+    assert heavy.max() > 5.0 * np.quantile(heavy, 0.99)
+    rows, labels = without_errors(heavy, heavy[:, 0], numeric=True)
+    assert np.array_equal(rows, heavy)
+    assert np.array_equal(labels, heavy[:, 0])
 
 
 def test_bad_public_cells_and_labels_hardly_change_the_blend():

@@ -15,6 +15,7 @@ from dpadapt.transfer.regression_plan import (
     dyadic_blocks,
     plan_stage,
     same_population_plan,
+    score_columns,
     shift_prior,
     shifted_plan,
     transfer_geometry,
@@ -126,11 +127,11 @@ def test_few_rows_or_little_budget_correct_the_level_alone():
     assert list(budget_shares(30.0, 1000.0)) == ["plane"]
     public, _, _ = _population(5, n=10, n_public=200)
     assert len(plan_of(public, Budget(0.03, 1000.0, 1.0)).plane(1.0).weights) == 1
-    assert len(plan_of(public, Budget(0.3, 1000.0, 1.0)).plane(1.0).weights) == 3
+    assert len(plan_of(public, Budget(0.3, 1000.0, 1.0)).plane(1.0).weights) == 4
     # Whatever the budget, slope and mix keep their places.
     for mu in np.linspace(0.045, 0.06, 60):
         stage = plan_of(public, Budget(mu, 1000.0, 1.0)).plane(1.0)
-        assert len(stage.weights) in (1, 3)
+        assert len(stage.weights) in (1, 4)
         assert np.all(stage.weights > 0)
     # With one public model there is nothing to mix.
     assert len(plan_of(public, Budget(0.3, 1000.0, 1.0), "linear").plane(1.0).weights) == 2
@@ -153,15 +154,31 @@ def test_the_variance_of_the_plane_covers_its_noise():
     random, noise = np.random.default_rng(0), plan.noise("plane") * stage.clip_norm
     ends = []
     for _ in range(400):
-        current, average = np.zeros(3), np.zeros(3)
+        current, average = np.zeros(4), np.zeros(4)
         for t in range(PLANE_STEPS):
-            gradient = stage.curvature * moment @ (current / stage.weights) + noise * random.standard_normal(3)
+            gradient = stage.curvature * moment @ (current / stage.weights) + noise * random.standard_normal(4)
             newton = gradient / (stage.weights * stage.curvature)
             if t >= 10:
                 average += (current - newton) / (PLANE_STEPS - 10)
             current = current - stage.step * newton
         ends.append(average)
     assert np.all(np.var(ends, axis=0) < stage.variance)
+
+
+def test_slope_and_mix_reach_every_weighting_of_the_models():
+    public, _, _ = _population(5, n=10, n_public=400)
+    plan = plan_of(public, Budget(0.3, 1000.0, 1.0))
+    weights, features = plan.public.base.weights, plan.features
+    assert features.map.shape == (3, 3)
+    for wanted in np.eye(3):
+        change = np.linalg.solve(features.map, wanted - weights)
+        level = features.shift @ change
+        corrected = weights @ plan.public.scores + features.of(plan.public.scores) @ change
+        assert corrected - level == pytest.approx(wanted @ plan.public.scores)
+    columns = features.of(plan.public.scores)
+    assert columns.T @ columns / 400 == pytest.approx(np.diag(columns.var(axis=0)), abs=1e-9)
+    # The numbers of the mix leave a common change of all models alone.
+    assert score_columns(np.ones((3, 2)), weights)[:, :-1] == pytest.approx(0.0)
 
 
 def test_blocks_cover_every_coordinate_once():
