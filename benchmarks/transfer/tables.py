@@ -95,8 +95,8 @@ def _harm_verdicts(name: str, rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     worst = max(rows, key=harm)
     text = f"{above} of {len(rows)} cells above; worst {_harm(worst):.3f} x ({cell_text(worst)})"
     what = f"{name}: every cell at most {BEHIND_LIMIT} x the estimator's public model"
-    if any(np.ndim(row["ours"]) for row in rows):
-        lowest = min(rows, key=points)
+    if classifying := [row for row in rows if np.ndim(row["ours"])]:
+        lowest = min(classifying, key=points)
         what += f", classes at most {POINTS_LIMIT} points less accurate"
         text += f", {points(lowest):+.2f} points ({cell_text(lowest)})"
     yield claim(what, text, not above)
