@@ -10,6 +10,7 @@ from dpadapt.learning.descent import (
     LogisticLoss,
     SoftmaxLoss,
     SquaredLoss,
+    _over_columns,
     centred_residuals,
     clipped_curvature,
     constant,
@@ -191,3 +192,11 @@ def test_extreme_scores_give_no_warning_and_stay_bounded(loss):
     weights = loss.weights(scores.copy(), np.array([1, 0, 1]))
     assert np.isfinite(weights).all()
     assert np.abs(weights).max() <= 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 7, 8, 30])
+def test_reducing_column_by_column_changes_no_bit(n_columns, dtype):
+    rows = np.random.default_rng(n_columns).standard_normal((500, n_columns)).astype(dtype)
+    for reduce in (np.maximum, np.add):
+        assert np.array_equal(_over_columns(reduce, rows), reduce.reduce(rows, axis=1))
