@@ -23,6 +23,14 @@ class Outcome:
     err: str
 
 
+@pytest.fixture(autouse=True)
+def temporary(tmp_path_factory, monkeypatch) -> Path:
+    """Return the folder of temporary files, where a fit saves its model if it can't elsewhere."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
 @pytest.fixture
 def run(capsys) -> Callable[..., Outcome]:
     def call(*arguments) -> Outcome:

@@ -295,22 +295,19 @@ def _full_disk(monkeypatch, *, refuses):
     monkeypatch.setattr(persist, "_write", fail)
 
 
-def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, tmp_path, monkeypatch):
-    spare = tmp_path / "spare"
-    spare.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(spare))
+def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, temporary, monkeypatch):
     _full_disk(monkeypatch, refuses=lambda path: path.is_relative_to(site.out))
     outcome = run(*site.fit())
     assert outcome.code == 1
     assert outcome.err.count("\n") == 1
     assert "No space left on device" in outcome.err
     assert "budget is spent" in outcome.err
-    (folder,) = spare.iterdir()
+    (folder,) = temporary.iterdir()
     assert str(folder) in outcome.err
     assert persist.load(folder).model.privacy_.tally() == Ledger.open(site.ledger).receipt().tally()
 
 
-def test_a_model_that_can_be_saved_nowhere_is_reported_as_lost(run, site, monkeypatch):
+def test_a_model_that_can_be_saved_nowhere_is_reported_as_lost(run, site, temporary, monkeypatch):
     _full_disk(monkeypatch, refuses=lambda path: True)
     outcome = run(*site.fit())
     assert outcome.code == 1
@@ -318,6 +315,7 @@ def test_a_model_that_can_be_saved_nowhere_is_reported_as_lost(run, site, monkey
     assert "budget is spent" in line
     assert "could not be saved" in line
     # The receipt is all that is left of the fit.
+    assert list(temporary.iterdir()) == []
     assert Receipt.from_json(receipt).tally() == Ledger.open(site.ledger).receipt().tally()
 
 

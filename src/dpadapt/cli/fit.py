@@ -7,6 +7,7 @@ and clustering take the same way; they differ in what is encoded, what `fit` is 
 import filecmp
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -563,10 +564,14 @@ def _save(model: Any, order: Order, schema: "Schema") -> None:
         if not model.privacy_.entries:
             raise ValueError(f"{failed} Nothing was spent.") from None
         code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        spare = None
         try:
             spare = tempfile.mkdtemp(prefix="dpadapt-model-")
             persist.save(model, spare, extra=extra)
         except Exception:
+            if spare is not None:
+                with suppress(OSError):  # only an empty folder is removed
+                    os.rmdir(spare)
             raise Incomplete(
                 f"{failed} The budget is spent, and the model could not be saved elsewhere. Its receipt follows.",
                 receipt=model.privacy_.to_json(),
