@@ -105,6 +105,19 @@ def test_same_population_prior_gains_where_public_rows_are_few():
     assert private - 0.09 < 0.3 * (public - 0.09)
 
 
+# The prior "same-population" does not clip cells, so that bad cells which are not far away count.
+@pytest.mark.parametrize(("prior", "limit"), [("shifted", 1.1), ("same-population", 1.25)])
+def test_a_few_bad_public_values_hardly_matter(prior, limit):
+    public, X, y = _population(10, n=6000, n_public=2000)
+    dirty_X, dirty_y = np.array(public.X), np.array(public.y)
+    random = np.random.default_rng(3)
+    dirty_X[random.random(dirty_X.shape) < 0.005] *= 1000.0
+    dirty_y[random.random(len(dirty_y)) < 0.005] *= 1000.0
+    clean, _ = _errors(public, X, y, 3000, 1.0, 2, prior=prior)
+    dirty, _ = _errors(Public(dirty_X, dirty_y), X, y, 3000, 1.0, 2, prior=prior)
+    assert dirty < limit * clean
+
+
 @pytest.mark.parametrize("prior", ["shifted", "same-population"])
 @pytest.mark.parametrize(("d", "epsilon", "delta"), [(5, 0.7, 1e-5), (5, 8.0, 1e-2), (60, 1.0, 1e-6), (400, 2.0, 1e-3)])
 def test_the_receipt_spends_the_planned_budget_and_never_more(prior, d, epsilon, delta):

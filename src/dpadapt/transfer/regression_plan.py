@@ -28,7 +28,15 @@ from dpadapt.learning.preparation import (
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.transfer.base import SHORTENED_RIDGES, PublicBase, combined, longest_length, shortened_rows
+from dpadapt.transfer.base import (
+    SHORTENED_RIDGES,
+    PublicBase,
+    combined,
+    longest_length,
+    shortened_rows,
+    tamed_labels,
+    without_errors,
+)
 
 Vector = NDArray[np.float64]
 
@@ -131,8 +139,16 @@ _GEOMETRIES: Remembered[TransferGeometry] = Remembered()
 
 
 def remembered_geometry(public: Public, X: NDArray[np.float64], y: NDArray[np.float64]) -> TransferGeometry:
-    """Return `transfer_geometry(X, y)`, made once for each `public` as long as its content stays the same."""
-    return _GEOMETRIES.get(public, [X, y], lambda: transfer_geometry(X, y))
+    """Return the geometry of public rows and labels without bad values.
+
+    It is made once for each `public` as long as its content stays the same.
+    """
+
+    def made() -> TransferGeometry:
+        rows, labels = without_errors(X, y, numeric=True)
+        return transfer_geometry(rows, tamed_labels(labels))
+
+    return _GEOMETRIES.get(public, [X, y], made)
 
 
 def remembered_base_geometry(public: Public, public_base: PublicBase) -> TransferGeometry:
