@@ -377,7 +377,7 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "PrivateHybridClassifier": [
         Recipe("nobody", "two classes", nothing),
-        Recipe("people", "two classes", people(20_000), {"mode": "hybrid"}),
+        Recipe("people", "two classes", people(20_000)),
         # The budget is large enough for weights, so that all kinds of releases are made.
         Recipe("people and weights", "two classes", people(20_000), {"mode": "hybrid", "epsilon": 60.0}),
         variant("categories", "two classes", nothing, groups=[[1, 2, 3]]),

@@ -45,14 +45,66 @@ def test_people_correct_the_model_of_a_biased_sample(turned):
     assert fitted.chosen_ == "tilted, corrected"
     assert error_of_source(fitted, *test) > 0.4
     assert 1 - fitted.score(*test) < 0.32
-    assert fitted.estimates_["lead over the source model"] > fitted.estimates_["margin of the lead"]
     assert fitted.estimates_["size of the shift"] > 0.5
+
+
+def test_the_receipt_states_the_candidates_their_estimated_errors_and_the_choice(turned):
+    *_, fitted, _ = turned
+    names = ["source", "tilted, corrected", "constant"]
+    estimated = {name: fitted.estimates_[f"error of {name}"] for name in names}
+    assert fitted.chosen_ == min(estimated, key=lambda name: estimated[name])
+    (decision,) = (text for text in fitted.privacy_.warnings if "tested the candidates" in text)
+    for name, error in estimated.items():
+        assert f"{name} {error:.3f}" in decision
+    assert f"{fitted.people_asked_['test']:,} people" in decision
+    assert f"standard deviation of {fitted.estimates_['noise of an error']:.3f}" in decision
+    assert decision.endswith(f"The least decided: {fitted.chosen_}")
+
+
+def test_a_constant_is_returned_where_every_model_is_worse():
+    random = np.random.default_rng(0)
+    X, X_people = random.uniform(-1, 1, (4000, 3)), random.uniform(-1, 1, (30_000, 3))
+    # One in ten people has the label 1, whatever the features; the curator's labels follow the first feature.
+    y_people = (random.random(30_000) < 0.1).astype(int)
+    fitted = model(bounds=None).fit(X, (X[:, 0] > 0).astype(int), agents=agents(X_people, y_people, n_people=25_000))
+    assert 1 - fitted.score(X_people, y_people) <= 0.11
+    assert error_of_source(fitted, X_people, y_people) > 0.4
+
+
+def test_auto_tests_people_alone_too_if_the_curator_can_release_nothing():
+    people = turning(20_000, 0.75, 2)
+    fitted = model(epsilon=0.001).fit(*turning(50, -0.75, 1), agents=agents(*people, n_people=200_000))
+    assert (fitted.mode_, fitted.privacy_.entries) == ("local", ())
+    assert set(fitted.people_asked_) == {"people alone", "test"}
+    assert set(fitted.estimates_) == {"error of people alone", "error of constant", "noise of an error"}
+    assert any("because the curator's budget is too small" in text for text in fitted.privacy_.warnings)
+
+
+def test_auto_says_when_people_are_too_few_to_be_asked():
+    few = agents(*turning(5000, 0.75, 2), n_people=19_999)
+    fitted = model().fit(*turning(6000, -0.75, 1), agents=few)
+    assert (fitted.mode_, fitted.chosen_, few.asked) == ("curator", "source", 0)
+    (reason,) = (text for text in fitted.privacy_.warnings if "mode 'curator' was used" in text)
+    assert "fewer than 20,000 people can't tell candidates apart" in reason
+
+
+def test_a_curators_sample_of_one_class_is_refused_or_corrected():
+    """If the classes are declared, a refusal would reveal that all private labels are equal."""
+    X, y = turning(2000, 0.75, 1)
+    people = turning(20_000, 0.75, 2)
+    ledger, asked = Ledger(5.0, 1e-5), agents(*people)
+    with pytest.raises(ValueError, match=r"at least two classes, got one class\. Declare all of them") as refused:
+        model(classes=None).fit(X, np.ones_like(y), agents=asked, ledger=ledger)
+    assert "\n" not in str(refused.value)
+    assert (ledger.entries, asked.asked) == ([], 0)
+    fitted = model().fit(X, np.ones_like(y), agents=asked, ledger=ledger)
+    assert 1 - fitted.score(*people) <= min(np.mean(people[1]), 1 - np.mean(people[1])) + 0.01
 
 
 def test_people_asked_are_counted_by_stage(turned):
     *_, fitted, asked = turned
     assert asked.asked == sum(fitted.people_asked_.values()) <= 100_000
-    assert list(fitted.people_asked_) == ["moments", "choice of a base", "recalibration", "correction", "test"]
+    assert list(fitted.people_asked_) == ["means", "base", "constant", "correction", "test"]
     assert min(fitted.people_asked_.values()) > 0
 
 
@@ -95,7 +147,7 @@ def test_people_alone_suffice_if_there_are_many():
     fitted = model(mode="local").fit(*turning(1000, -0.75, 1), agents=agents(*people, n_people=400_000))
     assert fitted.chosen_ == "people alone"
     assert fitted.privacy_.entries == ()
-    assert fitted.people_asked_ == {"descent": 400_000}
+    assert fitted.people_asked_ == {"people alone": 400_000}
     assert 1 - fitted.score(*people) < 0.3
 
 
@@ -119,7 +171,7 @@ def test_without_people_it_is_the_curators_model():
 
 def test_people_who_do_not_answer_are_tolerated():
     people = turning(20_000, 0.75, 2)
-    some = SimulatedAgents(*people, 1.0, n_people=150_000, response_rate=0.6, random_state=0)
+    some = SimulatedAgents(*people, 1.0, n_people=150_000, response_rate=0.6, random_state=1)
     fitted = model().fit(*turning(10_000, -0.75, 1), agents=some)
     assert 1 - fitted.score(*people) < 0.33
 

@@ -1,24 +1,36 @@
-"""The stages of a hybrid fit that use people's answers: recalibration, correction and comparison."""
+"""The stages of a hybrid fit that use people's answers: correction, people alone, and the choice by a test."""
 
 import math
 
 import numpy as np
 import pytest
 
+from dpadapt.hybrid import classifier_fit
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.classifier_fit import ask_moments, compare, correct, correction_step, fit_locally, pool, recalibrate
+from dpadapt.hybrid.classifier_fit import (
+    ask_moments,
+    choose,
+    correct,
+    correct_constant,
+    correction_step,
+    fit_locally,
+    local_momentum,
+    mean_curvature,
+    pool,
+)
 from dpadapt.hybrid.curator_releases import Moments
 from dpadapt.hybrid.mapped_questions import probability, public_map, scores
 
 WHERE = public_map(3, (-2, 2), None)
+SIZES = classifier_fit._CORRECTION_SIZES
 
 
 def test_a_correction_is_newtons_step_without_noise_and_about_0_for_noise_alone():
     hessian = np.diag([0.2, 0.1, 0.05])
     step = np.array([0.5, -0.3, 0.2])
-    assert np.allclose(correction_step(hessian, hessian @ step, 1e-10, 0.9), step, rtol=1e-3)
+    assert np.allclose(correction_step(hessian, hessian @ step, 1e-10, SIZES), step, rtol=1e-3)
     noise = np.random.default_rng(0).standard_normal((200, 3)) * 0.1
-    lengths = [np.linalg.norm(correction_step(hessian, seen, 0.01, 0.9)) for seen in noise]
+    lengths = [np.linalg.norm(correction_step(hessian, seen, 0.01, SIZES)) for seen in noise]
     assert np.quantile(lengths, 0.9) < 0.15
     assert np.linalg.norm(0.1 / np.diag(hessian)) > 2  # the length of Newton's step
 
@@ -40,45 +52,96 @@ def people(n, coef, seed=0, n_people=None):
     return SimulatedAgents(X, y, 1.0, n_people=n_people, random_state=seed)
 
 
-def test_recalibration_corrects_the_constant_and_keeps_the_direction():
+def test_the_constant_is_corrected_and_nothing_else():
     truth = np.array([2.0, -1.0, 0.0, -1.5])
     start = np.array([2.0, -1.0, 0.0, 0.0])
-    model = recalibrate(people(50_000, truth), WHERE, start, np.eye(4), 50_000, 1)
+    model = correct_constant(people(50_000, truth), WHERE, start, np.eye(4), 50_000, 1)
     assert model[-1] == pytest.approx(-1.5, abs=0.4)
-    assert np.allclose(model[:2] / model[0], [1.0, -0.5])
+    assert np.array_equal(model[:-1], start[:-1])
     assert start[-1] == 0.0
+    assert np.array_equal(correct_constant(people(50_000, truth), WHERE, truth, np.eye(4), 50_000, 1), truth)
 
 
-def test_recalibration_does_not_turn_a_model_around():
-    # The people's labels are the opposite; recalibration must leave that to the later stages.
-    truth = np.array([2.0, -1.0, 0.0, 0.0])
-    model = recalibrate(people(50_000, -truth), WHERE, truth, np.eye(4), 50_000, 1)
-    assert model[0] > 0
+def test_a_constant_without_answers_is_left_as_it_is():
+    silent = SimulatedAgents(np.zeros((10, 3)), None, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
+    start = np.ones(4)
+    assert np.array_equal(correct_constant(silent, WHERE, start, np.eye(4), 100, 1), start)
 
 
-def test_a_candidate_that_is_worse_by_the_tolerance_passes_one_test_in_twenty():
-    X = np.zeros((1000, 3))
-    X[:, 0] = np.where(np.arange(1000) < 540, 1.0, -1.0)
-    y = (np.arange(1000) < 500).astype(int)
-    # The candidate predicts by the first feature and is wrong about 40 of 1,000; the incumbent is always right.
-    candidate, incumbent = np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 0.0])
-    X[:, 2] = np.where(y, 1.0, -1.0)
-    proven = {0.04: 0, 0.24: 0}
-    for tolerance in proven:
-        for seed in range(300):
-            agents = SimulatedAgents(X, y, 1.0, n_people=2000, random_state=seed)
-            proven[tolerance] += compare(agents, WHERE, candidate, incumbent, 2000, 1, tolerance=tolerance).proven
-    # 27 or more of 300 at a rate of 0.05 happens once in 400 times.
-    assert 3 < proven[0.04] < 27
-    assert proven[0.24] > 290  # and it has power
+def test_the_mean_curvature_is_that_of_normal_scores():
+    X = np.random.default_rng(0).standard_normal((200_000, 3)) * 0.5 + [0.5, 0.0, -0.2]
+    coef = np.array([1.5, -1.0, 0.6, 0.3])
+    rows = np.column_stack([X, np.ones(len(X))])
+    p = probability(rows @ coef)
+    assert mean_curvature(coef, rows.T @ rows / len(rows)) == pytest.approx(np.mean(p * (1 - p)), abs=1e-3)
+    assert mean_curvature(np.zeros(4), np.eye(4)) == pytest.approx(0.25)
+    assert mean_curvature(np.array([0.0, 0.0, 0.0, 50.0]), np.eye(4)) == classifier_fit._LEAST_CURVATURE
 
 
 def test_correction_learns_a_wrong_coefficient_from_residuals():
     truth, start = np.array([1.5, -1.0, 0.6, 0.3]), np.array([1.5, -1.0, -0.6, 0.3])
-    model = correct(people(400_000, truth), WHERE, start, np.eye(4), 400_000, 1, p_unchanged=0.6)
+    model = correct(people(400_000, truth), WHERE, start, np.eye(4), 400_000, 1)
     assert np.linalg.norm(model - truth) < 0.5 * np.linalg.norm(start - truth)
-    # Where nothing is wrong, nothing changes.
-    assert np.array_equal(correct(people(400_000, truth), WHERE, truth, np.eye(4), 400_000, 1, p_unchanged=0.9), truth)
+    # Where nothing is wrong, next to nothing changes.
+    assert np.linalg.norm(correct(people(400_000, truth), WHERE, truth, np.eye(4), 400_000, 1) - truth) < 0.1
+
+
+def voters():
+    """Return rows of people: one model is wrong about 100 of 1,000, another about 300, "always 1" about 500."""
+    X = np.zeros((1000, 3))
+    number = np.arange(1000)
+    y = (number < 500).astype(int)
+    X[:, 0] = np.where(number < 400, 1.0, -1.0)
+    X[:, 1] = np.where(number < 200, 1.0, -1.0)
+    return X, y, {"good": np.array([1.0, 0.0, 0.0, 0.0]), "bad": np.array([0.0, 1.0, 0.0, 0.0])}
+
+
+def test_the_test_estimates_every_error_and_chooses_the_least():
+    X, y, candidates = voters()
+    chosen = []
+    for seed in range(40):
+        agents = SimulatedAgents(X, y, 1.0, n_people=6000, random_state=seed)
+        choice = choose(agents, WHERE, {"bad": candidates["bad"], "good": candidates["good"]}, 6000, 1)
+        assert agents.asked == 6000
+        truth = {"error of good": 0.1, "error of bad": 0.3, "error of constant": 0.5}
+        noise = choice.estimates["noise of an error"]
+        # 2,000 people about each: scale / 2 / sqrt(2000). 4.5 standard deviations in one of 120: once in 1,000 tests.
+        assert noise == pytest.approx(2.164 / 2 / math.sqrt(2000), rel=1e-3)
+        for name, error in truth.items():
+            # The better of both constant labels: it is 0.5 less the noise.
+            assert abs(choice.estimates[name] - error) < 4.5 * noise
+        assert choice.estimates["error of constant"] <= 0.5
+        chosen.append(choice.chosen)
+        assert np.array_equal(choice.coef, candidates[choice.chosen])
+    assert set(chosen) == {"good"}
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_the_constant_is_the_more_frequent_label(label):
+    X, _, candidates = voters()
+    y = np.where(np.arange(1000) < 950, label, 1 - label)
+    agents = SimulatedAgents(X, y, 1.0, n_people=9000, random_state=0)
+    choice = choose(agents, WHERE, {"bad": candidates["bad"]}, 9000, 1)
+    assert choice.chosen == "constant"
+    assert np.array_equal(choice.coef, [0, 0, 0, 1 if label else -1])
+    assert abs(choice.estimates["error of constant"] - 0.05) < 0.05
+
+
+def test_without_answers_the_first_candidate_is_kept():
+    X, y, candidates = voters()
+    silent = SimulatedAgents(X, y, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
+    choice = choose(silent, WHERE, candidates, 900, 1)
+    assert choice.chosen == "good"
+    assert math.isnan(choice.estimates["error of bad"])
+
+
+def test_momentum_falls_with_the_noise():
+    many, fewer, few = (local_momentum(WHERE, n, 2.0) for n in (10**9, 10**6, 10**4))
+    assert 0.68 < many <= 0.7
+    assert 0.3 < fewer < 0.6
+    assert few == 0.0
+    # It is the noise that matters, not the number of columns, of people, or epsilon.
+    assert local_momentum(WHERE, 4 * 10**6, 4.0) == pytest.approx(fewer)
 
 
 def test_people_alone_learn_the_direction_of_the_coefficients():
@@ -92,7 +155,7 @@ def test_a_shift_of_the_means_is_noticed(mean, shifted):
     X = np.random.default_rng(0).standard_normal((50_000, 3)) + mean
     Z = WHERE.transform(X)
     curators = Moments(1e6, np.zeros(3), np.cov(WHERE.transform(X - mean).T, bias=True), noise=1.0)
-    theirs = ask_moments(SimulatedAgents(X, None, 1.0, random_state=0), WHERE, curators, 40_000, 10_000)
+    theirs = ask_moments(SimulatedAgents(X, None, 1.0, random_state=0), WHERE, curators, 40_000)
     assert theirs.shifted is shifted
     # Wrong by chance with probability 2e-4 at most.
     assert np.abs(theirs.mean - Z.mean(axis=0)).max() < 4 * theirs.noise

@@ -19,13 +19,41 @@ def plan_for(mode="auto", n_people=200_000, epsilon=1.0, n_rows=20_000, columns=
 
 def test_the_mode_follows_from_public_numbers():
     assert plan_for().mode == "hybrid"
+    assert plan_for().reason == ""
     assert plan_for(n_people=10_000).mode == "curator"
     assert plan_for(n_people=60_000, epsilon=0.5).mode == "curator"
-    assert plan_for(n_people=2_000_000).mode == "local"
-    assert plan_for(n_people=2_000_000, columns=30).mode == "hybrid"
-    assert plan_for(n_rows=20).mode == "local"  # the curator's budget is too small for anything
+    assert "71,2" in plan_for(n_people=60_000, epsilon=0.5).reason  # thousands of people at this epsilon
+    assert plan_for(n_people=2_000_000, columns=3).mode == "hybrid"
+    for mode in ("auto", "hybrid"):
+        plan = plan_for(mode, n_rows=20)
+        assert (plan.mode, plan.releases) == ("local", {})
+        assert "budget is too small" in plan.reason
     where = public_map(3, None, None)
     assert make_plan("auto", where, Budget(0.268, 1000, 1.0), None, **FACTS).mode == "curator"
+
+
+@pytest.mark.parametrize("n_people", [20_000, 200_000, 5_000_000])
+@pytest.mark.parametrize("n_rows", [20, 1000, 20_000])
+@pytest.mark.parametrize("columns", [2, 50])
+def test_auto_never_uses_people_without_planning_a_test(n_people, n_rows, columns):
+    plan = plan_for(n_people=n_people, n_rows=n_rows, columns=columns)
+    assert plan.people["test"] >= min(0.2 * n_people, 180_000)
+    assert sum(plan.people.values()) == n_people
+
+
+def test_people_alone_are_a_candidate_where_their_noise_is_small():
+    assert "people alone" in plan_for(n_people=1_000_000).people
+    assert "people alone" not in plan_for(n_people=100_000).people
+    assert "people alone" not in plan_for(n_people=1_000_000, columns=100).people
+    assert "people alone" not in plan_for(n_people=1_000_000, epsilon=0.5).people
+
+
+def test_the_test_asks_as_many_as_its_tolerance_needs():
+    plan = plan_for(n_people=50_000_000)
+    # Four candidates; the standard deviation of the difference of two estimated errors is half the tolerance.
+    spread = 2.164 / 2 * np.sqrt(2 * 4 / plan.people["test"])
+    assert spread == pytest.approx(0.005, rel=1e-3)
+    assert plan_for(n_people=200_000).people["test"] == 50_000
 
 
 def test_rows_are_weighted_only_if_the_noise_is_small():

@@ -6,11 +6,9 @@ from scipy.stats import chi2
 
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.mapped_questions import (
-    SCORE_NUMBERS,
-    LeadQuestion,
+    ErrorQuestion,
     PublicMap,
-    ScoreQuestion,
-    SquareQuestion,
+    ResidualQuestion,
     VectorQuestion,
     probability,
     public_map,
@@ -32,12 +30,12 @@ def rows(n, seed=0):
 
 WHERE = public_map(7, (-1, 1), GROUPS)
 COEF = np.array([1.0, -0.5, 0.8, 0.0, -0.3, 0.2, 0.1, -0.2])
+MODELS = np.array([COEF, -COEF, [0.0] * 7 + [1.0]])
 QUESTIONS = [
     VectorQuestion(WHERE),
     VectorQuestion(WHERE, COEF, 1),
-    ScoreQuestion(WHERE, COEF, tuple(SCORE_NUMBERS), 1.5, 1),
-    LeadQuestion(WHERE, COEF, -COEF, 1),
-    SquareQuestion(WHERE),
+    ResidualQuestion(WHERE, COEF, 1),
+    ErrorQuestion(WHERE, MODELS, 1),
 ]
 every_question = pytest.mark.parametrize(
     "question", QUESTIONS, ids=lambda q: f"{q.kind}-{getattr(q, 'coef', 0) is None}"
@@ -129,28 +127,44 @@ def test_vector_question_is_unbiased_with_the_stated_noise(coef):
     assert total * 1.5**2 > chi2(errors.size).isf(1e-3)
 
 
-def test_score_question_is_unbiased():
+def test_residual_question_is_unbiased():
     X, y = rows(4000)
-    score = scores(WHERE.transform(X), COEF)
-    p, q = probability(score), np.clip(score / 1.5, -1, 1)
-    truth = {
-        "curvature": p * (1 - p),
-        "curvature, slope": p * (1 - p) * q,
-        "curvature, square": p * (1 - p) * q**2,
-        "residual": y - p,
-        "residual, slope": (y - p) * q,
-        "error": (score > 0) != y,
-    }
-    question = ScoreQuestion(WHERE, COEF, tuple(SCORE_NUMBERS), 1.5, 1)
-    answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(question, 400_000)
-    for name, value in question.estimate(answers).items():
-        assert abs(value - truth[name].mean()) < 4 * question.noise(name, len(answers), answers.scale)
-        assert SCORE_NUMBERS[name][2] * 0.02 > question.noise(name, len(answers), answers.scale)
+    truth = np.mean(y - probability(scores(WHERE.transform(X), COEF)))
+    answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(
+        ResidualQuestion(WHERE, COEF, 1), 400_000
+    )
+    assert abs(answers.mean() - truth) < 4 * answers.scale / np.sqrt(len(answers)) < 0.02
 
 
-def test_square_question_is_unbiased():
+def test_error_question_is_unbiased_with_the_stated_noise():
     X, y = rows(4000)
-    question = SquareQuestion(WHERE)
-    answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(question, 400_000)
-    truth = np.mean(WHERE.transform(X)[:, :2] ** 2, axis=0)
-    assert np.abs(question.estimate(answers) - truth).max() < 4 * question.noise(len(answers), answers.scale)
+    truth = [np.mean((scores(WHERE.transform(X), coef) > 0) != y) for coef in MODELS]
+    question, errors = ErrorQuestion(WHERE, MODELS, 1), []
+    for seed in range(60):
+        answers = SimulatedAgents(X, y, 1.0, n_people=10_000, random_state=seed).ask(question, 10_000)
+        errors.append((question.estimate(answers) - truth) / question.noise(10_000, answers.scale))
+    total = np.sum(np.square(errors))
+    # False alarms: one in 1,000. The stated noise is a bound; bits of mean m have the share 1 - m² of it.
+    assert total < chi2(180).isf(1e-3)
+    assert total > chi2(180).isf(1 - 1e-3) * 0.75
+    # The test rejects noise stated at two thirds.
+    assert total * 1.5**2 > chi2(180).isf(1e-3)
+
+
+@every_question
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_no_record_changes_the_probability_of_a_bit_by_more_than_e_to_the_epsilon(question, epsilon):
+    """Exact: all pairs of many records and both labels, for every coin that can be drawn."""
+    X = np.vstack([rows(40)[0], EXTREME])
+    X, y = np.repeat(X, 2, axis=0), np.tile([0, 1], len(X))
+    drawn = np.unique(question.coins(10_000, np.random.default_rng(0)))
+    flipped = 1 / (1 + np.exp(epsilon))
+    largest = 1.0
+    for coin in drawn:
+        values = question.value(X, y, np.full(len(X), coin))
+        # As a device does: a value that is not finite counts as 0, and no value is beyond 1.
+        rounded = (1 + np.clip(np.nan_to_num(values, nan=0.0), -1, 1)) / 2
+        up = rounded * (1 - flipped) + (1 - rounded) * flipped
+        largest = max(largest, up.max() / up.min(), (1 - up).max() / (1 - up).min())
+    assert largest <= np.exp(epsilon) * (1 + 1e-12)
+    assert largest > 1.2  # the record does matter

@@ -28,11 +28,11 @@ from dpadapt.rows import Rows
 class PrivateHybridClassifier(LinearClassifier):
     """Logistic regression (two classes) for people who only answer questions, from a curator's biased sample.
 
-    The curator releases second moments and a model of its rows. Each person of the target population answers one
-    question with one noisy bit. If the budget allows, the curator's rows are weighted to have the people's means, and
-    fitted again; then people's residuals correct the model. Last, people who have not been asked before compare the
-    result with the curator's own model. The curator's own model is returned unless they rule out that the result is
-    wrong more often by `tolerance`.
+    The curator releases second moments and a model of its rows, the source model. Each person of the target population
+    answers one question with one noisy bit. If the budget allows, the curator's rows are weighted to have the people's
+    means, and fitted again; then people's residuals correct the model. Last, people who have not been asked before test
+    the candidates: the source model, the corrected model, a constant label and, if there are many people, a model of
+    their answers alone. The one with the least estimated error is returned.
 
     Privacy
     -------
@@ -47,8 +47,8 @@ class PrivateHybridClassifier(LinearClassifier):
         The most that this fit may spend of the curator's budget. Positive.
     {delta}
     mode : {"auto", "hybrid", "local", "curator"}, default="auto"
-        "curator" uses the curator's rows alone, "local" the people alone, "hybrid" both. "auto" decides by public
-        numbers; see Notes.
+        "curator" uses the curator's rows alone and "local" the people alone; neither is tested. "hybrid" makes all
+        candidates and tests them. "auto" does too, except with too few people; see Notes.
     bounds : pair or array-like of shape (n_features, 2), optional
         The range of each column, or of all: about two standard deviations each way. Values beyond it are clipped.
         Choose it without looking at private rows. Default: (-1, 1).
@@ -56,7 +56,8 @@ class PrivateHybridClassifier(LinearClassifier):
         Columns that are the indicators (0 or 1) of one category. People are then asked about a category instead of a
         column, so that a category with many levels needs no more people than one with few.
     tolerance : float, default=0.01
-        The result is wrong this much more often than the curator's own model with probability 0.05 at most.
+        The difference between two candidates' errors that the test should resolve. It asks as many people as make the
+        standard deviation of an estimated difference half of this, but no more than a quarter of all.
     classes : array-like of two, optional
         The labels. Default: those that occur in `y`, which the receipt then lists as assumed public.
     {adjacency}
@@ -77,10 +78,10 @@ class PrivateHybridClassifier(LinearClassifier):
         The mode that was used.
     chosen_ : str
         Which model was returned: "source"; "source, corrected"; "tilted, corrected" (fitted on weighted rows, then
-        corrected); "people alone"; or "nothing" if the budget is too small.
+        corrected); "people alone"; "constant"; or "nothing" if the budget is too small and nobody was asked.
     estimates_ : dict of str to float
-        The estimated lead of the result over the source model and its margin (one-sided, 95%), the noise of a mean that
-        people were asked for, the size of the shift and the largest weight.
+        The error of each candidate as people's noisy answers estimate it, with its standard deviation; the noise of a
+        mean that people were asked for, the size of the shift and the largest weight.
     people_asked_ : dict of str to int
         How many people each stage asked.
     n_features_in_ : int
@@ -93,12 +94,13 @@ class PrivateHybridClassifier(LinearClassifier):
     most one indicator, and long rows are scaled down to 1.2 times a typical length.
 
     Rows are weighted if n_rows * mu is so large against sqrt(columns) that a weight of twice the mean keeps the noise
-    of the fit below a tenth. Weighted or not, residuals correct the constant and the slope. They correct all
-    coefficients, too, if there are enough people for the number of variables.
+    of the fit below a tenth. Weighted or not, residuals correct first the constant, then all coefficients, as far as
+    their noise allows.
 
-    "auto" means "curator" if there are fewer than 20,000 people (at epsilon 1; four times as many at 0.5), because no
-    gain could be proven. It means "local" if there are a million people, at most 10 variables and at most 15 columns,
-    or if the curator's budget is too small to release anything.
+    "auto" means "curator" if there are fewer than 20,000 people (at epsilon 1; four times as many at 0.5), because
+    their test could not tell candidates apart. If the curator's budget is too small to release anything, "auto" and
+    "hybrid" make a model of the people alone and test it against a constant label. The receipt says what was decided
+    and why.
 
     References
     ----------
@@ -203,14 +205,16 @@ class PrivateHybridClassifier(LinearClassifier):
         charged = child.start_all([(release, name) for name, release in plan.releases.items()]) if plan.releases else []
         runs = dict(zip(plan.releases, charged, strict=True))
 
-        # Release, ask people, and let the gate decide.
+        # Release, ask people, and let others of them choose.
         outcome = fit_plan(plan, runs, rows, agents)
 
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed, notes = [source, "the bounds and groups of the columns"], []
+        assumed = [source, "the bounds and groups of the columns"]
+        decided = f"mode {plan.mode!r} was used, because {plan.reason}" if plan.reason else ""
+        notes = [text for text in (decided, outcome.decision) if text]
         if agents is not None and outcome.people:
             assumed.append(agents.assumption)
-            notes = agents.warnings
+            notes += agents.warnings
         # A model of people alone does not depend on the curator's budget: no warning that it is too small.
         shown = replace(budget, mu=math.inf) if plan.mode == "local" else budget
         self.privacy_ = self._receipt(child, shown, assumed, notes=notes)

@@ -1,6 +1,6 @@
 """The plan of a hybrid fit: what the curator releases, with which noise, and how many people each stage asks.
 
-Everything here follows from public numbers, before a private value is used.
+Everything here follows from public numbers, before a private value is used and before anybody is asked.
 """
 
 import math
@@ -16,8 +16,8 @@ from dpadapt.mechanisms.noise import Gaussian
 
 MODES = ("auto", "hybrid", "local", "curator")
 
-# The constants below were set on the populations of docs/hybrid.md, with other seeds than the benchmark's. Unless a
-# comment says otherwise, neighbouring values were not compared.
+# "Development data" are the populations of docs/hybrid.md, with other seeds than the benchmark's, two or three of each.
+# Where a comment names no comparison, neighbouring values were not compared.
 #
 # Shares of the curator's mu² by release, if rows are weighted ("tilted"), and if not. Each trades noise in one release
 # for noise in the others.
@@ -41,26 +41,26 @@ _TILT_NOISE = 0.1
 # larger bound corrects larger shifts, with more noise. Without the lower limit the error on Adult's older people rose
 # by up to 0.029.
 _LARGEST_WEIGHT, _LEAST_USEFUL_WEIGHT = 10.0, 2.0
-# Shares of all people, by stage. The people who are left correct the model.
-_PEOPLE_SHARES = {"means": 0.15, "squares": 0.05, "base": 0.05, "recalibration": 0.06, "test": 0.33}
-# The share of people for squares is at most this for each numeric feature.
-_PEOPLE_PER_SQUARE = 0.005
+# Shares of all people, by stage, where there are weights; the people who are left correct the model. More people for
+# the means find a better tilt, and take people from the correction.
+_PEOPLE_SHARES = {"means": 0.15, "base": 0.05, "constant": 0.06}
 # The share of people for means if rows are not weighted: the means then only improve the second moments.
 _MEANS_WITHOUT_TILT = 0.02
-# Standard deviation of a mean residual above which people are not asked to correct all coefficients. Mean residuals are
-# rarely above 0.1: with more noise they would correct nothing.
-_MOST_RESIDUAL_NOISE = 0.08
-# The final test asks at most this many times (1.645 scale / (sqrt(2) tolerance))² people: three times as many as let a
-# model that is no better and no worse pass half of the time. More would take people from the correction.
-_TEST_FACTOR = 6
-# Fewer people than this (at epsilon 1) can't prove a gain below 0.05: "auto" then means "curator".
+# The share of people for the test, at most. More people choose better among the candidates, and fewer are left to make
+# them. On development data 0.3 and 0.25 differed by less than their noise.
+_TEST_SHARE = 0.25
+# The share of people for a candidate of people alone, where this is a candidate next to the curator's.
+_PEOPLE_ALONE_SHARE = 0.3
+# Standard deviation of a step's mean residual up to which people alone are a candidate next to the curator's: with more
+# noise they were not best on any development data, and took people from the correction.
+_MOST_NOISE_ALONE = 0.1
+# Steps of descent on people's answers alone. More steps come closer to the optimum, with fewer people in each.
+LOCAL_STEPS = 10
+# Fewer people than this, at epsilon 1, can't tell candidates apart: the standard deviation of the difference of two
+# estimated errors is then above 0.04. "auto" returns the source model and asks nobody.
 _FEWEST_PEOPLE = 20_000
 # Fewer people than this can't be divided among the stages.
 _LEAST_PEOPLE = 1_000
-# With this many people (at epsilon 1), at most 10 variables and 15 columns, "auto" means "local", which skips the test.
-# On the populations of docs/hybrid.md people alone then do as well. On one of four other populations their error was
-# 0.281, that of the curator alone 0.265.
-_PEOPLE_ALONE, _FEW_VARIABLES, _FEW_COLUMNS = 1_000_000, 10, 15
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ class HybridPlan:
     Parameters
     ----------
     mode : {"hybrid", "local", "curator"}
+    reason : str
+        Why this mode, if it is not the one that was asked for; otherwise empty.
     where : PublicMap
         The map from rows to features.
     shares : dict of str to float
@@ -88,13 +90,12 @@ class HybridPlan:
         The number of rows of the curator.
     exact_rows : bool
         Whether this number is exact.
-    tolerance : float
-        The result is returned only if people rule out that it is wrong this much more often than the source model.
     positive : object
         The label that counts as 1.
     """
 
     mode: str
+    reason: str
     where: PublicMap
     shares: dict[str, float]
     releases: dict[str, Repeated]
@@ -105,7 +106,6 @@ class HybridPlan:
     means_noise: float
     n_rows: float
     exact_rows: bool
-    tolerance: float
     positive: Any
 
 
@@ -125,23 +125,21 @@ def make_plan(
     if agents is not None:
         agents.check_columns(where.n_columns)
         available, scale = agents.available, bit_scale(agents.epsilon)
-    if mode == "auto":
-        mode = _chosen_mode(where, budget, available, scale)
     if mode in ("hybrid", "local") and available < _LEAST_PEOPLE:
         raise ValueError(
             f"mode={mode!r} needs agents with at least {_LEAST_PEOPLE:,} people who have not been asked before, got "
             f"{available:,}. Give agents=, or use mode='curator'."
         )
-    if mode == "hybrid" and not budget.worthwhile:
-        mode = "curator"
-    bound = _weight_bound(where, budget, clip_norm) if mode == "hybrid" else 1.0
+    used, reason = _used_mode(mode, budget, agents, scale)
+    bound = _weight_bound(where, budget, clip_norm) if used == "hybrid" else 1.0
     people: dict[str, int] = {}
-    if mode == "hybrid":
+    if used == "hybrid":
         people = _people_by_stage(where, available, scale, tolerance, tilting=bound > 1)
-    elif mode == "local":
-        people = {"descent": available}
+    elif used == "local":
+        test = 0 if mode == "local" else _people_in_test(available, scale, tolerance, candidates=2)
+        people = {"people alone": available - test} | ({"test": test} if test else {})
     shares: dict[str, float] = {}
-    if mode != "local" and budget.worthwhile:
+    if used != "local" and budget.worthwhile:
         shares = dict(_SHARES_WITH_TILT if bound > 1 else _SHARES_WITHOUT_TILT)
     times = {name: _RELEASES_PER_SHARE.get(name, 1) for name in shares}
     multipliers = {name: math.sqrt(times[name] / share) / budget.mu for name, share in shares.items()}
@@ -149,7 +147,8 @@ def make_plan(
     moments_noise = multipliers.get("second moments", 0.0) * where.max_norm**2 * budget.factor**0.5
     means_noise = multipliers.get("tilted means", 0.0) * where.max_norm * budget.factor
     return HybridPlan(
-        mode,
+        used,
+        reason,
         where,
         shares,
         {name: Repeated(Gaussian(multiplier), times[name]) for name, multiplier in multipliers.items()},
@@ -160,21 +159,30 @@ def make_plan(
         means_noise,
         budget.n_rows,
         exact_rows,
-        tolerance,
         positive,
     )
 
 
-def _chosen_mode(where: PublicMap, budget: Budget, available: int, scale: float) -> str:
-    """Return the mode that "auto" means."""
-    # That many people at epsilon 1 would give as little noise.
-    people = available * (bit_scale(1.0) / scale) ** 2
-    if people < _FEWEST_PEOPLE:
-        return "curator"
-    if not budget.worthwhile:
-        return "local"
-    few = where.n_features <= _FEW_VARIABLES and where.n_columns + 1 <= _FEW_COLUMNS
-    return "local" if few and people >= _PEOPLE_ALONE else "hybrid"
+def step_noise(where: PublicMap, n: int, scale: float) -> float:
+    """Return the standard deviation of a mean residual in one step of descent on the answers of `n` people in all."""
+    return scale * math.sqrt(where.reach * LOCAL_STEPS / max(n, 1))
+
+
+def _used_mode(mode: str, budget: Budget, agents: Agents | None, scale: float) -> tuple[str, str]:
+    """Return the mode that is used, and why if it is not the one that was asked for."""
+    if mode == "auto":
+        if agents is None:
+            return "curator", ""
+        # That many people at this epsilon give as little noise as the constant says at epsilon 1.
+        fewest = math.ceil(_FEWEST_PEOPLE * (scale / bit_scale(1.0)) ** 2)
+        if agents.available < fewest:
+            untested = "nobody was asked, and the source model was not tested"
+            return "curator", f"fewer than {fewest:,} people can't tell candidates apart: {untested}"
+    if mode in ("auto", "hybrid"):
+        if not budget.worthwhile:
+            return "local", "the curator's budget is too small: nothing was released and nothing was spent"
+        return "hybrid", ""
+    return mode, ""
 
 
 def _weight_bound(where: PublicMap, budget: Budget, clip_norm: float) -> float:
@@ -186,21 +194,26 @@ def _weight_bound(where: PublicMap, budget: Budget, clip_norm: float) -> float:
     return min(bound, _LARGEST_WEIGHT) if bound >= _LEAST_USEFUL_WEIGHT else 1.0
 
 
+def _people_in_test(available: int, scale: float, tolerance: float, *, candidates: int) -> int:
+    """Return how many people test the candidates."""
+    # An estimated error has variance scale² candidates / (4 people). This many make the standard deviation of the
+    # difference of two of them half the tolerance; more would resolve less than the user cares about.
+    enough = 2 * candidates * (scale / tolerance) ** 2
+    return min(int(_TEST_SHARE * available), math.ceil(enough))
+
+
 def _people_by_stage(
     where: PublicMap, available: int, scale: float, tolerance: float, *, tilting: bool
 ) -> dict[str, int]:
     """Return how many people each stage of the mode "hybrid" asks."""
     shares = dict(_PEOPLE_SHARES)
-    shares["squares"] = min(shares["squares"], _PEOPLE_PER_SQUARE * len(where.numbers))
     if not tilting:
         del shares["base"]
         shares["means"] = _MEANS_WITHOUT_TILT
     people = {name: int(share * available) for name, share in shares.items()}
-    enough = _TEST_FACTOR * (1.645 * scale / (math.sqrt(2) * tolerance)) ** 2
-    people["test"] = min(people["test"], math.ceil(enough))
-    left = available - sum(people.values())
-    if tilting and scale * math.sqrt(where.reach / left) > _MOST_RESIDUAL_NOISE:
-        people["means"] += left
-    else:
-        people["correction"] = left
+    alone = int(_PEOPLE_ALONE_SHARE * available)
+    if step_noise(where, alone, scale) <= _MOST_NOISE_ALONE:
+        people["people alone"] = alone
+    people["test"] = _people_in_test(available, scale, tolerance, candidates=3 + ("people alone" in people))
+    people["correction"] = available - sum(people.values())
     return people

@@ -1,12 +1,12 @@
 """The public map of the hybrid classifier, and its questions about mapped rows.
 
 `PublicMap` turns raw columns into bounded features, on the curator's side and on every device alike. `VectorQuestion`
-and `SquareQuestion` ask for means and squares of the features, `ScoreQuestion` for a model's residuals and curvature,
-and `LeadQuestion` which of two models is right.
+asks for means of the features or of residuals times features, `ResidualQuestion` for residuals alone, and
+`ErrorQuestion` whether a model is wrong.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -163,15 +163,6 @@ class MappedQuestion(Question):
 
     where: PublicMap
 
-    @property
-    def n_quantities(self) -> int:
-        """How many quantities the question is about; each person is asked for one of them."""
-        return 1
-
-    def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Draw which quantity each person is asked for."""
-        return np.asarray(random.integers(0, self.n_quantities, n))
-
     def message(self) -> dict[str, Any]:
         """Return plain numbers and arrays that describe the question."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -275,117 +266,67 @@ def _signs(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Array:
     return np.asarray(1.0 - 2.0 * (shared % 2))
 
 
-def _curvature(score: Array) -> Array:
-    """Return 4 p (1 - p), in [0, 1]."""
-    p = probability(score)
-    return 4.0 * p * (1.0 - p)
-
-
-# What a `ScoreQuestion` can ask for. First, a function of scores s, labels y (0 or 1) and q = clip(s / span, -1, 1),
-# with values in [-1, 1]. Then the numbers a, b such that the named quantity is b * (mean value + a).
-SCORE_NUMBERS: dict[str, tuple[Callable[[Array, Array, Array], Array], float, float]] = {
-    "curvature": (lambda s, y, q: 2 * _curvature(s) - 1, 1.0, 0.125),
-    "curvature, slope": (lambda s, y, q: _curvature(s) * q, 0.0, 0.25),
-    "curvature, square": (lambda s, y, q: 2 * _curvature(s) * q**2 - 1, 1.0, 0.125),
-    "residual": (lambda s, y, q: y - probability(s), 0.0, 1.0),
-    "residual, slope": (lambda s, y, q: (y - probability(s)) * q, 0.0, 1.0),
-    "error": (lambda s, y, q: 2.0 * ((s > 0) != (y > 0.5)) - 1, 1.0, 0.5),
-}
-
-
 @dataclass(frozen=True, eq=False)
-class ScoreQuestion(MappedQuestion):
-    """What is one of these `numbers` of a model's score on your row? A public coin says which.
+class ResidualQuestion(MappedQuestion):
+    """What is y - p, your label less the probability that a model gives it? All people are asked for this one number.
 
     Parameters
     ----------
     where : PublicMap
     coef : ndarray of shape (n_columns + 1,)
         The model, constant last.
-    numbers : tuple of str
-        Keys of `SCORE_NUMBERS`.
-    span : float
-        Numbers about slopes use the score divided by this, clipped to [-1, 1].
     positive : object
         The label that counts as 1.
     """
 
     where: PublicMap
     coef: Array
-    numbers: tuple[str, ...]
-    span: float = 1.0
     positive: Any = 1
-    kind = "score"
-
-    @property
-    def n_quantities(self) -> int:
-        """One for each of `numbers`."""
-        return len(self.numbers)
+    kind = "residual"
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
         """Return each person's number in [-1, 1]."""
-        score = scores(self.where.transform(X), self.coef)
-        label = (np.asarray(y) == self.positive).astype(np.float64)
-        part = np.clip(score / self.span, -1.0, 1.0)
-        return np.asarray(np.choose(coins, [SCORE_NUMBERS[name][0](score, label, part) for name in self.numbers]))
-
-    def estimate(self, answers: Answers) -> dict[str, float]:
-        """Return the mean of each number."""
-        estimates = {}
-        for coin, name in enumerate(self.numbers):
-            asked = answers.coins == coin
-            _, add, times = SCORE_NUMBERS[name]
-            mean = answers.scale * float(answers.bits[asked].sum()) / max(1, int(asked.sum()))
-            estimates[name] = times * (mean + add)
-        return estimates
-
-    def noise(self, name: str, n: int, scale: float) -> float:
-        """Return an upper bound on the standard deviation of one estimate from `n` people in all."""
-        return SCORE_NUMBERS[name][2] * scale * float(np.sqrt(len(self.numbers) / max(1, n)))
+        # y is 0 or 1 and p lies in [0, 1], so that |y - p| <= 1.
+        label = np.asarray(y) == self.positive
+        return np.asarray(label - probability(scores(self.where.transform(X), self.coef)))
 
 
 @dataclass(frozen=True, eq=False)
-class LeadQuestion(MappedQuestion):
-    """Is the first model wrong about you (+1), or the second (-1), or both or neither (0)?"""
+class ErrorQuestion(MappedQuestion):
+    """Is one of these models wrong about you? A public coin says which.
+
+    Parameters
+    ----------
+    where : PublicMap
+    models : ndarray of shape (n_models, n_columns + 1)
+        Coefficients, constants last. A score above 0 means the label `positive`.
+    positive : object
+        The label that counts as 1.
+    """
 
     where: PublicMap
-    first: Array
-    second: Array
+    models: Array
     positive: Any = 1
-    kind = "lead"
+    kind = "error"
+
+    def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw which model each person is asked about, independent of data."""
+        return np.asarray(random.integers(0, len(self.models), n))
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
-        """Return each person's number in [-1, 1]."""
+        """Return 1 for each person about whom the model is wrong, else -1."""
         Z, label = self.where.transform(X), np.asarray(y) == self.positive
-        # The scores of a row that is not finite are nan: both models are wrong about it, or neither.
-        wrong = [((scores(Z, coef) > 0) != label).astype(np.float64) for coef in (self.first, self.second)]
-        return np.asarray(wrong[0] - wrong[1])
-
-
-@dataclass(frozen=True, eq=False)
-class SquareQuestion(MappedQuestion):
-    """What is the square of one of your numeric features? A public coin says which."""
-
-    where: PublicMap
-    kind = "square"
-
-    @property
-    def n_quantities(self) -> int:
-        """One for each numeric feature."""
-        return len(self.where.numbers)
-
-    def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
-        """Return each person's number in [-1, 1]."""
-        Z = self.where.transform(X)
-        asked = Z[np.arange(len(Z)), np.asarray(self.where.numbers)[coins]] / FEATURE_LIMIT
-        return np.asarray(2 * asked**2 - 1)
+        score = np.einsum("ij,ij->i", Z, self.models[coins, :-1]) + self.models[coins, -1]
+        # The score of a row that is not finite is nan, which is not above 0: a model says "no" about it.
+        return np.where((score > 0) != label, 1.0, -1.0)
 
     def estimate(self, answers: Answers) -> Array:
-        """Return the mean square of each numeric feature."""
-        sums = np.bincount(answers.coins, weights=answers.bits, minlength=len(self.where.numbers))
-        counts = np.maximum(1, np.bincount(answers.coins, minlength=len(self.where.numbers)))
-        return np.asarray(FEATURE_LIMIT**2 * (1 + answers.scale * sums / counts) / 2)
+        """Return the error of each model: unbiased, so that noise can move it outside [0, 1]; nan without answers."""
+        n_models = len(self.models)
+        counts = np.bincount(answers.coins, minlength=n_models)
+        sums = answers.scale * np.bincount(answers.coins, weights=answers.bits, minlength=n_models)
+        return np.where(counts > 0, (1 + sums / np.maximum(counts, 1)) / 2, np.nan)
 
     def noise(self, n: int, scale: float) -> float:
         """Return an upper bound on the standard deviation of each estimate from `n` people in all."""
-        return FEATURE_LIMIT**2 / 2 * scale * float(np.sqrt(len(self.where.numbers) / max(1, n)))
+        return scale / 2 * math.sqrt(len(self.models) / max(1, n))
