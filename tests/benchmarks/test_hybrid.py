@@ -9,24 +9,43 @@ import numpy as np
 import pytest
 
 from benchmarks.hybrid import reweigh, reweigh_claims, run, transfer
-from benchmarks.hybrid.populations import POPULATIONS, population, rotating
+from benchmarks.hybrid.populations import POPULATIONS, population, rotating, two_classes, two_samples
 from benchmarks.hybrid.reweigh import parity_row
-from benchmarks.hybrid.transfer import PEOPLE, TARGETS, WAYS, Piece, claims, figures, measure, pieces, tables
+from benchmarks.hybrid.transfer import (
+    ABLATIONS,
+    CROWDS,
+    PEOPLE,
+    SEEDS,
+    TARGETS,
+    WAYS,
+    Piece,
+    claims,
+    figures,
+    harmed,
+    interval,
+    losses,
+    measure,
+    pieces,
+    shown,
+    tables,
+)
 
-NAMES = [known.name for known in POPULATIONS]
+NAMES = [one.name for one in POPULATIONS]
 
 
-def row(name, *, people=PEOPLE, seed=0, harm=0.0, chosen="source", **values):
-    errors = dict.fromkeys(WAYS, 0.3) | values
+def row(name, *, people=PEOPLE, seed=0, chosen="source", ablation="", **values):
+    errors = {**dict.fromkeys([*WAYS, "T-oracle", "STR"], 0.3), "auto": 0.1, **values}
     if people != PEOPLE:
-        errors = {way: errors[way] for way in ("local-only", "ours")}
-    known = {"asked": {"test": 5}, "columns": 10, "chosen": chosen, "harm": harm}
+        errors = {way: errors[way] for way in WAYS}
+    if ablation:
+        errors = {"auto": errors["auto"]}
+    known = {"asked": {"test": 5}, "columns": 10, "chosen": chosen, "ablation": ablation}
     return {"set": name, "people": people, "seed": seed, "values": errors, **known}
 
 
 def results(**changes):
-    rows = [row(name, seed=seed, ours=0.1) for name in NAMES for seed in range(2)]
-    rows += [row(name, people=people, ours=0.1) for name in NAMES for people in (50_000, 1_000_000)]
+    rows = [row(name, people=people, seed=seed) for name in NAMES for people in CROWDS for seed in range(2)]
+    rows += [row("rot10", ablation=what, auto=0.15) for what in ABLATIONS]
     versions = {"python": "3", "dpadapt": "0"}
     known = {"quick": True, "data": "made populations", "versions": versions, "processes": 1, "minutes": 1.0}
     return {**known, "transfer": rows, "paper": [], **changes}
@@ -52,46 +71,96 @@ def test_every_target_is_a_population():
 def test_without_files_only_made_populations_are_measured(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     assert {piece.name for piece in pieces(quick=False)} == {"rot10", "rot50"}
-    assert {piece.people for piece in pieces(quick=True)} == {PEOPLE}
+    assert {piece.name for piece in pieces(quick=True)} == {"rot10"}
+
+
+def test_every_number_of_people_and_every_population_has_five_seeds(monkeypatch):
+    monkeypatch.setenv("DPADAPT_DATA", "somewhere")
+    whole = [piece for piece in pieces(quick=False) if not piece.ablation]
+    assert len(whole) == len(set(whole)) == len(NAMES) * len(CROWDS) * SEEDS
+    assert {piece.ablation for piece in pieces(quick=False)} == {"", *ABLATIONS}
+    assert SEEDS >= 5
 
 
 def test_one_piece_has_every_way(monkeypatch):
-    small = rotating(3, 3000)
-    known = population("rot10")
-    monkeypatch.setattr(transfer, "population", lambda name: type(known)(name, "", 3000, small, real=False))
-    measured = measure(Piece("rot10", 40_000, 0, WAYS))
-    assert set(measured["values"]) == set(WAYS)
+    small, about = rotating(3, 3000), population("rot10")
+    monkeypatch.setattr(transfer, "population", lambda name: type(about)(name, "", 3000, small, "made"))
+    monkeypatch.setattr(transfer, "PEOPLE", 40_000)
+    measured = measure(Piece("rot10", 40_000, 0))
+    assert set(measured["values"]) == {*WAYS, "T-oracle", "STR"}
     assert all(0 <= value <= 1 for value in measured["values"].values())
-    assert measured["values"]["ours"] < measured["values"]["S-only"]
+    assert measured["values"]["auto"] < measured["values"]["S-only"]
     assert sum(measured["asked"].values()) <= 40_000
     json.dumps(measured)
+    without = measure(Piece("rot10", 40_000, 0, "no weights"))
+    assert set(without["values"]) == {"auto"}
+    assert "base" in measured["asked"]
+    assert "base" not in without["asked"]
+    assert measure(Piece("rot10", 40_000, 0))["values"] == measured["values"]  # an ablation leaves nothing behind
+
+
+def test_a_run_is_harmed_by_the_better_mode_or_by_a_constant():
+    assert not harmed(row("rot10", auto=0.3, constant=0.3, **{"S-only": 0.29, "local-only": 0.5}))
+    assert harmed(row("rot10", auto=0.3011, constant=0.4, **{"S-only": 0.29, "local-only": 0.5}))
+    assert harmed(row("rot10", auto=0.3011, constant=0.4, **{"S-only": 0.5, "local-only": 0.29}))
+    assert harmed(row("rot10", auto=0.3011, constant=0.301))
+
+
+def test_the_loss_is_that_against_the_better_mode():
+    rows = [row("rot10", auto=0.3, **{"S-only": 0.2, "local-only": 0.4}), row("rot10", seed=1, auto=0.1)]
+    assert losses(rows, PEOPLE) == {"rot10": pytest.approx(0.2 - 0.25)}
 
 
 def test_a_missed_target_and_harm_are_said():
-    verdicts = [claim["verdict"] for claim in claims(results()["transfer"])]
+    verdicts = [one["verdict"] for one in claims(results()["transfer"])]
     assert set(verdicts) == {"holds"}
-    worse = [row(name, ours=0.4, harm=0.01) for name in NAMES]
-    verdicts = {claim["claim"].split(",")[0]: claim["verdict"] for claim in claims(worse)}
-    assert verdicts["rot10"] == "missed"
-    harm = next(claim for claim in claims(worse) if "own S-only" in claim["claim"])
-    assert harm["verdict"] == "missed"
-    assert "+0.0100" in harm["measured"]
-    assert sum(claim["verdict"] == "missed" for claim in claims(worse) if "no bias" in claim["claim"]) == 2
+    worse = [row(name, auto=0.4) for name in NAMES]
+    verdicts = {one["claim"]: one for one in claims(worse)}
+    assert {one["verdict"] for one in verdicts.values()} == {"missed"}
+    better = next(one for what, one in verdicts.items() if "better of" in what)
+    assert better["measured"].startswith("worst +0.100")
+    assert f"{len(NAMES)} of {len(NAMES)} above" in better["measured"]
 
 
-def test_a_run_without_a_curators_model_can_not_harm_it():
-    rows = [row("rot10", harm=None), row("rot10", harm=0.001, seed=1)]
-    harm = next(claim for claim in claims(rows) if "own S-only" in claim["claim"])
-    assert "of 1 runs" in harm["measured"]
+def test_intervals_are_those_of_the_textbook():
+    # Student's t with 4 degrees of freedom: 2.776; the standard error of 1 to 5 is 0.7071.
+    assert shown(np.array([1.0, 2.0, 3.0, 4.0, 5.0])) == "3.000 ± 1.963"
+    # Wilson (1927) for 2 of 20.
+    assert interval(2, 20) == (pytest.approx(0.0279, abs=1e-4), pytest.approx(0.3010, abs=1e-4))
+    assert interval(0, 10)[0] == 0.0
 
 
 def test_tables_have_every_way_in_every_row():
-    first, second = tables(results()["transfer"])
-    assert first["columns"][2:-2] == list(WAYS)
-    assert [line[0] for line in first["rows"]] == NAMES
-    assert all(len(line) == len(table["columns"]) for table in (first, second) for line in table["rows"])
+    by_crowd = list(tables(results()["transfer"]))
+    assert [line[0] for line in by_crowd[0]["rows"]] == NAMES
+    assert all(len(line) == len(table["columns"]) for table in by_crowd for line in table["rows"])
+    harm, ablation = by_crowd[-2:]
+    assert harm["title"] == "Harmed runs"
+    assert harm["rows"][-1][0] == "all"
+    assert harm["rows"][-1][1].startswith(f"0 of {2 * len(NAMES)}")
+    assert ablation["rows"][0][0] == "no weights"
+    assert ablation["rows"][0][3].startswith("+0.0500")
     (figure,) = figures(results()["transfer"])
     assert [len(panel["lines"]) for panel in figure["panels"]] == [2] * len(figure["panels"])
+
+
+def test_labels_have_two_classes_whatever_the_target():
+    y, people = two_classes(np.arange(30.0), np.arange(20.0))
+    assert (y.mean(), people.mean()) == (20 / 30, 0.5)
+    y, people = two_classes(np.array([1, 2, 3]), np.array([3, 3, 2, 1]))
+    assert (y.tolist(), people.tolist()) == ([0, 0, 1], [1, 1, 0, 0])
+    y, people = two_classes(np.array([5, 7]), np.array([7, 5, 7]))
+    assert (y.tolist(), people.tolist()) == ([0, 1], [1, 0, 1])
+
+
+def test_two_samples_share_no_person_with_the_test_rows():
+    random = np.random.default_rng(0)
+    X, X_people = random.standard_normal((100, 3)), random.standard_normal((60, 3))
+    X[:, 2] = X_people[:, 2] = 1.0
+    drawn = two_samples(lambda: (X, X[:, 0], X_people, X_people[:, 0]), 80)(0)
+    assert (drawn.X.shape, drawn.X_people.shape, drawn.X_test.shape) == ((80, 2), (30, 2), (30, 2))
+    assert not {tuple(line) for line in drawn.X_people} & {tuple(line) for line in drawn.X_test}
+    assert np.allclose(np.diff(drawn.bounds, axis=1)[:, 0] / 4, np.vstack([X, X_people])[:, :2].std(axis=0))
 
 
 def test_results_become_a_page_and_a_part_of_a_page(tmp_path, capsys):

@@ -55,10 +55,10 @@ def test_the_receipt_states_the_candidates_their_estimated_errors_and_the_choice
     assert fitted.chosen_ == min(estimated, key=lambda name: estimated[name])
     (decision,) = (text for text in fitted.privacy_.warnings if "tested the candidates" in text)
     for name, error in estimated.items():
-        assert f"{name} {error:.3f}" in decision
+        assert f"{name}: {error:.3f}" in decision
     assert f"{fitted.people_asked_['test']:,} people" in decision
     assert f"standard deviation of {fitted.estimates_['noise of an error']:.3f}" in decision
-    assert decision.endswith(f"The least decided: {fitted.chosen_}")
+    assert decision.endswith(f"The least decides: {fitted.chosen_}")
 
 
 def test_a_constant_is_returned_where_every_model_is_worse():

@@ -101,18 +101,19 @@ def test_the_test_estimates_every_error_and_chooses_the_least():
     chosen = []
     for seed in range(40):
         agents = SimulatedAgents(X, y, 1.0, n_people=6000, random_state=seed)
-        choice = choose(agents, WHERE, {"bad": candidates["bad"], "good": candidates["good"]}, 6000, 1)
+        named = {"bad": candidates["bad"], "good": candidates["good"]}
+        name, coef, estimates, _ = choose(agents, WHERE, named, 6000, 1)
         assert agents.asked == 6000
         truth = {"error of good": 0.1, "error of bad": 0.3, "error of constant": 0.5}
-        noise = choice.estimates["noise of an error"]
+        noise = estimates["noise of an error"]
         # 2,000 people about each: scale / 2 / sqrt(2000). 4.5 standard deviations in one of 120: once in 1,000 tests.
         assert noise == pytest.approx(2.164 / 2 / math.sqrt(2000), rel=1e-3)
-        for name, error in truth.items():
+        for what, error in truth.items():
             # The better of both constant labels: it is 0.5 less the noise.
-            assert abs(choice.estimates[name] - error) < 4.5 * noise
-        assert choice.estimates["error of constant"] <= 0.5
-        chosen.append(choice.chosen)
-        assert np.array_equal(choice.coef, candidates[choice.chosen])
+            assert abs(estimates[what] - error) < 4.5 * noise
+        assert estimates["error of constant"] <= 0.5
+        chosen.append(name)
+        assert np.array_equal(coef, candidates[name])
     assert set(chosen) == {"good"}
 
 
@@ -121,18 +122,18 @@ def test_the_constant_is_the_more_frequent_label(label):
     X, _, candidates = voters()
     y = np.where(np.arange(1000) < 950, label, 1 - label)
     agents = SimulatedAgents(X, y, 1.0, n_people=9000, random_state=0)
-    choice = choose(agents, WHERE, {"bad": candidates["bad"]}, 9000, 1)
-    assert choice.chosen == "constant"
-    assert np.array_equal(choice.coef, [0, 0, 0, 1 if label else -1])
-    assert abs(choice.estimates["error of constant"] - 0.05) < 0.05
+    chosen, coef, estimates, _ = choose(agents, WHERE, {"bad": candidates["bad"]}, 9000, 1)
+    assert chosen == "constant"
+    assert np.array_equal(coef, [0, 0, 0, 1 if label else -1])
+    assert abs(estimates["error of constant"] - 0.05) < 0.05
 
 
 def test_without_answers_the_first_candidate_is_kept():
     X, y, candidates = voters()
     silent = SimulatedAgents(X, y, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
-    choice = choose(silent, WHERE, candidates, 900, 1)
-    assert choice.chosen == "good"
-    assert math.isnan(choice.estimates["error of bad"])
+    chosen, _, estimates, _ = choose(silent, WHERE, candidates, 900, 1)
+    assert chosen == "good"
+    assert math.isnan(estimates["error of bad"])
 
 
 def test_momentum_falls_with_the_noise():

@@ -110,9 +110,9 @@ def fit_plan(plan: HybridPlan, runs: dict[str, Run], rows: Rows, agents: Agents 
         chosen, coef = next(iter(candidates.items()), ("nothing", source))
         return Outcome(coef, source, chosen, estimates, people.by_stage)
     # The people of the test took part in no stage above, so that their answers are unbiased about the candidates.
-    choice = choose(agents, plan.where, candidates, plan.people["test"], plan.positive)
+    chosen, coef, errors, decision = choose(agents, plan.where, candidates, plan.people["test"], plan.positive)
     people.count("test")
-    return Outcome(choice.coef, source, choice.chosen, estimates | choice.estimates, people.by_stage, choice.decision)
+    return Outcome(coef, source, chosen, estimates | errors, people.by_stage, decision)
 
 
 class _Counted:
@@ -325,32 +325,13 @@ def correction_step(hessian: Array, seen: Array, variance: float, sizes: Array) 
     return np.asarray(vectors @ (chances @ (sizes[:, None] ** 2 * values / spread) * along))
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """The candidate of least estimated error.
-
-    Parameters
-    ----------
-    chosen : str
-        Its name.
-    coef : ndarray of shape (n_columns + 1,)
-    estimates : dict of str to float
-        The estimated error of each candidate, and the standard deviation of one.
-    decision : str
-        The same in words.
-    """
-
-    chosen: str
-    coef: Array = field(repr=False)
-    estimates: dict[str, float]
-    decision: str
-
-
-def choose(agents: Agents, where: PublicMap, candidates: dict[str, Array], n: int, positive: object) -> Choice:
-    """Ask `n` people about the errors of the candidates and of a constant label; return the one that errs least.
+def choose(
+    agents: Agents, where: PublicMap, candidates: dict[str, Array], n: int, positive: object
+) -> tuple[str, Array, dict[str, float], str]:
+    """Ask `n` people about the errors of the candidates and of a constant label; choose the one that errs least.
 
     Each person is asked about one candidate. One group is asked about both constant labels: where one of them is wrong
-    the other is right.
+    the other is right. Returns the name of the choice, its coefficients, the estimated errors, and all this in words.
     """
     always = np.zeros(where.n_columns + 1)
     always[-1] = 1.0
@@ -364,10 +345,10 @@ def choose(agents: Agents, where: PublicMap, candidates: dict[str, Array], n: in
     models = {**candidates, "constant": always}
     chosen = list(models)[int(np.argmin(known))]
     noise = question.noise(len(answers), answers.scale)
-    listed = ", ".join(f"{name} {error:.3f}" for name, error in zip(models, errors, strict=True))
+    listed = "; ".join(f"{name}: {error:.3f}" for name, error in zip(models, errors, strict=True))
     decision = (
         f"{len(answers):,} people whom no candidate had used tested the candidates; their noisy answers estimate these "
-        f"errors, each with a standard deviation of {noise:.3f} at most: {listed}. The least decided: {chosen}"
+        f"errors, each with a standard deviation of {noise:.3f} at most. {listed}. The least decides: {chosen}"
     )
     estimates = {f"error of {name}": float(error) for name, error in zip(models, errors, strict=True)}
-    return Choice(chosen, models[chosen], {**estimates, "noise of an error": noise}, decision)
+    return chosen, models[chosen], {**estimates, "noise of an error": noise}, decision
