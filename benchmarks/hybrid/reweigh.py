@@ -200,10 +200,17 @@ PARITIES = {
 }
 
 
+# Numbers in the curator's table of a quick run, at most: half a gigabyte.
+_MOST_QUICK_NUMBERS = 60_000_000
+
+
 def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work, the longest first."""
     todo = []
     for key, setting in SETTINGS.items():
+        # A quick run has less than a gigabyte of memory.
+        if quick and setting.n * setting.pair.n_features > _MOST_QUICK_NUMBERS:
+            continue
         # Twenty seeds; five where millions of numbers must be drawn or without privacy; two for the generic learner.
         heavy = setting.n * setting.pair.n_features > 4e7 or not math.isfinite(setting.epsilon)
         full = 2 if setting.learner is _GENERIC else 5 if heavy else 20

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from dpadapt.hybrid.agents import SimulatedAgents
+from dpadapt.hybrid.device import pack, unpack
 from dpadapt.hybrid.mapped_questions import (
     ErrorQuestion,
     PublicMap,
@@ -94,7 +95,7 @@ def test_values_lie_between_minus_one_and_one_whatever_the_row(question):
 def test_questions_are_unchanged_when_sent(question):
     X, y = rows(50)
     coins = question.coins(50, np.random.default_rng(0))
-    again = question_from(question.message())
+    again = question_from(unpack(pack(question.message())))
     assert type(again) is type(question)
     assert np.array_equal(again.value(X, y, coins), question.value(X, y, coins), equal_nan=True)
 
