@@ -206,7 +206,14 @@ def losses(rows: Sequence[Row], people: int) -> dict[str, float]:
         name: [figures_of(rows, name, way, people).mean() for way in ("auto", "S-only", "local-only")]
         for name in sets_of(rows)
     }
-    return {name: float(auto - min(others)) for name, (auto, *others) in means.items()}
+    # Rounded as it is shown, so that no verdict contradicts its display.
+    return {name: round(float(auto - min(others)), 3) for name, (auto, *others) in means.items()}
+
+
+def _gap(rows: Sequence[Row], name: str, people: int) -> float:
+    """Return by how much auto's mean error exceeds a constant's, as it is shown."""
+    errors = [figures_of(rows, name, way, people).mean() for way in ("auto", "constant")]
+    return round(float(errors[0] - errors[1]), 3)
 
 
 def harmed(row: Row) -> bool:
@@ -234,12 +241,9 @@ def claims(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
         text = f"worst {by_set[worst]:+.3f} ({worst}); {len(over)} of {len(by_set)} above; mean {mean:+.4f}"
         what = f"{people:,} people: auto's mean error is at most {HARM:g} above the better of S-only and local-only"
         yield claim(what, text, not over)
-        above = {
-            name: float((figures_of(whole, name, "auto", people) - figures_of(whole, name, "constant", people)).mean())
-            for name in by_set
-        }
+        above = {name: _gap(whole, name, people) for name in by_set}
         worst = max(above, key=lambda name: above[name])
-        text = f"worst {above[worst]:+.4f} ({worst}); {sum(gap > 0 for gap in above.values())} of {len(above)} above"
+        text = f"worst {above[worst]:+.3f} ({worst}); {sum(gap > 0 for gap in above.values())} of {len(above)} above"
         yield claim(f"{people:,} people: auto's mean error is at most a constant's", text, above[worst] <= 0)
 
 

@@ -35,6 +35,9 @@ _RELEASES_PER_SHARE = {
     "tilted means": TILT_RELEASES,
     "tilted model": DESCENT_STEPS,
 }
+# The clipping norm of a row's gradient, in lengths sqrt(number of variables + 1) of a typical row: a residual is about
+# one half where a model is unsure. A larger norm clips fewer rows and adds more noise.
+_CLIPPING_SHARE = 0.5
 # The noise that a weighted model may have, relative to its signal. It sets the largest weight.
 _TILT_NOISE = 0.1
 # The largest weight, relative to the mean weight: at most the first, and no weights if it would be below the second. A
@@ -120,7 +123,7 @@ def make_plan(
     exact_rows: bool,
 ) -> HybridPlan:
     """Return the plan for `mode`, or for the mode that public numbers choose."""
-    clip_norm = 0.5 * math.sqrt(where.n_features + 1)
+    clip_norm = _CLIPPING_SHARE * math.sqrt(where.n_features + 1)
     available, scale = 0, 1.0
     if agents is not None:
         agents.check_columns(where.n_columns)

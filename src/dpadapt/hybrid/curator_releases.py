@@ -28,11 +28,22 @@ Weights = Callable[[Block], Array]
 DESCENT_STEPS = 20
 # Ridge penalty of every model, per row. A larger one is steadier and more biased towards 0.
 _DESCENT_RIDGE = 1e-3
+# The curvature p (1 - p) that a step of descent assumes, at most 1/4, and what is added to it in every direction. A
+# smaller curvature makes longer steps; the addition keeps steps short where rows hardly vary.
+_STEP_CURVATURE, _STEP_RIDGE = 0.2, 0.01
 # The least variance of a feature, and of any direction, that released moments are allowed: noise can make it negative.
 _LEAST_VARIANCE = 1e-3
 # Releases of weighted means in the search for weights. More of them come closer to the people's means, with more noise
 # in each.
 TILT_RELEASES = 4
+# A step of the search is at least and at most this many times as long as the covariance says: a ratio of noisy numbers
+# must not stop the search or throw it off.
+_STEP_STRETCHES = 0.5, 4.0
+# theta' covariance theta is at most this many times the logarithm of the largest weight. Larger tilts would cut off the
+# weights of many rows.
+_LARGEST_TILT = 1.5
+# A released sum of weights corrects the offset by at most this, in logarithms.
+_OFFSET_STEP = 1.0
 # The released sum of weights counts as at least this share of what it should be, n_rows / bound: noise could make it
 # absurdly small, and it is divided by.
 _LEAST_WEIGHT_SHARE = 0.3
@@ -125,7 +136,8 @@ def descend(
     weights : callable, optional
         Each row's weight in [0, 1], from this row and released numbers alone. Default: 1.
     """
-    inverse = np.linalg.inv(0.2 * second + (0.01 + 0.2 * blur) * np.eye(len(second)))
+    ridge = _STEP_RIDGE + _STEP_CURVATURE * blur
+    inverse = np.linalg.inv(_STEP_CURVATURE * second + ridge * np.eye(len(second)))
     coef = np.zeros(len(second))
     average = np.zeros_like(coef)
     for step in range(DESCENT_STEPS):
@@ -201,7 +213,7 @@ def find_tilt(
     """
     covariance, n = moments.covariance, moments.n_rows
     size = len(wanted)
-    base = covariance + (0.01 + moments.blur) * np.eye(size)
+    base = covariance + (_STEP_RIDGE + moments.blur) * np.eye(size)
     theta, offset, stretch = np.zeros(size), 0.0, 1.0
     mean, total = moments.mean, n
     # The means come from a column of the second moments. Averaging with the transpose divided its noise by sqrt 2.
@@ -215,20 +227,21 @@ def find_tilt(
             sums = run.release(clipped_outer_sum(rows, tilt.weights, where.max_norm))
             total = max(float(sums[-1]), _LEAST_WEIGHT_SHARE * n / tilt.bound)
             before, mean, sum_noise = mean, sums[:-1] / total, scale
-            offset += float(np.clip(math.log(total * tilt.bound / n), -1.0, 1.0))
+            offset += float(np.clip(math.log(total * tilt.bound / n), -_OFFSET_STEP, _OFFSET_STEP))
             moved = float(step @ (mean - before))
             expected = float(step @ covariance @ step)
             # Barzilai and Borwein's ratio: the change of the means that the covariance predicts, over the actual one.
             if expected > 0:
-                stretch = float(np.clip(expected / moved, 0.5, 4.0)) if moved > 0 else 4.0
+                stretch = float(np.clip(expected / moved, *_STEP_STRETCHES)) if moved > 0 else _STEP_STRETCHES[1]
         penalty = math.hypot(noise, sum_noise / total)
         metric = base / stretch
         step = _lasso(metric, wanted - mean, theta, penalty)
         new = theta + step
         length = float(new @ covariance @ new)
         # Tilting a Gaussian divides the effective number of rows by exp(length).
-        if length > 1.5 * math.log(bound):
-            new *= math.sqrt(1.5 * math.log(bound) / length)
+        longest = _LARGEST_TILT * math.log(bound)
+        if length > longest:
+            new *= math.sqrt(longest / length)
         step = new - theta
         offset += float(step @ mean + 0.5 * step @ metric @ step)
         theta = new
