@@ -38,7 +38,7 @@ SEEDS = 5
 # a run that exceeds it, or errs more often than a constant, counts as harmed.
 HARM = 0.01
 # Largest error of ours with 200,000 people, by population.
-TARGETS = {"rot10": 0.29, "rot50": 0.34, "Adult, old": 0.24, "Adult, label bias": 0.19}
+TARGETS = {"rot10": 0.29, "rot50": 0.33, "Adult, old": 0.232, "Adult, label bias": 0.181}
 _FIRST_SEED = 400
 _QUICK = ("rot10", "Adult, label bias, 14 columns", "computers_time", "alcohol_south", "wind")
 _QUICK_CROWDS = (20_000, 200_000)
