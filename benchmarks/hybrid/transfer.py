@@ -313,7 +313,7 @@ def _ablation_table(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "title": "Ablation",
         "words": "How much the error grows without each part: mean over populations (least; most), on the same draws.",
-        "columns": ["without", "way", *(f"{people:,} people" for people in crowds_of(rows))],
+        "columns": ["change", "way", *(f"{people:,} people" for people in crowds_of(rows))],
         "rows": body,
     }
 
