@@ -1,10 +1,14 @@
-"""The releases of the transfer regressor: the same-population filter does no harm on skewed or odd public rows."""
+"""The releases of the transfer regressor: no harm on skewed or odd public rows; what the scout finds."""
 
 import numpy as np
 import pytest
 
 from dpadapt.data import Public
+from dpadapt.learning.estimator import Budget
+from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression import PrivateTransferRegressor
+from dpadapt.transfer.regression_fit import _scout
+from dpadapt.transfer.regression_plan import base_geometry, shifted_plan
 
 
 def sample(seed, n, d, *, skew):
@@ -44,3 +48,28 @@ def test_odd_public_rows_leave_finite_coefficients(n_public):
     assert np.all(np.isfinite(model.coef_))
     perfect = model.fit(X, y, public=Public(X_public, X_public @ np.ones(12)))
     assert np.all(np.isfinite(perfect.coef_))
+
+
+class Exact:
+    """A run without noise."""
+
+    def release(self, bounded):
+        return bounded.value
+
+
+@pytest.mark.parametrize("distance", [0.3, 1.0, 10.0, 50.0])
+def test_the_scout_finds_the_scale_of_slope_and_mix(distance):
+    """Linear models extrapolate, so that public models may be far apart on private rows: steps would diverge."""
+    X, y = sample(7, 500, 4, skew=False)
+    public_base = regression_base(Public(X, y), X, y, None)
+    plan = shifted_plan(public_base, base_geometry(public_base), Budget(0.5, 4000.0, 1.0))
+    features = plan.features
+    wanted = distance * np.random.default_rng(1).standard_normal((4000, 3))
+    scores = np.linalg.solve(features.map.T, (wanted - features.shift).T)
+    assert features.of(scores) == pytest.approx(wanted)
+    seen = _scout(Exact(), plan, scores, np.zeros(4000))
+    sizes = np.sqrt(np.mean(seen.features.of(scores) ** 2, axis=0))
+    varied = np.sqrt(np.mean(features.of(public_base.scores) ** 2, axis=0))
+    # Where all numbers of a row are large, clipping the row makes them a little smaller.
+    assert np.all(sizes < 4.0)
+    assert np.all(sizes[varied > 0.9] > 0.3)

@@ -53,13 +53,15 @@ _LEAST_RELEASED_SHARE = 0.02
 # Ratios of private to public residuals that are compared with the release, and the least that is believed.
 _SIZE_RATIOS, _LEAST_SIZE_RATIO = np.geomspace(0.05, 20.0, 60), 0.1
 
-# Slope and mix are clipped at this many public standard deviations in the scout; the variance of a clipped one that is
-# assumed, in squares of this range; the least mean size on public rows that a private one is compared with. Chosen by
-# hand.
+# Slope and mix are clipped at this many public standard deviations for their centre in the scout; the variance of a
+# clipped one that is assumed, in squares of this range; the least mean size on public rows that a private one is
+# compared with. Chosen by hand.
 _SCOUT_RANGE, _PLACE_VARIANCE, _LEAST_USUAL_SIZE = 5.0, 0.1, 0.05
 # A released centre of slope or mix counts in so far as it exceeds this many standard deviations of its noise; limits of
-# a released scale, relative to the public one. Chosen by hand.
-_CENTRE_DEVIATIONS, _SCALE_LIMITS = 3.0, (0.2, 5.0)
+# a released scale, relative to the public one, and the logarithm of the largest. Linear models that extrapolate may be
+# a hundred times further apart on private rows than on public ones (400 Fourier features of randhie), and a scale that
+# is far too small makes steps diverge. Chosen by hand.
+_CENTRE_DEVIATIONS, _SCALE_LIMITS, _LOG_LARGEST_PLACE = 3.0, (0.2, 100.0), math.log1p(100.0)
 # Largest residual, in public standard deviations, whose size the scout tells from larger ones; limits of the released
 # ratio of sizes. Chosen by hand.
 _LARGEST_SIZE, _SIZE_LIMITS = 50.0, (0.3, 5.0)
@@ -219,8 +221,8 @@ def _scout(run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Ve
     centers = _SCOUT_RANGE * seen[:k]
     centers = centers * np.maximum(0.0, 1.0 - (_CENTRE_DEVIATIONS * spread / np.maximum(np.abs(centers), 1e-300)) ** 2)
     # A larger scale is the safe side: it assumes more curvature, so that steps are shorter.
-    sizes = _SCOUT_RANGE * seen[k : 2 * k] + spread
-    usual = np.maximum(_SCOUT_RANGE * known[k : 2 * k], _LEAST_USUAL_SIZE)
+    usual = np.maximum(np.expm1(_LOG_LARGEST_PLACE * known[k : 2 * k]), _LEAST_USUAL_SIZE)
+    sizes = np.expm1(_LOG_LARGEST_PLACE * np.clip(seen[k : 2 * k] + noise, 0.0, 1.0))
     scales = np.sqrt(np.maximum(sizes**2 - centers**2, 0.0)) / usual
     unknown = min(1.0, (2.0 * spread) ** 2)
     scales = np.clip((1.0 - unknown) * scales + unknown, *_SCALE_LIMITS)
@@ -232,12 +234,14 @@ def _scout(run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Ve
 
 
 def _scout_facts(plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector) -> NDArray[np.float64]:
-    """Return the numbers of each row: slope and mix, their sizes, and the size of the residual."""
+    """Return the numbers of each row: slope and mix, logarithms of their sizes, and of the residual's size."""
     with np.errstate(all="ignore"):
-        places = np.clip(plan.features.of(scores) / _SCOUT_RANGE, -1.0, 1.0)
+        features = plan.features.of(scores)
+        places = np.clip(features / _SCOUT_RANGE, -1.0, 1.0)
+        distances = np.clip(np.log1p(np.abs(features)) / _LOG_LARGEST_PLACE, 0.0, 1.0)
         residuals = np.abs(targets - combined(scores, plan.public.base.weights)) / plan.deviation
         sizes = np.clip(np.log1p(residuals) / math.log1p(_LARGEST_SIZE), 0.0, 1.0)
-        return np.column_stack([places, np.abs(places), sizes])
+        return np.column_stack([places, distances, sizes])
 
 
 def _plane_estimate(run: Run, stage: PlaneStage, rows: Rows, n_rows: float) -> Vector:
