@@ -242,8 +242,8 @@ def news() -> tuple[Array, Array, Array, Array]:
     frame = loading.load("news").frame
     days = [name for name in frame if str(name).startswith("weekday_is") or name == "is_weekend"]
     weekend = np.asarray(frame["is_weekend"] > 0)
-    X = frame.drop(columns=[*days, "shares", "timedelta", "random_sample", "contiguous_head"])
-    X, y = np.asarray(X, dtype=np.float64), np.asarray(frame["shares"], dtype=np.float64)
+    columns = frame.drop(columns=[*days, "shares", "timedelta", "random_sample", "contiguous_head"])
+    X, y = np.asarray(columns, dtype=np.float64), np.asarray(frame["shares"], dtype=np.float64)
     return X[~weekend], y[~weekend], X[weekend], y[weekend]
 
 

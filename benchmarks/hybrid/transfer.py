@@ -80,7 +80,7 @@ class Piece:
 def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work, the longest first."""
     wanted = [one.name for one in POPULATIONS if one.group == "made" or real_data()]
-    crowds = CROWDS
+    crowds: tuple[int, ...] = CROWDS
     if quick:
         wanted, crowds = [name for name in wanted if name in _QUICK], _QUICK_CROWDS
     todo = [Piece(name, n, seed) for n in reversed(crowds) for name in wanted for seed in range(SEEDS)]
