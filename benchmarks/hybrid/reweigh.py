@@ -200,8 +200,8 @@ PARITIES = {
 }
 
 
-# Numbers in the curator's table of a quick run, at most: half a gigabyte.
-_MOST_QUICK_NUMBERS = 60_000_000
+# Numbers in the curator's table of a quick run, at most. A fit copies the table, and takes up to three times its size.
+_MOST_QUICK_NUMBERS = 40_000_000
 
 
 def pieces(*, quick: bool) -> list[Piece]:

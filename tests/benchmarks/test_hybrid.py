@@ -184,7 +184,7 @@ def test_results_become_a_page_and_a_part_of_a_page(tmp_path, capsys):
 def test_pieces_are_small_picklable_and_fewer_when_quick():
     quick, full = (reweigh.pieces(quick=flag) for flag in (True, False))
     left_out = {piece.key for piece in full} - {piece.key for piece in quick}
-    assert 0 < len(left_out) < 4  # those with a table of more than half a gigabyte
+    assert 0 < len(left_out) < 4  # those with the largest tables
     assert sum(piece.seeds for piece in quick) < sum(piece.seeds for piece in full) / 3
     assert all(len(pickle.dumps(piece)) < 1000 for piece in full)
     assert pickle.loads(pickle.dumps(full[0])) == full[0]
