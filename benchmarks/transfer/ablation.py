@@ -73,12 +73,7 @@ BOTH, REGRESSION = tuple(KINDS), ("regression",)
 VARIANTS = (
     Variant(WHOLE, BOTH),
     Variant("linear public model alone", BOTH, params=(("public_model", "linear"),)),
-    Variant(
-        "no least weight (hedge)",
-        BOTH,
-        ((base, "_LEAST_REGRESSION_WEIGHT", 0.0), (base, "_LEAST_CLASSIFICATION_WEIGHT", 0.0)),
-        prepares=True,
-    ),
+    Variant("no least weight (hedge)", REGRESSION, ((base, "_LEAST_WEIGHT", 0.0),), prepares=True),
     Variant("no ridge on shortened rows", REGRESSION, ((base, "blend_weights", _without_the_second),), prepares=True),
     Variant("no scout, so no slope and mix", REGRESSION, ((regression_plan, "_SCOUT_SIGNALS", _NEVER),)),
     Variant("no slope and mix", REGRESSION, ((regression_plan, "_MIX_SIGNALS", _NEVER),)),

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Bytes of features in one block: blocks that stay in the cache make a pass over the rows quicker (docs/performance.md).
-# Chosen by hand.
-_ROW_BLOCK_BYTES = 8 * 2**20
+# Bytes of features in one block. A step reads a block twice, the second time from the core's own cache if the block fits:
+# with 8 MiB, a transfer classifier of 10,000 rows and 134 columns takes 1.5 times as long as with 2, with 1 as long.
+_ROW_BLOCK_BYTES = 2 * 2**20
 # Rows in one block, at least and at most: fewer blocks have less overhead, smaller ones need less memory. Chosen by
 # hand.
 _ROW_BLOCK_SIZES = (1024, 16384)

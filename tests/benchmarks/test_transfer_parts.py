@@ -44,7 +44,7 @@ def test_every_part_is_left_out_once_and_put_back(quick):
     for variant in ablation.VARIANTS[1:]:
         assert errors[variant.name, "randhie by plan", 0] != whole
     assert "| the whole engine | 1.000 |" in page
-    assert base._LEAST_REGRESSION_WEIGHT > 0
+    assert base._LEAST_WEIGHT > 0
     assert regression_plan._DIRECTION_SIGNALS[0] < 1e6
 
 

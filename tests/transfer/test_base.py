@@ -328,12 +328,11 @@ def test_the_better_model_gets_the_larger_weight(shape):
     y = X[:, 0] if shape == "linear" else np.sign(X[:, 0]) * np.sign(X[:, 1])
     y = y + 0.05 * draw.standard_normal(600)
     public_base = regression_base(Public(X, y), X, y, None)
-    weights, least = public_base.base.weights, module._LEAST_REGRESSION_WEIGHT
+    weights, least = public_base.base.weights, module._LEAST_WEIGHT
     assert weights.min() >= least - 1e-12
     assert weights[2] == pytest.approx(least if shape == "linear" else 1.0 - 2.0 * least)
     codes = (y > 0).astype(np.int64)
     public_base = classification_base(Public(X, codes), X, codes, np.array([0, 1]), None)
-    assert public_base.base.weights.min() >= module._LEAST_CLASSIFICATION_WEIGHT - 1e-12
     assert bool(public_base.base.weights[1] > 0.5) is (shape == "step")
     loss = SoftmaxLoss()
     scores = public_base.scores

@@ -1,8 +1,9 @@
 """The public model that a transfer starts from: a blend of several, robust against bad public cells and labels.
 
 By default the blend has a linear model and boosting, for regression also a linear model that shortens long rows instead
-of clipping single cells. Their weights minimise the loss on public rows that the models were not fitted to. Every
-weight has a lower limit: under a shift, the model that is best on public rows need not be best on private ones.
+of clipping single cells. Their weights minimise the loss on public rows that the models were not fitted to. In
+regression every weight has a lower limit: under a shift, the model that is best on public rows need not be best on
+private ones.
 """
 
 import itertools
@@ -446,7 +447,7 @@ def _regression_base(X: NDArray[np.float64], y: Vector, model: str | None) -> Pu
     clipped, clipped_scores = _ridge(narrow, X, labels, _CLIPPED_RIDGES, shorten=False)
     boosted, boosted_scores = _boosting(X, labels, 1)
     scores = np.stack([clipped_scores, shortened_scores, boosted_scores])
-    weights = blend_weights(scores, lambda blend: _robust_square(labels - blend), _LEAST_REGRESSION_WEIGHT)
+    weights = blend_weights(scores, lambda blend: _robust_square(labels - blend), _LEAST_WEIGHT)
     base = Base((clipped, shortened, boosted), weights, columns)
     return PublicBase(base, columns.public_rows(X), scores, labels)
 
@@ -460,7 +461,7 @@ def _classification_base(X: NDArray[np.float64], codes: NDArray[np.int64], n_cla
     boosted, boosted_scores = _boosting(X, codes, n_classes)
     scores = np.stack([linear_scores, boosted_scores])
     loss = SoftmaxLoss()
-    weights = blend_weights(scores, lambda blend: loss.value(blend, codes), _LEAST_CLASSIFICATION_WEIGHT)
+    weights = blend_weights(scores, lambda blend: loss.value(blend, codes), 0.0)
     base = Base((linear, boosted), weights, columns)
     return PublicBase(base, columns.public_rows(X), scores, codes)
 
@@ -498,12 +499,11 @@ def _folds(y: NDArray[Any], n_classes: int) -> list[tuple[NDArray[np.int64], NDA
 
 # The blend
 
-# Least weight of each model. A larger one hedges more against a shift under which another model is best, and costs more
-# where there is none. Compared in a prototype, four seeds. Regression, all rows, epsilon 1, geometric mean of the error
-# over the best public model on the 14 development tasks: 0.741 with 0.15, 0.736 with 0.2, 0.739 with 0.25; with few
-# rows 0.25 is better by 1%. Classification: 0.1 keeps up with boosting on all tasks, 0.2 falls behind it by 1% on one
-# (adult labels).
-_LEAST_REGRESSION_WEIGHT, _LEAST_CLASSIFICATION_WEIGHT = 0.2, 0.1
+# Least weight of each model of a regression. A larger one hedges more against a shift under which another model is best,
+# and costs more where there is none. Compared in a prototype, four seeds, all rows, epsilon 1, geometric mean of the
+# error over the best public model on the 14 development tasks: 0.741 with 0.15, 0.736 with 0.2, 0.739 with 0.25; with
+# few rows 0.25 is better by 1%. A classification has none: on twelve tasks, 0.1 and 0 differ by 0.3% at most.
+_LEAST_WEIGHT = 0.2
 # Grid on which the weights are searched. It only sets their precision.
 _WEIGHT_STEP = 0.05
 # Residuals beyond this many median residuals count linearly in the loss that the weights minimise, not squared. Chosen

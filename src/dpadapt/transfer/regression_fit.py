@@ -220,9 +220,11 @@ def _scout(run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Ve
     spread = _SCOUT_RANGE * math.sqrt(noise**2 + _PLACE_VARIANCE / plan.budget.n_rows)
     centers = _SCOUT_RANGE * seen[:k]
     centers = centers * np.maximum(0.0, 1.0 - (_CENTRE_DEVIATIONS * spread / np.maximum(np.abs(centers), 1e-300)) ** 2)
-    # A larger scale is the safe side: it assumes more curvature, so that steps are shorter.
-    usual = np.maximum(np.expm1(_LOG_LARGEST_PLACE * known[k : 2 * k]), _LEAST_USUAL_SIZE)
-    sizes = np.expm1(_LOG_LARGEST_PLACE * np.clip(seen[k : 2 * k] + noise, 0.0, 1.0))
+    # A larger scale is the safe side: it assumes more curvature, so that steps are shorter. So a size may be as much as
+    # one standard deviation of its noise above what was released, if that brings it nearer to the public one.
+    sizes = np.clip(known[k : 2 * k], seen[k : 2 * k], seen[k : 2 * k] + noise)
+    sizes, usual = (np.expm1(_LOG_LARGEST_PLACE * np.clip(size, 0.0, 1.0)) for size in (sizes, known[k : 2 * k]))
+    usual = np.maximum(usual, _LEAST_USUAL_SIZE)
     scales = np.sqrt(np.maximum(sizes**2 - centers**2, 0.0)) / usual
     unknown = min(1.0, (2.0 * spread) ** 2)
     scales = np.clip((1.0 - unknown) * scales + unknown, *_SCALE_LIMITS)
