@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from dpadapt.data import Public
 LARGEST, SMALLEST = 1e60, 1e-60
 # Largest count: whole numbers up to this are exact in float64.
 _MOST = 2**53
+
+
+Choice = TypeVar("Choice", bound=str)
 
 
 def positive(value: Any, name: str, *, infinite: bool = False) -> float:
@@ -99,11 +102,11 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def one_of(value: Any, choices: Collection[str], name: str) -> str:
-    """Return `value` if it is one of `choices`."""
+def one_of(value: Any, choices: Collection[Choice], name: str) -> Choice:
+    """Return the one of `choices` that equals `value`."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {_shown(value)}.")
-    return str(value)
+    return next(choice for choice in choices if choice == value)
 
 
 def declared_public(value: Any) -> Public:

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Bytes of features in one block. A step reads a block twice, the second time from the core's own cache if the block fits:
-# with 8 MiB, a transfer classifier of 10,000 rows and 134 columns takes 1.5 times as long as with 2, with 1 as long.
+from dpadapt.persons import Shares, Unit
+
+# Bytes of features in one block. A step reads a block twice, the second time from the core's own cache if the block
+# fits: with 8 MiB, a transfer classifier of 10,000 rows and 134 columns takes 1.5 times as long as with 2, with 1 MiB
+# as long.
 _ROW_BLOCK_BYTES = 2 * 2**20
 # Rows in one block, at least and at most: fewer blocks have less overhead, smaller ones need less memory. Chosen by
 # hand.
@@ -22,7 +25,10 @@ _ROW_BLOCK_SIZES = (1024, 16384)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """Some consecutive rows: features, targets, lengths (with the constant 1, if any), their inverses and weights."""
+    """Some consecutive rows: features, targets, lengths (with the constant 1, if any), their inverses and weights.
+
+    `leverage` is the weight of a row in a descent. `shares` is how much the row counts after clipping; None for 1.
+    """
 
     X: NDArray[Any]
     y: NDArray[Any]
@@ -30,6 +36,7 @@ class Block:
     inverse_norms: NDArray[Any]
     leverage: NDArray[Any] | None
     intercept: bool
+    shares: NDArray[np.float64] | None = None
 
     def product(self, coef: NDArray[Any]) -> NDArray[Any]:
         """Return each row times `coef`; if there is a constant 1, the last row of `coef` belongs to it."""
@@ -59,13 +66,24 @@ class Rows:
         Whether every row has a further feature, the constant 1, which is not stored.
     max_norm : float
         A longer row has weight (max_norm / length)² in a descent, so that no row dominates the curvature.
+    shares : Shares, optional
+        How much each row counts after clipping. Default: 1.
     """
 
     def __init__(
-        self, X: NDArray[Any], y: NDArray[Any], *, intercept: bool = False, max_norm: float = math.inf
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        *,
+        intercept: bool = False,
+        max_norm: float = math.inf,
+        shares: Shares | None = None,
     ) -> None:
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
+        if shares is not None and len(shares.values) != len(X):
+            raise ValueError("shares must have one entry per row.")
+        self.shares = shares
         # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
         with np.errstate(all="ignore"):
             # The squared length is infinite or NaN exactly if the row can't be used, so one pass is enough.
@@ -86,6 +104,11 @@ class Rows:
             self.leverage = np.minimum(max_norm / self.norms, 1.0) ** 2 if math.isfinite(max_norm) else None
 
     @property
+    def unit(self) -> Unit:
+        """What a bound on the terms of these rows protects."""
+        return "row" if self.shares is None else self.shares.unit
+
+    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
@@ -103,6 +126,7 @@ class Rows:
         taken.X, taken.y, taken.norms = self.X.take(index, axis=0), self.y[index], self.norms[index]
         taken.inverse_norms = self.inverse_norms[index]
         taken.leverage = None if self.leverage is None else self.leverage[index]
+        taken.shares = None if self.shares is None else self.shares.take(index)
         taken.intercept = self.intercept
         return taken
 
@@ -112,8 +136,7 @@ class Rows:
         least, most = _ROW_BLOCK_SIZES
         size = min(max(_ROW_BLOCK_BYTES // max(1, self.X.shape[1] * self.X.itemsize), least), most)
         if n <= size:
-            block = Block(self.X, self.y, self.norms, self.inverse_norms, self.leverage, self.intercept)
-            return statistic(block).astype(np.float64, copy=False)
+            return statistic(self._block(0, n)).astype(np.float64, copy=False)
         total = statistic(self._block(0, size)).astype(np.float64)
         for start in range(size, n, size):
             total += statistic(self._block(start, start + size))
@@ -122,7 +145,8 @@ class Rows:
     def _block(self, start: int, stop: int) -> Block:
         leverage = None if self.leverage is None else self.leverage[start:stop]
         lengths = self.norms[start:stop], self.inverse_norms[start:stop]
-        return Block(self.X[start:stop], self.y[start:stop], *lengths, leverage, self.intercept)
+        shares = None if self.shares is None else self.shares.values[start:stop]
+        return Block(self.X[start:stop], self.y[start:stop], *lengths, leverage, self.intercept, shares)
 
 
 def norm_bounds(squares: NDArray[Any], n_terms: int) -> NDArray[Any]:

@@ -36,6 +36,7 @@ from dpadapt.mechanisms import (
     votes,
 )
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
+from dpadapt.persons import person_shares
 
 SUM = clipped_sum([[0.5], [0.25]], 1.0)
 
@@ -686,3 +687,63 @@ def test_threads_do_not_get_two_batches_at_once():
     for thread in threads:
         thread.join()
     assert got.count(None) == 1
+
+
+# Persons as the unit.
+
+
+def of_persons(value=1.0):
+    return clipped_sum([[value], [value]], 1.0, person_shares(["a", "a"], 2))
+
+
+def test_a_ledger_of_persons_refuses_what_is_bounded_for_rows_before_anything_is_charged():
+    ledger = Ledger(epsilon=5.0, delta=1e-6, unit="person", random_state=0)
+    with pytest.raises(PrivacyError, match="protects persons"):
+        ledger.release(Gaussian(10.0), clipped_sum([[1.0]], 1.0), label="rows")
+    assert ledger.entries == []
+    ledger.release(Gaussian(10.0), of_persons(), label="persons")
+    run = ledger.start(Gaussian(10.0), label="run")
+    with pytest.raises(PrivacyError, match="protects persons"):
+        run.release(clipped_sum([[1.0]], 1.0))
+    assert run.left == 1
+    run.release(of_persons())
+
+
+def test_a_child_of_a_ledger_of_persons_protects_persons():
+    ledger = Ledger(epsilon=5.0, delta=1e-6, unit="person")
+    assert ledger.child(1.0, 1e-6, label="a").unit == "person"
+    with pytest.raises(PrivacyError, match="persons="):
+        ledger.child(1.0, 1e-6, label="a", unit="row")
+    rows = Ledger(epsilon=5.0, delta=1e-6)
+    child = rows.child(1.0, 1e-6, label="a", unit="person")
+    with pytest.raises(PrivacyError, match="protects persons"):
+        child.release(Gaussian(10.0), clipped_sum([[1.0]], 1.0), label="rows")
+    assert (child.unit, rows.entries) == ("person", [])
+    # What is bounded for persons is bounded for rows.
+    rows.release(Gaussian(10.0), of_persons(), label="persons")
+
+
+def test_a_sampled_run_refuses_persons():
+    """A sample of rows holds a person with many rows nearly always, so that sampling lowers no cost."""
+    ledger = Ledger(epsilon=50.0, delta=1e-6, random_state=0)
+    run = ledger.start(Sampled(Gaussian(10.0), rate=0.5, steps=2), label="run")
+    batch = next(run.batches(2))
+    with pytest.raises(PrivacyError, match="draws rows, not persons"):
+        run.release(batch.of(lambda index: of_persons()))
+
+
+def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):
+    path = tmp_path / "a.ledger"
+    ledger = Ledger.open(path, epsilon=5.0, delta=1e-6, unit="person")
+    assert ledger.receipt().unit == "person"
+    again = Ledger.open(path)
+    assert again.unit == "person"
+    with pytest.raises(PrivacyError, match="protects persons"):
+        again.release(Gaussian(10.0), clipped_sum([[1.0]], 1.0), label="rows")
+    with pytest.raises(LedgerError, match="has unit='person', not 'row'"):
+        Ledger.open(path, unit="row")
+    with pytest.raises(ValueError, match="unit must be one of"):
+        Ledger(1.0, 1e-6, unit="household")
+    with pytest.raises(ValueError, match="unit must be one of"):
+        Ledger.open(tmp_path / "b.ledger", epsilon=1.0, delta=1e-6, unit="household")
+    assert not (tmp_path / "b.ledger").exists()

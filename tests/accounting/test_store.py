@@ -473,7 +473,7 @@ def test_a_ledger_of_a_later_version_is_not_called_damaged(path, ledger):
     assert "made by a later version" in refusal(lambda: Ledger.open(path))
     path.write_bytes(whole)
     (time, terms), *rest = records_of(path)
-    with_records(path, [(time, terms.replace('"unit": "row"', '"unit": "person"')), *rest])
+    with_records(path, [(time, terms.replace('"unit": "row"', '"unit": "household"')), *rest])
     assert "made by a later version" in refusal(lambda: Ledger.open(path))
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from dpadapt.mechanisms import Adjacency, clipped_sum
+from dpadapt.persons import UNITS
 
 
 def test_adjacency_by_name():
@@ -18,10 +19,12 @@ def test_the_factor_is_the_sensitivity_of_a_sum_of_terms_of_length_one(adjacency
 
 
 def test_words_name_what_is_protected():
-    assert {a: a.rows for a in Adjacency} == {
+    assert {a: a.counted() for a in Adjacency} == {
         Adjacency.ZERO_OUT: "the number of rows is public",
         Adjacency.ADD_REMOVE: "the number of rows is private",
         Adjacency.REPLACE_ONE: "the number of rows is public",
     }
-    for words in ([a.protects for a in Adjacency], [a.question for a in Adjacency]):
-        assert len(set(words)) == 3
+    words = [getattr(a, name)(unit) for name in ("protects", "question") for unit in UNITS for a in Adjacency]
+    assert len(set(words)) == 12
+    assert "one person" in Adjacency.ZERO_OUT.protects("person")
+    assert Adjacency.ZERO_OUT.counted("person") == "the number of persons is public"

@@ -28,6 +28,7 @@ from dpadapt.mechanisms.bounded import (
     votes,
     weighted_votes,
 )
+from dpadapt.persons import person_shares
 from dpadapt.rows import Rows, norm_bounds
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -70,7 +71,7 @@ def labelled(records, width, dtype):
     return whole[:, :width].copy(), whole[:, width].copy()
 
 
-def make_outer_sum(records, options):
+def make_outer_sum(records, options, shares=None):
     """Call `clipped_outer_sum` with weights that depend on the row and its label in extreme ways."""
     width, dtype, clip_norm, intercept, kind = options
     X, y = labelled(records, width, dtype)
@@ -88,7 +89,7 @@ def make_outer_sum(records, options):
                 return np.column_stack([block.y, score, np.ones_like(score)])
             return np.column_stack([np.full_like(score, kind), -block.y])
 
-    return clipped_outer_sum(Rows(X, y, intercept=intercept), weights, clip_norm)
+    return clipped_outer_sum(Rows(X, y, intercept=intercept, shares=shares), weights, clip_norm)
 
 
 def make_term_sum(records, options):
@@ -294,6 +295,85 @@ def test_a_replacement_bound_that_is_too_low_is_detected(maker):
     assert -1e-9 < excess(first, second, Adjacency.REPLACE_ONE, 0.0) <= 0  # tight
     low = replace(first, replaced={norm: 0.99 * bound for norm, bound in first.replaced.items()})
     assert excess(first, second, Adjacency.REPLACE_ONE, 0.0, low) > 0
+
+
+# Persons: several rows with one id.
+
+PERSONAL = {
+    "clipped_sum": (records, st.none(), lambda rows, o, shares: clipped_sum(table(rows, 3, np.float64), 0.7, shares)),
+    "clipped_gram": (
+        records,
+        st.booleans(),
+        lambda rows, o, shares: clipped_gram(Rows(*labelled(rows, 3, np.float64), intercept=o, shares=shares), 0.7),
+    ),
+    "clipped_outer_sum": (
+        records,
+        st.tuples(st.just(3), st.just(np.float64), st.just(0.7), st.booleans(), kinds),
+        make_outer_sum,
+    ),
+    "histogram": (
+        codes,
+        st.none(),
+        lambda rows, o, shares: histogram([-1 if r is NULL else r for r in rows], 3, shares),
+    ),
+    "votes": (records, st.none(), lambda rows, o, shares: votes(table(rows, 3, np.float64), shares)),
+}
+
+
+def persons_statistic(make, persons, options):
+    """Return the statistic of the rows of all persons, mixed; a person is a list of rows."""
+    owned = [(name, row) for name, rows in enumerate(persons) for row in rows]
+    owned = owned[::2] + owned[1::2]
+    return make([row for _, row in owned], options, person_shares([name for name, _ in owned], len(owned)))
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_no_person_moves_a_statistic_further_than_the_bound(name, adjacency, data):
+    """A person is blanked out, removed or replaced, with all rows; the other one may have more or fewer rows."""
+    record, options, make = PERSONAL[name]
+    options = data.draw(options)
+    person = st.lists(record, min_size=1, max_size=7)
+    persons = data.draw(st.lists(person, min_size=2, max_size=4))
+    at = data.draw(st.integers(0, len(persons) - 1))
+    other = data.draw(person)
+    if adjacency is Adjacency.ZERO_OUT:
+        other = [NULL] * data.draw(st.integers(1, 7))
+    changed = [*persons[:at], *([] if adjacency is Adjacency.ADD_REMOVE else [other]), *persons[at + 1 :]]
+    first, second = (persons_statistic(make, some, options) for some in (persons, changed))
+    assert first.unit == "person"
+    assert excess(first, second, adjacency, 1e-9 * max(first.l1 or 0, first.l2 or 0) * len(persons)) <= 0
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_without_shares_a_person_with_many_rows_exceeds_the_bound(name):
+    row = 1 if name == "histogram" else [1.0] * 4
+    options = (3, np.float64, 0.7, True, "label") if name == "clipped_outer_sum" else True
+    _, _, make = PERSONAL[name]
+    several, none = (make(rows, options, None) for rows in ([row] * 5, [NULL]))
+    assert several.unit == "row"
+    assert excess(several, none, Adjacency.ZERO_OUT, 0.0) > 1.0
+
+
+def test_sums_in_float32_are_refused_for_persons():
+    rows = Rows(np.ones((4, 2), dtype=np.float32), np.ones(4), shares=person_shares([1, 1, 2, 3], 4))
+    for made in (clipped_gram(rows, 1.0), clipped_outer_sum(rows, lambda block: np.ones(4, dtype=np.float32), 1.0)):
+        for adjacency in Adjacency:
+            with pytest.raises(PrivacyError, match="float32"):
+                made.sensitivity("l2", adjacency)
+
+
+def test_every_maker_with_shares_is_tested_with_persons():
+    taking = {
+        name
+        for name, value in vars(bounded).items()
+        if inspect.isfunction(value)
+        and not name.startswith("_")
+        and ("shares" in inspect.signature(value).parameters or "rows.unit" in inspect.getsource(value))
+    }
+    assert taking == PERSONAL.keys()
 
 
 def test_every_public_maker_is_in_the_battery():

@@ -26,6 +26,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
+from dpadapt.persons import UNITS, Unit
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
@@ -70,10 +71,12 @@ class Run:
         random: Random,
         draw: Draw,
         *,
+        unit: Unit = "row",
         mark: str = "",
         record: Callable[[str, int], None] | None = None,
     ) -> None:
         self.plan = plan
+        self.unit = unit
         self.mark = mark
         self._record = record
         self._reserved = 0
@@ -113,6 +116,12 @@ class Run:
     def release(self, bounded: Bounded) -> Any:
         """Return the noisy value of `bounded`; of a sampled run, a statistic of its last batch alone is released."""
         mechanism = self.plan.mechanism
+        _require_unit(bounded, self.unit)
+        if self._sampled and bounded.unit == "person":
+            raise PrivacyError(
+                "a sampled run draws rows, not persons: a person with many rows would nearly always be in the sample, "
+                "which was not charged. Use a run on all rows."
+            )
         scale = mechanism.scale(bounded, self._adjacency, sampled=self._sampled)
         with self._lock:
             self._require_same_process()
@@ -195,6 +204,8 @@ class Ledger:
         The cap on the cost of everything ever released about this data set: a limit, not a target.
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
         Which data sets count as neighbours.
+    unit : {"row", "person"}, default="row"
+        What is protected. A ledger of persons refuses what is bounded for single rows; a ledger of rows takes both.
     rule : {"mixed", "gaussian", "renyi"}, default="mixed"
         How delta is shared between the ways in which charges are added up. "gaussian" adds up Gaussian noise without
         any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/ledger.md).
@@ -226,14 +237,17 @@ class Ledger:
         delta: float = 0.0,
         *,
         adjacency: Adjacency = Adjacency.ZERO_OUT,
+        unit: Unit = "row",
         rule: str = "mixed",
         random_state: int | None = None,
     ) -> None:
         filter = Filter.of(rule, epsilon, delta, Adjacency.of(adjacency))
-        self._setup(MemoryStore(filter), filter, random_source(random_state))
+        checks.one_of(unit, UNITS, "unit")
+        self._setup(MemoryStore(filter), filter, random_source(random_state), unit)
 
-    def _setup(self, store: Store, filter: Filter, random: Random) -> None:
+    def _setup(self, store: Store, filter: Filter, random: Random, unit: Unit) -> None:
         self._filter = filter
+        self._unit = unit
         self.dataset = ""
         self._store = store
         self._random = random
@@ -255,6 +269,16 @@ class Ledger:
         return self._filter.adjacency
 
     @property
+    def unit(self) -> Unit:
+        """What is protected: a row or a person."""
+        return self._unit
+
+    @property
+    def fixed_rows(self) -> bool:
+        """Whether neighbours have equally many rows; how many rows a person has is private."""
+        return self.adjacency is not Adjacency.ADD_REMOVE and self.unit == "row"
+
+    @property
     def rule(self) -> str:
         """How delta is shared between the ways in which charges are added up."""
         return self._filter.rule
@@ -273,6 +297,7 @@ class Ledger:
         delta: float | None = None,
         adjacency: Adjacency | None = None,
         dataset: str | None = None,
+        unit: Unit | None = None,
         rule: str | None = None,
         read_only: bool = False,
     ) -> "Ledger":
@@ -288,6 +313,8 @@ class Ledger:
             Default for a new ledger: Adjacency.ZERO_OUT.
         dataset : str, optional
             Name of the private data set. An existing ledger of another data set is refused.
+        unit : {"row", "person"}, optional
+            As in `Ledger`. Default for a new ledger: "row".
         rule : {"mixed", "gaussian", "renyi"}, optional
             As in `Ledger`. Default for a new ledger: "mixed".
         read_only : bool, default=False
@@ -303,7 +330,8 @@ class Ledger:
                 )
             made = Filter.of(rule or "mixed", epsilon, delta, Adjacency.of(adjacency or Adjacency.ZERO_OUT))
             cap = made.epsilon, made.delta, made.adjacency.value
-            store = FileStore.create(path, Terms(*cap, dataset or "", made.share, made.order))
+            kept_unit = checks.one_of(unit or "row", UNITS, "unit")
+            store = FileStore.create(path, Terms(*cap, dataset or "", made.share, made.order, kept_unit))
         else:
             store = FileStore(path, read_only=read_only)
         terms = store.terms
@@ -316,6 +344,7 @@ class Ledger:
             ("epsilon", epsilon, terms.epsilon),
             ("delta", delta, terms.delta),
             ("adjacency", None if adjacency is None else Adjacency.of(adjacency).value, terms.adjacency),
+            ("unit", unit, terms.unit),
             ("rule", rule, terms.filter.rule),
         ):
             if given is not None and given != kept:
@@ -324,11 +353,13 @@ class Ledger:
                     f"leave {name} out to use the ledger as it is."
                 )
         ledger = object.__new__(cls)
-        ledger._setup(store, terms.filter, random_source(None))
+        ledger._setup(store, terms.filter, random_source(None), terms.unit)
         ledger.dataset = terms.dataset
         return ledger
 
-    def child(self, epsilon: float, delta: float, *, label: str, random_state: int | None = None) -> "Ledger":
+    def child(
+        self, epsilon: float, delta: float, *, label: str, unit: Unit | None = None, random_state: int | None = None
+    ) -> "Ledger":
         """Return a ledger with a cap of its own whose charges are also charged to this ledger.
 
         Parameters
@@ -337,20 +368,29 @@ class Ledger:
             The cap on what is charged through the child.
         label : str
             Put before the label of each of the child's entries in this ledger.
+        unit : {"row", "person"}, optional
+            What the child protects. A ledger of persons has no child of rows. Default: as this ledger.
         random_state : int, optional
             For tests only, as in `Ledger`.
         """
         ledger = object.__new__(Ledger)
         random = self._random if random_state is None else random_source(random_state)
         filter = Filter.of(self._filter.rule, epsilon, delta, self.adjacency)
-        ledger._setup(ChildStore(filter, self, label), filter, random)
+        own = checks.one_of(unit or self.unit, UNITS, "unit")
+        if self.unit == "person" and own == "row":
+            raise PrivacyError(
+                "the ledger protects persons, this fit only rows. Give the fit the id of each row's person: persons=..."
+            )
+        ledger._setup(ChildStore(filter, self, label), filter, random, own)
         ledger.dataset = self.dataset
         ledger._draw = self._draw
         return ledger
 
     def release(self, mechanism: Mechanism, bounded: Bounded, *, label: str) -> Any:
         """Check the cap, record the event, then return the noisy value of `bounded`."""
-        mechanism.scale(bounded, self.adjacency)  # refuses an unsuitable statistic before anything is charged
+        # Both refuse an unsuitable statistic before anything is charged.
+        _require_unit(bounded, self.unit)
+        mechanism.scale(bounded, self.adjacency)
         return self.start(mechanism, label=label).release(bounded)
 
     def start(self, plan: Plan | Mechanism, *, label: str, resumable: bool = False) -> "Run":
@@ -368,7 +408,10 @@ class Ledger:
             return self.start_all([(plan, label)])[0]
         ready, mark = as_plan(plan), secrets.token_hex(16)
         self._charge([Entry(label, ready.event(), ready.steps, self._random.seeded)], mark=mark)
-        return Run(ready, self.adjacency, self._random, self._draw, mark=mark, record=self._reserve)
+        return self._run(ready, mark=mark, record=self._reserve)
+
+    def _run(self, plan: Plan, **resumable: Any) -> "Run":
+        return Run(plan, self.adjacency, self._random, self._draw, unit=self.unit, **resumable)
 
     def resume(self, plan: Plan | Mechanism, mark: str, *, label: str) -> "Run":
         """Continue a resumable run that was charged earlier, perhaps by another process; nothing is charged again.
@@ -383,7 +426,7 @@ class Ledger:
         """
         ready = as_plan(plan)
         used = self._readmit(Entry(label, ready.event(), ready.steps, self._random.seeded), mark)
-        run = Run(ready, self.adjacency, self._random, self._draw, mark=mark, record=self._reserve)
+        run = self._run(ready, mark=mark, record=self._reserve)
         run._left -= used
         return run
 
@@ -393,7 +436,7 @@ class Ledger:
         if not ready:
             return []
         self._charge([Entry(label, plan.event(), plan.steps, self._random.seeded) for plan, label in ready])
-        return [Run(plan, self.adjacency, self._random, self._draw) for plan, _ in ready]
+        return [self._run(plan) for plan, _ in ready]
 
     def spent(self) -> float:
         """Return the least cap epsilon, at this ledger's delta, that would have let through everything charged so far.
@@ -447,6 +490,7 @@ class Ledger:
             warnings=tuple(warnings),
             charges=max(1, len(charges)),
             cap=self.epsilon,
+            unit=self.unit,
         )
 
     def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None:
@@ -495,6 +539,14 @@ class Ledger:
         raise PrivacyError(
             "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
             "Ledger.open(path, ...), or use n_jobs=1."
+        )
+
+
+def _require_unit(bounded: Bounded, unit: Unit) -> None:
+    if unit == "person" and bounded.unit != "person":
+        raise PrivacyError(
+            "this statistic is bounded for single rows, and the ledger protects persons. Make it with the shares of "
+            "the persons' rows."
         )
 
 

@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dpadapt import checks
 from dpadapt.accounting import oracles
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, NonPrivateEvent, from_dict
+from dpadapt.persons import UNITS, Unit
 
 SEED_WARNING = "the noise came from a seed: this fit has no privacy guarantee"
 
@@ -87,6 +89,8 @@ class Receipt:
         them was released.
     cap : float, optional
         The cap of the ledger that was charged.
+    unit : {"row", "person"}
+        What is protected.
 
     Examples
     --------
@@ -106,6 +110,7 @@ class Receipt:
     warnings: tuple[str, ...] = ()
     charges: int = 1
     cap: float | None = None
+    unit: Unit = "row"
 
     @property
     def meaning(self) -> str:
@@ -178,6 +183,7 @@ class Receipt:
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else "inf",
             "delta": self.delta,
             "adjacency": self.adjacency.value,
+            "unit": self.unit,
             "seeded": self.seeded,
             "entries": [entry.to_dict() for entry in self.entries],
             "assumptions": list(self.assumptions),
@@ -204,13 +210,14 @@ class Receipt:
             # Receipts of earlier versions lack these.
             charges=int(fields.get("charges", 0)),
             cap=None if fields.get("cap") is None else float(fields["cap"]),
+            unit=checks.one_of(fields.get("unit", "row"), UNITS, "unit"),
         )
 
     def __str__(self) -> str:
         """Return the receipt as text."""
         lines = [
             f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g} ({self.meaning})",
-            f"protects: {self.adjacency.protects}; {self.adjacency.rows}",
+            f"protects: {self.adjacency.protects(self.unit)}; {self.adjacency.counted(self.unit)}",
             *(f"released: {entry}" for entry in self.entries),
             *(f"assumed public: {fact}" for fact in self.assumptions),
             *(f"warning: {text}" for text in self._all_warnings()),

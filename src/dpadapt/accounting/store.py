@@ -53,6 +53,7 @@ from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.persons import UNITS, Unit
 
 if sys.platform == "win32":
     import msvcrt
@@ -222,8 +223,8 @@ class Terms:
     adjacency, dataset : str
     share, order : float, int
         The filter's; see `Filter`.
-    unit : str
-        What is protected: a "row".
+    unit : {"row", "person"}
+        What is protected.
     allowances : dict
         Parts of the cap that are set aside under a name: none.
     """
@@ -234,12 +235,12 @@ class Terms:
     dataset: str
     share: float
     order: int
-    unit: str = "row"
+    unit: Unit = "row"
     allowances: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.filter  # checks
-        if self.unit != "row" or self.allowances:
+        if self.unit not in UNITS or self.allowances:
             raise ValueError("made by a later version")
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
+from inspect import signature
 from textwrap import indent
 from typing import Any, ClassVar
 
@@ -31,6 +32,7 @@ from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.persons import Shares, Unit, person_shares
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {
@@ -56,6 +58,10 @@ _SHARED_PARAMETERS = {
     Private target.""",
     "public": """public : Public, optional
     Public data with the same columns, with or without labels. It is not protected.""",
+    "persons": """persons : array-like of shape (n_rows,), optional
+    The id of each private row's person. All rows of one person together are then protected, and the number of persons
+    takes the place of the number of rows. A row without an id (None, NaN, empty) counts nothing. Default: single rows
+    are protected.""",
     "ledger": """ledger : Ledger, optional
     Ledger of the private data set, to which this fit is charged. Without one, nothing adds up what several fits cost
     together.""",
@@ -160,6 +166,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         cls.__doc__ = _with_shared_parameters(cls.__doc__)
         if "fit" in vars(cls):
             cls.fit.__doc__ = _with_shared_parameters(cls.fit.__doc__)
+            if "persons" in signature(cls.fit).parameters:
+                # As above, for the estimators that have it.
+                setattr(cls, f"_{cls.__name__}__metadata_request__fit", {"persons": True})
             cls.fit = _without_float_errors(cls.fit)
 
     def __sklearn_tags__(self) -> Any:
@@ -177,18 +186,18 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             if self.n_rows is None:
                 raise ValueError(
                     "n_rows must be given under add-remove adjacency: the true number of rows is private there. "
-                    "Give a public estimate of it."
+                    "Give a public estimate of it; with persons, of the number of persons."
                 )
             n_rows = checks.count(self.n_rows, "n_rows")
         elif self.n_rows is not None:
             raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
         return Budget.of(self.epsilon, self.delta, n_rows, adjacency)
 
-    def _ledger(self, ledger: Ledger | None) -> Ledger:
+    def _ledger(self, ledger: Ledger | None, unit: Unit = "row") -> Ledger:
         """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""
         adjacency = Adjacency.of(self.adjacency)
         if ledger is None:
-            return Ledger(self.epsilon, self.delta, adjacency=adjacency, random_state=self.random_state)
+            return Ledger(self.epsilon, self.delta, adjacency=adjacency, unit=unit, random_state=self.random_state)
         if not isinstance(ledger, Ledger):
             raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
         if ledger.adjacency is not adjacency:
@@ -196,14 +205,17 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 f"the ledger counts neighbours by {ledger.adjacency.value}, this estimator by {adjacency.value}. "
                 f"Make them agree."
             )
-        return ledger.child(self.epsilon, self.delta, label=type(self).__name__, random_state=self.random_state)
+        name = type(self).__name__
+        return ledger.child(self.epsilon, self.delta, label=name, unit=unit, random_state=self.random_state)
 
     def _receipt(self, ledger: Ledger, budget: Budget, assumed: Sequence[str], *, notes: Sequence[str] = ()) -> Receipt:
         """Return the receipt of this fit, with what is taken to be public and what a reader should know.
 
         `notes` join the receipt's warnings; they must follow from releases and public data alone.
         """
-        rows = "the number of rows" if self.n_rows is None else "n_rows, which was chosen without the private data"
+        rows = f"the number of {ledger.unit}s"
+        if self.n_rows is not None:
+            rows = "n_rows, which was chosen without the private data"
         # Other rows would have been refused, so that a fit tells this much about them.
         cells = "that all private cells are finite numbers"
         if is_classifier(self):
@@ -224,25 +236,40 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         )
 
     def _read_regression(
-        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, *, needs_y: bool = True
+        self,
+        X: Any,
+        y: Any,
+        public: Public | None,
+        ledger: Ledger | None,
+        *,
+        persons: Any = None,
+        needs_y: bool = True,
     ) -> "RegressionInput":
         """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
-        rows, targets = self._check_rows(X, y, y_numeric=True, needs_y=needs_y)
+        rows, targets = self._check_rows(X, y, y_numeric=True, needs_y=needs_y, fixed_rows=persons is None)
         X_public, y_public = self._check_public(public, X)
         labels = None if y_public is None else numeric_labels(y_public)
-        return RegressionInput(rows, targets, X_public, labels, self._budget(len(rows)), self._ledger(ledger))
+        shares = _shares(persons, len(rows))
+        return RegressionInput(rows, targets, X_public, labels, *self._spending(ledger, len(rows), shares), shares)
+
+    def _spending(self, ledger: Ledger | None, n_rows: int, shares: Shares | None) -> tuple[Budget, Ledger]:
+        """Return the budget and the ledger of a fit on rows, or on persons."""
+        if shares is None:
+            return self._budget(n_rows), self._ledger(ledger)
+        return self._budget(shares.n_units), self._ledger(ledger, shares.unit)
 
     def _read_classification(
-        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, classes: Any
+        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, classes: Any, *, persons: Any = None
     ) -> "ClassificationInput":
         """Convert and check all input of a classification; `classes` are those declared, if any."""
-        rows, labels = self._check_rows(X, y, y_numeric=False)
+        rows, labels = self._check_rows(X, y, y_numeric=False, fixed_rows=persons is None)
         X_public, y_public = self._check_public(public, X)
         known, source = label_set(classes, y_public, labels)
         codes = label_codes(labels, known, "y")
         codes_public = None if y_public is None else label_codes(y_public, known, "public y")
-        budget, child = self._budget(len(rows)), self._ledger(ledger)
-        return ClassificationInput(rows, codes, X_public, codes_public, budget, child, known, source)
+        shares = _shares(persons, len(rows))
+        budget, child = self._spending(ledger, len(rows), shares)
+        return ClassificationInput(rows, codes, X_public, codes_public, budget, child, known, source, shares)
 
     def _check_rows(
         self,
@@ -253,14 +280,17 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         needs_y: bool = True,
         allow_nd: bool = False,
         multi_output: bool = False,
+        fixed_rows: bool = True,
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return private features and labels as arrays, or refuse them without showing a value or a number of rows.
 
         `y_numeric` asks for labels that are finite numbers. Without `needs_y`, None stands for labels that are 0.
+        Without `fixed_rows`, neighbours may have different numbers of rows whatever the adjacency is.
         """
         shapes: dict[str, Any] = {"allow_nd": allow_nd, "ensure_min_samples": 2}
         # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
-        kept = np.float64 if Adjacency.of(self.adjacency) is Adjacency.ADD_REMOVE else [np.float64, np.float32]
+        fixed_rows = fixed_rows and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
+        kept = [np.float64, np.float32] if fixed_rows else np.float64
         try:
             require_plain(X, "X")
             if y is None and not needs_y:
@@ -313,6 +343,8 @@ class RegressionInput:
     budget : Budget
     ledger : Ledger
         Capped at this fit's epsilon and delta.
+    shares : Shares or None
+        How much each row counts, if persons are protected.
     """
 
     X: NDArray[Any] = field(repr=False)
@@ -321,6 +353,7 @@ class RegressionInput:
     y_public: NDArray[np.float64] | None
     budget: Budget
     ledger: Ledger
+    shares: Shares | None = None
 
     @property
     def n_features(self) -> int:
@@ -349,6 +382,8 @@ class ClassificationInput:
         Sorted.
     source : str
         Where the classes come from, for the receipt.
+    shares : Shares or None
+        How much each row counts, if persons are protected.
     """
 
     X: NDArray[Any] = field(repr=False)
@@ -359,11 +394,24 @@ class ClassificationInput:
     ledger: Ledger
     classes: NDArray[Any]
     source: str
+    shares: Shares | None = None
 
     @property
     def n_features(self) -> int:
         """Number of columns."""
         return int(self.X.shape[1])
+
+
+def _shares(persons: Any, n_rows: int) -> Shares | None:
+    """Return the shares of the persons' rows; what can't be read is refused without its text."""
+    if persons is None:
+        return None
+    try:
+        return person_shares(persons, n_rows)
+    except (TypeError, ValueError) as error:
+        refusal = type(error)(*error.args)
+    # Outside the handler: the original error may quote an id and would stay attached as the context of this one.
+    raise refusal
 
 
 def require_plain(values: Any, name: str) -> None:

@@ -114,7 +114,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
     ) -> "PrivateLinearRegression":
         """Fit on private `X`, `y`.
 
@@ -123,11 +123,12 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         {private X}
         {private target}
         {public}
+        {persons}
         {ledger}
         """
         solver = checks.one_of(self.solver, _SOLVERS, "solver")
         low, high = checks.bounds(self.target_bounds, "target_bounds")
-        data = self._read_regression(X, y, public, ledger)
+        data = self._read_regression(X, y, public, ledger, persons=persons)
         budget, warm = data.budget, data.labelled_public is not None
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         if data.labelled_public is not None:
@@ -162,13 +163,13 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             if range_runs:
                 rows_run, mean_run, range_run = range_runs
                 usable = usable_rows(data.X, data.y)
-                geometry = shrunk_geometry(rows_run, geometry, data.X, usable, ranges)
-                mean, shrinkage = target_range(mean_run, range_run, data.y, usable, (low, high), ranges)
+                geometry = shrunk_geometry(rows_run, geometry, data.X, usable, ranges, data.shares)
+                mean, shrinkage = target_range(mean_run, range_run, data.y, usable, (low, high), ranges, data.shares)
                 start = geometry.solution_for(np.append(np.zeros(data.n_features), mean))
             Z = geometry.transform(data.X)
             with np.errstate(all="ignore"):
                 errors = np.asarray((data.y - Z @ start) / shrinkage, dtype=np.float64)
-            rows = Rows(Z, errors, max_norm=geometry.max_norm)
+            rows = Rows(Z, errors, max_norm=geometry.max_norm, shares=data.shares)
             change = shrinkage * plan.change(run, rows)
         assumed = [] if warm else [bounds_assumption(self.target_bounds)]
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
@@ -301,8 +302,9 @@ class _Statistics:
         """Release the second moment and return the correction."""
         k, clip_norm = rows.n_columns, self.clip_norm
         with np.errstate(all="ignore"):
-            joint = np.column_stack([rows.X, rows.y / self.unit])
-        moment = run.release(clipped_gram(joint, clip_norm))
+            joint = np.column_stack([rows.X, rows.y / self.unit]).astype(np.float64, copy=False)
+            joined = Rows(joint, np.zeros(len(joint)), shares=rows.shares)
+        moment = run.release(clipped_gram(joined, clip_norm))
         moment = (moment + moment.T) / (2 * self.budget.n_rows)
         noise = self.budget.noise(clip_norm**2)
         gram, cross = moment[:k, :k], moment[:k, k]

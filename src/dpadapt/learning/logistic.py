@@ -87,7 +87,7 @@ class PrivateLogisticRegression(LinearClassifier):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
     ) -> "PrivateLogisticRegression":
         """Fit on private `X`, `y`.
 
@@ -96,9 +96,10 @@ class PrivateLogisticRegression(LinearClassifier):
         {private X}
         {private labels}
         {public}
+        {persons}
         {ledger}
         """
-        data = self._read_classification(X, y, public, ledger, self.classes)
+        data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
         n_scores = 1 if len(data.classes) == 2 else len(data.classes)
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         start = np.zeros((data.n_features + 1, n_scores))
@@ -117,8 +118,8 @@ class PrivateLogisticRegression(LinearClassifier):
             *range_runs, run = data.ledger.start_all([*ranges.charges, (descent, "gradient")])
             if range_runs:
                 usable = usable_rows(data.X, data.codes)
-                geometry = shrunk_geometry(range_runs[0], geometry, data.X, usable, ranges)
-            rows = Rows(geometry.transform(data.X), data.codes, max_norm=geometry.max_norm)
+                geometry = shrunk_geometry(range_runs[0], geometry, data.X, usable, ranges, data.shares)
+            rows = Rows(geometry.transform(data.X), data.codes, max_norm=geometry.max_norm, shares=data.shares)
             plan = (start, ranges.rest, geometry, curvature)
             change = _correction(run, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)

@@ -18,6 +18,7 @@ from dpadapt.learning.estimator import Budget, split_noise
 from dpadapt.learning.preparation import Geometry
 from dpadapt.mechanisms.bounded import clipped_sum, histogram
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.persons import Shares
 
 # The constants below were chosen by the error of PrivateLinearRegression (both solvers, epsilon 1, delta 1e-6,
 # n = 1,000, 2,000 and 5,000) on synthetic sets, randhie, diabetes, digits and fair, with exact bounds and with bounds
@@ -104,7 +105,12 @@ def usable_rows(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def shrunk_geometry(
-    run: Run, geometry: Geometry, X: NDArray[Any], usable: NDArray[np.bool_], plan: RangePlan
+    run: Run,
+    geometry: Geometry,
+    X: NDArray[Any],
+    usable: NDArray[np.bool_],
+    plan: RangePlan,
+    shares: Shares | None = None,
 ) -> Geometry:
     """Release a histogram of row lengths; return the geometry of rows that reach less far than was declared."""
     with np.errstate(all="ignore"):
@@ -113,7 +119,7 @@ def shrunk_geometry(
     # Long rows that an octave may hide, as a share of all; stretched, they have mean square hidden / factor².
     hidden = _STOPPING_DEVIATIONS * plan.count_noise(_LENGTHS) * math.sqrt(2.0) / plan.rest.n_rows
     least = math.sqrt(hidden / _HIDDEN_SQUARE)
-    shrinkage = _shrinkage(run, lengths, usable, plan, _LENGTHS, _LONG_ROWS, least=least)
+    shrinkage = _shrinkage(run, lengths, usable, plan, _LENGTHS, _LONG_ROWS, least=least, shares=shares)
     return replace(geometry, scale=geometry.scale * shrinkage)
 
 
@@ -124,6 +130,7 @@ def target_range(
     usable: NDArray[np.bool_],
     bounds: tuple[float, float],
     plan: RangePlan,
+    shares: Shares | None = None,
 ) -> tuple[float, float]:
     """Release the mean of the targets and a histogram of their distances from it; return where most of them lie.
 
@@ -141,11 +148,11 @@ def target_range(
         # ratio of two released sums.
         pairs = np.column_stack([np.ones(len(y)), np.clip((y - middle) / half, -1.0, 1.0)])
     pairs[~usable] = np.nan
-    count, total = mean_run.release(clipped_sum(pairs, math.sqrt(2.0)))
+    count, total = mean_run.release(clipped_sum(pairs, math.sqrt(2.0), shares))
     mean = middle + half * float(np.clip(total / max(count, 1.0), -1.0, 1.0))
     with np.errstate(all="ignore"):
         distances = np.abs(y - mean) / half
-    return mean, _shrinkage(range_run, distances, usable, plan, _DISTANCES, _FAR_TARGETS)
+    return mean, _shrinkage(range_run, distances, usable, plan, _DISTANCES, _FAR_TARGETS, shares=shares)
 
 
 def _squared_lengths(X: NDArray[Any]) -> NDArray[np.float64]:
@@ -161,6 +168,7 @@ def _shrinkage(
     limits: Mapping[int, float],
     *,
     least: float = 0.0,
+    shares: Shares | None = None,
 ) -> float:
     """Release a histogram of sizes by half octaves below 1; return the smallest factor beyond which few rows lie.
 
@@ -169,7 +177,7 @@ def _shrinkage(
     factors = 2.0 ** (np.arange(-_N_HALF_OCTAVES, 1) / 2)
     # A row is in one bin, and a null row in none.
     codes = np.where(usable, np.searchsorted(factors, sizes), -1)
-    counts = run.release(histogram(codes, len(factors) + 1))
+    counts = run.release(histogram(codes, len(factors) + 1, shares))
     noise = plan.count_noise(label)
     shrinkage = 1.0
     for place in reversed(range(len(factors))):

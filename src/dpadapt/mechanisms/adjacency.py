@@ -2,6 +2,8 @@
 
 from enum import Enum
 
+from dpadapt.persons import Unit
+
 
 class Adjacency(Enum):
     """Which two data sets count as neighbours.
@@ -36,25 +38,24 @@ class Adjacency(Enum):
         """
         return 2.0 if self is Adjacency.REPLACE_ONE else 1.0
 
-    @property
-    def protects(self) -> str:
-        """What is protected, in words."""
+    def protects(self, unit: Unit = "row") -> str:
+        """Return what is protected, in words."""
+        one = "one row" if unit == "row" else "one person (all rows with one id)"
         return {
-            Adjacency.ZERO_OUT: "one row, used or left blank",
-            Adjacency.ADD_REMOVE: "one row, in the data or not",
-            Adjacency.REPLACE_ONE: "one row, replaced by any other",
+            Adjacency.ZERO_OUT: f"{one}, used or left blank",
+            Adjacency.ADD_REMOVE: f"{one}, in the data or not",
+            Adjacency.REPLACE_ONE: f"{one}, replaced by any other",
         }[self]
 
-    @property
-    def question(self) -> str:
-        """What an attacker wants to find out about one row, in words."""
+    def question(self, unit: Unit = "row") -> str:
+        """Return what an attacker wants to find out about one row or one person, in words."""
+        one, was = ("row", "that row was") if unit == "row" else ("person", "that person's rows were")
         return {
-            Adjacency.ZERO_OUT: "whether that row was used or left blank",
-            Adjacency.ADD_REMOVE: "whether that row was in the data or not",
-            Adjacency.REPLACE_ONE: "which of two given rows was in its place",
+            Adjacency.ZERO_OUT: f"whether {was} used or left blank",
+            Adjacency.ADD_REMOVE: f"whether {was} in the data or not",
+            Adjacency.REPLACE_ONE: f"which of two given {one}s was in its place",
         }[self]
 
-    @property
-    def rows(self) -> str:
-        """Whether the number of rows is protected, in words."""
-        return f"the number of rows is {'private' if self is Adjacency.ADD_REMOVE else 'public'}"
+    def counted(self, unit: Unit = "row") -> str:
+        """Return whether the number of rows, or of persons, is protected, in words."""
+        return f"the number of {unit}s is {'private' if self is Adjacency.ADD_REMOVE else 'public'}"

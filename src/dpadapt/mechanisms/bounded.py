@@ -4,6 +4,10 @@ Only this file, `bounded_losses.py`, `bounded_neighbours.py` and `parity.py` mak
 bound and states the inequality above the line that returns. The bound holds when one record becomes null (ZERO_OUT) or
 is added or removed (ADD_REMOVE). Under REPLACE_ONE it is twice that, or the tighter bound that the maker proves. Rows
 that are not finite count as null rows.
+
+Makers that take `shares` multiply the term of a row by its share, after clipping. The shares of one person's rows add
+up to at most 1 (`dpadapt.persons`), so the person's part is at most as long as one clipped term, and every bound holds
+for a whole person. Each maker proves what it needs beyond that.
 """
 
 import math
@@ -17,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.persons import Shares, Unit
 from dpadapt.rows import Block, Rows, norm_bounds
 
 Norm = Literal["l1", "l2", "linf"]
@@ -51,6 +56,8 @@ class Bounded:
         record, or if it is a sum in float32: there, leaving a row out changes how all following sums are rounded.
     per_row : bool
         Whether the value has an entry per record. On a random sample its length would show who was drawn.
+    unit : {"row", "person"}
+        What a record is: one row, or all rows of one person. A bound for persons holds for rows, too.
     batch : object, optional
         The batch whose rows the value was computed from; set by `Batch.of` and checked by `Run.release`.
     """
@@ -64,6 +71,7 @@ class Bounded:
     n_categories: int | None = None
     fixed_rows: bool = False
     per_row: bool = False
+    unit: Unit = "row"
     batch: object = field(default=None, repr=False)
 
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
@@ -86,19 +94,20 @@ class Bounded:
             bound = self.linf
         if not bound < math.inf:
             raise PrivacyError(f"this statistic has no {norm} bound. Use a mechanism for a norm in which it has one.")
+        # How many rows a person has is private, so neighbours may have different numbers of rows.
+        if self.fixed_rows and (adjacency is Adjacency.ADD_REMOVE or self.unit == "person"):
+            raise PrivacyError(
+                "this statistic is bounded only if the number of rows is public: it has an entry per row, or was "
+                "summed in float32. Use zero-out or replace-one adjacency without persons, or float64 rows."
+            )
         if adjacency is not Adjacency.REPLACE_ONE:
-            if self.fixed_rows and adjacency is Adjacency.ADD_REMOVE:
-                raise PrivacyError(
-                    "this statistic is bounded only if the number of rows is public: it has an entry per row, or was "
-                    "summed in float32. Use zero-out or replace-one adjacency, or float64 rows."
-                )
             return bound
         # Replacing a record is zeroing it and then putting the other in its place: at most twice as far.
         return 2 * bound if doubled else min(2 * bound, self.replaced.get(norm, math.inf))
 
 
-def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
-    """Sum rows, each first clipped to l2 length `clip_norm`.
+def clipped_sum(rows: ArrayLike, clip_norm: float, shares: Shares | None = None) -> Bounded:
+    """Sum rows, each first clipped to l2 length `clip_norm`, and then multiplied by its share.
 
     Examples
     --------
@@ -112,9 +121,9 @@ def clipped_sum(rows: ArrayLike, clip_norm: float) -> Bounded:
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         lengths = norm_bounds(np.einsum("ij,ij->i", flat, flat), flat.shape[1])
-        total = flat.T @ _clip_factors(lengths, clip_norm)
+        total = flat.T @ _shared(_clip_factors(lengths, clip_norm), shares)
     # |clipped row| <= clip_norm, and zeroing one record moves the sum by its clipped row alone.
-    return Bounded(total.reshape(array.shape[1:]), l2=clip_norm)
+    return Bounded(total.reshape(array.shape[1:]), l2=clip_norm, unit=_unit(shares))
 
 
 def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip_norm: float) -> Bounded:
@@ -133,6 +142,8 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
             # Two ufuncs take a third of the time of np.clip.
             np.minimum(weight, limit, out=weight)
             np.maximum(weight, np.negative(limit, out=limit), out=weight)
+            if block.shares is not None:
+                weight *= block.shares
             # The limits are finite, so only NaN weights are left to remove. One NaN makes every entry of the sum NaN.
             total = block.outer(weight)
             if total.size and math.isnan(total[0]):
@@ -148,6 +159,8 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
         factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
         # A subnormal factor may have been rounded up by any relative amount, so it becomes 0.
         factor[factor < np.finfo(factor.dtype).tiny] = 0
+        if block.shares is not None:
+            factor *= block.shares
         weight *= factor[:, None]
         return block.outer(weight)
 
@@ -155,7 +168,7 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
     with np.errstate(all="ignore"):
         total = rows.map_sum(clipped)
     # |clipped term| <= clip_norm, and zeroing one record moves the sum by its clipped term alone.
-    return Bounded(total, l2=clip_norm, fixed_rows=rows.X.dtype == np.float32)
+    return Bounded(total, l2=clip_norm, fixed_rows=rows.X.dtype == np.float32, unit=rows.unit)
 
 
 def clipped_term_sum(
@@ -189,7 +202,7 @@ def clipped_term_sum(
 
 
 def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
-    """Sum the outer product of each row with itself, after clipping the rows to length `clip_norm`.
+    """Sum the outer product of each row with itself, after clipping the rows to length `clip_norm`, times its share.
 
     The release may be made symmetric afterwards (`(G + G.T) / 2`), which also halves the variance off the diagonal.
     """
@@ -201,19 +214,22 @@ def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
     def gram(block: Block) -> Array:
         X = block.X if not block.intercept else np.column_stack([block.X, np.ones(len(block.X), block.X.dtype)])
         X = X * _clip_factors(block.norms, clip_norm)[:, None]
-        return np.asarray(X.T @ X)
+        return np.asarray(X.T @ (X if block.shares is None else X * block.shares[:, None]))
 
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         total = rows.map_sum(gram)
-    # |xx'|_F = |x|² <= clip_norm². Replacing x by z: |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴.
+    # |xx'|_F = |x|² <= clip_norm². Replacing x by z: |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴. A person's
+    # part A = Σ s xx' is positive semidefinite with |A| <= clip_norm²: |A - B|² = |A|² + |B|² - 2 <A, B>, <A, B> >= 0.
     square = clip_norm**2
     in_float32 = rows.X.dtype == np.float32
-    return Bounded(total, l2=square, replaced={"l2": math.sqrt(2) * square}, fixed_rows=in_float32)
+    return Bounded(total, l2=square, replaced={"l2": math.sqrt(2) * square}, fixed_rows=in_float32, unit=rows.unit)
 
 
-def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
+def histogram(codes: ArrayLike, n_bins: int, shares: Shares | None = None) -> Bounded:
     """Count how many records have each code in range(n_bins). A record with any other code is not counted.
+
+    With `shares` the counts are sums of shares, which are no whole numbers: they need continuous noise.
 
     Examples
     --------
@@ -222,20 +238,25 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
     """
     n_bins = checks.count(n_bins, "n_bins")
     array, known = _known_codes(codes, n_bins)
-    counts = np.bincount(array[known].astype(np.int64), minlength=n_bins)
-    # One record adds 1 to one bin. Replacing it changes two bins by 1 each.
+    weights = None if shares is None else _shared(np.ones(len(array)), shares)[known]
+    counts = np.bincount(array[known].astype(np.int64), weights, minlength=n_bins)
+    # One record adds 1 to one bin. Replacing it changes two bins by 1 each. A person's part t has entries in [0, 1]
+    # that add up to at most 1, so |t|_1 <= 1, and |t - u|² = |t|² + |u|² - 2 t'u <= 2 for another person's part u.
     return Bounded(
-        counts.astype(np.int64),
+        counts.astype(np.int64) if shares is None else counts,
         l1=1.0,
         l2=1.0,
         linf=1.0,
         replaced={"l1": 2.0, "l2": math.sqrt(2), "linf": 1.0},
         monotone=True,
+        unit=_unit(shares),
     )
 
 
-def votes(ballots: ArrayLike) -> Bounded:
+def votes(ballots: ArrayLike, shares: Shares | None = None) -> Bounded:
     """Add up ballots, where each record gives every candidate between 0 and 1. Sums of integers are integers.
+
+    With `shares`, the ballot of a row is multiplied by its share.
 
     Examples
     --------
@@ -247,10 +268,12 @@ def votes(ballots: ArrayLike) -> Bounded:
         raise ValueError(f"ballots must have one row per record and one column per candidate, got {array.ndim} axes.")
     whole = array.dtype.kind in "bui"
     array = np.clip(array.astype(np.int64) if whole else _finite_rows(array), 0, 1)
+    total = array.sum(axis=0) if shares is None else array.T @ _shared(np.ones(len(array)), shares)
     k = float(array.shape[1])
-    # Every entry lies in [0, 1], so zeroing or replacing one record moves each of the k sums by at most 1.
+    # Every entry lies in [0, 1], so zeroing or replacing one record moves each of the k sums by at most 1; so do a
+    # person's entries, which are sums of shares of entries.
     bounds: dict[Norm, float] = {"l1": k, "l2": math.sqrt(k), "linf": 1.0}
-    return Bounded(array.sum(axis=0), l1=k, l2=math.sqrt(k), linf=1.0, replaced=bounds, monotone=True)
+    return Bounded(total, l1=k, l2=math.sqrt(k), linf=1.0, replaced=bounds, monotone=True, unit=_unit(shares))
 
 
 def responses(codes: ArrayLike, n_categories: int) -> Bounded:
@@ -350,6 +373,19 @@ def _finite_rows(rows: ArrayLike) -> NDArray[np.float64]:
     if finite.all():
         return array
     return np.where(finite.reshape(-1, *[1] * (array.ndim - 1)), array, 0.0)
+
+
+def _unit(shares: Shares | None) -> Unit:
+    return "row" if shares is None else shares.unit
+
+
+def _shared(factors: NDArray[Any], shares: Shares | None) -> NDArray[Any]:
+    """Return one factor per row, times the share of the row."""
+    if shares is None:
+        return factors
+    if len(shares.values) != len(factors):
+        raise ValueError("shares must have one entry per row.")
+    return factors * shares.values
 
 
 def _clip_factors(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:

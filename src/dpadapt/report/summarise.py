@@ -65,12 +65,17 @@ def guarantee_in_words(receipt: Receipt) -> list[str]:
     if math.isinf(receipt.epsilon):
         return ["There is no guarantee: something was released without noise."]
     highest = percent(best_guess(receipt.epsilon, receipt.delta))
+    rows = "all private rows but one" if receipt.unit == "row" else "the private rows of all persons but one"
+    unit = (
+        "The privacy unit is one row, not one person. For a person with k rows, epsilon is about k times as large."
+        if receipt.unit == "row"
+        else "The privacy unit is one person: all rows with one id. A person with two ids is protected less."
+    )
     return [
-        f"Suppose somebody knows all private rows but one, sees this model and all of this page, and has to guess "
-        f"{receipt.adjacency.question}. A random guess is right half of the time. Their guess is right at most "
-        f"{highest} of the time, whatever else they know and however much they compute.",
-        f"The privacy unit is one row. For a person with k rows, epsilon is about k times as large. "
-        f"T{receipt.adjacency.rows[1:]}.",
+        f"Suppose somebody knows {rows}, sees this model and all of this page, and has to guess "
+        f"{receipt.adjacency.question(receipt.unit)}. A random guess is right half of the time. Their guess is right "
+        f"at most {highest} of the time, whatever else they know and however much they compute.",
+        f"{unit} T{receipt.adjacency.counted(receipt.unit)[1:]}.",
         "What the rows have in common is meant to be learned: a model may say something true about a person because it "
         "is true about similar people, whether or not that person's row was used. Public rows are not protected at "
         "all.",
@@ -97,7 +102,7 @@ def receipt_facts(receipt: Receipt) -> dict[str, Any]:
     seeded = [f"{SEED_WARNING[0].upper()}{SEED_WARNING[1:]}."] if receipt.seeded else []
     return receipt.to_dict() | {
         "cost": f"epsilon = {receipt.epsilon:.4g}, delta = {receipt.delta:.3g}",
-        "protects": receipt.adjacency.protects,
+        "protects": receipt.adjacency.protects(receipt.unit),
         "entries": [entry.to_dict() | {"mechanism": str(entry.event)} for entry in receipt.entries],
         "released": [str(entry) for entry in receipt.entries],
         "warnings": [*seeded, *receipt.warnings],

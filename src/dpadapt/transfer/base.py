@@ -19,7 +19,6 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from dpadapt.data import Public
 from dpadapt.learning.descent import SoftmaxLoss
 from dpadapt.learning.preparation import Remembered, ridge_by_leave_one_out
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.boosting import BoostedModel, Trees, fit_boosting
 from dpadapt.transfer.public_models import LINEAR, Offset, remembered_offset
 from dpadapt.transfer.public_softmax import cross_fitted_softmax, mixed_units
@@ -293,13 +292,16 @@ class Base:
             rows[np.abs(X).max(axis=1) > _LONGEST_CELL] = np.nan
         return rows
 
-    def private_scores(self, X: NDArray[Any], adjacency: Adjacency) -> NDArray[np.float64]:
-        """Return the same of private rows; a model that a user gave may fail, which is reported without its words."""
+    def private_scores(self, X: NDArray[Any], *, fixed_rows: bool) -> NDArray[np.float64]:
+        """Return the same of private rows; a model that a user gave may fail, which is reported without its words.
+
+        `fixed_rows` says whether neighbours have equally many rows.
+        """
         # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
         with np.errstate(all="ignore"):
             return np.stack(
                 [
-                    model.private_scores(X, adjacency) if isinstance(model, Offset) else model.scores(X)
+                    model.private_scores(X, fixed_rows=fixed_rows) if isinstance(model, Offset) else model.scores(X)
                     for model in self.models
                 ]
             )
@@ -499,10 +501,10 @@ def _folds(y: NDArray[Any], n_classes: int) -> list[tuple[NDArray[np.int64], NDA
 
 # The blend
 
-# Least weight of each model of a regression. A larger one hedges more against a shift under which another model is best,
-# and costs more where there is none. Compared in a prototype, four seeds, all rows, epsilon 1, geometric mean of the
-# error over the best public model on the 14 development tasks: 0.741 with 0.15, 0.736 with 0.2, 0.739 with 0.25; with
-# few rows 0.25 is better by 1%. A classification has none: on twelve tasks, 0.1 and 0 differ by 0.3% at most.
+# Least weight of each model of a regression. A larger one hedges more against a shift under which another model is
+# best, and costs more where there is none. Compared in a prototype, four seeds, all rows, epsilon 1, geometric mean of
+# the error over the best public model on the 14 development tasks: 0.741 with 0.15, 0.736 with 0.2, 0.739 with 0.25;
+# with few rows 0.25 is better by 1%. A classification has none: on twelve tasks, 0.1 and 0 differ by 0.3% at most.
 _LEAST_WEIGHT = 0.2
 # Grid on which the weights are searched. It only sets their precision.
 _WEIGHT_STEP = 0.05

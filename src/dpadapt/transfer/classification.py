@@ -12,7 +12,6 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.estimator import ClassificationInput, LinearClassifier
 from dpadapt.learning.logistic import PrivateLogisticRegression
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
@@ -132,7 +131,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
     ) -> "PrivateTransferClassifier":
         """Fit on private `X`, `y`.
 
@@ -141,10 +140,11 @@ class PrivateTransferClassifier(LinearClassifier):
         {private X}
         {private labels}
         {public}
+        {persons}
         {ledger}
         """
         prior = checks.one_of(self.prior, PRIORS, "prior")
-        data = self._read_classification(X, y, public, ledger, self.classes)
+        data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.codes_public)
         notes: list[str] = []
@@ -152,7 +152,7 @@ class PrivateTransferClassifier(LinearClassifier):
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
-            coef, intercept = self._alone(data)
+            coef, intercept = self._alone(data, persons)
             adopted = float(budget.worthwhile)
         else:
             prepared, public_base = prepared_for(
@@ -162,10 +162,10 @@ class PrivateTransferClassifier(LinearClassifier):
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
                 # Before anything is charged: a model that the user gave may fail.
-                rows = data.X if base is None else _beside_scores(base, data.X, data.ledger.adjacency)
+                rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
-                change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes)
+                change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
@@ -236,7 +236,7 @@ class PrivateTransferClassifier(LinearClassifier):
         moved = base.columns.standardise(X) @ (self.coef_ * base.columns.scale).T + scores @ self.score_coef_.T
         return np.asarray(own + moved + (self.intercept_ + self.coef_ @ base.columns.center))
 
-    def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _alone(self, data: ClassificationInput, persons: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
         alone = PrivateLogisticRegression(
             self.epsilon,
@@ -245,7 +245,7 @@ class PrivateTransferClassifier(LinearClassifier):
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,
-        ).fit(data.X, data.codes, ledger=data.ledger)
+        ).fit(data.X, data.codes, persons=persons, ledger=data.ledger)
         return alone.coef_, alone.intercept_
 
 
@@ -267,7 +267,7 @@ def _corrected(
     return coef.T.copy(), intercept.copy()
 
 
-def _beside_scores(base: Base, X: NDArray[Any], adjacency: Adjacency) -> NDArray[np.float64]:
+def _beside_scores(base: Base, X: NDArray[Any], *, fixed_rows: bool) -> NDArray[np.float64]:
     """Return standardised private rows, with the scores of the base as further columns."""
-    scores = combined(base.private_scores(X, adjacency), base.weights)
+    scores = combined(base.private_scores(X, fixed_rows=fixed_rows), base.weights)
     return np.column_stack([base.private_rows(X), scores])

@@ -12,6 +12,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import centred_residuals, softmax
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
+from dpadapt.persons import Shares
 from dpadapt.rows import Block, Rows
 from dpadapt.transfer.classification_plan import (
     AVERAGED_STEPS,
@@ -51,9 +52,10 @@ def private_change(
     budget: Budget,
     X: NDArray[Any],
     codes: NDArray[np.int64],
+    shares: Shares | None = None,
 ) -> tuple[NDArray[np.float64], float]:
     """Return the change of the public model in its coordinates and how far to go along it, from 0 to 1."""
-    private = _private(X, codes, prepared, plan)
+    private = _private(X, codes, prepared, plan, shares)
     change, pace = _descend(runs[0], private, prepared, plan, budget)
     full = np.zeros_like(prepared.start)
     full[plan.used] = change
@@ -66,8 +68,10 @@ def private_change(
     return full, own.with_other(measured).fraction(path, plan.caution, plan.tolerance)
 
 
-def _private(X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan: Plan) -> _Private:
-    rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)))
+def _private(
+    X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan: Plan, shares: Shares | None
+) -> _Private:
+    rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)), shares=shares)
     with np.errstate(all="ignore"):
         scores = X @ prepared.coef.astype(X.dtype)
         scores += prepared.intercept.astype(X.dtype)
@@ -131,8 +135,8 @@ def _released_slope(
         after += private.scores
         gains = loss_differences(private.scores, after, private.codes)
         spans = row_divergences(private.scores, after)
-    # Each pair is scaled down to length path.bound: zeroing a row moves the sum by at most that.
-    pairs = clipped_sum(np.column_stack([gains, spans]), path.bound)
+    # Each pair is scaled down to length path.bound: zeroing a row, or a person, moves the sum by at most that.
+    pairs = clipped_sum(np.column_stack([gains, spans]), path.bound, private.rows.shares)
     mean, span = (run.release(pairs) / budget.n_rows).tolist()
     noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
     # Akaike: the expected gain of a fit on its own rows by chance is one unit per effective coefficient.

@@ -24,7 +24,6 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import label_codes
 from dpadapt.learning.preparation import Remembered
 from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.boosting import centred_logs
 
 Vector = NDArray[np.float64]
@@ -76,7 +75,7 @@ class Offset:
         with silenced():
             return _scores(self.model, X, self.classes, self.columns)
 
-    def private_scores(self, X: NDArray[Any], adjacency: Adjacency) -> NDArray[np.float64]:
+    def private_scores(self, X: NDArray[Any], *, fixed_rows: bool) -> NDArray[np.float64]:
         """Return the scores of private rows, each by itself; a failure is reported without the model's words."""
         try:
             # A copy: a model may keep what it has seen.
@@ -91,10 +90,10 @@ class Offset:
             raise ValueError(
                 f"{_NAME} must return finite numbers; for some private rows it does not. Let it clip its input."
             )
-        if scores.dtype == np.float32 and adjacency is Adjacency.ADD_REMOVE:
+        if scores.dtype == np.float32 and not fixed_rows:
             raise ValueError(
-                f"{_NAME} must compute in float64 under add-remove: in float32 a further row changes how the results "
-                f"of others are rounded."
+                f"{_NAME} must compute in float64 under add-remove and with persons, where the number of rows is "
+                f"private: in float32 a further row changes how the results of others are rounded."
             )
         return scores.astype(np.float64)
 

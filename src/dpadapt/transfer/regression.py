@@ -14,7 +14,6 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
@@ -165,7 +164,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
     ) -> "PrivateTransferRegressor":
         """Fit on private `X`, `y`.
 
@@ -174,15 +173,16 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {private X}
         {private target}
         {public}
+        {persons}
         {ledger}
         """
         prior = checks.one_of(self.prior, _PRIORS, "prior")
         checks.bounds(self.target_bounds, "target_bounds")
-        data = self._read_regression(X, y, public, ledger)
+        data = self._read_regression(X, y, public, ledger, persons=persons)
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
-            return self._fit_alone(data)
+            return self._fit_alone(data, persons)
         if prior == "same-population":
             return self._fit_same_population(public, *data.labelled_public, data)
         # Prepare, from public rows alone.
@@ -192,11 +192,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         change: Change | None = None
         if worthwhile(budget):
             # Before anything is charged: a model that the user gave may fail.
-            scores = base.private_scores(data.X, data.ledger.adjacency)
+            scores = base.private_scores(data.X, fixed_rows=data.ledger.fixed_rows)
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
             runs = data.ledger.start_all(plan.charges)
-            change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y)
+            change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y, data.shares)
         notes = [LINEAR_ONLY_NOTE] if self.public_model is None and len(base.models) == 1 else []
         if change is None and budget.worthwhile:
             notes.append(_NOT_WORTHWHILE)
@@ -221,9 +221,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
                 targets = data.y - geometry.target_center - rows @ geometry.solution
             plan = same_population_plan(geometry, budget)
             (run,) = data.ledger.start_all(plan.charges)
-            precision = np.float64 if data.ledger.adjacency is Adjacency.ADD_REMOVE else np.float32
+            precision = np.float32 if data.ledger.fixed_rows else np.float64
             residuals = np.asarray(targets, dtype=np.float64)
-            change = same_population_change(plan, run, geometry, rows, residuals, budget.n_rows, precision=precision)
+            change = same_population_change(
+                plan, run, geometry, rows, residuals, budget.n_rows, precision=precision, shares=data.shares
+            )
             adopted = 1.0
         self.privacy_ = self._receipt(data.ledger, budget, [])
         self._forget_base()
@@ -303,7 +305,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             public, n_private, self.epsilon, self.delta, adjacency=self.adjacency, public_model=self.public_model
         )
 
-    def _fit_alone(self, data: RegressionInput) -> "PrivateTransferRegressor":
+    def _fit_alone(self, data: RegressionInput, persons: Any) -> "PrivateTransferRegressor":
         """Fit without a public model."""
         plain = PrivateLinearRegression(
             self.epsilon,
@@ -314,7 +316,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             random_state=self.random_state,
         )
         unlabelled = None if data.X_public is None else Public(data.X_public)
-        plain.fit(data.X, data.y, public=unlabelled, ledger=data.ledger)
+        plain.fit(data.X, data.y, public=unlabelled, persons=persons, ledger=data.ledger)
         self.privacy_ = self._receipt(data.ledger, data.budget, [bounds_assumption(self.target_bounds)])
         self._forget_base()
         self._forget_linear()

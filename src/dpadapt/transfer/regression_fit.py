@@ -17,6 +17,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.mechanisms.bounded import clipped_outer_sum, clipped_sum, votes
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.persons import Shares
 from dpadapt.rows import Block, Rows
 from dpadapt.transfer.base import combined
 from dpadapt.transfer.gate import Kept, keep, keep_few
@@ -76,6 +77,7 @@ def same_population_change(
     n_rows: float,
     *,
     precision: type[np.floating[Any]],
+    shares: Shares | None = None,
 ) -> Vector:
     """Return the change of the public solution that is most likely given noisy private gradients.
 
@@ -94,7 +96,7 @@ def same_population_change(
     for step in plan.steps:
         with np.errstate(all="ignore"):
             left = residuals - turned @ (change + step.shift).astype(precision)
-            private = Rows(turned * np.sqrt(step.weights).astype(precision), left)
+            private = Rows(turned * np.sqrt(step.weights).astype(precision), left, shares=shares)
         # Weighted rows have mean square length 1; the clip is on the gradient, so on length times residual.
         gradient = run.release(clipped_outer_sum(private, _targets, step.clip_norm)) / n_rows
         change = change + step.gain * gradient
@@ -140,6 +142,7 @@ def shifted_change(
     rows: NDArray[np.float64],
     scores: NDArray[np.float64],
     targets: NDArray[Any],
+    shares: Shares | None = None,
 ) -> Change:
     """Return the change of the base.
 
@@ -153,19 +156,24 @@ def shifted_change(
     scores : ndarray of shape (n_models, n_rows)
         What the public models predict for them.
     targets : ndarray
+    shares : Shares, optional
+        How much each row counts, if persons are protected. All variances are then computed as if the rows of a person
+        were alike, which overstates them: a person's mean gradient is never longer than its gradients are on average.
     """
     # A null row contributes to no release.
     targets = np.where(np.isfinite(rows).all(axis=1), targets, np.nan).astype(np.float64)
     run = dict(zip(plan.shares, runs, strict=True))
     geometry, weights = plan.geometry, plan.public.base.weights
     # 1. Scout: where the scores of private rows lie, and how large their residuals are.
-    seen = _scout(run["scout"], plan, scores, targets) if "scout" in run else _Scouted(plan.features, 1.0, 1.0)
+    seen = _Scouted(plan.features, 1.0, 1.0)
+    if "scout" in run:
+        seen = _scout(run["scout"], plan, scores, targets, shares)
     # 2. Row mean, where directions will be corrected. The level then changes along it: if private rows lie elsewhere
     # than public ones, their mean residual is explained by a change along their mean, not by the constant alone.
     lift = None
     if "row mean" in run:
         wide = geometry.standardise(np.column_stack([rows, score_columns(scores, weights)]))
-        mean = _row_mean(run["row mean"], plan, wide)
+        mean = _row_mean(run["row mean"], plan, wide, shares)
         lift = geometry.whitening @ (mean / float(mean @ mean))
     # 3. Plane: level, slope and mix of the public models.
     stage = plan.plane(seen.size)
@@ -174,7 +182,7 @@ def shifted_change(
         residuals = targets - combined(scores, weights)
         constant = np.ones(len(targets)) if lift is None else wide @ lift
         columns = np.column_stack([constant, seen.features.of(scores)])[:, :k]
-        private = Rows(columns * stage.weights, residuals, max_norm=PLANE_MAX_NORM)
+        private = Rows(columns * stage.weights, residuals, max_norm=PLANE_MAX_NORM, shares=shares)
     estimate = _plane_estimate(run["plane"], stage, private, plan.budget.n_rows)
     kept = keep_few(estimate, stage.variance, error=(plan.deviation * min(seen.low, 1.0)) ** 2)
     moved = kept.factors * estimate
@@ -190,7 +198,7 @@ def shifted_change(
     # 4. Directions, beginning where the plane ended.
     with np.errstate(all="ignore"):
         residuals = residuals - columns @ moved
-    solution, judged = _directions(run, plan, wide, mean, residuals, kept.established)
+    solution, judged = _directions(run, plan, wide, mean, residuals, kept.established, shares)
     stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
     adopted = (kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300)
     return Change(score_coef, level, solution + moved[0] * lift, stages, min(adopted, 1.0))
@@ -209,10 +217,12 @@ class _Scouted:
     low: float
 
 
-def _scout(run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector) -> _Scouted:
+def _scout(
+    run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector, shares: Shares | None
+) -> _Scouted:
     """Release the sum of a few bounded numbers per row, and compare it with the same mean over public rows."""
     # One row moves the sum by at most SCOUT_NORM in l2, see `clipped_sum`.
-    seen = run.release(clipped_sum(_scout_facts(plan, scores, targets), SCOUT_NORM)) / plan.budget.n_rows
+    seen = run.release(clipped_sum(_scout_facts(plan, scores, targets), SCOUT_NORM, shares)) / plan.budget.n_rows
     noise = plan.noise("scout") * SCOUT_NORM
     public = plan.public
     known = clipped_sum(_scout_facts(plan, public.scores, public.labels), SCOUT_NORM).value / len(public.labels)
@@ -269,6 +279,7 @@ def _directions(
     mean: Vector,
     residuals: Vector,
     established: float,
+    shares: Shares | None,
 ) -> tuple[Vector, Kept]:
     """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
     geometry, n_rows = plan.geometry, plan.budget.n_rows
@@ -277,14 +288,14 @@ def _directions(
     # number, because the plane's columns come from the row; `votes` counts it as 0.
     with np.errstate(all="ignore"):
         sizes = np.clip(np.abs(residuals) / unit, 0.0, 1.0)[:, None]
-    (seen,), noise = _release_facts(run["sizes"], sizes, n_rows)
+    (seen,), noise = _release_facts(run["sizes"], sizes, n_rows, shares)
     low, size = _relative_size(geometry.residuals, unit, float(seen), noise)
     chosen, stage = plan.correction(mean, size)
-    private = _stage_rows(rows, residuals, stage)
+    private = _stage_rows(rows, residuals, stage, shares)
     corrected = _descend(run["correction"], stage, private, n_rows)
     # Check: how many gradients were clipped.
     facts = _residual_facts(private, stage, corrected, _leverages(private) * rows[:, -1] ** 2)
-    (unclipped, square), noise = _release_facts(run["check"], facts, n_rows)
+    (unclipped, square), noise = _release_facts(run["check"], facts, n_rows, shares)
     curvature = CORRECTION_CURVATURE * stage.weights * _safely_low(unclipped / stage.row_weight, noise)
     variance = stage.weights * _variance(stage, curvature, _safely_high(square, noise), n_rows)
     judged = keep(
@@ -297,13 +308,13 @@ def _directions(
     return np.asarray(stage.map @ (judged.factors * corrected)), judged
 
 
-def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any]) -> Vector:
+def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | None) -> Vector:
     """Return the mean of the private rows in whitened coordinates, where it exceeds its noise."""
     geometry = plan.geometry
     whitened = geometry.whitened
     longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
     with np.errstate(all="ignore"):
-        private = Rows(rows @ geometry.whitening, np.zeros(len(rows)))
+        private = Rows(rows @ geometry.whitening, np.zeros(len(rows)), shares=shares)
     mean = run.release(clipped_outer_sum(private, _ones, longest)) / plan.budget.n_rows
     noise = plan.noise("row mean") * longest
     mean = np.where(np.abs(mean) > max(_MEAN_THRESHOLD * noise, _LEAST_ROW_MEAN), mean, 0.0)
@@ -318,9 +329,9 @@ def _ones(block: Block) -> Vector:
     return np.ones(len(block.y))
 
 
-def _stage_rows(rows: NDArray[Any], residuals: Vector, stage: Stage) -> Rows:
+def _stage_rows(rows: NDArray[Any], residuals: Vector, stage: Stage, shares: Shares | None) -> Rows:
     with np.errstate(all="ignore"):
-        return Rows(rows @ stage.map, residuals, max_norm=stage.max_norm)
+        return Rows(rows @ stage.map, residuals, max_norm=stage.max_norm, shares=shares)
 
 
 def _descend(run: Run, stage: Stage, rows: Rows, n_rows: float) -> Vector:
@@ -354,11 +365,11 @@ def _leverages(rows: Rows) -> Vector:
     return np.ones(rows.n_rows) if rows.leverage is None else rows.leverage
 
 
-def _release_facts(run: Run, facts: Vector, n_rows: float) -> tuple[Vector, float]:
+def _release_facts(run: Run, facts: Vector, n_rows: float, shares: Shares | None) -> tuple[Vector, float]:
     """Return the means of a few numbers in [0, 1] per row, and their noise."""
     if not isinstance(run.plan.mechanism, Gaussian):
         raise TypeError("the noise of this release must be Gaussian.")
-    total = run.release(votes(facts))
+    total = run.release(votes(facts, shares))
     # One row moves the sum of k such numbers by at most sqrt(k) in l2, see `votes`.
     noise = run.plan.mechanism.noise_multiplier * math.sqrt(facts.shape[1]) / n_rows
     # They are means of numbers in [0, 1]; noise beyond that range must not count as evidence.

@@ -1,0 +1,68 @@
+"""Shares of rows: one id in several spellings, rows without an id, sums of at most 1, refusals without a value."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadapt.persons import person_shares, row_shares
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [17, 17, 4, 4, 4],
+        [17.0, 17.0, 4.0, 4.0, 4.0],
+        np.array([17, 17, 4, 4, 4], dtype=np.uint8),
+        ["17", " 17.0", "4", "4.", 4],
+        pd.Series([17, 17, 4, 4, 4], dtype="Int64"),
+        pd.Categorical(["a", "a", "b", "b", "b"]),
+        [[17], [17], [4], [4], [4]],
+        (i for i in (17, "17", 4, 4.0, "4")),
+    ],
+)
+def test_one_id_has_many_spellings(ids):
+    shares = person_shares(ids, 5)
+    assert shares.values == pytest.approx([1 / 2, 1 / 2, 1 / 3, 1 / 3, 1 / 3], rel=1e-12)
+    assert (shares.unit, shares.n_units) == ("person", 2)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, "", "  ", pd.NA, pd.NaT])
+def test_a_row_without_an_id_counts_nothing(missing):
+    shares = person_shares(["a", missing, "a", missing], 4)
+    assert shares.values == pytest.approx([0.5, 0.0, 0.5, 0.0])
+    assert shares.n_units == 1
+
+
+def test_nobody_has_an_id():
+    shares = person_shares([None, None], 2)
+    assert shares.values.tolist() == [0.0, 0.0]
+    assert shares.n_units == 0
+
+
+@settings(deadline=None, derandomize=True)
+@given(sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=5))
+def test_the_shares_of_a_person_add_up_to_at_most_one(sizes):
+    shares = person_shares(np.repeat(np.arange(len(sizes)), sizes), sum(sizes)).values
+    start = 0
+    for size in sizes:
+        own = shares[start : start + size]
+        start += size
+        assert 1 - 1e-12 < math.fsum(own) <= 1
+
+
+@pytest.mark.parametrize("ids", ["ZEBRA", ["ZEBRA"], [["ZEBRA", "x"]] * 3, 5])
+def test_a_refusal_shows_no_id_and_no_number_of_rows(ids):
+    with pytest.raises((TypeError, ValueError), match="persons must hold the id") as failure:
+        person_shares(ids, 3)
+    assert "ZEBRA" not in str(failure.value)
+    assert "3" not in str(failure.value)
+
+
+def test_rows_that_are_absent_count_nothing():
+    shares = row_shares(np.array([True, False]))
+    assert (shares.values.tolist(), shares.unit, shares.n_units) == ([1.0, 0.0], "row", 2)
+    assert shares.take([1]).values.tolist() == [0.0]
