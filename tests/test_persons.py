@@ -66,3 +66,17 @@ def test_rows_that_are_absent_count_nothing():
     shares = row_shares(np.array([True, False]))
     assert (shares.values.tolist(), shares.unit, shares.n_units) == ([1.0, 0.0], "row", 2)
     assert shares.take([1]).values.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("ids", [["b", "a", None, "b", "a"], [None] * 5, [1, 2, 3, 4, 5]])
+def test_the_part_of_each_person_is_the_sum_of_share_times_row(ids):
+    shares = person_shares(ids, 5)
+    rows = np.arange(10.0).reshape(5, 2)
+    parts = shares.by_unit(rows)
+    assert parts.shape == (shares.n_units, 2)
+    for name in range(shares.n_units):
+        own = shares.codes == name
+        assert parts[name] == pytest.approx(rows[own].mean(axis=0))
+    whole = shares.of_units()
+    assert (whole.unit, whole.n_units, len(whole.values)) == ("person", shares.n_units, shares.n_units)
+    assert (whole.values <= 1).all()

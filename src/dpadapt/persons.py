@@ -35,15 +35,30 @@ class Shares:
         What is protected.
     n_units : int
         Number of rows, or of persons with an id. Public unless the adjacency is add-remove.
+    codes : ndarray of shape (n_rows,)
+        The number of the unit that each row belongs to, from 0 on; -1 for a row without an id. They are private.
     """
 
     values: NDArray[np.float64] = field(repr=False)
     unit: Unit
     n_units: int
+    codes: NDArray[np.int64] = field(repr=False)
 
     def take(self, index: Any) -> "Shares":
         """Return the shares of the rows at `index`: those of a part of the rows add up to no more than those of all."""
-        return Shares(self.values[index], self.unit, self.n_units)
+        return Shares(self.values[index], self.unit, self.n_units, self.codes[index])
+
+    def by_unit(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return for each unit the sum over its rows of row times share: the unit's part of a sum. It is private."""
+        order = np.argsort(self.codes, kind="stable")
+        order = order[np.searchsorted(self.codes[order], 0) :]  # without the rows that have no id
+        codes = self.codes[order]
+        first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: len(codes)]
+        return np.add.reduceat(rows[order] * self.values[order, None], first, axis=0) if len(codes) else rows[:0]
+
+    def of_units(self) -> "Shares":
+        """Return the shares of a table that has one row for each unit, such as `by_unit` returns."""
+        return Shares(np.full(self.n_units, _MARGIN), self.unit, self.n_units, np.arange(self.n_units))
 
 
 def person_shares(ids: Any, n_rows: int) -> Shares:
@@ -69,7 +84,7 @@ def person_shares(ids: Any, n_rows: int) -> Shares:
     counts = np.bincount(codes[known], minlength=1)
     # Of m rows each has the share (1 - 16 eps) / m, rounded: m of them add up to less than 1.
     values = np.where(known, _MARGIN / np.maximum(counts[codes], 1), 0.0)
-    return Shares(values, "person", int(np.count_nonzero(counts)))
+    return Shares(values, "person", int(np.count_nonzero(counts)), codes)
 
 
 def row_shares(present: NDArray[np.bool_]) -> Shares:
@@ -80,7 +95,7 @@ def row_shares(present: NDArray[np.bool_]) -> Shares:
     >>> row_shares(np.array([True, False])).values
     array([1., 0.])
     """
-    return Shares(np.asarray(present, dtype=np.float64), "row", len(present))
+    return Shares(np.asarray(present, dtype=np.float64), "row", len(present), np.arange(len(present)))
 
 
 def _codes(ids: Any, n_rows: int) -> NDArray[np.int64]:

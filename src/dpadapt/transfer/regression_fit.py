@@ -157,8 +157,7 @@ def shifted_change(
         What the public models predict for them.
     targets : ndarray
     shares : Shares, optional
-        How much each row counts, if persons are protected. All variances are then computed as if the rows of a person
-        were alike, which overstates them: a person's mean gradient is never longer than its gradients are on average.
+        How much each row counts, if persons are protected.
     """
     # A null row contributes to no release.
     targets = np.where(np.isfinite(rows).all(axis=1), targets, np.nan).astype(np.float64)
@@ -295,6 +294,8 @@ def _directions(
     corrected = _descend(run["correction"], stage, private, n_rows)
     # Check: how many gradients were clipped.
     facts = _residual_facts(private, stage, corrected, _leverages(private) * rows[:, -1] ** 2)
+    if shares is not None:
+        facts, shares = _person_facts(facts, private, stage, corrected, shares)
     (unclipped, square), noise = _release_facts(run["check"], facts, n_rows, shares)
     curvature = CORRECTION_CURVATURE * stage.weights * _safely_low(unclipped / stage.row_weight, noise)
     variance = stage.weights * _variance(stage, curvature, _safely_high(square, noise), n_rows)
@@ -358,6 +359,22 @@ def _residual_facts(rows: Rows, stage: Stage, change: Vector, row_weights: Vecto
     # A null row contributes nothing.
     known = np.isfinite(rows.norms) & np.isfinite(facts).all(axis=1)
     return np.where(known[:, None], np.clip(facts, 0.0, 1.0), 0.0)
+
+
+def _person_facts(facts: Vector, rows: Rows, stage: Stage, change: Vector, shares: Shares) -> tuple[Vector, Shares]:
+    """Return the same numbers for each person, and the shares of a table with one row per person.
+
+    The second number is the squared length of the person's mean clipped gradient over the squared clipping norm. It is
+    in [0, 1] as well, and smaller than the mean over the rows unless these are alike.
+    """
+    with np.errstate(all="ignore"):
+        residuals = rows.y - rows.X @ change
+        lengths = _leverages(rows) * np.minimum(rows.norms, 1e300) * np.abs(residuals)
+        weights = _leverages(rows) * residuals * np.minimum(1.0, stage.clip_norm / np.maximum(lengths, 1e-300))
+        gradients = np.where(np.isfinite(weights)[:, None], rows.X * weights[:, None], 0.0)
+    parts = shares.by_unit(np.column_stack([facts[:, 0], gradients]))
+    squares = np.einsum("ij,ij->i", parts[:, 1:], parts[:, 1:]) / stage.clip_norm**2
+    return np.clip(np.column_stack([parts[:, 0], squares]), 0.0, 1.0), shares.of_units()
 
 
 def _leverages(rows: Rows) -> Vector:
