@@ -23,6 +23,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.transfer.run",
         "the transfer estimators against public models and what else a user has: harm, gain, robustness, speed",
     ),
+    "persons": (
+        "benchmarks.persons.run",
+        "persons with several rows as the unit of privacy, against single rows and simpler ways to protect persons",
+    ),
     "adaptation": (
         "benchmarks.adaptation.run",
         "private domain adaptation: the paper's tables, figures and privacy claims, and our estimators",

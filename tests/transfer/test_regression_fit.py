@@ -5,10 +5,12 @@ import pytest
 
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget
+from dpadapt.persons import person_shares
+from dpadapt.rows import Rows
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression import PrivateTransferRegressor
-from dpadapt.transfer.regression_fit import _scout
-from dpadapt.transfer.regression_plan import base_geometry, shifted_plan
+from dpadapt.transfer.regression_fit import _person_facts, _residual_facts, _scout
+from dpadapt.transfer.regression_plan import Stage, base_geometry, shifted_plan
 
 
 def sample(seed, n, d, *, skew):
@@ -73,3 +75,31 @@ def test_the_scout_finds_the_scale_of_slope_and_mix(distance):
     # Where all numbers of a row are large, clipping the row makes them a little smaller.
     assert np.all(sizes < 4.0)
     assert np.all(sizes[varied > 0.9] > 0.3)
+
+
+def person_facts(X, y, ids):
+    stage = Stage(np.eye(3), np.ones(3), 2.0, 1.5, 0.1, 10, 0.1, 0.5, 1.0)
+    rows, change = Rows(X, y, max_norm=stage.max_norm), np.array([0.5, 0.0, -0.5])
+    facts = _residual_facts(rows, stage, change, np.ones(len(y)))
+    return facts, *_person_facts(facts, rows, stage, change, person_shares(ids, len(ids)))
+
+
+def test_the_numbers_of_a_person_depend_on_its_own_rows_alone():
+    draw = np.random.default_rng(2)
+    X, y, ids = draw.standard_normal((60, 3)), 3 * draw.standard_normal(60), np.repeat(np.arange(20), 3)
+    _, before, shares = person_facts(X, y, ids)
+    X[:3], y[:3] = 1e6, -1e6
+    _, after, _ = person_facts(X, y, ids)
+    assert (before[0] != after[0]).any()
+    assert np.array_equal(before[1:], after[1:])
+    assert (before >= 0).all()
+    assert (before <= 1).all()
+    assert shares.unit == "person"
+
+
+def test_rows_that_are_alike_are_one_row_and_unlike_ones_cancel():
+    X, y = np.tile([[1.0, 0.0, 0.0]], (4, 1)), np.array([2.0, 2.0, 2.0, -1.0])
+    alike, person, _ = person_facts(X[:3], y[:3], ["a"] * 3)
+    assert person[0] == pytest.approx(alike[0], rel=1e-12)
+    rows, person, _ = person_facts(X[2:], y[2:], ["a"] * 2)
+    assert person[0, 1] < 0.5 * rows[:, 1].mean()

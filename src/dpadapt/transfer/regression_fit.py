@@ -217,7 +217,7 @@ class _Scouted:
 
 
 def _scout(
-    run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector, shares: Shares | None
+    run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector, shares: Shares | None = None
 ) -> _Scouted:
     """Release the sum of a few bounded numbers per row, and compare it with the same mean over public rows."""
     # One row moves the sum by at most SCOUT_NORM in l2, see `clipped_sum`.
