@@ -6,8 +6,9 @@ to at most 1 over a person's rows, the person's part Σ s_i c_i has length at mo
 whole person than it did for one row. A share depends on the rows of its own person alone, so no other term moves.
 """
 
+import numbers
 import re
-from collections.abc import Sequence
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,10 +18,15 @@ from numpy.typing import NDArray
 Unit = Literal["row", "person"]
 UNITS: tuple[Unit, ...] = ("row", "person")
 
-# A whole number, as text with a decimal point: "17.0" is the same id as "17".
-_WHOLE = re.compile(r"([+-]?\d+)\.0*")
-# Shares of a person are rounded and then added up: this margin keeps their sum at most 1.
+# A whole number, as text: "+17.0" is the same id as 17. Leading zeros stay: "017" may be another id than "17".
+_WHOLE = re.compile(r"([+-]?)(\d+)(\.0*)?")
+# Texts that stand for a missing id.
+_MISSING = frozenset({"", "nan", "none", "null", "nat", "<na>"})
+# The exact sum of a person's shares stays at most 1, though each share is rounded. (A sum that is computed in float64
+# can be larger by its own rounding, 1e-12 for a million rows, which is nothing beside the noise.)
 _MARGIN = 1.0 - 16.0 * float(np.finfo(np.float64).eps)
+# For receipts.
+IDS_ASSUMPTION = "that every id is a whole number or a text, or a decimal number that is exact"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +70,8 @@ class Shares:
 def person_shares(ids: Any, n_rows: int) -> Shares:
     """Return the shares of rows, given the id of the person that each belongs to.
 
-    A row without an id (None, NaN or an empty text) counts nothing. 17, 17.0, "17" and " 17.0" are one id.
+    A row without an id (None, NaN, an empty text or one such as "NaN") counts nothing. 17, 17.0, "17" and " 17.0" are
+    one id.
 
     Parameters
     ----------
@@ -98,45 +105,68 @@ def row_shares(present: NDArray[np.bool_]) -> Shares:
     return Shares(np.asarray(present, dtype=np.float64), "row", len(present), np.arange(len(present)))
 
 
+_NO_IDS = "persons must hold the id of each private row's person: one column with one id per row."
+
+
 def _codes(ids: Any, n_rows: int) -> NDArray[np.int64]:
     """Return a number for each person; -1 for a row without an id."""
-    if isinstance(ids, str | bytes):
-        raise TypeError("persons must hold the id of each private row's person, one per row. Give the column itself.")
     try:
-        array = np.asarray(ids if hasattr(ids, "__array__") else list(ids), dtype=None if _plain(ids) else object)
-    except (TypeError, ValueError):
-        array = np.empty((0, 0))
-    if array.ndim == 2 and 1 in array.shape:
-        array = array.reshape(-1)
-    # The number of rows may be private: the message must not show it.
-    if array.shape != (n_rows,):
-        raise ValueError("persons must hold the id of each private row's person: one column with one id per row.")
-    if array.dtype.kind in "iub":
-        return np.asarray(np.unique(array, return_inverse=True)[1], dtype=np.int64)
-    if array.dtype.kind == "f":
-        known = ~np.isnan(array)
-        codes = np.full(n_rows, -1, dtype=np.int64)
-        codes[known] = np.unique(array[known], return_inverse=True)[1]
-        return codes
-    texts = _texts(array.astype(object))
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(text, len(numbers)) if text else -1 for text in texts], dtype=np.int64)
+        texts = _texts(ids)
+        problem = "" if len(texts) == n_rows else _NO_IDS
+    except _Inexact:
+        problem = (
+            "persons holds ids as decimal numbers that are too large to be exact, so that two persons may have become "
+            "one. Give the ids as whole numbers or as texts."
+        )
+    except Exception:
+        problem = _NO_IDS
+    if problem:
+        # Outside the handler, and in words of our own: the original error may quote an id. The number of rows may be
+        # private, so it is not shown.
+        raise ValueError(problem)
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(text, len(known)) if text else -1 for text in texts], dtype=np.int64)
 
 
-def _plain(ids: Any) -> bool:
-    """Return whether the ids are an array of numbers, in which equal ids are equal numbers."""
-    return isinstance(getattr(ids, "dtype", None), np.dtype) and ids.dtype.kind in "iufb"
+class _Inexact(Exception):
+    """An id is a decimal number that is too large to be exact."""
 
 
-def _texts(values: NDArray[Any]) -> Sequence[str]:
+def _texts(ids: Any) -> list[str]:
     """Return the ids as texts of one form; a missing id is empty."""
-    import pandas as pd
+    if isinstance(ids, str | bytes | set | frozenset | dict | np.ma.MaskedArray):
+        raise TypeError
+    if getattr(ids, "ndim", 1) == 2:  # a table of one column
+        ids = ids.iloc[:, 0] if hasattr(ids, "iloc") and ids.shape[1] == 1 else np.asarray(ids).reshape(len(ids))
+    largest = 2.0**53
+    dtype = getattr(ids, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind == "f":
+        largest = min(largest, 2.0 ** (np.finfo(dtype).nmant + 1))
+    # Not through an array: one missing id would turn all whole numbers into decimal ones.
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(ids, name):
+            return [_text(value, largest) for value in getattr(ids, name)()]
+    return [_text(value, largest) for value in ids]
 
-    missing = np.asarray(pd.isna(values), dtype=bool)
-    return ["" if gone else _text(value) for value, gone in zip(values, missing, strict=True)]
 
-
-def _text(value: Any) -> str:
-    text = str(value).strip()
+def _text(value: Any, largest: float) -> str:
+    if value is None or (isinstance(value, numbers.Number) and value != value):
+        return ""
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        if not abs(number) < largest:
+            raise _Inexact
+        return str(int(number)) if number.is_integer() else str(number)
+    if isinstance(value, bytes):
+        value = value.decode(errors="surrogateescape")
+    # One form for letters that look the same, and no invisible characters.
+    text = "".join(c for c in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(c) != "Cf").strip()
+    if text.casefold() in _MISSING:
+        return ""
     whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    if not whole:
+        return text
+    sign, digits, _ = whole.groups()
+    return digits if sign != "-" or not digits.strip("0") else f"-{digits}"

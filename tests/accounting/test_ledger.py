@@ -709,27 +709,34 @@ def test_a_ledger_of_persons_refuses_what_is_bounded_for_rows_before_anything_is
     run.release(of_persons())
 
 
-def test_a_child_of_a_ledger_of_persons_protects_persons():
-    ledger = Ledger(epsilon=5.0, delta=1e-6, unit="person")
-    assert ledger.child(1.0, 1e-6, label="a").unit == "person"
+def test_a_child_protects_what_its_parent_protects():
+    of_both = {unit: Ledger(epsilon=5.0, delta=1e-6, unit=unit) for unit in ("row", "person")}
+    for unit, ledger in of_both.items():
+        assert ledger.child(1.0, 1e-6, label="a").unit == unit
+        assert ledger.child(1.0, 1e-6, label="a").child(1.0, 1e-6, label="b", unit=unit).unit == unit
     with pytest.raises(PrivacyError, match="persons="):
-        ledger.child(1.0, 1e-6, label="a", unit="row")
-    rows = Ledger(epsilon=5.0, delta=1e-6)
-    child = rows.child(1.0, 1e-6, label="a", unit="person")
-    with pytest.raises(PrivacyError, match="protects persons"):
-        child.release(Gaussian(10.0), clipped_sum([[1.0]], 1.0), label="rows")
-    assert (child.unit, rows.entries) == ("person", [])
-    # What is bounded for persons is bounded for rows.
-    rows.release(Gaussian(10.0), of_persons(), label="persons")
+        of_both["person"].child(1.0, 1e-6, label="a", unit="row")
+    # One row with another id changes the number of persons, which is public only if a person is the unit.
+    with pytest.raises(PrivacyError, match="protects rows, this fit persons"):
+        of_both["row"].child(1.0, 1e-6, label="a", unit="person")
+    with pytest.raises(PrivacyError, match="bounded for persons"):
+        of_both["row"].release(Gaussian(10.0), of_persons(), label="persons")
+    assert of_both["row"].entries == of_both["person"].entries == []
 
 
-def test_a_sampled_run_refuses_persons():
+def test_a_ledger_of_persons_refuses_samples_before_anything_is_charged(tmp_path):
     """A sample of rows holds a person with many rows nearly always, so that sampling lowers no cost."""
-    ledger = Ledger(epsilon=50.0, delta=1e-6, random_state=0)
-    run = ledger.start(Sampled(Gaussian(10.0), rate=0.5, steps=2), label="run")
-    batch = next(run.batches(2))
-    with pytest.raises(PrivacyError, match="draws rows, not persons"):
-        run.release(batch.of(lambda index: of_persons()))
+    ledger = Ledger.open(tmp_path / "a.ledger", epsilon=50.0, delta=1e-6, unit="person")
+    plan = Sampled(Gaussian(10.0), rate=0.5, steps=2)
+    for start in (
+        lambda: ledger.start(plan, label="a"),
+        lambda: ledger.start(plan, label="a", resumable=True),
+        lambda: ledger.resume(plan, "mark", label="a"),
+        lambda: ledger.start_all([(Gaussian(10.0), "a"), (plan, "b")]),
+    ):
+        with pytest.raises(PrivacyError, match="draws rows, not persons"):
+            start()
+    assert ledger.entries == []
 
 
 def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):
@@ -744,6 +751,7 @@ def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):
         Ledger.open(path, unit="row")
     with pytest.raises(ValueError, match="unit must be one of"):
         Ledger(1.0, 1e-6, unit="household")
-    with pytest.raises(ValueError, match="unit must be one of"):
-        Ledger.open(tmp_path / "b.ledger", epsilon=1.0, delta=1e-6, unit="household")
+    for bad in ("household", ""):
+        with pytest.raises(ValueError, match="unit must be one of"):
+            Ledger.open(tmp_path / "b.ledger", epsilon=1.0, delta=1e-6, unit=bad)
     assert not (tmp_path / "b.ledger").exists()

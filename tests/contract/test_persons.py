@@ -66,7 +66,7 @@ def neighbours(case, adjacency):
 @lru_cache(maxsize=4)
 def recorded(case, adjacency):
     relation = Adjacency.of(adjacency)
-    return audit.record(fit_of(case, adjacency), neighbours(case, adjacency)[0], adjacency=relation)
+    return audit.record(fit_of(case, adjacency), neighbours(case, adjacency)[0], adjacency=relation, unit="person")
 
 
 @lru_cache(maxsize=4)
@@ -80,7 +80,7 @@ def replayed(case, adjacency):
     relation, poisons = Adjacency.of(adjacency), itertools.cycle((math.nan, 1e300))
     tape = recorded(case, adjacency)
     return [
-        audit.replay(fit_of(case, adjacency), data, tape, adjacency=relation, samples=1, poison=poison)
+        audit.replay(fit_of(case, adjacency), data, tape, adjacency=relation, samples=1, poison=poison, unit="person")
         for data, poison in zip(fits, poisons, strict=False)
     ]
 
@@ -143,7 +143,7 @@ def test_a_row_without_an_id_counts_nothing(case):
     data = tuple(
         np.concatenate([part, more[-len(case.records()) :]]) for part, more in zip((X, *y, ids), nameless, strict=True)
     )
-    played = audit.replay(fit_of(case, adjacency), data, tape)
+    played = audit.replay(fit_of(case, adjacency), data, tape, unit="person")
     for before, after in zip(tape.releases, played.releases, strict=True):
         assert share_of_bound(before, after) < 1e-6
 
@@ -160,28 +160,44 @@ def test_the_receipt_says_that_persons_are_protected(case):
 
 
 @pytest.mark.parametrize("case", MAIN, ids=str)
-def test_a_ledger_of_persons_takes_persons_and_a_ledger_of_rows_takes_both(case):
-    of_persons = Ledger(epsilon=100.0, delta=1e-4, unit="person")
+def test_a_ledger_and_a_fit_protect_the_same(case):
+    of_persons, of_rows = (Ledger(epsilon=100.0, delta=1e-4, unit=unit) for unit in ("person", "row"))
     with pytest.raises(PrivacyError, match="persons="):
         case.fit(case.data(), ledger=of_persons)
-    assert of_persons.entries == []
-    fit(case, others(case), ledger=of_persons)
-    of_rows = Ledger(epsilon=100.0, delta=1e-4)
-    fit(case, others(case), ledger=of_rows)
-    assert of_persons.entries == of_rows.entries != []
+    with pytest.raises(PrivacyError, match="protects rows, this fit persons"):
+        fit(case, others(case), ledger=of_rows)
+    assert of_persons.entries == of_rows.entries == []
+    model = fit(case, others(case), ledger=of_persons)
+    assert [(e.event, e.times) for e in of_persons.entries] == [(e.event, e.times) for e in model.privacy_.entries]
+
+
+class Telling:
+    """An id that shows itself in an error."""
+
+    def __str__(self):
+        raise RuntimeError(SECRET)
 
 
 @pytest.mark.parametrize("case", MAIN, ids=str)
 def test_bad_ids_are_refused_before_anything_is_charged(case):
     X, *y, ids = others(case)
-    ledger = Ledger(epsilon=100.0, delta=1e-4)
-    for bad in (ids[:-1], SECRET, np.full((len(ids), 2), SECRET), 7):
-        with pytest.raises((TypeError, ValueError), match="persons must hold") as failure:
+    ledger = Ledger(epsilon=100.0, delta=1e-4, unit="person")
+    nobody, inexact = np.full(len(ids), None), np.full(len(ids), 2.0**60)
+    telling = [Telling(), *ids[1:]]
+    for bad in (ids[:-1], SECRET, np.full((len(ids), 2), SECRET), 7, telling, set(ids), nobody, inexact):
+        with pytest.raises(ValueError, match=r"persons (must hold|holds)") as failure:
             fit(case, (X, *y, bad), ledger=ledger)
         assert SECRET not in str(failure.value)
         assert str(len(ids)) not in str(failure.value)
         assert failure.value.__context__ is None
     assert ledger.entries == []
+
+
+@pytest.mark.parametrize("case", MAIN, ids=str)
+def test_ids_may_be_an_iterator(case):
+    X, *y, ids = others(case)
+    given, listed = (fit(case, (X, *y, some)) for some in (iter(ids.tolist()), ids.tolist()))
+    assert differing(given, listed) == []
 
 
 @pytest.mark.parametrize("case", MAIN, ids=str)

@@ -117,11 +117,6 @@ class Run:
         """Return the noisy value of `bounded`; of a sampled run, a statistic of its last batch alone is released."""
         mechanism = self.plan.mechanism
         _require_unit(bounded, self.unit)
-        if self._sampled and bounded.unit == "person":
-            raise PrivacyError(
-                "a sampled run draws rows, not persons: a person with many rows would nearly always be in the sample, "
-                "which was not charged. Use a run on all rows."
-            )
         scale = mechanism.scale(bounded, self._adjacency, sampled=self._sampled)
         with self._lock:
             self._require_same_process()
@@ -205,7 +200,7 @@ class Ledger:
     adjacency : Adjacency, default=Adjacency.ZERO_OUT
         Which data sets count as neighbours.
     unit : {"row", "person"}, default="row"
-        What is protected. A ledger of persons refuses what is bounded for single rows; a ledger of rows takes both.
+        What is protected: single rows, or all rows of one person. A fit must protect the same.
     rule : {"mixed", "gaussian", "renyi"}, default="mixed"
         How delta is shared between the ways in which charges are added up. "gaussian" adds up Gaussian noise without
         any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/ledger.md).
@@ -330,7 +325,7 @@ class Ledger:
                 )
             made = Filter.of(rule or "mixed", epsilon, delta, Adjacency.of(adjacency or Adjacency.ZERO_OUT))
             cap = made.epsilon, made.delta, made.adjacency.value
-            kept_unit = checks.one_of(unit or "row", UNITS, "unit")
+            kept_unit = checks.one_of("row" if unit is None else unit, UNITS, "unit")
             store = FileStore.create(path, Terms(*cap, dataset or "", made.share, made.order, kept_unit))
         else:
             store = FileStore(path, read_only=read_only)
@@ -369,17 +364,21 @@ class Ledger:
         label : str
             Put before the label of each of the child's entries in this ledger.
         unit : {"row", "person"}, optional
-            What the child protects. A ledger of persons has no child of rows. Default: as this ledger.
+            What the child protects, which must be what this ledger protects.
         random_state : int, optional
             For tests only, as in `Ledger`.
         """
         ledger = object.__new__(Ledger)
         random = self._random if random_state is None else random_source(random_state)
         filter = Filter.of(self._filter.rule, epsilon, delta, self.adjacency)
-        own = checks.one_of(unit or self.unit, UNITS, "unit")
-        if self.unit == "person" and own == "row":
+        own = self.unit if unit is None else checks.one_of(unit, UNITS, "unit")
+        if own != self.unit:
+            # Nor does a ledger of rows take persons: moving one row to another person changes the number of persons,
+            # which divides every sum and is public only if a person is the unit.
             raise PrivacyError(
                 "the ledger protects persons, this fit only rows. Give the fit the id of each row's person: persons=..."
+                if own == "row"
+                else 'the ledger protects rows, this fit persons. Use a ledger of persons: Ledger(..., unit="person").'
             )
         ledger._setup(ChildStore(filter, self, label), filter, random, own)
         ledger.dataset = self.dataset
@@ -406,9 +405,18 @@ class Ledger:
         """
         if not resumable:
             return self.start_all([(plan, label)])[0]
-        ready, mark = as_plan(plan), secrets.token_hex(16)
+        ready, mark = self._planned(plan), secrets.token_hex(16)
         self._charge([Entry(label, ready.event(), ready.steps, self._random.seeded)], mark=mark)
         return self._run(ready, mark=mark, record=self._reserve)
+
+    def _planned(self, plan: Plan | Mechanism) -> Plan:
+        ready = as_plan(plan)
+        if self.unit == "person" and isinstance(ready, Sampled):
+            raise PrivacyError(
+                "a sampled run draws rows, not persons: a person with many rows would nearly always be in the sample, "
+                "which is not what would be charged. Use a run on all rows."
+            )
+        return ready
 
     def _run(self, plan: Plan, **resumable: Any) -> "Run":
         return Run(plan, self.adjacency, self._random, self._draw, unit=self.unit, **resumable)
@@ -424,7 +432,7 @@ class Ledger:
         mark : str
             The `mark` of the interrupted run.
         """
-        ready = as_plan(plan)
+        ready = self._planned(plan)
         used = self._readmit(Entry(label, ready.event(), ready.steps, self._random.seeded), mark)
         run = self._run(ready, mark=mark, record=self._reserve)
         run._left -= used
@@ -432,7 +440,7 @@ class Ledger:
 
     def start_all(self, plans: Sequence[tuple[Plan | Mechanism, str]]) -> list["Run"]:
         """Charge several plans, each with its label, all of them or none; return their runs."""
-        ready = [(as_plan(plan), label) for plan, label in plans]
+        ready = [(self._planned(plan), label) for plan, label in plans]
         if not ready:
             return []
         self._charge([Entry(label, plan.event(), plan.steps, self._random.seeded) for plan, label in ready])
@@ -543,10 +551,12 @@ class Ledger:
 
 
 def _require_unit(bounded: Bounded, unit: Unit) -> None:
-    if unit == "person" and bounded.unit != "person":
+    if bounded.unit != unit:
         raise PrivacyError(
             "this statistic is bounded for single rows, and the ledger protects persons. Make it with the shares of "
             "the persons' rows."
+            if unit == "person"
+            else 'this statistic is bounded for persons, and the ledger protects rows. Use a ledger with unit="person".'
         )
 
 

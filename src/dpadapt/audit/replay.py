@@ -25,6 +25,7 @@ from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism
 from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
+from dpadapt.persons import Unit
 
 Fit = Callable[[Any, Ledger], Any]
 
@@ -102,6 +103,7 @@ def record(
     seed: int = 0,
     samples: int | None = None,
     noise: float = 1.0,
+    unit: Unit = "row",
 ) -> Tape:
     """Run `fit(data, ledger)` and record every release.
 
@@ -118,8 +120,10 @@ def record(
         that a row added at the end changes no other row's part. Default: `seed`.
     noise : float, default=1.0
         Multiplies the noise without changing the claim. Anything but 1 is a planted bug, which an audit must detect.
+    unit : {"row", "person"}, default="row"
+        The unit of the ledger.
     """
-    return _run(fit, data, Adjacency.of(adjacency), seed, seed if samples is None else samples, noise=noise)
+    return _run(fit, data, Adjacency.of(adjacency), seed, seed if samples is None else samples, noise=noise, unit=unit)
 
 
 def replay(
@@ -131,12 +135,13 @@ def replay(
     seed: int = 0,
     samples: int | None = None,
     poison: float | None = None,
+    unit: Unit = "row",
 ) -> Tape:
     """Run `fit(data, ledger)` with the noisy values of `tape` in place of new ones; return the tape of this run.
 
     Parameters
     ----------
-    fit, data, adjacency : as in `record`
+    fit, data, adjacency, unit : as in `record`
     tape : Tape
     seed : int, default=0
         The seed of the recorded fit.
@@ -152,7 +157,7 @@ def replay(
         If the fit makes other releases or charges than those on the tape.
     """
     samples = seed if samples is None else samples
-    replayed = _run(fit, data, Adjacency.of(adjacency), seed, samples, tape=tape, poison=poison)
+    replayed = _run(fit, data, Adjacency.of(adjacency), seed, samples, tape=tape, poison=poison, unit=unit)
     if len(replayed.releases) != len(tape.releases):
         raise PathDiffers("the fit made fewer releases on the neighbouring data.")
     if replayed.charges != tape.charges:
@@ -231,9 +236,10 @@ def _run(
     noise: float = 1.0,
     tape: Tape | None = None,
     poison: float | None = None,
+    unit: Unit = "row",
 ) -> Tape:
     # No cap; at delta = 0 the ledger then computes no cost.
-    ledger = Ledger(math.inf, adjacency=adjacency, random_state=seed)
+    ledger = Ledger(math.inf, adjacency=adjacency, unit=unit, random_state=seed)
     original_draw, original_charge = ledger._draw, ledger._charge
     made: list[Release] = []
     charges: list[tuple[Entry, ...]] = []

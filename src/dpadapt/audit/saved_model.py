@@ -49,6 +49,7 @@ from dpadapt.mechanisms.mechanism import (
 )
 from dpadapt.mechanisms.randomness import Random
 from dpadapt.persist import Saved, load
+from dpadapt.persons import IDS_ASSUMPTION
 from dpadapt.tables import Category, Number, Schema
 
 Data = tuple[Any, ...]
@@ -226,7 +227,16 @@ def _receipt_findings(saved: Saved) -> list[Finding]:
         _entries_add_up(receipt),
         _within_budget(receipt, params),
         _unseeded(receipt, params),
+        *([_persons(receipt)] if receipt.unit == "person" else []),
     ]
+
+
+def _persons(receipt: Receipt) -> Finding:
+    """Return whether a receipt that claims to protect persons is that of a fit which was given persons."""
+    check = "the fit was given persons"
+    if IDS_ASSUMPTION not in receipt.assumptions:
+        return Finding(check, "refuted", "the receipt claims to protect persons, and assumes nothing about their ids")
+    return Finding(check, "holds", "the receipt says what is assumed of ids; made-up persons have one row each")
 
 
 def _second_accountant(receipt: Receipt) -> Finding:
@@ -280,6 +290,8 @@ def _ledger_finding(saved: Saved, ledger: Ledger) -> Finding:
     if ledger.adjacency is not receipt.adjacency:
         words = f"the ledger counts neighbours by {ledger.adjacency.value}, the receipt by {receipt.adjacency.value}"
         return Finding(check, "refuted", words)
+    if ledger.unit != receipt.unit:
+        return Finding(check, "refuted", f"the ledger protects one {ledger.unit}, the receipt says one {receipt.unit}")
     dataset = saved.extra.get("schema", {}).get("dataset", ledger.dataset)
     if ledger.dataset not in ("", dataset):
         words = f"the ledger is that of the data set {ledger.dataset!r}, the model that of {dataset!r}"

@@ -85,6 +85,7 @@ def _show(file: File, as_json: Json = False) -> None:
     facts = {
         "dataset": ledger.dataset,
         "adjacency": ledger.adjacency.value,
+        "unit": ledger.unit,
         "cap_epsilon": ledger.epsilon,
         "delta": ledger.delta,
         "spent_epsilon": ledger.spent(),
@@ -109,7 +110,7 @@ def _show(file: File, as_json: Json = False) -> None:
         "spent": f"epsilon = {receipt.epsilon:.4g}: {receipt.meaning}",
         "left": f"epsilon = {facts['remaining_epsilon']:.4g}: the largest further release ({kind}) that is let through",
         "rule": f"{ledger.rule} (how charges are added up; docs/ledger.md)",
-        "neighbours": ledger.adjacency.value,
+        "neighbours": f"{ledger.adjacency.value}, of one {ledger.unit}",
     }
     if facts["seeded"]:
         shown["warning"] = "some noise came from a seed: no guarantee for those charges"

@@ -32,7 +32,7 @@ from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.persons import Shares, Unit, person_shares
+from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {
@@ -218,6 +218,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             rows = "n_rows, which was chosen without the private data"
         # Other rows would have been refused, so that a fit tells this much about them.
         cells = "that all private cells are finite numbers"
+        if ledger.unit == "person":
+            assumed = [IDS_ASSUMPTION, *assumed]
         if is_classifier(self):
             cells += " and all private labels among the classes"
         warnings = []
@@ -256,6 +258,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         """Return the budget and the ledger of a fit on rows, or on persons."""
         if shares is None:
             return self._budget(n_rows), self._ledger(ledger)
+        if not shares.n_units and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
+            raise ValueError("persons must hold an id for some rows: rows without one count nothing.")
         return self._budget(shares.n_units), self._ledger(ledger, shares.unit)
 
     def _read_classification(
@@ -403,15 +407,10 @@ class ClassificationInput:
 
 
 def _shares(persons: Any, n_rows: int) -> Shares | None:
-    """Return the shares of the persons' rows; what can't be read is refused without its text."""
-    if persons is None:
-        return None
-    try:
-        return person_shares(persons, n_rows)
-    except (TypeError, ValueError) as error:
-        refusal = type(error)(*error.args)
-    # Outside the handler: the original error may quote an id and would stay attached as the context of this one.
-    raise refusal
+    """Return the shares of the persons' rows; None without persons."""
+    if persons is None or isinstance(persons, Shares):
+        return persons
+    return person_shares(persons, n_rows)
 
 
 def require_plain(values: Any, name: str) -> None:

@@ -57,7 +57,7 @@ class Bounded:
     per_row : bool
         Whether the value has an entry per record. On a random sample its length would show who was drawn.
     unit : {"row", "person"}
-        What a record is: one row, or all rows of one person. A bound for persons holds for rows, too.
+        What a record is: one row, or all rows of one person.
     batch : object, optional
         The batch whose rows the value was computed from; set by `Batch.of` and checked by `Run.release`.
     """

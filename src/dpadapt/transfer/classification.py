@@ -152,7 +152,7 @@ class PrivateTransferClassifier(LinearClassifier):
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
-            coef, intercept = self._alone(data, persons)
+            coef, intercept = self._alone(data)
             adopted = float(budget.worthwhile)
         else:
             prepared, public_base = prepared_for(
@@ -236,7 +236,7 @@ class PrivateTransferClassifier(LinearClassifier):
         moved = base.columns.standardise(X) @ (self.coef_ * base.columns.scale).T + scores @ self.score_coef_.T
         return np.asarray(own + moved + (self.intercept_ + self.coef_ @ base.columns.center))
 
-    def _alone(self, data: ClassificationInput, persons: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
         alone = PrivateLogisticRegression(
             self.epsilon,
@@ -245,7 +245,7 @@ class PrivateTransferClassifier(LinearClassifier):
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,
-        ).fit(data.X, data.codes, persons=persons, ledger=data.ledger)
+        ).fit(data.X, data.codes, persons=data.shares, ledger=data.ledger)
         return alone.coef_, alone.intercept_
 
 

@@ -182,7 +182,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
-            return self._fit_alone(data, persons)
+            return self._fit_alone(data)
         if prior == "same-population":
             return self._fit_same_population(public, *data.labelled_public, data)
         # Prepare, from public rows alone.
@@ -305,7 +305,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             public, n_private, self.epsilon, self.delta, adjacency=self.adjacency, public_model=self.public_model
         )
 
-    def _fit_alone(self, data: RegressionInput, persons: Any) -> "PrivateTransferRegressor":
+    def _fit_alone(self, data: RegressionInput) -> "PrivateTransferRegressor":
         """Fit without a public model."""
         plain = PrivateLinearRegression(
             self.epsilon,
@@ -316,7 +316,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             random_state=self.random_state,
         )
         unlabelled = None if data.X_public is None else Public(data.X_public)
-        plain.fit(data.X, data.y, public=unlabelled, persons=persons, ledger=data.ledger)
+        plain.fit(data.X, data.y, public=unlabelled, persons=data.shares, ledger=data.ledger)
         self.privacy_ = self._receipt(data.ledger, data.budget, [bounds_assumption(self.target_bounds)])
         self._forget_base()
         self._forget_linear()

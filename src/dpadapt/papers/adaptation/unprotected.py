@@ -86,7 +86,7 @@ class Unprotected:
         if ledger is None:
             child = Ledger(math.inf)
         elif isinstance(ledger, Ledger):
-            child = ledger.child(math.inf, ledger.delta, label=type(self).__name__)
+            child = ledger.child(math.inf, ledger.delta, label=type(self).__name__, unit="row")
         else:
             raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
         child.start(NonPrivate(), label="the rows themselves (not private)")
