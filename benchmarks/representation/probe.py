@@ -71,7 +71,7 @@ def measure(piece: Piece) -> dict[str, Any]:
     return row | {"values": _speed() if part == "speed" else _opacus()}
 
 
-def _probes(probe_set: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, Any]:
+def _probes(probe_set: sets.AnySet, epsilon: float, seeds: int) -> dict[str, Any]:
     """Return each method's accuracies over seeds; a starred method has the settings with the best mean."""
     tried: dict[tuple[str, int], list[float]] = {}
     for seed in range(seeds):
@@ -96,7 +96,7 @@ def _probes(probe_set: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, A
     return best
 
 
-def _non_private_limits(probe_set: sets.ProbeSet, seeds: int) -> dict[str, Any]:
+def _non_private_limits(probe_set: sets.AnySet, seeds: int) -> dict[str, Any]:
     """Return accuracies of a probe without privacy, its penalty chosen on test, of the largest class, and zero-shot."""
     import warnings
 
@@ -117,7 +117,7 @@ def _non_private_limits(probe_set: sets.ProbeSet, seeds: int) -> dict[str, Any]:
         largest.append(100 * float(np.max(np.bincount(split.test[1])) / len(split.test[1])))
     zero: float | None = None
     reason = "the encoder has never seen a label that could name its classes"
-    if probe_set.zero_shot is not None:
+    if isinstance(probe_set, sets.ProbeSet) and probe_set.zero_shot is not None:
         try:
             zero, reason = 100 * probe_set.zero_shot(), ""
         except ImportError as missing:

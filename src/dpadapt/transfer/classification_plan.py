@@ -126,10 +126,13 @@ class Prepared:
         return float(-np.mean(np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)))
 
 
-def prepare(
-    X: NDArray[np.float64], codes: NDArray[np.int64] | None, n_classes: int, standardise: bool | None = None
-) -> Prepared:
-    """Return the public preparation; deterministic, so that it can be cached."""
+def centre_and_units(
+    X: NDArray[np.float64], standardise: bool | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the centre of public columns, and their units: one each, or one for all; infinity for a constant column.
+
+    `standardise` says which; by default columns that seem to share a unit, such as pixels, get one for all.
+    """
     center, scale = centre_and_scale(X)
     constant = np.isinf(scale)
     scale = np.where(constant, X.std(axis=0), scale)
@@ -141,6 +144,14 @@ def prepare(
     else:
         scale = np.full_like(scale, np.sqrt(np.mean(scale**2)) or 1.0)
     scale = np.where(constant, np.inf, scale)
+    return center, scale
+
+
+def prepare(
+    X: NDArray[np.float64], codes: NDArray[np.int64] | None, n_classes: int, standardise: bool | None = None
+) -> Prepared:
+    """Return the public preparation; deterministic, so that it can be cached."""
+    center, scale = centre_and_units(X, standardise)
     rows = (X - center) / scale
     basis, shares = whitening(rows)
     coordinates = Coordinates(center, scale, basis, shares)
@@ -150,7 +161,7 @@ def prepare(
         start, total = public_softmax(whitened, codes, n_classes, coordinates.shares)
         coordinates, start, score_variances = _with_scores(coordinates, whitened, start)
     coef, intercept = coordinates.coefficients(start)
-    chosen = _sample_rows(len(X))
+    chosen = sample_rows(len(X))
     sample = coordinates.transform(X[chosen], np.ones(len(start)))
     scores, warm = sample @ start, codes is not None
     return Prepared(coordinates, start, coef, intercept, False, warm, total, sample, scores, score_variances, len(X))
@@ -176,13 +187,14 @@ def prepare_offset(X: NDArray[np.float64], scores: NDArray[np.float64]) -> Prepa
     )
     start = np.zeros((1 + k + len(values), n_classes))
     coef = np.concatenate([np.zeros((d, n_classes)), np.eye(n_classes)])
-    chosen = _sample_rows(n)
+    chosen = sample_rows(n)
     sample = coordinates.transform(np.column_stack([X[chosen], scores[chosen]]), np.ones(len(start)))
     total = max(float(np.mean(np.var(scores, axis=0))), SCORE_VARIANCES[0])
     return Prepared(coordinates, start, coef, np.zeros(n_classes), True, True, total, sample, scores[chosen], values, n)
 
 
-def _sample_rows(n: int) -> NDArray[np.int64]:
+def sample_rows(n: int) -> NDArray[np.int64]:
+    """Return the indices of the public rows on which curvature, lengths and loss ranges are measured."""
     return np.random.default_rng(n).permutation(n)[:_SAMPLE_ROWS]
 
 
@@ -365,9 +377,14 @@ def make_plan(prepared: Prepared, budget: Budget, prior: str) -> Plan:
     lengths = np.linalg.norm(prepared.sample * weights, axis=1)
     clip_norm = clip * float(np.median(lengths))
     noise = budget.noise(clip_norm) / math.sqrt(1.0 - gate_share)
-    steps, *gate = split_noise(budget.mu, [(1.0 - gate_share) / STEPS, *([gate_share] if gate_share else [])])
-    charges = [(Repeated(Gaussian(steps), STEPS), "gradient"), *((Repeated(Gaussian(one)), "gate") for one in gate)]
-    return Plan(weights, expected, clip_norm, noise, gate_share, _GATE_CAUTION[prior], tolerance, blur, charges)
+    caution, charges = _GATE_CAUTION[prior], step_charges(budget.mu, gate_share)
+    return Plan(weights, expected, clip_norm, noise, gate_share, caution, tolerance, blur, charges)
+
+
+def step_charges(mu: float, gate_share: float) -> list[tuple[Repeated, str]]:
+    """Return what is charged for the steps, and for the gate if it has a share; exactly mu-Gaussian-DP together."""
+    steps, *gate = split_noise(mu, [(1.0 - gate_share) / STEPS, *([gate_share] if gate_share else [])])
+    return [(Repeated(Gaussian(steps), STEPS), "gradient"), *((Repeated(Gaussian(one)), "gate") for one in gate)]
 
 
 def _budget_shares(expected: NDArray[np.float64], curvature: float, noise: float) -> NDArray[np.float64]:
