@@ -82,14 +82,25 @@ def _probes(probe_set: sets.AnySet, epsilon: float, seeds: int) -> dict[str, Any
             (PUBLIC_GRAM, 0): LeastSquaresProbe(epsilon, DELTA, gram="public", **shared),
             (PRIVATE_GRAM, 0): LeastSquaresProbe(epsilon, DELTA, gram="private", **shared),
         }
-        for name, grid in ((SGD, _SGD), (WHITENED, _WHITENED)):
-            if split.private[0].shape[1] > _MANY_FEATURES:
-                grid = grid[: len(grid) // 2]
-            models |= {(name, i): DescentProbe(epsilon, DELTA, **shared, **one) for i, one in enumerate(grid)}
+        for name in (SGD, WHITENED):
+            models |= descent_probes(name, epsilon, split.private[0].shape[1], shared)
         for key, model in models.items():
             model.fit(*split.private, public=split.public)
             tried.setdefault(key, []).append(100 * float(model.score(*split.test)))
-    best: dict[str, Any] = {}
+    return best_settings(tried)
+
+
+def descent_probes(name: str, epsilon: float, n_features: int, shared: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
+    """Return the probes of a rival's grid, by name and place; with many features the half with fewer steps."""
+    grid = {SGD: _SGD, WHITENED: _WHITENED}[name]
+    if n_features > _MANY_FEATURES:
+        grid = grid[: len(grid) // 2]
+    return {(name, i): DescentProbe(epsilon, DELTA, **shared, **one) for i, one in enumerate(grid)}
+
+
+def best_settings(tried: Mapping[tuple[str, int], list[float]]) -> dict[str, list[float]]:
+    """Return each method's accuracies over seeds, for the settings with the best mean."""
+    best: dict[str, list[float]] = {}
     for (name, _), values in tried.items():
         if name not in best or np.mean(values) > np.mean(best[name]):
             best[name] = values
@@ -139,10 +150,10 @@ def _ways() -> dict[str, list[float]]:
     torch.set_num_threads(1)
     digits, clothes = load("mnist").arrays, load("fashion_mnist").arrays
     torch.manual_seed(0)
-    public = Public(_halved(digits["X_train"][:10_000]), digits["y_train"][:10_000])
+    public = Public(sets.halved(digits["X_train"][:10_000]), digits["y_train"][:10_000])
     module = pretrained(small_cnn(), public, 10, n_steps=600)
-    private = _halved(clothes["X_train"]), clothes["y_train"].astype(int)
-    test = _halved(clothes["X_test"][:3000]), clothes["y_test"][:3000].astype(int)
+    private = sets.halved(clothes["X_train"]), clothes["y_train"].astype(int)
+    test = sets.halved(clothes["X_test"][:3000]), clothes["y_test"][:3000].astype(int)
     best = {name: [0.0] * len(EPSILONS) for name in ("public only", *WAYS)}
     for rate in (0.5, 2.0):
         network = PrivateNetwork(
@@ -167,12 +178,6 @@ def _ways() -> dict[str, list[float]]:
         probe = PrivateProbe(epsilon, DELTA, classes=range(10), random_state=0)
         ours.append(100 * float(probe.fit(rows[1], private[1], public=known).score(rows[2], test[1])))
     return {**best, "our probe": ours}
-
-
-def _halved(images: Any) -> Any:
-    """Return images with means of 2 x 2 pixels, scaled by the usual mean and standard deviation of MNIST."""
-    parts = images.astype(np.float32).reshape(len(images), 14, 2, 14, 2).mean(axis=(2, 4)) / 255
-    return ((parts - 0.1307) / 0.3081)[:, None].astype(np.float32)
 
 
 def _speed() -> dict[str, float]:

@@ -49,6 +49,8 @@ class ProbeSet:
         Returns the accuracy of a rule that has seen no row of the set.
     fitted : bool
         Whether the features are principal components of the split's public rows.
+    development, quick : bool
+        As for `PairSet`.
     """
 
     name: str
@@ -58,6 +60,8 @@ class ProbeSet:
     n_test: int
     zero_shot: Callable[[], float] | None = None
     fitted: bool = False
+    development: bool = False
+    quick: bool = False
 
     @property
     def title(self) -> str:
@@ -90,6 +94,8 @@ class PairSet:
         Number of public, test and private rows of a seed; at most as many private rows as are left.
     development : bool
         Whether constants of `PrivateProbe` were chosen with the help of this set.
+    quick : bool
+        Whether a quick run measures it.
     """
 
     name: str
@@ -99,6 +105,7 @@ class PairSet:
     n_test: int
     n_private: int = 10_000
     development: bool = False
+    quick: bool = False
 
     @property
     def title(self) -> str:
@@ -361,15 +368,14 @@ REAL = (
 )
 
 
-SHIFTED = (
+SHIFTED: tuple[AnySet, ...] = (
     PairSet("clothes, digit network's 288 features", "digits", _digit_features, 3000, 3000, 14_000, development=True),
     PairSet("clothes, digit network's 288 features", "clothes", _clothes_alone, 3000, 3000, 14_000, development=True),
-    PairSet("clothes, digits' PCA-100", "digits", _clothes_in_digit_components, 9000, 3000),
-    PairSet(
-        "CIFAR-10, seven classes, EfficientNet-Lite0", "the other three", _other_classes, 2000, 1500, development=True
-    ),
+    REAL[0],
+    PairSet("clothes, digits' PCA-100", "digits", _clothes_in_digit_components, 9000, 3000, quick=True),
+    PairSet("CIFAR-10, seven classes, EfficientNet-Lite0", "the other three", _other_classes, 2000, 1500),
     PairSet("Amazon images, SURF counts", "Caltech images", _surf, 1123, 300),
-    PairSet("kitchen reviews, word counts' SVD-300", "book reviews", _kitchen_words, 6465, 2000),
+    PairSet("kitchen reviews, word counts' SVD-300", "book reviews", _kitchen_words, 6465, 2000, quick=True),
     PairSet("kitchen reviews, word vectors", "book reviews", _kitchen_vectors, 2000, 600),
     PairSet("reviews, word vectors", "reviews", _reviews_alone, 1000, 1500),
 )

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.pages import pipes, write_between
-from benchmarks.representation import probe, subspace
+from benchmarks.representation import probe, shifted, subspace
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import versions
 from dpadapt.errors import DataUnavailable
@@ -19,10 +19,10 @@ from dpadapt.errors import DataUnavailable
 START, END = "<!-- bench representation -->", "<!-- end of bench representation -->"
 
 # Each part has functions `pieces`, `measure`, `claims`, `tables` and `figures`.
-PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe}
+PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe, "shifted": shifted}
 Piece = tuple[str, Any]
 # Kinds of pieces that measure time: nothing else may run beside them.
-SPEED = ("speed", "opacus")
+SPEED = ("speed", "opacus", "moments speed")
 
 
 def measure(piece: Piece) -> dict[str, Any]:

@@ -104,12 +104,8 @@ class Frame:
 _FRAMES: Remembered[Frame | None] = Remembered()
 
 
-def frame_of(public: Public, X: Vector) -> Frame | None:
-    """Return the frame of the public rows `X`, made once while they stay the same; None if no feature varies."""
-    return _FRAMES.get(public, [X], lambda: _frame(X))
-
-
 def _frame(X: Vector) -> Frame | None:
+    """Return the frame of public rows; None if no feature varies."""
     center, scale = centre_and_units(X)
     rows = (X - center) / scale
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -156,9 +152,15 @@ class MomentPlan:
     charges: list[tuple[Repeated, str]]
 
 
-def plan_moments(frame: Frame | None, budget: Budget) -> MomentPlan | None:
-    """Return the plan for a budget, or None if the head alone should have all of it."""
-    if frame is None or budget.n_rows * budget.mu / budget.factor < _LEAST_SIGNAL_FOR_MOMENTS:
+def plan_moments(public: Public, X: Vector, budget: Budget) -> MomentPlan | None:
+    """Return the plan for a budget and the public rows `X`, or None if the head should have the whole budget.
+
+    The frame is made once, while the content of `public` stays the same.
+    """
+    if budget.n_rows * budget.mu / budget.factor < _LEAST_SIGNAL_FOR_MOMENTS:
+        return None
+    frame = _FRAMES.get(public, [X], lambda: _frame(X))
+    if frame is None:
         return None
     lengths, directions = split_noise(budget.mu, [_LENGTH_SHARE, _DIRECTION_SHARE])
     head = Budget(budget.mu * math.sqrt(1.0 - _LENGTH_SHARE - _DIRECTION_SHARE), budget.n_rows, budget.factor)

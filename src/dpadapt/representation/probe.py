@@ -20,7 +20,6 @@ from dpadapt.representation.encoders import as_encoder, encoder_name, features_o
 from dpadapt.representation.feature_moments import (
     MomentPlan,
     estimate,
-    frame_of,
     plan_moments,
     public_estimate,
     recoloured,
@@ -148,7 +147,7 @@ class PrivateProbe(LinearClassifier):
         data = self._read_classification(X, y, public, ledger, self.classes)
         plan = None
         if public is not None and data.X_public is not None and data.codes_public is None:
-            plan = plan_moments(frame_of(public, data.X_public), data.budget)
+            plan = plan_moments(public, data.X_public, data.budget)
         if plan is None:
             return self._fit_head(X, y, public, data.ledger, assumed)
         return self._fit_moments_first(plan, data, assumed)
@@ -195,7 +194,7 @@ class PrivateProbe(LinearClassifier):
         if checks.declared_public(public).y is None and self.classes is not None:
             X = public_table(public.X, ensure_min_samples=2)
             budget = Budget.of(self.epsilon, self.delta, checks.count(n_private, "n_private"), self.adjacency)
-            plan = plan_moments(frame_of(public, X), budget)
+            plan = plan_moments(public, X, budget)
             if plan is not None:
                 # As if the private rows had the moments of the public ones.
                 prepared = recoloured(
