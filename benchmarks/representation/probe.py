@@ -82,20 +82,14 @@ def _probes(probe_set: sets.AnySet, epsilon: float, seeds: int) -> dict[str, Any
             (PUBLIC_GRAM, 0): LeastSquaresProbe(epsilon, DELTA, gram="public", **shared),
             (PRIVATE_GRAM, 0): LeastSquaresProbe(epsilon, DELTA, gram="private", **shared),
         }
-        for name in (SGD, WHITENED):
-            models |= descent_probes(name, epsilon, split.private[0].shape[1], shared)
+        for name, grid in ((SGD, _SGD), (WHITENED, _WHITENED)):
+            if split.private[0].shape[1] > _MANY_FEATURES:
+                grid = grid[: len(grid) // 2]
+            models |= {(name, i): DescentProbe(epsilon, DELTA, **shared, **one) for i, one in enumerate(grid)}
         for key, model in models.items():
             model.fit(*split.private, public=split.public)
             tried.setdefault(key, []).append(100 * float(model.score(*split.test)))
     return best_settings(tried)
-
-
-def descent_probes(name: str, epsilon: float, n_features: int, shared: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
-    """Return the probes of a rival's grid, by name and place; with many features the half with fewer steps."""
-    grid = {SGD: _SGD, WHITENED: _WHITENED}[name]
-    if n_features > _MANY_FEATURES:
-        grid = grid[: len(grid) // 2]
-    return {(name, i): DescentProbe(epsilon, DELTA, **shared, **one) for i, one in enumerate(grid)}
 
 
 def best_settings(tried: Mapping[tuple[str, int], list[float]]) -> dict[str, list[float]]:

@@ -8,14 +8,16 @@ its parts. The constants of ours were chosen on the sets marked as development s
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import product
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from benchmarks.representation import probe_sets as sets
-from benchmarks.representation.probe import DELTA, SGD, best_settings, descent_probes
+from benchmarks.representation.probe import DELTA, SGD, best_settings
 from benchmarks.transfer.common import claim, real_data
+from dpadapt.papers.subspace.probes import DescentProbe
 from dpadapt.representation import feature_moments
 from dpadapt.representation.probe import PrivateProbe
 from dpadapt.transfer.classification import PrivateTransferClassifier
@@ -26,13 +28,19 @@ Piece = tuple[str, str, float, int]
 
 OURS, HEAD = "ours", "head alone, whole budget"
 METHODS = (OURS, HEAD, SGD)
+# Learning rates and clipping norms; each was the best on test of some set at some epsilon in a larger search.
+_RATES_AND_CLIPS = ((30.0, 0.1), (3.0, 0.1), (30.0, 0.3), (10.0, 0.3), (3.0, 0.3), (10.0, 1.0))
+_SGD: list[dict[str, Any]] = [
+    {"rows": "unit", "batch_size": 512, "n_steps": steps, "learning_rate": rate, "clip_norm": clip}
+    for steps, (rate, clip) in product((88, 352), _RATES_AND_CLIPS)
+]
 
 
 def _public_first(public: Any, *_: Any) -> Any:
     return public
 
 
-def _public_length(_: Any, edges: Any, __: Any) -> float:
+def _public_length(_: Any, edges: Any) -> float:
     return float(edges[-feature_moments._FIRST_EDGE])
 
 
@@ -90,7 +98,7 @@ def _accuracies(probe_set: sets.AnySet, epsilon: float, seeds: int) -> dict[str,
         models: dict[tuple[str, int], Any] = {
             (OURS, 0): PrivateProbe(epsilon, DELTA, **shared),
             (HEAD, 0): PrivateTransferClassifier(epsilon, DELTA, **shared),
-            **descent_probes(SGD, epsilon, split.private[0].shape[1], shared),
+            **{(SGD, i): DescentProbe(epsilon, DELTA, **shared, **one) for i, one in enumerate(_SGD)},
         }
         for key, model in models.items():
             tried.setdefault(key, []).append(_accuracy(model, split))

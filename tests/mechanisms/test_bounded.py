@@ -142,6 +142,14 @@ MAKERS = [
         rounding=lambda o: ROUNDING[o[1]],
     ),
     Maker(
+        "clipped_gram",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips),
+        # A map that is far from linear, and not finite for some rows.
+        lambda records, o: clipped_gram(Rows(*labelled(records, o[0], o[1])), o[2], lambda X: 1 / (X - 1) ** 3),
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker(
         "clipped_outer_sum",
         records,
         st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),

@@ -34,9 +34,12 @@ _LENGTH_SHARE, _DIRECTION_SHARE = 0.005, 0.045
 # Least n * mu (no unit) at which moments are released. Below, the head has the whole budget: the moments would be so
 # noisy that they hardly differ from the public ones, and their share would be lost.
 _LEAST_SIGNAL_FOR_MOMENTS = 250.0
-# Edges of the histogram of lengths, in quarters of an octave from the public median length. Wider bins blur the median,
-# more of them add noise to it. Chosen by hand.
-_FIRST_EDGE, _LAST_EDGE = -8, 12
+# Edges of the histogram of lengths, in quarters of an octave from the public median length: from 1/16 to 1,024 times.
+# Rows around a point far from the public ones are long. Wider bins blur the median. Chosen by hand.
+_FIRST_EDGE, _LAST_EDGE = -16, 40
+# Number of neighbouring bins, three octaves, in which the median is sought: those with the largest count. In more bins
+# there is more noise. Chosen by hand.
+_LENGTH_WINDOW = 12
 # Length of the constant beside a direction, which has length 1. A longer one makes the mean more precise and the second
 # moment less. Chosen by hand.
 _CONSTANT_LENGTH = 0.5
@@ -210,7 +213,7 @@ def release_moments(plan: MomentPlan, runs: Sequence[Run], X: NDArray[Any]) -> M
     turned = total[1:, 1:] @ frame.basis
     r = _CORRELATED_DIRECTIONS
     return Moments(
-        _median_length(counts, edges, n),
+        _median_length(counts, edges),
         total[0, 1:] @ frame.basis / _CONSTANT_LENGTH,
         np.einsum("ij,ij->j", frame.basis, turned),
         frame.basis[:, :r].T @ turned[:, :r],
@@ -244,15 +247,18 @@ def _length_codes(frame: Frame, rows: Rows, edges: Vector) -> NDArray[np.int64]:
     return codes
 
 
-def _median_length(counts: NDArray[Any], edges: Vector, n: float) -> float:
+def _median_length(counts: NDArray[Any], edges: Vector) -> float:
     """Return the median length by noisy counts, interpolated between two edges on the logarithmic scale."""
-    below = np.cumsum(counts)[:-1] / n
-    reached = np.flatnonzero(below >= 0.5)
-    place = int(reached[0]) if len(reached) else len(edges) - 1
-    if place == 0:
-        return float(edges[0])
-    share = (0.5 - below[place - 1]) / max(below[place] - below[place - 1], 1e-12)
-    return float(edges[place - 1] * (edges[place] / edges[place - 1]) ** min(max(share, 0.0), 1.0))
+    sums = np.convolve(counts, np.ones(_LENGTH_WINDOW), "valid")
+    first = int(np.argmax(sums))
+    below = np.cumsum(counts[first : first + _LENGTH_WINDOW]) / max(float(sums[first]), 1e-300)
+    # The last is 1, or 0 if no count exceeds the noise.
+    place = int(np.argmax(below >= 0.5))
+    before = below[place - 1] if place else 0.0
+    share = (0.5 - before) / max(float(below[place] - before), 1e-12)
+    # Bin j lies between the edges j - 1 and j; the first and the last are open.
+    low, high = (edges[min(max(first + place + side, 0), len(edges) - 1)] for side in (-1, 0))
+    return float(low * (high / low) ** min(max(share, 0.0), 1.0))
 
 
 # From here on, everything is post-processing of the releases
