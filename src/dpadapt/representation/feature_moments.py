@@ -54,7 +54,7 @@ _FIRST_BLOCK = 4
 _VARIANCE_CAUTION = 2.0
 # Least share of its public variance that a block keeps, and of its block's variance that a direction keeps. Smaller
 # shares let noise switch directions off. Chosen by hand.
-_LEAST_VARIANCE = 0.05
+_LEAST_VARIANCE_SHARE = 0.05
 # Rounds in which the variances of blocks and the correlations are estimated in turn, each without the part of the
 # other. On the development sets two rounds are within 0.3 points of four, one within 0.8.
 _ROUNDS = 4
@@ -320,7 +320,7 @@ def moved_variances(public: Vector, released: Vector, error: float) -> Vector:
         total, gap = float(public[block].sum()), float((released[block] - public[block]).sum())
         doubt = _VARIANCE_CAUTION * error * math.sqrt(len(public[block]))
         gap *= max(0.0, 1.0 - (doubt / max(abs(gap), 1e-300)) ** 2)
-        variances[block] *= max(1.0 + gap / total, _LEAST_VARIANCE)
+        variances[block] *= max(1.0 + gap / total, _LEAST_VARIANCE_SHARE)
     return variances
 
 
@@ -352,7 +352,7 @@ def recoloured(frame: Frame, moments: Estimate, n_classes: int) -> Prepared:
     r = len(moments.correlations)
     values, vectors = np.linalg.eigh(np.diag(moments.variances[:r]) + moments.correlations)
     # Correlations below zero must not cancel a variance.
-    values = np.maximum(values, _LEAST_VARIANCE * (vectors**2).T @ moments.variances[:r])
+    values = np.maximum(values, _LEAST_VARIANCE_SHARE * (vectors**2).T @ moments.variances[:r])
     values = np.concatenate([values, moments.variances[r:]])
 
     def turned(rows: Vector) -> Vector:
