@@ -93,7 +93,7 @@ class PairSet:
     n_public, n_test, n_private : int
         Number of public, test and private rows of a seed; at most as many private rows as are left.
     development : bool
-        Whether constants of `PrivateProbe` were chosen with the help of this set.
+        Whether a constant of `PrivateProbe` or its head was chosen with a look at accuracies on this set.
     quick : bool
         Whether a quick run measures it.
     """
@@ -352,7 +352,7 @@ def _reviews_alone() -> tuple[Array, Array, Array]:
 
 BUNDLED = (ProbeSet("digits", "pixels", _digits, 500, 300),)
 REAL = (
-    ProbeSet("Fashion-MNIST", "PCA-100 of public images", _fashion_pixels, 9000, 2000, fitted=True),
+    ProbeSet("Fashion-MNIST", "PCA-100 of public images", _fashion_pixels, 9000, 2000, fitted=True, development=True),
     ProbeSet("CIFAR-10", "EfficientNet-Lite0", _cifar, 2000, 2000, lambda: _imagenet(_cifar, _CIFAR_CLASSES, "cifar")),
     ProbeSet("reviews", "word vectors", lambda: _reviews("wordllama"), 1000, 1500, lambda: _prompts("wordllama")),
     # The slowest to encode come last.
@@ -372,12 +372,24 @@ SHIFTED: tuple[AnySet, ...] = (
     PairSet("clothes, digit network's 288 features", "digits", _digit_features, 3000, 3000, 14_000, development=True),
     PairSet("clothes, digit network's 288 features", "clothes", _clothes_alone, 3000, 3000, 14_000, development=True),
     REAL[0],
-    PairSet("clothes, digits' PCA-100", "digits", _clothes_in_digit_components, 9000, 3000, quick=True),
-    PairSet("CIFAR-10, seven classes, EfficientNet-Lite0", "the other three", _other_classes, 2000, 1500),
+    PairSet(
+        "clothes, digits' PCA-100", "digits", _clothes_in_digit_components, 9000, 3000, development=True, quick=True
+    ),
+    PairSet(
+        "CIFAR-10, seven classes, EfficientNet-Lite0", "the other three", _other_classes, 2000, 1500, development=True
+    ),
     PairSet("Amazon images, SURF counts", "Caltech images", _surf, 1123, 300),
-    PairSet("kitchen reviews, word counts' SVD-300", "book reviews", _kitchen_words, 6465, 2000, quick=True),
-    PairSet("kitchen reviews, word vectors", "book reviews", _kitchen_vectors, 2000, 600),
-    PairSet("reviews, word vectors", "reviews", _reviews_alone, 1000, 1500),
+    PairSet(
+        "kitchen reviews, word counts' SVD-300",
+        "book reviews",
+        _kitchen_words,
+        6465,
+        2000,
+        development=True,
+        quick=True,
+    ),
+    PairSet("kitchen reviews, word vectors", "book reviews", _kitchen_vectors, 2000, 600, development=True),
+    PairSet("reviews, word vectors", "reviews", _reviews_alone, 1000, 1500, development=True),
 )
 
 

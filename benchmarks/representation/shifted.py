@@ -2,7 +2,7 @@
 
 Ours has the same settings everywhere. Beside it: the head with the whole budget, which whitens by public rows and
 releases no moments; DP-SGD with the settings of the best mean test accuracy, marked by a star; and ours without one of
-its parts. The constants of ours were chosen on the sets marked as development sets.
+its parts. Constants of ours were chosen with a look at the sets marked as development sets.
 """
 
 import time
@@ -183,7 +183,7 @@ def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "title": f"Probes by kind of public rows: accuracy in percent, mean ± standard error of {seeds} seeds",
                 "columns": ["features; public rows", "method", *(f"epsilon {e:g}" for e in epsilons)],
                 "rows": lines,
-                "words": "d: development set, on which constants of ours were chosen. *: settings chosen on test rows. "
+                "words": "d: a constant of ours was chosen with a look at this set. *: settings chosen on test rows. "
                 "Where n mu < 250, ours is the head alone.",
             }
         )
