@@ -114,7 +114,7 @@ OWN_SUBJECT = {
     "networks.trial": "the check that a model trains row by row",
     "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",
     "report.plots": "drawing, without any knowledge of what is drawn",
-    "transfer.classification_fit": "the private half of the classifier: everything that reads private rows",
+    "representation.feature_moments": "the private moments of features, and public rows recoloured to them",
     "transfer.regression_fit": "the private half of the regressor: everything that reads private rows",
 }
 

@@ -71,7 +71,7 @@ def measure(piece: Piece) -> dict[str, Any]:
     return row | {"values": _speed() if part == "speed" else _opacus()}
 
 
-def _probes(probe_set: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, Any]:
+def _probes(probe_set: sets.AnySet, epsilon: float, seeds: int) -> dict[str, Any]:
     """Return each method's accuracies over seeds; a starred method has the settings with the best mean."""
     tried: dict[tuple[str, int], list[float]] = {}
     for seed in range(seeds):
@@ -89,14 +89,19 @@ def _probes(probe_set: sets.ProbeSet, epsilon: float, seeds: int) -> dict[str, A
         for key, model in models.items():
             model.fit(*split.private, public=split.public)
             tried.setdefault(key, []).append(100 * float(model.score(*split.test)))
-    best: dict[str, Any] = {}
+    return best_settings(tried)
+
+
+def best_settings(tried: Mapping[tuple[str, int], list[float]]) -> dict[str, list[float]]:
+    """Return each method's accuracies over seeds, for the settings with the best mean."""
+    best: dict[str, list[float]] = {}
     for (name, _), values in tried.items():
         if name not in best or np.mean(values) > np.mean(best[name]):
             best[name] = values
     return best
 
 
-def _non_private_limits(probe_set: sets.ProbeSet, seeds: int) -> dict[str, Any]:
+def _non_private_limits(probe_set: sets.AnySet, seeds: int) -> dict[str, Any]:
     """Return accuracies of a probe without privacy, its penalty chosen on test, of the largest class, and zero-shot."""
     import warnings
 
@@ -117,7 +122,7 @@ def _non_private_limits(probe_set: sets.ProbeSet, seeds: int) -> dict[str, Any]:
         largest.append(100 * float(np.max(np.bincount(split.test[1])) / len(split.test[1])))
     zero: float | None = None
     reason = "the encoder has never seen a label that could name its classes"
-    if probe_set.zero_shot is not None:
+    if isinstance(probe_set, sets.ProbeSet) and probe_set.zero_shot is not None:
         try:
             zero, reason = 100 * probe_set.zero_shot(), ""
         except ImportError as missing:
@@ -139,10 +144,10 @@ def _ways() -> dict[str, list[float]]:
     torch.set_num_threads(1)
     digits, clothes = load("mnist").arrays, load("fashion_mnist").arrays
     torch.manual_seed(0)
-    public = Public(_halved(digits["X_train"][:10_000]), digits["y_train"][:10_000])
+    public = Public(sets.halved(digits["X_train"][:10_000]), digits["y_train"][:10_000])
     module = pretrained(small_cnn(), public, 10, n_steps=600)
-    private = _halved(clothes["X_train"]), clothes["y_train"].astype(int)
-    test = _halved(clothes["X_test"][:3000]), clothes["y_test"][:3000].astype(int)
+    private = sets.halved(clothes["X_train"]), clothes["y_train"].astype(int)
+    test = sets.halved(clothes["X_test"][:3000]), clothes["y_test"][:3000].astype(int)
     best = {name: [0.0] * len(EPSILONS) for name in ("public only", *WAYS)}
     for rate in (0.5, 2.0):
         network = PrivateNetwork(
@@ -167,12 +172,6 @@ def _ways() -> dict[str, list[float]]:
         probe = PrivateProbe(epsilon, DELTA, classes=range(10), random_state=0)
         ours.append(100 * float(probe.fit(rows[1], private[1], public=known).score(rows[2], test[1])))
     return {**best, "our probe": ours}
-
-
-def _halved(images: Any) -> Any:
-    """Return images with means of 2 x 2 pixels, scaled by the usual mean and standard deviation of MNIST."""
-    parts = images.astype(np.float32).reshape(len(images), 14, 2, 14, 2).mean(axis=(2, 4)) / 255
-    return ((parts - 0.1307) / 0.3081)[:, None].astype(np.float32)
 
 
 def _speed() -> dict[str, float]:

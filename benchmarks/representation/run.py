@@ -6,30 +6,33 @@ seeded. A star marks settings that were chosen by the reported figure: such rows
 """
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from benchmarks.pages import pipes, write_between
-from benchmarks.representation import probe, subspace
+from benchmarks.representation import probe, shifted, subspace
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import versions
 from dpadapt.errors import DataUnavailable
 
 START, END = "<!-- bench representation -->", "<!-- end of bench representation -->"
+PROBE_START, PROBE_END = "<!-- bench probe -->", "<!-- end of bench probe -->"
 
 # Each part has functions `pieces`, `measure`, `claims`, `tables` and `figures`.
-PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe}
+PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe, "shifted": shifted}
 Piece = tuple[str, Any]
 # Kinds of pieces that measure time: nothing else may run beside them.
-SPEED = ("speed", "opacus")
+SPEED = ("speed", "opacus", "moments speed")
 
 
 def measure(piece: Piece) -> dict[str, Any]:
     """Return the row of one piece, or the reason why it was skipped."""
     part, key = piece
+    begin = time.process_time()
     try:
-        return {"row": PARTS[part].measure(key)}
+        return {"row": {**PARTS[part].measure(key), "cpu": time.process_time() - begin}}
     except (DataUnavailable, ImportError) as missing:
         return {"skipped": f"{_spoken(piece)}: {missing}"}
 
@@ -59,9 +62,9 @@ def run(*, quick: bool) -> dict[str, Any]:
     }
 
 
-def summarise(results: dict[str, Any]) -> dict[str, Any]:
-    """Return claims, tables, figures and facts of all parts that have rows."""
-    parts = [(PARTS[name], rows) for name, rows in results["rows"].items() if rows]
+def summarise(results: dict[str, Any], names: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
+    """Return claims, tables, figures and facts of those of the parts `names` that have rows."""
+    parts = [(PARTS[name], rows) for name, rows in results["rows"].items() if rows and name in names]
     size = "A quick run, fewer draws and cells" if results["quick"] else "The full run"
     words = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     return {
@@ -100,9 +103,9 @@ def show(results: dict[str, Any]) -> None:
         console.print(sentence, markup=False)
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """Return the claims and the tables in Markdown."""
-    summary = summarise(results)
+def markdown(results: dict[str, Any], names: Sequence[str] = tuple(PARTS)) -> str:
+    """Return the claims and the tables of some parts in Markdown."""
+    summary = summarise(results, names)
     columns = ["claim", "measured", "verdict"]
     texts = [pipes(columns, [[row[name] for name in columns] for row in summary["claims"]])]
     for shown in summary["tables"]:
@@ -120,8 +123,15 @@ def write_report(results: dict[str, Any], path: Path) -> None:
 
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the tables between the markers of a documentation page."""
-    write_between(path, markdown(results), START, END)
+    """Write the paper's tables between the markers of a documentation page."""
+    write_between(path, markdown(results, ("subspace", "probe")), START, END)
+
+
+def write_probes(results: dict[str, Any], path: Path) -> None:
+    """Write the tables of probes by kind of public rows between the markers of a documentation page."""
+    cpu = sum(row.get("cpu", 0.0) for row in results["rows"].get("shifted", ())) / 60
+    text = markdown({**results, "skipped": [], "minutes": cpu, "processes": 1}, ("shifted",))
+    write_between(path, text, PROBE_START, PROBE_END)
 
 
 def _first(pair: tuple[int, Any]) -> int:
@@ -136,6 +146,7 @@ def _spoken(piece: Piece) -> str:
 if __name__ == "__main__":
     writers = {
         "report": ("write a page with the figures", write_report),
-        "markdown": ("write the tables between this page's markers", write_markdown),
+        "markdown": ("write the paper's tables between this page's markers", write_markdown),
+        "probes": ("write the tables of probes by kind of public rows between this page's markers", write_probes),
     }
     command(__spec__.name, __doc__, run, show, writers=writers)

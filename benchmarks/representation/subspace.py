@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from benchmarks.transfer.common import claim
 from dpadapt.datasets.synthetic import SharedSubspace, shared_subspace
+from dpadapt.learning.task_model import SUBSPACE_METHODS
+from dpadapt.learning.task_subspaces import subspace_distance
 from dpadapt.papers.subspace.bounds import lower_bound, upper_bound
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
 from dpadapt.representation.subspace import PublicSubspace
 from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
-from dpadapt.representation.task_model import SUBSPACE_METHODS
-from dpadapt.representation.task_subspaces import subspace_distance
 
 EPSILON, DELTA, K = 1.1, 1e-5, 5
 Row = Mapping[str, Any]

@@ -95,6 +95,11 @@ _NEW_HOME = {
     "dpadapt.learning.descent": "learning.centred_clipping learning.losses",
     "dpadapt.learning.preparation": "learning.geometry learning.public_model learning.remembered learning.spectrum",
     "dpadapt.learning.shrinkage": "learning.regret learning.waterfill",
+    "dpadapt.learning.task_model": "representation.task_model representation.task_prior",
+    "dpadapt.learning.task_subspaces": (
+        "representation.angles representation.em representation.moments representation.task_subspaces "
+        "representation.tasks"
+    ),
     "dpadapt.mechanisms.bounded": "mechanisms.bounded_choices",
     "dpadapt.mechanisms.bounded_neighbours": "mechanisms.bounded_covers",
     "dpadapt.mechanisms.choices": "mechanisms.randomized_response mechanisms.selection",
@@ -149,10 +154,6 @@ _NEW_HOME = {
     "dpadapt.report.summarise": "report.guarantee",
     "dpadapt.representation.ready_encoders": "representation.encoders_images representation.encoders_text",
     "dpadapt.representation.subspace_regression": "representation.regression representation.task_descent",
-    "dpadapt.representation.task_model": "representation.task_prior",
-    "dpadapt.representation.task_subspaces": (
-        "representation.angles representation.em representation.moments representation.tasks"
-    ),
     "dpadapt.tables.schema": "tables.infer tables.writing",
     "dpadapt.transfer.classification": "learning.transfer_classification",
     "dpadapt.transfer.classification_fit": "learning.transfer_classification_descent",

@@ -342,6 +342,8 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "PrivateProbe": [
         *with_every_public("classes"),
+        # Enough of a budget for the private moments of the features.
+        Recipe("private moments", "classes", unlabelled, {"epsilon": 8.0}),
         Recipe("encoder", "classes", labelled("classes"), {"encoder": encoder}),
         variant("encoder alone", "two classes", nothing, encoder=encoder),
     ],

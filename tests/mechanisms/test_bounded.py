@@ -178,6 +178,14 @@ MAKERS = [
         make_codes(responses),
         adjacencies=(Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE),
     ),
+    Maker(
+        "clipped_gram",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips),
+        # A map that is far from linear, and not finite for some rows.
+        lambda records, o: clipped_gram(Rows(*labelled(records, o[0], o[1])), o[2], lambda X: 1 / (X - 1) ** 3),
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
 ]
 ids = [f"{maker.name}{i}" for i, maker in enumerate(MAKERS)]
 

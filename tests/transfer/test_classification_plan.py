@@ -11,6 +11,7 @@ from dpadapt.transfer.classification_plan import (
     STEPS,
     _budget_shares,
     expected_change,
+    likely_prior,
     make_plan,
     mixed_units,
     prepare,
@@ -54,6 +55,23 @@ def test_plan_depends_on_public_numbers_only_and_stays_within_its_share():
     assert 0.01 <= plan.gate_share <= 0.1
     assert plan.blur > make_plan(prepared, Budget(0.3, 4000.0, 1.0), "shifted").blur
     assert make_plan(prepare(X, None, 2), Budget(0.3, 1000.0, 1.0), "shifted").gate_share == 0.0
+
+
+@pytest.mark.parametrize("power", [0.4, 1.4])
+def test_the_prior_follows_the_decay_of_the_coefficients_and_without_evidence_stays(power):
+    d, n_classes = 200, 4
+    rows = np.random.default_rng(1).standard_normal((3000, d)) / np.sqrt(np.arange(1, d + 1))
+    prepared = prepare(rows, None, n_classes)
+    shares, used = prepared.coordinates.shares, np.arange(1 + d)
+    wanted = np.concatenate([[1.0], 2.5 * shares**power / np.sum(shares**power)])
+    change = np.random.default_rng(2).standard_normal((1 + d, n_classes)) * np.sqrt(wanted)[:, None]
+    change -= change.mean(axis=1, keepdims=True)
+    known = likely_prior(prepared, used, change, np.full(1 + d, 1e-6))
+    slope = np.polyfit(np.log(shares), np.log(known[1:]), 1)[0]
+    assert slope == pytest.approx(power, abs=0.25)
+    assert known[1:].sum() == pytest.approx(2.5)
+    unknown = likely_prior(prepared, used, change, np.full(1 + d, 1e6))
+    assert unknown == pytest.approx(expected_change(prepared, "shifted"), rel=1e-6)
 
 
 def test_same_population_expects_less_than_a_shift_does():

@@ -201,10 +201,11 @@ def clipped_term_sum(
     return Bounded(total, l2=clip_norm, fixed_rows=np.dtype(dtype) == np.float32)
 
 
-def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
+def clipped_gram(rows: Rows | ArrayLike, clip_norm: float, mapped: Callable[[Array], Array] | None = None) -> Bounded:
     """Sum the outer product of each row with itself, after clipping the rows to length `clip_norm`, times its share.
 
-    The release may be made symmetric afterwards (`(G + G.T) / 2`), which also halves the variance off the diagonal.
+    If `mapped` is given, it first maps the rows of a block, each by itself; a null row stays null. The release may be
+    made symmetric afterwards (`(G + G.T) / 2`), which also halves the variance off the diagonal.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
     if not isinstance(rows, Rows):
@@ -213,7 +214,15 @@ def clipped_gram(rows: Rows | ArrayLike, clip_norm: float) -> Bounded:
 
     def gram(block: Block) -> Array:
         X = block.X if not block.intercept else np.column_stack([block.X, np.ones(len(block.X), block.X.dtype)])
-        X = X * _clip_factors(block.norms, clip_norm)[:, None]
+        norms = block.norms
+        if mapped is not None:
+            X = mapped(X)
+            squares = np.einsum("ij,ij->i", X, X)
+            usable = np.isfinite(squares) & np.isfinite(norms)
+            if not usable.all():
+                X, squares = np.where(usable[:, None], X, 0), np.where(usable, squares, 0)
+            norms = norm_bounds(squares, X.shape[1])
+        X = X * _clip_factors(norms, clip_norm)[:, None]
         return np.asarray(X.T @ (X if block.shares is None else X * block.shares[:, None]))
 
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.

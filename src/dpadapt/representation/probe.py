@@ -4,6 +4,8 @@ This is linear probing, Section 4 of "On the Benefits of Public Representations 
 Distribution Shift", arXiv:2312.15551, with a solver that needs no tuning.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,19 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.estimator import LinearClassifier
+from dpadapt.learning.estimator import Budget, ClassificationInput, LinearClassifier, label_set, public_table
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
-from dpadapt.transfer.classification import PrivateTransferClassifier
+from dpadapt.representation.feature_moments import (
+    MomentPlan,
+    estimate,
+    plan_moments,
+    public_estimate,
+    recoloured,
+    release_moments,
+)
+from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
+from dpadapt.transfer.classification_fit import private_change
+from dpadapt.transfer.classification_plan import PRIORS, make_plan
 from dpadapt.transfer.forecast import ClassificationForecast
 
 
@@ -23,14 +35,19 @@ class PrivateProbe(LinearClassifier):
     """A linear classifier on the features of a frozen encoder, private in the classifier's rows.
 
     The encoder is public: it was trained on other data, and perhaps for another task. It encodes each private row by
-    itself, and a `PrivateTransferClassifier` is fitted to the features. Public rows, which need no labels, show which
-    directions of the features have variance. How many directions are used follows from that, the number of private rows
-    and epsilon. Nothing needs tuning.
+    itself, and a linear head is fitted to the features. Public rows, which need no labels, show in which directions the
+    features vary. They may be of another kind than the private rows: 5% of the budget goes into the mean and the
+    variances of the private features, and the public rows are recoloured to these before the head is fitted. How many
+    directions the head uses follows from that, the number of private rows and epsilon. Nothing needs tuning.
+
+    With few private rows or a small epsilon (n mu < 250), with labelled public rows and without public rows, the head
+    has the whole budget: it is a `PrivateTransferClassifier` on the features.
 
     Privacy
     -------
     Protects one private row (see `adjacency`), be it an image, a text or numbers.
-    Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs for the gate; Gaussian.
+    Releases: a histogram of the lengths of the rows' features, a Gram matrix of their directions, and clipped gradient
+    sums. With labelled public data: clipped gradient sums, and one sum of clipped pairs for the gate. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the encoder are not protected.
 
     Parameters
@@ -63,6 +80,7 @@ class PrivateProbe(LinearClassifier):
     See Also
     --------
     dpadapt.representation.encoders : Encoders and their requirements.
+    dpadapt.representation.feature_moments : The private moments, and how public rows are recoloured to them.
     dpadapt.papers.subspace : `DescentProbe` and `LeastSquaresProbe`, the baselines.
 
     References
@@ -125,14 +143,38 @@ class PrivateProbe(LinearClassifier):
             X, public = self._encoded(X, public)
             name = encoder_name(self.encoder)
             assumed = [f"the encoder ({name}): it was made without the private rows and treats each row by itself"]
-        self._check_rows(X, y, y_numeric=False)
-        child = self._ledger(ledger)
-        head = self._head().fit(X, y, public=public, ledger=child)
+        checks.one_of(self.prior, PRIORS, "prior")
+        data = self._read_classification(X, y, public, ledger, self.classes)
+        plan = None
+        if public is not None and data.X_public is not None and data.codes_public is None:
+            plan = plan_moments(public, data.X_public, data.budget)
+        if plan is None:
+            return self._fit_head(X, y, public, data.ledger, assumed)
+        return self._fit_moments_first(plan, data, assumed)
+
+    def _fit_head(
+        self, X: Any, y: Any, public: Public | None, ledger: Ledger, assumed: Sequence[str]
+    ) -> "PrivateProbe":
+        """Fit the head with the whole budget."""
+        head = self._head().fit(X, y, public=public, ledger=ledger)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         receipt = head.privacy_
-        self.privacy_ = child.receipt(assumptions=[*receipt.assumptions, *assumed], warnings=list(receipt.warnings))
+        self.privacy_ = ledger.receipt(assumptions=[*receipt.assumptions, *assumed], warnings=list(receipt.warnings))
         self.coef_, self.intercept_, self.adopted_ = head.coef_, head.intercept_, head.adopted_
         self.classes_ = head.classes_
+        return self
+
+    def _fit_moments_first(self, plan: MomentPlan, data: ClassificationInput, assumed: Sequence[str]) -> "PrivateProbe":
+        """Release the private moments, recolour the public rows to them, and fit the head with what is left."""
+        runs = data.ledger.start_all(plan.charges)
+        moments = estimate(plan, release_moments(plan, runs[:2], data.X))
+        prepared = recoloured(plan.frame, moments, len(data.classes))
+        head = make_plan(prepared, plan.head, self.prior)
+        change, adopted = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes)
+        # The receipt first, as above.
+        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
+        self.coef_, self.intercept_ = corrected(prepared, change, adopted)
+        self.adopted_, self.classes_ = adopted, data.classes
         return self
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
@@ -149,6 +191,17 @@ class PrivateProbe(LinearClassifier):
             encoder = as_encoder(self.encoder)
             rows = features_of(encoder, checks.declared_public(public).X, name="public X", private=False)
             public = Public(rows, public.y)
+        if checks.declared_public(public).y is None and self.classes is not None:
+            X = public_table(public.X, ensure_min_samples=2)
+            budget = Budget.of(self.epsilon, self.delta, checks.count(n_private, "n_private"), self.adjacency)
+            plan = plan_moments(public, X, budget)
+            if plan is not None:
+                # As if the private rows had the moments of the public ones.
+                prepared = recoloured(
+                    plan.frame, public_estimate(plan.frame), len(label_set(self.classes, None, np.zeros(0))[0])
+                )
+                head = make_plan(prepared, plan.head, checks.one_of(self.prior, PRIORS, "prior"))
+                return ClassificationForecast(True, len(head.used), head.blur, 0.0, math.inf, "none")
         return self._head().forecast(public, n_private)
 
     def _head(self) -> PrivateTransferClassifier:

@@ -20,10 +20,10 @@ from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.shrinkage import water_fill
+from dpadapt.learning.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
-from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
 from dpadapt.rows import Rows
 
 Vector = NDArray[np.float64]

@@ -169,9 +169,9 @@ class PrivateTransferClassifier(LinearClassifier):
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
-            coef, intercept = _corrected(prepared, change, adopted)
+            coef, intercept = corrected(prepared, change, adopted)
             if prepared.warm:
-                public_coef, public_intercept = _corrected(prepared, change, 0.0)
+                public_coef, public_intercept = corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         assumed = [data.source, OFFSET_ASSUMPTION] if base is not None and base.given else [data.source]
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
@@ -249,7 +249,7 @@ class PrivateTransferClassifier(LinearClassifier):
         return alone.coef_, alone.intercept_
 
 
-def _corrected(
+def corrected(
     prepared: Prepared, change: NDArray[np.float64], fraction: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return coefficients and intercepts after a fraction of a change, of the correction alone if there is an offset.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from dpadapt.transfer.classification_plan import (
     Plan,
     Prepared,
     Stride,
+    likely_prior,
     residual_limits,
     step_length,
     stride,
@@ -30,6 +31,9 @@ from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences
 # Number of steps between two computations of the curvature. A larger one is faster but uses an older curvature.
 # Chosen by hand.
 _CURVATURE_EVERY = 4
+# Steps between two choices of the prior, without public labels, and the step from which on gradients are averaged for
+# them: the first are too far from the minimum to show it. Chosen by hand.
+_PRIOR_EVERY, _FIRST_AVERAGED = 20, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +93,22 @@ def _descend(
     known curvature that is the minimum plus the step's own noise, wherever the step began: averaging may begin early,
     and the noise of each step counts once. Where the curvature is only roughly known, the error of the iterates shrinks
     further.
+
+    Without public labels, the prior is chosen anew every 20 steps, by the same points without their shrinkage. The
+    weights stay as planned.
     """
     weights = plan.weights[plan.used][:, None]
     change = np.zeros((len(plan.used), prepared.start.shape[1]))
-    ends = np.zeros_like(change)
+    ends, targets, curvatures = np.zeros_like(change), np.zeros_like(change), np.zeros(len(plan.used))
     pace = stride(prepared, plan, change, budget.n_rows)
     for t in range(STEPS):
+        if t and t % _PRIOR_EVERY == 0 and not prepared.warm:
+            averaged = t - _FIRST_AVERAGED
+            noise = STEPS / averaged * (plan.noise / plan.weights[plan.used]) ** 2
+            mean = curvatures / averaged
+            error = (noise + mean / budget.n_rows) / mean**2
+            unshrunk = targets / curvatures[:, None]
+            plan = replace(plan, expected=likely_prior(prepared, plan.used, unshrunk, error))
         if t and t % _CURVATURE_EVERY == 0:
             pace = stride(prepared, plan, change, budget.n_rows)
         residuals = _residuals(private, (change / weights).astype(private.rows.X.dtype))
@@ -102,6 +116,10 @@ def _descend(
         # Residuals add up to zero over classes, so the mean over classes is pure noise.
         gradient = (gradient - gradient.mean(axis=1, keepdims=True)) / weights
         newton = pace.newton(gradient, change)
+        if t >= _FIRST_AVERAGED:
+            # Divided by the curvature: where a whole step without a ridge would end.
+            targets += pace.curvature[:, None] * change - gradient
+            curvatures += pace.curvature
         if t >= STEPS - AVERAGED_STEPS:
             ends += change - newton
         change = change - step_length(t) * newton

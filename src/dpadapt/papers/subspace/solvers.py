@@ -22,12 +22,12 @@ from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator
+from dpadapt.learning.task_model import SUBSPACE_METHODS
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
-from dpadapt.representation.task_model import SUBSPACE_METHODS
 from dpadapt.rows import Rows
 
 Vector = NDArray[np.float64]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dpadapt.datasets.synthetic import shared_subspace
+from dpadapt.learning.task_model import choose_dimension, task_prior
+from dpadapt.learning.task_subspaces import by_task
 from dpadapt.representation import PublicSubspace, subspace_distance
 from dpadapt.representation.subspace import task_model
-from dpadapt.representation.task_model import choose_dimension, task_prior
-from dpadapt.representation.task_subspaces import by_task
 
 
 def test_the_dimension_is_chosen_by_cross_validation():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.representation.task_subspaces import (
+from dpadapt.learning.task_subspaces import (
     Loadings,
     Packed,
     Scale,

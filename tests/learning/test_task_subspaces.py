@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from dpadapt.datasets.synthetic import shared_subspace
-from dpadapt.representation import subspace_distance, task_diversity
-from dpadapt.representation.task_subspaces import (
+from dpadapt.learning.task_subspaces import (
     by_task,
     fit_loadings,
     label_moment,
@@ -15,6 +14,7 @@ from dpadapt.representation.task_subspaces import (
     pair_moment,
     whitened_scale,
 )
+from dpadapt.representation import subspace_distance, task_diversity
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-9, 0.3, 1.2, np.pi / 2])
