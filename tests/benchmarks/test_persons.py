@@ -1,0 +1,47 @@
+"""`python -m benchmarks persons`: every way is measured, and verdicts follow the figures that are shown."""
+
+import numpy as np
+import pytest
+
+from benchmarks.persons import run as module
+from benchmarks.persons.run import WAYS, Panel, Piece, cells, claims, measure, tables, write_markdown
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A panel of 120 persons with one to five rows, whose public rows lack the level."""
+    draw = np.random.default_rng(0)
+    ids = np.repeat(np.arange(120), draw.integers(1, 6, 120))
+    X, X_public = draw.standard_normal((len(ids), 3)), draw.standard_normal((200, 3))
+    panel = Panel(X_public, X_public[:, 0], X, X[:, 0] + 2.0, ids)
+    monkeypatch.setattr(module, "PANELS", {"made up": (lambda: panel, True)})
+    return list(measure(Piece("made up", 2)))
+
+
+def test_every_way_is_measured_for_every_epsilon_and_seed(small):
+    assert len(small) == 2 * len(module.EPSILONS)
+    for row in small:
+        assert all(np.isfinite(row[way]) for way in WAYS)
+    # At the largest budget persons gain.
+    assert all(row["persons"] < row["public"] for row in small if row["epsilon"] == 3.0)
+
+
+def test_verdicts_follow_the_figures(small, tmp_path):
+    results = {"quick": True, "versions": {"dpadapt": "0"}, "rows": small}
+    assert {row["set"] for row in cells(small)} == {"made up"}
+    assert claims(results)[-1]["verdict"] == "holds"
+    worse = [row | {"persons": 1.02 * row["public"]} for row in small]
+    assert [row["verdict"] for row in claims(results | {"rows": worse})][-1] == "missed"
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")
+    write_markdown(results, page)
+    assert "| made up | 0.3 |" in page.read_text()
+    assert len(tables(results)[0]["rows"]) == len(module.EPSILONS)
+
+
+def test_rows_of_one_person_of_randhie_agree_in_what_rarely_changes():
+    panel = module.PANELS["randhie, any visit"][0]()
+    assert len(panel.ids) == len(panel.y)
+    counts = np.unique(panel.ids, return_counts=True)[1]
+    assert 2 < counts.mean() < 6
+    assert panel.classes.tolist() == [0, 1]
