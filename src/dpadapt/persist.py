@@ -279,10 +279,10 @@ def load(folder: str | Path) -> Saved:
 
 def _with_schema(model: Any, extra: Mapping[str, Any], folder: Path) -> Any:
     """Return the model as one of tables, if the schema of its table was saved with it."""
-    label = extra.get("label")
-    if "schema" not in extra or not isinstance(label, str | None):
+    schema, label = extra.get("schema"), extra.get("label")
+    if not isinstance(schema, dict) or "columns" not in schema or not isinstance(label, str | None):
         return model
-    of_table = TableModel(model, Schema.from_dict(extra["schema"], origin=f"{folder}, model.json"), label=label)
+    of_table = TableModel(model, Schema.from_dict(schema, origin=f"{folder}, model.json"), label=label)
     of_table.model_, of_table.notes_ = model, []
     return of_table
 

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 
 from dpadapt import Public
@@ -147,3 +148,10 @@ def test_a_header_alone_is_a_table_where_the_number_of_rows_is_private(tmp_path)
     (tmp_path / "a.csv").write_text("")
     with pytest.raises(ValueError, match="empty"):
         read_table(tmp_path / "a.csv", private=True, empty=True)
+
+
+def test_a_gap_in_one_row_changes_no_large_number_in_another(tmp_path):
+    for gap in (None, 7):
+        path = tmp_path / f"{gap}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"id": [2**53 + 1, gap]}), path)
+        assert read_table(path, private=True).frame["id"].tolist() == [2**53 + 1, gap]

@@ -32,7 +32,7 @@ _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands 
 _ASSUMED_OF_LABELS = "that every private row has a label of the kind that the schema states"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EncodedRows:
     """A table, as read and encoded. Of a private table it holds private rows and is no release.
 
@@ -56,6 +56,10 @@ class EncodedRows:
     tasks: Any = None
     unseen: Any = None
     unknown: bool = False
+
+    def __repr__(self) -> str:
+        """Return the name of the table, without its values."""
+        return f"EncodedRows({self.table.origin})"
 
     @property
     def declared(self) -> Public:

@@ -118,7 +118,8 @@ def _from_arrow(data: Any) -> "pd.DataFrame | None":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            frame: pd.DataFrame = pyarrow.table(data).to_pandas()
+            # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
+            frame: pd.DataFrame = pyarrow.table(data).to_pandas(integer_object_nulls=True)
         except Exception:  # its text may quote a cell
             return None
     return frame
@@ -357,17 +358,17 @@ def _read_text(path: Path, named: str, encoding: str | None) -> "pd.DataFrame":
 
 def _read_parquet(path: Path, named: str) -> "pd.DataFrame":
     import pandas as pd
+    import pyarrow.parquet
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            frame = pd.read_parquet(path)
-        except OSError:
-            raise
-        except Exception:
-            # The errors of pyarrow about malformed files have no common base class.
-            pass
-        else:
-            frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-            return frame.reset_index(drop=True)
-    raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.")
+    frame = None
+    try:
+        frame = _from_arrow(pyarrow.parquet.read_table(path))
+    except OSError:
+        raise
+    except Exception:
+        # The errors of pyarrow about malformed files have no common base class.
+        pass
+    if frame is None:
+        raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.")
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    return frame.reset_index(drop=True)
