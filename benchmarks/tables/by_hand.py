@@ -63,7 +63,7 @@ class ByHand:
             for name in self.dates:
                 day = pd.to_datetime(frame[name])
                 parts += [day.dt.month == month for month in range(1, 13)]
-                parts += [day.dt.dayofweek == weekday for weekday in range(7)]
+                parts += [day.dt.day_of_week == weekday for weekday in range(7)]
                 parts.append(((day - first[name]) / (last[name] - first[name]) * 2 - 1).clip(-1, 1))
             return np.column_stack([np.asarray(part, dtype=np.float64) for part in parts])
 
