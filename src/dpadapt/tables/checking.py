@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadapt.tables.cells import distinct_texts, is_missing_text, parse_days, parse_numbers
 from dpadapt.tables.encoding import levels_of
@@ -182,10 +181,10 @@ def _unknown_columns(table: Table, schema: Schema, header: list[str] | None, lab
     known = {column.name for column in schema.columns}
     in_private = None if header is None else set(header)
     findings = []
-    for name, series in table.frame.items():
+    for name in table.frame.columns:
         if name in known or name == label or (in_private is not None and name not in in_private):
             continue
-        proposed = infer_column(str(name), series)
+        proposed = infer_column(str(name), table.frame[name])
         if not isinstance(proposed, Ignored):
             where = "the public table" if in_private is None else "both tables"
             words = f"column {name!r} is in {where}, and the schema does not know it. Fix: {_kind(proposed)}."
@@ -201,42 +200,50 @@ def _check_column(column: Column, table: Table) -> list[Finding]:
     if isinstance(column, Ignored | Encoded):
         return []
     series = table.frame[column.name]
-    codes, texts = distinct_texts(series)
-    gaps = np.array([is_missing_text(text) for text in texts], dtype=np.bool_)[codes]
     if isinstance(column, Category):
-        listed, gap = levels_of(texts, column.values)
-        if gap[codes].all():
-            return [_empty(column)]
-        missing, unlisted = bool(gap[codes].any()), bool(((listed < 0) & ~gap)[codes].any())
-        better = replace(column, missing=column.missing or missing, other=column.other or unlisted)
-        if better == column:
-            return []
-        words = " and ".join(
-            ["missing cells"] * (missing and not column.missing)
-            + ["values that are not listed"] * (unlisted and not column.other)
-        )
-        fix = ", ".join(f"{key} = true" for key in ("other", "missing") if getattr(better, key))
-        return [Finding("advice", f"column {column.name!r} has {words} in public rows. Fix: {fix}.", better)]
+        return _check_category(column, series)
     if isinstance(column, Number):
         unread = np.isnan(parse_numbers(series, column.decimal))
     else:
         unread = np.isnan(parse_days(series, column.format))
+    if not unread.any():
+        return []
+    codes, texts = distinct_texts(series)
+    gaps = np.array([is_missing_text(text) for text in texts], dtype=np.bool_)[codes]
     if gaps.all():
         return [_empty(column)]
+    proposed = infer_column(column.name, series)
     if (unread & ~gaps).sum() > (~unread).sum():
         row = int(np.argmax(unread & ~gaps))
-        proposed = infer_column(column.name, series)
         words = (
             f"column {column.name!r} is {texts[codes[row]][:60]!r} in row {row + 1} of the public table, and most "
             f"cells are no {_kind(column)}. Fix: {_kind(proposed)}."
         )
         return [Finding("problem", words, proposed)]
-    return _missing_cells(column, unread, infer_column(column.name, series) if unread.any() else None)
+    return _missing_cells(column, proposed)
 
 
-def _missing_cells(column: Number | Date, unread: NDArray[np.bool_], proposed: Column | None) -> list[Finding]:
+def _check_category(column: Category, series: Any) -> list[Finding]:
+    """Return which levels a category lacks for its public cells."""
+    codes, texts = distinct_texts(series)
+    listed, gap = levels_of(texts, column.values)
+    if gap[codes].all():
+        return [_empty(column)]
+    missing, unlisted = bool(gap[codes].any()), bool(((listed < 0) & ~gap)[codes].any())
+    better = replace(column, missing=column.missing or missing, other=column.other or unlisted)
+    if better == column:
+        return []
+    words = " and ".join(
+        ["missing cells"] * (missing and not column.missing)
+        + ["values that are not listed"] * (unlisted and not column.other)
+    )
+    fix = ", ".join(f"{key} = true" for key in ("other", "missing") if getattr(better, key))
+    return [Finding("advice", f"column {column.name!r} has {words} in public rows. Fix: {fix}.", better)]
+
+
+def _missing_cells(column: Number | Date, proposed: Column) -> list[Finding]:
     """Return how missing cells of a number or a date should be filled."""
-    if not unread.any() or (column.missing and column.fill is not None):
+    if column.missing and column.fill is not None:
         return []
     better = replace(column, missing=True)
     if column.fill is None and type(proposed) is type(column):

@@ -138,20 +138,18 @@ def infer(
 
 def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False) -> Column:
     """Return a column of a schema for a public column; with `category`, numbers are taken for codes."""
-    codes, texts = distinct_texts(series)
-    counts = np.bincount(codes, minlength=len(texts))
-    gaps = np.array([is_missing_text(text) for text in texts], dtype=np.bool_)
-    n_filled, any_missing = int(counts[~gaps].sum()), bool(counts[gaps].any())
-    if n_filled == 0:
-        return Ignored(name, "no public row has a value")
-    seen = {text: 0 for text, gap in zip(texts, gaps, strict=True) if not gap}
-    for text, count, gap in zip(texts, counts.tolist(), gaps, strict=True):
-        if not gap:
-            seen[text] += count
+    # True and False are categories, not amounts.
+    amounts = str(series.dtype) not in ("bool", "boolean")
     numbers, mark = _best_numbers(series)
     n_numbers = int(np.isfinite(numbers).sum())
-    # True and False are categories, not amounts.
-    numeric = n_numbers >= _LEAST_TYPED_SHARE * n_filled and str(series.dtype) not in ("bool", "boolean")
+    if n_numbers == len(numbers) > 0 and amounts and not category:
+        return _infer_number(name, numbers, mark, {}, category=False)
+    seen = _counted_texts(series)
+    n_filled = sum(seen.values())
+    any_missing = n_filled < len(series)
+    if n_filled == 0:
+        return Ignored(name, "no public row has a value")
+    numeric = n_numbers >= _LEAST_TYPED_SHARE * n_filled and amounts
     if numeric and n_numbers < n_filled:
         # A few texts among many amounts stand for missing ones; among few codes they are codes.
         numeric = len(np.unique(numbers[np.isfinite(numbers)])) > _MOST_INFERRED_CLASSES
@@ -161,6 +159,16 @@ def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False)
     if days is not None and not category:
         return _infer_date(name, days, form)
     return _infer_category(name, seen, any_missing=any_missing, category=category)
+
+
+def _counted_texts(series: "pd.Series[Any]") -> dict[str, int]:
+    """Return how often each text occurs, without those that stand for missing cells."""
+    codes, texts = distinct_texts(series)
+    seen: dict[str, int] = {}
+    for text, count in zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True):
+        if not is_missing_text(text):
+            seen[text] = seen.get(text, 0) + count
+    return seen
 
 
 def _best_numbers(series: "pd.Series[Any]") -> tuple[NDArray[np.float64], str]:
