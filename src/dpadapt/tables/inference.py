@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 # Most values of a category that are listed, each a feature; the others have one feature in common. More features cost
 # budget, and rare values teach little. Chosen by hand.
 _MOST_INFERRED_CATEGORIES = 50
+# Values up to which all of a category's values are listed, however rare. Of more values, those are listed that this many
+# public rows have, or that have this share of the public rows: rarer ones are noise to a model. On hotel bookings, with
+# 83 to 147 values in three columns, 30 rows lower the error by 1% (within the spread of three fits); 10 and 20 do not.
+_FEW_CATEGORIES = 20
+_LEAST_ROWS_OF_A_VALUE, _LEAST_SHARE_OF_A_VALUE = 30, 0.01
 # Least share of the rows that the listed values of a category with more values must cover; below, the column is
 # probably a name or free text, and is ignored. Chosen by hand.
 _LEAST_LISTED_SHARE = 0.5
@@ -280,11 +285,15 @@ def _infer_category(name: str, seen: Mapping[str, int], *, any_missing: bool, ca
     n_rows = sum(seen.values())
     if len(seen) == n_rows >= _LEAST_ROWS_OF_IDENTIFIERS and not category:
         return Ignored(name, f"a different text in every row: {_PERSON_NOTE}")
-    if len(seen) <= _MOST_INFERRED_CATEGORIES:
+    if len(seen) <= _FEW_CATEGORIES:
         return Category(name, tuple(sorted(seen)), other=True, missing=any_missing)
-    frequent = sorted(seen, key=lambda text: (-seen[text], text))[:_MOST_INFERRED_CATEGORIES]
+    least = max(2.0, min(_LEAST_ROWS_OF_A_VALUE, _LEAST_SHARE_OF_A_VALUE * n_rows))
+    by_count = sorted(seen, key=lambda text: (-seen[text], text))
+    frequent = [text for text in by_count if seen[text] >= least or category][:_MOST_INFERRED_CATEGORIES]
     share = sum(seen[text] for text in frequent) / n_rows
     if share < _LEAST_LISTED_SHARE and not category:
         return Ignored(name, "too many different texts")
-    note = f"{len(seen)} different texts: the {_MOST_INFERRED_CATEGORIES} most frequent are listed"
+    if len(frequent) == len(seen):
+        return Category(name, tuple(sorted(seen)), other=True, missing=any_missing)
+    note = f"{len(seen)} different texts: the {len(frequent)} most frequent are listed"
     return Category(name, tuple(sorted(frequent)), other=True, missing=any_missing, note=note)
