@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 # Most values of a category that are listed, each a feature; the others have one feature in common. More features cost
 # budget, and rare values teach little. Chosen by hand.
 _MOST_INFERRED_CATEGORIES = 50
-# Values up to which all of a category's values are listed, however rare. Of more values, those are listed that this many
-# public rows have, or that have this share of the public rows: rarer ones are noise to a model. On hotel bookings, with
-# 83 to 147 values in three columns, 30 rows lower the error by 1% (within the spread of three fits); 10 and 20 do not.
+# Values up to which all of a category's values are listed, however rare. Of more values, those are listed that this
+# many public rows have, or this share of the public rows: rarer ones are noise to a model. On hotel bookings, with 83 to
+# 147 values in three columns, 30 rows lower the error by 1% (within the spread of three fits); 10 and 20 do not.
 _FEW_CATEGORIES = 20
 _LEAST_ROWS_OF_A_VALUE, _LEAST_SHARE_OF_A_VALUE = 30, 0.01
 # Least share of the rows that the listed values of a category with more values must cover; below, the column is
