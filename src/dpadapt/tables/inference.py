@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # budget, and rare values teach little. Chosen by hand.
 _MOST_INFERRED_CATEGORIES = 50
 # Values up to which all of a category's values are listed, however rare. Of more values, those are listed that this
-# many public rows have, or this share of the public rows: rarer ones are noise to a model. On hotel bookings, with 83 to
-# 147 values in three columns, 30 rows lower the error by 1% (within the spread of three fits); 10 and 20 do not.
+# many public rows have, or this share of the public rows: rarer ones are noise to a model. On hotel bookings, with 83
+# to 147 values in three columns, 30 rows lower the error by 1% (within the spread of three fits); 10 and 20 do not.
 _FEW_CATEGORIES = 20
 _LEAST_ROWS_OF_A_VALUE, _LEAST_SHARE_OF_A_VALUE = 30, 0.01
 # Least share of the rows that the listed values of a category with more values must cover; below, the column is
