@@ -185,6 +185,22 @@ def test_every_kind_of_frame_is_encoded_alike(kind):
     assert np.array_equal(encode_features(as_table(other, origin="X", private=True), MESSY), expected)
 
 
+@pytest.mark.parametrize("column", MESSY.columns[:5], ids=lambda column: column.name)
+@pytest.mark.parametrize("numbers", [[1, 2, 50], [20200401, 20201231, 3], [True, False, True], [2**60, 1, -5]], ids=str)
+def test_a_gap_in_one_row_changes_the_encoding_of_no_other(column, numbers):
+    """A gap turns a column of whole numbers, or of True and False, into one of floats or objects."""
+    schema = Schema("d", (column,))
+    plain = pd.DataFrame({column.name: numbers})
+    forms = [
+        pd.DataFrame({column.name: [*numbers, None]}),
+        pd.DataFrame({column.name: pd.Series([*numbers, None], dtype=object)}),
+        pyarrow.table({column.name: [*numbers, None]}),
+    ]
+    expected = encode_features(as_table(plain, origin="X", private=True), schema)
+    for form in forms:
+        assert np.array_equal(encode_features(as_table(form, origin="X", private=True), schema)[:-1], expected)
+
+
 def test_public_columns_of_another_kind_and_without_values_are_refused():
     with pytest.raises(ValueError, match="'old' in row 2, and most of its cells are no number"):
         encode_features(table(age=["", "old", "young"]), Schema("d", SCHEMA.columns[:1]))

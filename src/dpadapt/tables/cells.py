@@ -191,8 +191,7 @@ def parse_days(series: "pd.Series[Any]", form: str = ISO) -> NDArray[np.float64]
     with _quiet():
         if pd.api.types.is_datetime64_any_dtype(series.dtype):
             return _days(pd.DatetimeIndex(series))
-        if pd.api.types.is_numeric_dtype(series.dtype):
-            return np.full(len(series), np.nan)
+        # Also of numbers: a column of whole numbers becomes one of objects or floats by a gap in another row.
         codes, texts = distinct_texts(series)
         # Words such as "today" would be read by the clock.
         dated = [text if any(sign.isdigit() for sign in text) else "" for text in texts]
