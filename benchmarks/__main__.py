@@ -19,6 +19,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.bounds.run",
         "bounds ten times too wide: what they cost a private fit without public data, with and without ranges",
     ),
+    "tables": (
+        "benchmarks.tables.run",
+        "raw tables to predictions without an edit by hand, against a careful encoding by hand; wide and long tables",
+    ),
     "transfer": (
         "benchmarks.transfer.run",
         "the transfer estimators against public models and what else a user has: harm, gain, robustness, speed",

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from dpadapt.persist import load, save
     from dpadapt.representation.probe import PrivateProbe
     from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
+    from dpadapt.tables.checking import check_tables
+    from dpadapt.tables.model import TableModel
+    from dpadapt.tables.schema import Schema
     from dpadapt.transfer.classification import PrivateTransferClassifier
     from dpadapt.transfer.forecast import forecast
     from dpadapt.transfer.regression import PrivateTransferRegressor
@@ -48,7 +51,10 @@ __all__ = [
     "PrivateTransferRegressor",
     "Public",
     "Receipt",
+    "Schema",
+    "TableModel",
     "calibrate",
+    "check_tables",
     "delta",
     "epsilon",
     "forecast",
@@ -74,7 +80,10 @@ _HOME = {
     "PrivateTransferRegressor": "transfer.regression",
     "Public": "data",
     "Receipt": "accounting.receipt",
+    "Schema": "tables.schema",
+    "TableModel": "tables.model",
     "calibrate": "accounting.calibrate",
+    "check_tables": "tables.checking",
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
     "forecast": "transfer.forecast",

@@ -1,5 +1,6 @@
 """`Public`: public data, declared as such."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ class Public:
 
     Parameters
     ----------
-    X : array-like of shape (n_rows, n_features)
-        Public features, with the same columns as the private ones.
+    X : array-like of shape (n_rows, n_features), data frame, or path of a file
+        Public features, with the same columns as the private ones. Paths are for `TableModel`, which reads them.
     y : array-like of shape (n_rows,), optional
         Public labels.
     tasks : array-like of shape (n_rows,), optional
@@ -32,7 +33,12 @@ class Public:
     def __init__(self, X: Any, y: Any = None, *, tasks: Any = None, unseen: Any = None) -> None:
         if isinstance(X, Public):
             raise TypeError("X must be an array or a data frame, got a Public. Use that Public itself, or its parts.")
-        n_rows = _length(X, "X")
+        if isinstance(X, str | Path):
+            if any(part is not None for part in (y, tasks, unseen)):
+                raise ValueError("public X is a file, which holds its own labels: leave y, tasks and unseen out.")
+            n_rows = 0
+        else:
+            n_rows = _length(X, "X")
         for name, part in (("y", y), ("tasks", tasks)):
             if part is not None and _length(part, name) != n_rows:
                 raise ValueError(
@@ -43,10 +49,10 @@ class Public:
             if marked.dtype != bool or marked.shape not in ((), (n_rows,)):
                 raise ValueError(f"unseen must be True or hold True or False for each of the {n_rows} public rows.")
             unseen = marked if marked.any() else None
-        self.X = X
-        self.y = y
-        self.tasks = tasks
-        self.unseen = unseen
+        self.X: Any = X
+        self.y: Any = y
+        self.tasks: Any = tasks
+        self.unseen: Any = unseen
 
     def __repr__(self) -> str:
         """Return a text that says which parts there are."""

@@ -44,6 +44,8 @@ from numpy.typing import NDArray
 from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.methods import METHODS, Method
+from dpadapt.tables.model import TableModel
+from dpadapt.tables.schema import Schema
 from dpadapt.transfer.base import Base
 
 try:
@@ -72,9 +74,9 @@ class Saved:
     Parameters
     ----------
     model : estimator
-        Fitted, ready to predict.
+        Fitted, ready to predict; a `TableModel` if it was saved with the schema of its table.
     method : Method
-        Its row in the table of methods.
+        The estimator's row in the table of methods.
     extra : dict
         What was given to `save` beside the model.
     """
@@ -93,7 +95,7 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
     Parameters
     ----------
     model : estimator
-        Of a class in `dpadapt.methods`.
+        Of a class in `dpadapt.methods`, or a `TableModel` of such an estimator, with which its schema is saved.
     folder : str or Path
         Made if there is none. The module's documentation says what it holds.
     extra : mapping, optional
@@ -134,6 +136,11 @@ def save(model: Any, folder: str | Path, *, extra: Mapping[str, Any] | None = No
 
 def _contents(model: Any, extra: Mapping[str, Any] | None) -> dict[str, bytes]:
     """Return the files of a model."""
+    if isinstance(model, TableModel):
+        if "model_" not in vars(model):
+            raise ValueError("model must be fitted and hold its receipt in privacy_. Call fit first.")
+        known = {"schema": model.schema.to_dict(), "label": model.label, "task": model.task}
+        model, extra = model.model_, {**known, **(extra or {})}
     method = method_of(model)
     receipts = {name: value for name, value in _fitted(model).items() if isinstance(value, Receipt)}
     if set(receipts) != {"privacy_"}:
@@ -267,7 +274,17 @@ def load(folder: str | Path) -> Saved:
         if not name.endswith("_") or name.startswith("_"):
             raise ValueError(f"{folder.name}: {_short(name)} is no fitted attribute. The model's files are damaged.")
         setattr(model, name, value)
-    return Saved(model, method, extra)
+    return Saved(_with_schema(model, extra, folder), method, extra)
+
+
+def _with_schema(model: Any, extra: Mapping[str, Any], folder: Path) -> Any:
+    """Return the model as one of tables, if the schema of its table was saved with it."""
+    schema, label = extra.get("schema"), extra.get("label")
+    if not isinstance(schema, dict) or "columns" not in schema or not isinstance(label, str | None):
+        return model
+    of_table = TableModel(model, Schema.from_dict(schema, origin=f"{folder}, model.json"), label=label)
+    of_table.model_, of_table.notes_ = model, []
+    return of_table
 
 
 def _read_files(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
@@ -314,6 +331,8 @@ def _read(folder: Path, name: str) -> bytes:
 
 def method_of(model: Any) -> Method:
     """Return the row of the table of methods that `model` belongs to, if its parameters can be saved."""
+    if isinstance(model, TableModel):
+        return method_of(vars(model).get("model_", model.estimator))
     path = f"{type(model).__module__}.{type(model).__qualname__}"
     for method in METHODS:
         if method.path == path:

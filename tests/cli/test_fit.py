@@ -530,7 +530,7 @@ def test_people_from_a_file_are_asked_and_the_model_predicts(run, site, people, 
     assert saved.model.mode_ == "hybrid"
     assert 0 < sum(saved.model.people_asked_.values()) <= 30_000
     # The categories of the schema are asked about as such.
-    assert saved.model.groups
+    assert saved.model.model_.groups
     assert any("epsilon = 2 for each" in fact for fact in saved.model.privacy_.assumptions)
     rows = pd.read_csv(people).head(2000)
     rows.drop(columns="ill").to_csv(tmp_path / "rows.csv", index=False)

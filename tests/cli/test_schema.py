@@ -18,10 +18,10 @@ def test_a_schema_is_not_overwritten_unasked(run, site, tmp_path):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("age\n1\nNA\n", "row 2"),
-        ("age\n1\ninf\n", "row 2"),
-        ("plan,age\na,1\n,2\n", "'plan'"),
         ("", "empty"),
+        ("a\nb,c\n", "more cells"),
+        ("age\nNA\n", "no column can be used"),
+        ("<html>\n<body>\n", "not a table"),
         ("age\n", "no rows"),
     ],
 )
@@ -69,3 +69,16 @@ def test_a_table_of_many_columns_is_described_quickly(run, tmp_path):
     )
     assert run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml").code == 0
     assert len(read_schema(tmp_path / "schema.toml").columns) == columns
+
+
+def test_a_messy_table_has_a_schema_at_once_with_notes_on_what_is_ignored(run, tmp_path):
+    rows = [f"{k};{'' if k % 7 else '?'};2020-{k % 12 + 1:02d}-11;{k % 3},5;note {k};" for k in range(60)]
+    (tmp_path / "public.csv").write_bytes(("nr;gap;seen;cost;größe;empty\n" + "\n".join(rows)).encode("latin-1"))
+    outcome = run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml")
+    assert outcome.code == 0, outcome.err
+    assert "1 number, 1 date, 4 ignored columns" in outcome.out
+    for note in ("nr: looks like an identifier", "größe: a different text in every row", "empty: no public row"):
+        assert note in outcome.out
+    schema = read_schema(tmp_path / "schema.toml")
+    assert [column.name for column in schema.features(None)] == ["seen", "cost"]
+    assert schema.column("cost").decimal == ","

@@ -8,20 +8,31 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import dpadapt
-from dpadapt import Adjacency, Public
+from dpadapt import (
+    Adjacency,
+    PrivateLinearRegression,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+    Schema,
+    TableModel,
+)
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.papers.adaptation.unprotected import Unprotected
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
+from dpadapt.tables import Category, Date, Number
 
 # Packages that need more than the core; they are searched where that is installed.
 EXTRAS = ("dpadapt.networks", "dpadapt.hybrid.flower")
@@ -126,9 +137,22 @@ class Case:
         X, y = made_up(self.recipe.rows, self.recipe.n_rows, seed=3)
         return (X.copy(),) if y is None else (X.copy(), y.copy())
 
-    def fit(self, data: tuple[Any, ...], *, ledger: Any = None, adjacency: str = "zero-out", **params: Any) -> Any:
-        """Return a fitted estimator."""
-        return self.make(adjacency, **params).fit(*data, **self.recipe.beside(), ledger=ledger)
+    def fit(
+        self,
+        data: tuple[Any, ...],
+        *,
+        ledger: Any = None,
+        adjacency: str = "zero-out",
+        beside: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> Any:
+        """Return a fitted estimator; `beside` takes the place of what the recipe gives besides the private rows."""
+        beside = self.recipe.beside() if beside is None else beside
+        return self.make(adjacency, **params).fit(*data, **beside, ledger=ledger)
+
+    def to_predict(self) -> Any:
+        """Return rows to predict."""
+        return self.data()[0]
 
     def records(self) -> list[tuple[Any, Any]]:
         """Return records that move statistics as far as they can: long rows in opposite directions, and others."""
@@ -163,6 +187,57 @@ class Case:
         if y:
             y[0][-1] = label
         return (X, *y)
+
+
+class TableCase(Case):
+    """A model of tables: the same rows as data frames, with dates, categories and missing cells."""
+
+    def make(self, adjacency: str = "zero-out", **params: Any) -> Any:
+        """Return a new table model of the estimator that the recipe names."""
+        inner = dict(self.recipe.params)
+        made = Case(inner.pop("estimator"), replace(self.recipe, params=inner)).make(adjacency, **params)
+        return TableModel(made, schema_of(self.recipe.rows), label="y")
+
+    def fit(self, data: tuple[Any, ...], *, beside: dict[str, Any] | None = None, **options: Any) -> Any:
+        """Return a fitted table model; arrays become data frames, each row by itself."""
+        beside = self.recipe.beside() if beside is None else beside
+        private, public = frame_of(*data), beside.get("public")
+        if isinstance(public, Public):
+            same = public.X is data[0]
+            beside = {"public": Public(private if same else frame_of(public.X, public.y))}
+        return super().fit((private,), beside=beside, **options)
+
+    def to_predict(self) -> Any:
+        """Return rows to predict."""
+        return frame_of(self.data()[0])
+
+
+def frame_of(X: Any, y: Any = None) -> pd.DataFrame:
+    """Return rows as a messy table; what a row becomes depends on that row alone."""
+    columns = dict(zip(("size", "share", "day", "kind"), np.asarray(X, dtype=np.float64).T, strict=False))
+    frame = pd.DataFrame(columns)
+    frame["size"] = frame["size"].mask((frame["size"] > 0.7) & (frame["size"] < 1.0))
+    frame["share"] = frame["share"].astype(str)
+    frame["day"] = pd.Timestamp("2020-07-01") + pd.to_timedelta((frame["day"].clip(-3, 3) * 180).round(), unit="D")
+    if "kind" in frame:
+        kinds = np.array(["low", "middle", "high", None, "strange"], dtype=object)
+        frame["kind"] = kinds[np.digitize(frame["kind"], [-0.5, 0.5, 0.9, 1.0])]
+    return frame if y is None else frame.assign(y=y)
+
+
+def schema_of(rows: str) -> Schema:
+    """Return the schema of these tables."""
+    label = Number("y", -3.0, 3.0) if rows == "regression" else Number("y", 0, 2, (0, 1, 2)[: 3 - (rows != "classes")])
+    return Schema(
+        "made up",
+        (
+            Number("size", -1.0, 1.0, fill=0.0, missing=True),
+            Number("share", -1.0, 1.0),
+            Date("day", date(2020, 1, 1), date(2020, 12, 31), ("month",)),
+            Category("kind", ("high", "low", "middle"), other=True, missing=True),
+            label,
+        ),
+    )
 
 
 @cache
@@ -447,6 +522,19 @@ RECIPES: dict[str, list[Recipe]] = {
         Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_splits": 4}),
         variant("Gaussian", "sources", targets, n_proxies=10, n_splits=4),
     ],
+    # Tables.
+    "TableModel": [
+        *(
+            replace(recipe, params={"estimator": PrivateTransferRegressor})
+            for recipe in with_every_public("regression")
+        ),
+        *(
+            replace(recipe, params={"estimator": PrivateTransferClassifier}, name=f"classes, {recipe.name}")
+            for recipe in with_every_public("classes")
+        ),
+        variant("shifted public", "regression", shifted("regression"), estimator=PrivateTransferRegressor, epsilon=8.0),
+        variant("linear", "regression", nothing, estimator=PrivateLinearRegression),
+    ],
     # Baselines without privacy.
     "AlphaMixture": baseline("regression"),
     "AlphaMixtureClassifier": baseline("classes"),
@@ -472,4 +560,8 @@ RECIPES: dict[str, list[Recipe]] = {
 }
 
 
-CASES = [Case(cls, recipe) for cls in estimators() for recipe in RECIPES.get(cls.__name__, [])]
+CASES = [
+    (TableCase if cls is TableModel else Case)(cls, recipe)
+    for cls in estimators()
+    for recipe in RECIPES.get(cls.__name__, [])
+]

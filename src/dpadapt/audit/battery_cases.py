@@ -68,6 +68,7 @@ NOT_AUDITED: dict[str, str] = {
     "NonPrivate": "it adds no noise on purpose; the ledger charges epsilon = inf for it",
     "Unprotected": "a baseline without privacy: the ledger charges epsilon = inf for it",
     "ProjectedRegressor": "a base class without a solver; the classes derived from it are audited",
+    "TableModel": "it encodes rows by public facts and releases nothing itself; the estimator inside is audited",
 }
 
 

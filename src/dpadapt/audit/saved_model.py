@@ -50,7 +50,7 @@ from dpadapt.mechanisms.mechanism import (
 from dpadapt.mechanisms.randomness import Random
 from dpadapt.persist import Saved, load
 from dpadapt.persons import IDS_ASSUMPTION
-from dpadapt.tables import Category, Number, Schema
+from dpadapt.tables import Category, Number, Schema, TableModel
 
 Data = tuple[Any, ...]
 Pair = tuple[Data, Data]
@@ -203,6 +203,9 @@ def audit_model(
             raise
         words = "its checksum is not the one in model.json: one of the two was changed or exchanged"
         return ModelAudit(None, (Finding(belongs, "refuted", words),))
+    if isinstance(saved.model, TableModel):
+        # Refits are made on encoded rows, which is where the releases begin.
+        saved = replace(saved, model=saved.model.model_)
     receipt: Receipt = saved.model.privacy_
     findings = [Finding(belongs, "holds", "its checksum is the one in model.json"), *_receipt_findings(saved)]
     if ledger is not None:

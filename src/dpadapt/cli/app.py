@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dpadapt import __version__
-from dpadapt.cli import audit, before_spending, cost, demo, fit, ledger, predict, schema
+from dpadapt.cli import audit, before_spending, check, cost, demo, fit, ledger, predict, schema
 from dpadapt.cli.options import Incomplete, printable, reason, say, teach
 
 _HELP = teach(
@@ -30,7 +30,7 @@ was released and what it cost.
 From two CSV files to a receipt and predictions (dpadapt demo shows it on real data):
 
 \b
-  dpadapt schema public.csv -o schema.toml      (then edit schema.toml)
+  dpadapt schema public.csv -o schema.toml      (edit it by what you know)
   dpadapt rehearse --public public.csv --schema schema.toml --label y \\
               --task regression --rows 1000     (free: what error to expect)
   dpadapt fit --private private.csv --public public.csv \\
@@ -43,6 +43,7 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 # One line per command or group of commands.
 schema.mount(app)
+check.mount(app)
 before_spending.mount_forecast(app)
 before_spending.mount_rehearse(app)
 fit.mount(app)

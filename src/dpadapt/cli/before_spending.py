@@ -11,6 +11,7 @@ from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
     Delta,
+    EncodingOption,
     Epsilons,
     LabelOption,
     SchemaOption,
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dpadapt.cli.inputs import PublicRows
     from dpadapt.demo.side_by_side import Compared
     from dpadapt.report.before_spending import Part
-    from dpadapt.tables import Schema
+    from dpadapt.tables import EncodedRows, Schema
 
 
 _FORECAST_HELP = teach(
@@ -75,11 +75,12 @@ def _forecast(
     epsilon: Epsilons = "0.1,0.3,1,3,10",
     delta: Delta = 1e-6,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    encoding: EncodingOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
     """Check everything, then forecast, print and write a page."""
     from dpadapt import __version__, checks
-    from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
+    from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
     from dpadapt.report.before_spending import summarise_forecast
     from dpadapt.report.html import forecast_page
     from dpadapt.report.terminal import forecast_table
@@ -92,13 +93,13 @@ def _forecast(
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     wanted = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
-    estimator = unfitted(method, known, label=label, **wanted)
+    model = table_model(method, known, label=label, encoding=encoding, **wanted)
     with working("reading"):
-        rows_read = encode_public(public, known, label=label, task=task.value)
+        rows_read = read_public(model, public)
     if rows_read.y is None and task is TaskName.regression:
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
     with working("forecasting"):
-        forecast = summarise_forecast(estimator, rows_read.declared, rows, epsilons)
+        forecast = summarise_forecast(model.configured(), rows_read.declared, rows, epsilons)
     page = forecast_page({"forecast": forecast, "label": label, "public": rows_read.words, "version": __version__})
     write_file(out, "--out", page.encode())
     screen = console()
@@ -155,6 +156,7 @@ def _rehearse(
         ),
     ] = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    encoding: EncodingOption = None,
     seed: Annotated[int | None, typer.Option(help="Repeats the same splits and noise.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("rehearsal.html"),
 ) -> None:
@@ -162,7 +164,7 @@ def _rehearse(
     import numpy as np
 
     from dpadapt import checks
-    from dpadapt.cli.inputs import check_delta, chosen_method, encode_public, unfitted
+    from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
     from dpadapt.demo.side_by_side import compared
     from dpadapt.report.before_spending import summarise_rehearsal
     from dpadapt.report.html import rehearsal_page
@@ -179,11 +181,10 @@ def _rehearse(
     known = read_schema(schema, origin=f"--schema {schema}")
     counted = {"n_rows": rows} if adjacency is AdjacencyName.add_remove else {}
     lines = compared(task.value)
-    estimators = [
-        unfitted(line.method, known, label=label, delta=delta, adjacency=adjacency.value, **counted) for line in lines
-    ]
+    wanted = {"delta": delta, "adjacency": adjacency.value, **counted}
+    models = [table_model(line.method, known, label=label, encoding=encoding, **wanted) for line in lines]
     with working("reading"):
-        rows_read = encode_public(public, known, label=label, task=task.value)
+        rows_read = read_public(models[0], public)
     if rows_read.y is None:
         raise ValueError(f"--public {public}: column {label!r} is missing. A rehearsal needs labels.")
     if len(rows_read.X) < _LEAST_ROWS_TO_REHEARSE:
@@ -191,7 +192,7 @@ def _rehearse(
     options = {"epsilons": epsilons, "repeats": repeats, "split_by": _key(rows_read, known, split_by)}
     # Equal seeds give equal splits to all methods.
     options["random_state"] = int(np.random.default_rng().integers(2**31)) if seed is None else seed
-    parts = _measure(lines, estimators, rows_read, rows, options)
+    parts = _measure(lines, [model.configured() for model in models], rows_read, rows, options)
     summary = summarise_rehearsal(
         parts, label=label, n_public=len(rows_read.X), n_private=rows, delta=delta, split_by=split_by
     )
@@ -205,7 +206,7 @@ def _rehearse(
 
 
 def _measure(
-    lines: "Sequence[Compared]", estimators: Sequence[Any], public: "PublicRows", rows: int, options: dict[str, Any]
+    lines: "Sequence[Compared]", estimators: Sequence[Any], public: "EncodedRows", rows: int, options: dict[str, Any]
 ) -> "list[Part]":
     """Rehearse every method under a progress bar, all on the same splits."""
     from threadpoolctl import threadpool_limits
@@ -222,30 +223,30 @@ def _measure(
     return parts
 
 
-def _key(public: "PublicRows", schema: "Schema", column: str | None) -> "NDArray[np.float64] | None":
+def _key(public: "EncodedRows", schema: "Schema", column: str | None) -> "NDArray[np.float64] | None":
     """Return what --split-by sorts by: numbers, dates, or the order of categories in the schema."""
     import numpy as np
-    import pandas as pd
 
-    from dpadapt.tables import Category
-    from dpadapt.tables.schema import parse_numbers, parse_text
+    from dpadapt.tables import Category, Date, parse_days, parse_numbers, parse_text
 
     if column is None:
         return None
     frame = public.table.frame
     if column not in frame.columns:
         raise ValueError(f"--split-by {column}: the public table has no such column.")
+    described = next((part for part in schema.columns if part.name == column), None)
     numbers = parse_numbers(frame[column])
     if np.isfinite(numbers).all():
         return numbers
-    described = next((part for part in schema.columns if part.name == column), None)
     if isinstance(described, Category):
         order = {str(value): position for position, value in enumerate(described.values)}
-        return np.array([order[text] for text in parse_text(frame[column])], dtype=np.float64)
-    dates = pd.to_datetime(frame[column], errors="coerce", format="ISO8601")
-    if dates.notna().all():
-        return np.asarray(dates.astype("int64"), dtype=np.float64)
+        # Values that are not listed come last.
+        return np.array([order.get(text, len(order)) for text in parse_text(frame[column])], dtype=np.float64)
+    days = parse_days(frame[column], described.format if isinstance(described, Date) else "ISO8601")
+    for key in (numbers, days):
+        if np.isfinite(key).mean() > 0.5:
+            return np.where(np.isfinite(key), key, np.nanmedian(key))
     raise ValueError(
-        f"--split-by {column}: it must hold a number, a date such as 2024-05-31 or a category of the schema in every "
-        f"row."
+        f"--split-by {column}: it must hold a number, a date such as 2024-05-31 or a category of the schema in most "
+        f"rows."
     )

@@ -4,7 +4,6 @@ The command and its job, in order: check everything, read and encode, open the l
 and clustering take the same way; they differ in what is encoded, what `fit` is given and what is written.
 """
 
-import filecmp
 import os
 import tempfile
 from contextlib import suppress
@@ -20,6 +19,7 @@ from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
     Delta,
+    EncodingOption,
     Incomplete,
     SchemaOption,
     console,
@@ -31,9 +31,8 @@ from dpadapt.methods import METHODS, Method, Task
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.inputs import PublicRows
     from dpadapt.hybrid.agents import SimulatedAgents
-    from dpadapt.tables import Schema
+    from dpadapt.tables import EncodedRows, Schema, TableModel
 
 _LIST = "\n\n".join(f"{method.name} ({method.task}): {method.summary}" for method in METHODS)
 
@@ -127,6 +126,7 @@ def _fit(
     rows: Annotated[
         int | None, typer.Option(help="With --adjacency add-remove: a public estimate of the number of private rows.")
     ] = None,
+    encoding: EncodingOption = None,
     seed: Annotated[
         int | None,
         typer.Option(help="FOR TESTS ONLY, NO GUARANTEE: anybody who knows the seed can subtract the noise."),
@@ -150,6 +150,7 @@ def _fit(
         tasks=tasks,
         clusters=clusters,
         agents=AgentOptions(agents, agents_epsilon),
+        encoding=encoding,
     )
     with Spending(order) as spending:
         summary = carry_out(order, spending)
@@ -169,6 +170,8 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
         screen.print("What the public and the private rows contributed", style="bold")
         for sentence in summary["brought"]:
             screen.print(sentence, markup=False)
+    for note in summary["notes"]:
+        screen.print(note, markup=False)
     for warning in summary["receipt"]["warnings"]:
         screen.print(f"[bold yellow]warning:[/] {warning}")
     report = _CHOSEN if order.task == "clustering" else _REPORT
@@ -183,11 +186,6 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
 _LEAST_PRIVATE_ROWS = 10
 
 _REPORT, _CHOSEN = "report.html", "chosen.csv"
-
-_ASSUMED_PUBLIC = (
-    "the schema: column names, ranges, categories",
-    "that every cell of the file has a value of its column's type",
-)
 
 
 @dataclass(frozen=True)
@@ -227,15 +225,16 @@ class Order:
     tasks: str | None = None
     clusters: int | None = None
     agents: AgentOptions = AgentOptions()
+    encoding: str | None = None
 
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Arguments of `fit`: private rows, and by name what helps them. `public` is the public table, if any."""
+    """Arguments of `fit`: private rows, and what helps them, if anything does: public rows, or people."""
 
-    private: tuple[Any, ...]
-    beside: dict[str, Any]
-    public: "PublicRows | None"
+    private: "EncodedRows"
+    public: "EncodedRows | None"
+    agents: "SimulatedAgents | None"
 
 
 class Spending:
@@ -322,7 +321,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = _unfitted(order, method, schema)
     with working("reading"):
-        inputs = _read_inputs(order, method, schema)
+        inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
     durable = _open_ledger(order, schema.dataset)
     # Without a ledger's file, one in memory shows whether the fit was charged.
@@ -331,24 +330,25 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
 
     try:
         with working("fitting"):
-            model.fit(*inputs.private, **inputs.beside, ledger=ledger)
+            model.fit_encoded(inputs.private, public=inputs.public, agents=inputs.agents, ledger=ledger)
     except OverflowError:
         # Arrays never raise it (see `PrivateEstimator`): an accountant did.
         raise ValueError("--epsilon, --delta: the cost can't be computed for numbers as extreme as these.") from None
-    # Facts that are assumed public belong on the receipt; the estimator does not know these.
-    facts = (*model.privacy_.assumptions, *_assumed_public(order, schema))
-    model.privacy_ = replace(model.privacy_, assumptions=facts)
+    if order.adjacency == "add-remove" and order.task != "clustering":
+        # Other files are refused, so that a fit tells this much about the rows.
+        facts = (*model.privacy_.assumptions, "that there are at least two private rows")
+        model.model_.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
-    _save(model, order, schema)
+    _save(model, order)
     spending.written += ["model.json", "arrays.npz", "receipt.json"]
     spending.stage = f"{_report_name(order)} could not be made"
     with working("writing the report"):
         if order.task == "clustering":
             summary = _write_chosen(model, order, inputs)
         else:
-            summary = _write_report(model, order, method, schema, inputs, durable)
+            summary = _write_report(model, order, method, inputs, durable)
     spending.written.append(_report_name(order))
-    return summary
+    return {**summary, "notes": model.notes_}
 
 
 def _report_name(order: Order) -> str:
@@ -437,15 +437,15 @@ def _check_prediction(order: Order, method: Method) -> None:
         checks.positive(people.epsilon, "--agents-epsilon")
 
 
-def _unfitted(order: Order, method: Method, schema: "Schema") -> Any:
-    """Return the unfitted estimator, or refuse options that it does not have."""
+def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
+    """Return the unfitted model, or refuse options that its estimator does not have."""
     from dpadapt import persist
-    from dpadapt.cli.inputs import unfitted
+    from dpadapt.cli.inputs import table_model
 
     wanted = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency, "n_rows": order.rows}
     wanted |= {"random_state": order.seed, "n_clusters": order.clusters}
-    model = unfitted(method, schema, label=order.label, **wanted)
-    known = model.get_params(deep=False)
+    model = table_model(method, schema, label=order.label, encoding=order.encoding, **wanted)
+    known = model.estimator.get_params(deep=False)
     for name, option, asked in (
         ("adjacency", "--adjacency", order.adjacency != "zero-out"),
         ("n_rows", "--rows", order.rows is not None),
@@ -453,28 +453,29 @@ def _unfitted(order: Order, method: Method, schema: "Schema") -> Any:
     ):
         if asked and name not in known:
             raise ValueError(f"{option}: the method {method.name} has no such choice. Leave it out.")
-    persist.method_of(model)  # refuses now, not after the fit, what could not be saved
+    persist.method_of(model.configured())  # refuses now, not after the fit, what could not be saved
     return model
 
 
-def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
+def _read_inputs(order: Order, method: Method, model: "TableModel") -> _Inputs:
     """Read and encode the private rows and what helps them."""
-    from dpadapt.cli.inputs import encode_public, encode_rows
+    from dpadapt.cli.inputs import read_private, read_public
+    from dpadapt.tables import same_table
 
     # Before anything is read: messages about a public file show its values.
-    if _same_file(order.public, order.private):
+    if same_table(order.public, order.private):
         raise ValueError(
             f"--public {order.public}: this is the private file. Public rows are not protected at all: give other "
             f"rows, or leave --public out."
         )
-    if _same_file(order.agents.path, order.private):
+    if same_table(order.agents.path, order.private):
         raise ValueError(
             f"--agents {order.agents.path}: this is the private file. Its people would be charged twice, for their "
             f"rows and for their answers: give other people."
         )
     public = None
     if order.public is not None:
-        public = encode_public(order.public, schema, label=order.label, task=order.task, tasks=order.tasks)
+        public = read_public(model, order.public, tasks=order.tasks)
         if method.tasks and order.tasks is None and public.y is not None:
             raise ValueError(
                 f"--tasks must name the column of --public that says which task a row belongs to: {method.name} learns "
@@ -490,33 +491,19 @@ def _read_inputs(order: Order, method: Method, schema: "Schema") -> _Inputs:
         # To refuse a file for its number of rows reveals that number. Clustering accepts any; estimators that predict
         # need two rows, and the receipt says that there are two.
         least = 0 if order.task == "clustering" else 2
-    private = encode_rows(
-        order.private, "--private", schema, label=order.label, task=order.task, least=least, hidden=hidden
-    )
-    if method.beside == "agents":
-        beside: dict[str, Any] = {"agents": _people(order, schema)}
-    else:
-        beside = {"public": None if public is None else public.declared}
-    return _Inputs(private, beside, public)
+    private = read_private(model, order.private, least=least, hidden=hidden)
+    return _Inputs(private, public, _people(order, model))
 
 
-def _same_file(path: Path | None, private: Path) -> bool:
-    """Return whether two files have the same contents; a file that can't be read is refused later, by name."""
-    try:
-        return path is not None and path.is_file() and private.is_file() and filecmp.cmp(path, private, shallow=False)
-    except OSError:
-        return False
-
-
-def _people(order: Order, schema: "Schema") -> "SimulatedAgents | None":
+def _people(order: Order, model: "TableModel") -> "SimulatedAgents | None":
     """Return one simulated person per row of the file of people, if there is one."""
-    from dpadapt.cli.inputs import encode_rows
+    from dpadapt.cli.inputs import read_private
     from dpadapt.hybrid.agents import SimulatedAgents
 
     if order.agents.path is None or order.agents.epsilon is None:
         return None
-    X, y = encode_rows(order.agents.path, "--agents", schema, label=order.label, task=order.task)
-    return SimulatedAgents(X, y, order.agents.epsilon, random_state=order.seed)
+    rows = read_private(model, order.agents.path, "--agents")
+    return SimulatedAgents(rows.X, rows.y, order.agents.epsilon, random_state=order.seed)
 
 
 def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
@@ -538,27 +525,13 @@ def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
         raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None
 
 
-def _assumed_public(order: Order, schema: "Schema") -> list[str]:
-    """Return the facts about the files and the schema that are assumed public."""
-    from dpadapt.tables import Encoded
-
-    encoders = [
-        f"the encoder of {column.name} ({column.encoder}): it was made without the private rows"
-        for column in schema.features(order.label)
-        if isinstance(column, Encoded)
-    ]
-    enough = order.adjacency == "add-remove" and order.task != "clustering"
-    return [*_ASSUMED_PUBLIC, *encoders, *(["that there are at least two private rows"] if enough else [])]
-
-
-def _save(model: Any, order: Order, schema: "Schema") -> None:
+def _save(model: "TableModel", order: Order) -> None:
     """Save the model; if its folder fails, save it elsewhere, because another fit would spend again."""
     from dpadapt import persist
 
-    extra = {"schema": schema.to_dict(), "label": order.label, "task": order.task}
     try:
         # The report of an earlier model must not stand beside this one.
-        persist.save(model, order.out, extra=extra, stale=[_REPORT])
+        persist.save(model, order.out, stale=[_REPORT])
     except BaseException as error:
         failed = f"--out {order.out}: can't write there any more ({reason(error)})."
         if not model.privacy_.entries:
@@ -567,7 +540,7 @@ def _save(model: Any, order: Order, schema: "Schema") -> None:
         spare = None
         try:
             spare = tempfile.mkdtemp(prefix="dpadapt-model-")
-            persist.save(model, spare, extra=extra)
+            persist.save(model, spare)
         except Exception:
             if spare is not None:
                 with suppress(OSError):  # only an empty folder is removed
@@ -585,7 +558,7 @@ def _save(model: Any, order: Order, schema: "Schema") -> None:
 
 
 def _write_report(
-    model: Any, order: Order, method: Method, schema: "Schema", inputs: _Inputs, ledger: "Ledger | None"
+    of_table: "TableModel", order: Order, method: Method, inputs: _Inputs, ledger: "Ledger | None"
 ) -> dict[str, Any]:
     """Write report.html and return its summary."""
     from dpadapt import persist
@@ -594,21 +567,21 @@ def _write_report(
     from dpadapt.report.contributions import compare_on_public, fit_in_words
     from dpadapt.report.html import fit_page
     from dpadapt.report.summarise import summarise_fit
-    from dpadapt.tables import feature_names
 
-    public, declared = inputs.public, inputs.beside.get("public")
+    model, public = of_table.model_, inputs.public
+    declared = None if public is None else public.declared
     comparison = None
     if public is not None and public.y is not None:
         comparison = compare_on_public(model, public.X, public.y, task=predicted(order.task))
     # Under add-remove the number of rows is private, and the fit used the public estimate.
-    n_private = len(inputs.private[0]) if order.rows is None else order.rows
+    n_private = len(inputs.private.X) if order.rows is None else order.rows
     forecast = forecast_of_fit(model, declared, n_private)
     summary = summarise_fit(
         model,
         method=method,
-        dataset=schema.dataset,
+        dataset=of_table.schema.dataset,
         label=str(order.label),
-        names=feature_names(schema, order.label),
+        names=list(of_table.get_feature_names_out()),
         public=None if public is None else public.words,
         comparison=comparison,
         brought=fit_in_words(model, declared, comparison, forecast),
@@ -629,7 +602,7 @@ def _ledger_facts(ledger: "Ledger") -> dict[str, Any]:
     }
 
 
-def _write_chosen(model: Any, order: Order, inputs: _Inputs) -> dict[str, Any]:
+def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[str, Any]:
     """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
     from dpadapt import persist
     from dpadapt.report.summarise import receipt_facts

@@ -70,6 +70,9 @@ SchemaOption = Annotated[Path, typer.Option(help="What is known about the column
 LabelOption = Annotated[str, typer.Option(help="The column to predict.")]
 TaskOption = Annotated[TaskName, typer.Option(help="Predict a number or a class.")]
 Epsilons = Annotated[str, typer.Option(help="Budgets to try, separated by commas.")]
+EncodingOption = Annotated[
+    str | None, typer.Option(help="Encoding of CSV files, such as latin-1. Default: found out.", show_default=False)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 

@@ -1,15 +1,16 @@
 """`dpadapt predict`: apply a fitted model to a table."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import check_parent, check_suffix, made_here, say, teach, working, write_file
+from dpadapt.cli.options import EncodingOption, check_parent, check_suffix, made_here, say, teach, working, write_file
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpadapt.tables import Table, TableModel
 
 _HELP = teach(
     """
@@ -36,13 +37,14 @@ def _predict(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
     data: Annotated[Path, typer.Argument(help="Rows to predict, CSV or Parquet; the label may be missing.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, CSV or Parquet.")] = Path("predictions.csv"),
+    encoding: EncodingOption = None,
 ) -> None:
     """Load, encode, predict, write."""
     check_suffix(out, "--out")
     check_parent(out, "--out")
 
     from dpadapt.persist import load
-    from dpadapt.tables import Schema, check_columns, encode_features, read_table
+    from dpadapt.tables import TableModel, check_columns, has_unknown_columns, read_table
 
     with working("reading"):
         saved = load(model)
@@ -50,16 +52,15 @@ def _predict(
         raise ValueError(
             f"{model}: this is a clustering, which predicts nothing. The chosen rows are in its chosen.csv."
         )
-    if "schema" not in saved.extra or "label" not in saved.extra:
+    of_table = saved.model
+    if not isinstance(of_table, TableModel) or of_table.label is None:
         raise ValueError(f"{model}: the model was saved without a schema. Predict with a model made by dpadapt fit.")
-    schema, label = Schema.from_dict(saved.extra["schema"], origin=f"{model}, model.json"), str(saved.extra["label"])
     with working("predicting"):
         # Rows to predict are treated as private: no message shows a value.
-        table = read_table(data, origin=str(data), private=True)
-        check_columns(table, schema, label=label, optional=label)
-        X = encode_features(table, schema, label=label)
+        table = read_table(data, origin=str(data), private=True, encoding=encoding)
+        check_columns(table, of_table.schema, label=of_table.label, optional=of_table.label)
         try:
-            predictions = _predictions(saved.model, X)
+            predictions = _predictions(of_table, table)
         except Exception as error:
             if made_here(error):
                 raise
@@ -68,12 +69,17 @@ def _predict(
                 f"{model}: the model can't predict ({type(error).__name__}): its files are damaged. Make it again."
             ) from None
         write_file(out, "--out", _content(predictions, out))
+    if has_unknown_columns(table, of_table.schema):
+        say(f"{data}: columns that the schema does not know are not used.")
     say(f"Wrote {out}.")
 
 
-def _predictions(model: Any, X: Any) -> "pd.DataFrame":
+def _predictions(of_table: "TableModel", table: "Table") -> "pd.DataFrame":
+    """Return the prediction for each row and, for a classification, the probability of each class."""
     import pandas as pd
 
+    # Encoded once for both.
+    X, model = of_table.encode(table), of_table.model_
     columns = {"prediction": model.predict(X)}
     if hasattr(model, "predict_proba"):
         probabilities = model.predict_proba(X)

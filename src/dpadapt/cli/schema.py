@@ -5,18 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import check_parent, progress_bar, say, teach, working, write_file
+from dpadapt.cli.options import EncodingOption, check_parent, progress_bar, say, teach, working, write_file
 
 if TYPE_CHECKING:
     from dpadapt.tables import Schema, Table
+
+# Notes on columns that are printed; all are comments in the schema. Chosen by hand.
+_MOST_NOTES = 20
 
 _HELP = teach(
     """
 Describe a table from its public rows: columns, types, ranges, categories.
 
 The schema is what a fit knows about the private table before the table is opened. It is made from public data only
-and written as TOML. Edit it by what you know about the subject: widen ranges, add categories that can occur, set
-type = "ignore" for identifiers. Private numbers outside a range are clipped without a message.
+and written as TOML. It can be used as it is. Edit it by what you know about the subject: widen ranges, add categories
+that can occur, set type = "ignore" for what must not be used. Private numbers outside a range are clipped, categories
+that are not listed count as others, missing cells are filled from public rows, all without a message.
 
 Example:
 
@@ -46,10 +50,11 @@ def _schema(
             help="A column of texts or image files and its encoder, e.g. review=wordllama. Repeat for several."
         ),
     ] = None,
+    encoding: EncodingOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
     """Infer and write a schema."""
-    from dpadapt.tables import Category, Ignored, Number, read_table, to_toml
+    from dpadapt.tables import Category, Date, Encoded, Ignored, Number, read_table, to_toml
 
     check_parent(out, "--out")
     if out.exists() and not force:
@@ -61,16 +66,23 @@ def _schema(
         raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
     encoders = _encoders(encode or [])
     with working("reading"):
-        table = read_table(public, origin=str(public), private=False)
+        table = read_table(public, origin=str(public), private=False, encoding=encoding)
     inferred = _infer(table, named, tuple(category or ()), encoders)
+    if all(isinstance(column, Ignored) for column in inferred.columns):
+        why = "; ".join(inferred.notes[:3])
+        raise ValueError(f"{public}: no column can be used ({why}). Check that the file is a table with a header.")
     write_file(out, "--out", to_toml(inferred, origin=public.name).encode())
-    numbers = sum(isinstance(column, Number) for column in inferred.columns)
-    categories = sum(isinstance(column, Category) for column in inferred.columns)
-    ignored = [column.name for column in inferred.columns if isinstance(column, Ignored)]
-    say(f"Wrote {out}: {numbers} number and {categories} category columns.")
-    if ignored:
-        say(f"Ignored, because they have too many different texts: {', '.join(ignored)}.")
-    say(f"Now edit it by what you know: the name of the data set ({inferred.dataset}), ranges and categories.")
+    kinds = {"number": Number, "category": Category, "date": Date, "encoded": Encoded, "ignored": Ignored}
+    counts = {name: sum(isinstance(column, kind) for column in inferred.columns) for name, kind in kinds.items()}
+    say(f"Wrote {out}: {', '.join(f'{count} {name}' for name, count in counts.items() if count)} columns.")
+    for note in inferred.notes[:_MOST_NOTES]:
+        say(f"  {note}")
+    if len(inferred.notes) > _MOST_NOTES:
+        say(f"  and {len(inferred.notes) - _MOST_NOTES} more, which are comments in {out}")
+    say(
+        f"It can be used as it is. Better: edit it by what you know, the name of the data set ({inferred.dataset}), "
+        f"ranges and categories."
+    )
 
 
 def _infer(table: "Table", dataset: str, categories: tuple[str, ...], encoders: dict[str, str]) -> "Schema":

@@ -1,12 +1,20 @@
-"""Encoding of tables as numbers by the schema alone: features as a matrix, labels as a vector."""
+"""Encoding of tables as numbers by the schema alone: features as a matrix, labels as a vector.
+
+What a row becomes depends on that row and the schema, for public, private and new rows alike. Cells that are missing,
+out of range or not listed are encoded without a message, so that nothing is said about private rows.
+"""
 
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt.tables.cells import distinct_texts, is_missing_text, parse_days, parse_numbers, parse_text
 from dpadapt.tables.reading import Table
-from dpadapt.tables.schema import Encoded, Number, Schema, Values, parse_numbers, parse_text
+from dpadapt.tables.schema import DATE_PARTS, Category, Column, Date, Encoded, Feature, Number, Schema, Values, days_of
+
+# How the features of a cell that is not listed, and of one that is missing, are called.
+_OTHER_LEVEL, _MISSING_LEVEL = "(other)", "(missing)"
 
 
 def feature_names(schema: Schema, label: str | None) -> list[str]:
@@ -14,55 +22,89 @@ def feature_names(schema: Schema, label: str | None) -> list[str]:
 
     Examples
     --------
-    >>> from dpadapt.tables import Category
-    >>> feature_names(Schema("d", (Number("age", 0, 99), Category("plan", ("free", "paid")))), None)
-    ['age', 'plan = free', 'plan = paid']
+    >>> columns = Number("age", 0, 99, missing=True), Category("plan", ("free", "paid"), other=True)
+    >>> feature_names(Schema("d", columns), None)
+    ['age', 'age (missing)', 'plan = free', 'plan = paid', 'plan (other)']
     """
+    return [name for column in schema.features(label) for name in _names(column)]
+
+
+def _names(column: Feature) -> list[str]:
+    name = column.name
+    missing = [] if isinstance(column, Encoded) or not column.missing else [f"{name} {_MISSING_LEVEL}"]
+    match column:
+        case Number():
+            return [name, *missing]
+        case Date():
+            parts = [f"{name}: {part} = {value}" for part in column.parts for value in DATE_PARTS[part]]
+            return [name, *parts, *missing]
+        case Category():
+            listed = [f"{name} = {value}" for value in column.values]
+            return [*listed, *([f"{name} {_OTHER_LEVEL}"] if column.other else []), *missing]
     from dpadapt.representation.encoders import find_encoder
 
-    names: list[str] = []
+    return [f"{name} [{i}]" for i in range(find_encoder(column.encoder).n_features)]
+
+
+def category_columns(schema: Schema, label: str | None) -> list[list[int]]:
+    """Return, for each category, the columns of the encoded rows that are its indicators.
+
+    Examples
+    --------
+    >>> category_columns(Schema("d", (Number("age", 0, 99), Category("plan", ("free", "paid")))), None)
+    [[1, 2]]
+    """
+    groups, start = [], 0
     for column in schema.features(label):
-        if isinstance(column, Number):
-            names.append(column.name)
-        elif isinstance(column, Encoded):
-            names.extend(f"{column.name} [{i}]" for i in range(find_encoder(column.encoder).n_features))
-        else:
-            names.extend(f"{column.name} = {value}" for value in column.values)
-    return names
+        width = len(_names(column))
+        if isinstance(column, Category) and width > 1:
+            groups.append(list(range(start, start + width)))
+        start += width
+    return groups
 
 
 def check_columns(table: Table, schema: Schema, *, label: str | None = None, optional: str | None = None) -> None:
-    """Refuse a table whose columns are not those of the schema; `optional` and ignored columns may be missing.
+    """Refuse a table that lacks columns of the schema; `optional` and ignored columns may be missing.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> table = Table(pd.DataFrame({"age": ["31"], "shoe": ["44"]}), "--private a.csv", private=True)
-    >>> check_columns(table, Schema("d", (Number("age", 0, 99),)))
+    >>> table = Table(pd.DataFrame({"shoe": ["44"]}), "--private a.csv", private=True)
+    >>> from dpadapt.tables import Ignored
+    >>> check_columns(table, Schema("d", (Ignored("shoe"), Number("age", 0, 99))))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: --private a.csv: column 'shoe' is not in the schema. Remove it, or add it to the schema.
+    ValueError: --private a.csv: column 'age' of the schema is missing. Add it to the table, or ...
+    """
+    needed = [column.name for column in schema.features(label)] + ([label] if label else [])
+    present = set(table.frame.columns)
+    missing = [name for name in needed if name not in present and name != optional]
+    if not missing:
+        return
+    if len(missing) == len(needed) and not any(column.name in present for column in schema.columns):
+        raise ValueError(
+            f"{table.origin}: none of the schema's columns is there. Check that the first line holds the names of the "
+            f"columns, and that the schema belongs to this table."
+        )
+    it = "it" if len(missing) == 1 else "them"
+    raise ValueError(
+        f"{table.origin}: {named_columns(missing)} of the schema {'is' if len(missing) == 1 else 'are'} missing. Add "
+        f'{it} to the table, or set type = "ignore" for {it} in the schema and fit with that.'
+    )
+
+
+def has_unknown_columns(table: Table, schema: Schema) -> bool:
+    """Return whether a table has columns that the schema does not know; they are not used.
+
+    Their names are not returned: if a private file has no header, its column names are the values of a private row.
     """
     known = {column.name for column in schema.columns}
-    needed = [column.name for column in schema.features(label)] + ([label] if label else [])
-    # A dictionary keeps the order of the file.
-    present = dict.fromkeys(str(name) for name in table.frame.columns)
-    missing = [name for name in needed if name not in present and name != optional]
-    if missing:
-        raise ValueError(
-            f"{table.origin}: {_named(missing)} of the schema {'is' if len(missing) == 1 else 'are'} missing. Add "
-            f'{"it" if len(missing) == 1 else "them"} to the file, or set type = "ignore" in the schema and '
-            f"fit with that."
-        )
-    extra = [name for name in present if name not in known]
-    if extra:
-        raise ValueError(
-            f"{table.origin}: {_named(extra)} {'is' if len(extra) == 1 else 'are'} not in the schema. Remove "
-            f"{'it' if len(extra) == 1 else 'them'}, or add {'it' if len(extra) == 1 else 'them'} to the schema."
-        )
+    return any(str(name) not in known for name in table.frame.columns)
 
 
 def encode_features(table: Table, schema: Schema, *, label: str | None = None) -> NDArray[np.float64]:
-    """Return the feature columns as numbers: ranges scaled to [-1, 1] and clipped, categories as 0 or 1.
+    """Return the feature columns as numbers in [-1, 1].
+
+    Numbers and dates are scaled by their range and clipped; categories, parts of dates and missing cells are 0 or 1.
 
     Parameters
     ----------
@@ -75,35 +117,113 @@ def encode_features(table: Table, schema: Schema, *, label: str | None = None) -
     Examples
     --------
     >>> import pandas as pd
-    >>> from dpadapt.tables import Category
-    >>> frame = pd.DataFrame({"age": ["0", "150"], "plan": ["paid", "free"]})
-    >>> schema = Schema("d", (Number("age", 0, 100), Category("plan", ("free", "paid"))))
-    >>> encode_features(Table(frame, "a.csv", private=True), schema)
-    array([[-1.,  0.,  1.],
-           [ 1.,  1.,  0.]])
+    >>> frame = pd.DataFrame({"age": ["0", "150", "?"], "plan": ["paid", "free", "gold"]})
+    >>> columns = Number("age", 0, 100, fill=50, missing=True), Category("plan", ("free", "paid"), other=True)
+    >>> encode_features(Table(frame, "a.csv", private=True), Schema("d", columns))
+    array([[-1.,  0.,  0.,  1.,  0.],
+           [ 1.,  0.,  1.,  0.,  0.],
+           [ 0.,  1.,  0.,  0.,  1.]])
     """
-    blocks: list[NDArray[np.float64]] = []
-    for column in schema.features(label):
-        if isinstance(column, Number):
-            numbers = np.clip(_numbers(table, column.name), column.low, column.high)
-            # Divide by 2 first: high - low may overflow. Half of the smallest number is 0, hence the maximum.
-            centre = column.low / 2 + column.high / 2
-            half = max(column.high / 2 - column.low / 2, float(np.finfo(np.float64).tiny))
-            blocks.append(np.clip((numbers - centre) / half, -1.0, 1.0)[:, None])
-        elif isinstance(column, Encoded):
-            blocks.append(_features(table, column))
-        else:
-            codes = _codes(table, column.name, column.values)
-            blocks.append((codes[:, None] == np.arange(len(column.values))).astype(np.float64))
-    if not blocks:
+    features = schema.features(label)
+    widths = [len(_names(column)) for column in features]
+    if not widths:
         raise ValueError("the schema leaves no feature columns besides the label. Add at least one.")
-    return np.hstack(blocks)
+    encoded = np.zeros((len(table.frame), sum(widths)))
+    start = 0
+    for column, width in zip(features, widths, strict=True):
+        block = encoded[:, start : start + width]
+        match column:
+            case Number():
+                _encode_number(table, column, block)
+            case Date():
+                _encode_date(table, column, block)
+            case Category():
+                _encode_category(table, column, block)
+            case Encoded():
+                block[:] = _encoder_features(table, column)
+        start += width
+    return encoded
+
+
+def _encode_number(table: Table, column: Number, block: NDArray[np.float64]) -> None:
+    numbers = parse_numbers(table.frame[column.name], column.decimal)
+    missing = np.isnan(numbers)
+    if not table.private:
+        _check_public_cells(table, column, missing, "number")
+    # Divide by 2 first: high - low may overflow. Half of the smallest number is 0, hence the maximum.
+    centre = column.low / 2 + column.high / 2
+    half = max(column.high / 2 - column.low / 2, float(np.finfo(np.float64).tiny))
+    numbers[missing] = centre if column.fill is None else column.fill
+    block[:, 0] = np.clip((np.clip(numbers, column.low, column.high) - centre) / half, -1.0, 1.0)
+    if column.missing:
+        block[:, 1] = missing
+
+
+def _encode_date(table: Table, column: Date, block: NDArray[np.float64]) -> None:
+    days = parse_days(table.frame[column.name], column.format)
+    missing = np.isnan(days)
+    if not table.private:
+        _check_public_cells(table, column, missing, "date")
+    low, high = days_of(column.low), days_of(column.high)
+    days[missing] = (low + high) / 2 if column.fill is None else days_of(column.fill)
+    block[:, 0] = np.clip((np.clip(days, low, high) - low) / (high - low) * 2.0 - 1.0, -1.0, 1.0)
+    start = 1
+    for part in column.parts:
+        values = DATE_PARTS[part]
+        block[:, start : start + len(values)] = date_part(days, part)[:, None] == np.asarray(values)
+        # The part of the date that stands for a missing one means nothing.
+        block[missing, start : start + len(values)] = 0.0
+        start += len(values)
+    if column.missing:
+        block[:, start] = missing
+
+
+def date_part(days: NDArray[np.float64], part: str) -> NDArray[np.int64]:
+    """Return the month (1 to 12) or the weekday (1: Monday) of days since 1970-01-01.
+
+    Examples
+    --------
+    >>> date_part(np.array([0.0, 31.5]), "month").tolist(), date_part(np.array([0.0, 4.5]), "weekday").tolist()
+    ([1, 2], [4, 1])
+    """
+    whole = np.floor(days).astype(np.int64)
+    if part == "weekday":
+        return np.asarray((whole + 3) % 7 + 1)  # 1970-01-01 was a Thursday
+    return np.asarray(whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12 + 1)
+
+
+def _encode_category(table: Table, column: Category, block: NDArray[np.float64]) -> None:
+    codes, texts = distinct_texts(table.frame[column.name])
+    listed, missing = levels_of(texts, column.values)
+    if not table.private and missing[codes].all():
+        _refuse_empty_column(table, column)
+    other = len(column.values) if column.other else -1
+    levels = np.where(listed >= 0, listed, other)
+    if column.missing:
+        levels[missing] = block.shape[1] - 1
+    level = levels[codes]
+    has_level = level >= 0
+    block[np.flatnonzero(has_level), level[has_level]] = 1.0
+
+
+def levels_of(texts: list[str], values: Values) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return each text's position in `values` or -1, and whether it stands for a missing cell."""
+    import pandas as pd
+
+    if isinstance(values[0], int):
+        positions: dict[Any, int] = {float(value): k for k, value in enumerate(values)}
+        keys: list[Any] = parse_numbers(pd.Series(texts, dtype=object)).tolist()
+    else:
+        positions, keys = {value: k for k, value in enumerate(values)}, texts
+    listed = np.array([positions.get(key, -1) for key in keys], dtype=np.int64)
+    missing = np.array([is_missing_text(text) for text in texts], dtype=np.bool_) & (listed < 0)
+    return listed, missing
 
 
 def encode_labels(
     table: Table, schema: Schema, *, label: str, task: Literal["regression", "classification"]
-) -> NDArray[Any]:
-    """Return the labels: numbers clipped to the range in the schema, or values that the schema lists.
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the labels of the rows that have one, and which rows these are.
 
     Parameters
     ----------
@@ -113,21 +233,85 @@ def encode_labels(
         The column of the labels.
     task : {"regression", "classification"}
 
+    Returns
+    -------
+    labels : ndarray
+        Numbers clipped to the range in the schema, or values that the schema lists.
+    labelled : ndarray of bool
+        For each row of the table, whether it is used.
+
     Examples
     --------
     >>> import pandas as pd
-    >>> table = Table(pd.DataFrame({"cost": ["12", "900"]}), "a.csv", private=True)
+    >>> table = Table(pd.DataFrame({"cost": ["12", "?", "900"]}), "public.csv", private=False)
     >>> encode_labels(table, Schema("d", (Number("cost", 0, 500),)), label="cost", task="regression")
-    array([ 12., 500.])
+    (array([ 12., 500.]), array([ True, False,  True]))
     """
     if task == "regression":
         low, high = schema.bounds(label)
-        return np.clip(_numbers(table, label), low, high)
+        column = schema.column(label)
+        numbers = parse_numbers(table.frame[label], column.decimal if isinstance(column, Number) else ".")
+        labelled = _rows_with_a_label(table, label, ~np.isnan(numbers), "a number")
+        return np.clip(numbers[labelled], low, high), labelled
     values = schema.classes(label)
-    return np.asarray(values)[_codes(table, label, values)]
+    codes, texts = distinct_texts(table.frame[label])
+    listed = levels_of(texts, values)[0][codes]
+    labelled = _rows_with_a_label(table, label, listed >= 0, "among the classes that the schema lists in values")
+    return np.asarray(values)[listed[labelled]], labelled
 
 
-def _features(table: Table, column: Encoded) -> NDArray[np.float64]:
+def _rows_with_a_label(table: Table, label: str, usable: NDArray[np.bool_], expected: str) -> NDArray[np.bool_]:
+    """Decide what becomes of rows without a usable label, and return the rows to use.
+
+    Public rows whose label is missing are left out; a public label of another kind is refused by name. A private row
+    without a label must count as a null row, without a message. Until the estimators take a weight per row, such a
+    table is refused, and the receipt states that all private rows have a label. This is the only place that decides.
+    """
+    if usable.all():
+        return usable
+    if table.private:
+        raise ValueError(
+            f"{table.origin}: the label {label!r} is missing in some row, or not {expected}. Remove rows without a "
+            f"label, or correct the schema."
+        )
+    texts = parse_text(table.frame[label])
+    wrong = np.array([not is_missing_text(text) for text in texts]) & ~usable
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{table.origin}: the label {label!r} is {texts[row][:60]!r} in row {row + 1}, which is not {expected}. "
+            f"Correct the table or the schema."
+        )
+    if not usable.any():
+        _refuse_empty_column(table, Number(label, 0.0, 1.0))
+    return usable
+
+
+def _check_public_cells(table: Table, column: Number | Date, missing: NDArray[np.bool_], kind: str) -> None:
+    """Refuse a public column without values, or one that mostly holds something else than the schema says."""
+    if not missing.any():
+        return
+    if missing.all() or missing.sum() > 0.5 * len(missing):
+        texts = parse_text(table.frame[column.name])
+        wrong = np.array([not is_missing_text(text) for text in texts]) & missing
+        if wrong.sum() > (~missing).sum():
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"{table.origin}: column {column.name!r} holds {texts[row][:60]!r} in row {row + 1}, and most of its "
+                f"cells are no {kind}, which is its type in the schema. Correct the type: dpadapt check --fix does."
+            )
+    if missing.all():
+        _refuse_empty_column(table, column)
+
+
+def _refuse_empty_column(table: Table, column: Column) -> None:
+    raise ValueError(
+        f'{table.origin}: column {column.name!r} has no value in any row. Set type = "ignore" for it in the schema '
+        f"(dpadapt check --fix does), or give public rows with values."
+    )
+
+
+def _encoder_features(table: Table, column: Encoded) -> NDArray[np.float64]:
     """Return the features of a column's encoder, divided by their known bound so that they lie in [-1, 1]."""
     from dpadapt.representation.encoders import as_encoder, features_of, find_encoder
 
@@ -144,48 +328,7 @@ def _features(table: Table, column: Encoded) -> NDArray[np.float64]:
     return np.clip(features.astype(np.float64) / ready.bound, -1.0, 1.0)
 
 
-def _numbers(table: Table, name: str) -> NDArray[np.float64]:
-    numbers = parse_numbers(table.frame[name])
-    _check_cells(
-        table,
-        name,
-        bad=~np.isfinite(numbers),
-        private="missing, infinite or non-numeric values, and its type in the schema is number",
-        public="which is not a finite number",
-        remedy="Fill in a value chosen without private rows, remove such rows, or change the type in the schema.",
-    )
-    return numbers
-
-
-def _codes(table: Table, name: str, values: Values) -> NDArray[np.int64]:
-    """Return each cell's position in `values`."""
-    import pandas as pd
-
-    series = table.frame[name]
-    if isinstance(values[0], int):
-        codes = pd.Index(np.asarray(values, dtype=np.float64)).get_indexer(pd.Index(parse_numbers(series)))
-    else:
-        codes = pd.Index(list(values), dtype=object).get_indexer(pd.Index(parse_text(series), dtype=object))
-    _check_cells(
-        table,
-        name,
-        bad=codes < 0,
-        private="missing values, or values that are not in the schema's list",
-        public="which is not in the schema's list of values",
-        remedy="Correct the file, or add every possible value to the schema.",
-    )
-    return np.asarray(codes, dtype=np.int64)
-
-
-def _check_cells(table: Table, name: str, *, bad: NDArray[np.bool_], private: str, public: str, remedy: str) -> None:
-    """Refuse a column with bad cells; the message shows a cell of a public table only."""
-    if not bad.any():
-        return
-    row = int(np.argmax(bad))
-    what = private if table.private else f"{str(table.frame[name].iloc[row])!r} in row {row + 1}, {public}"
-    raise ValueError(f"{table.origin}: column {name!r} holds {what}. {remedy}")
-
-
-def _named(names: list[str]) -> str:
+def named_columns(names: list[str]) -> str:
+    """Return e.g. "columns 'age', 'bmi'"; of more than five names, the first five."""
     shown = ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
     return f"column {shown}" if len(names) == 1 else f"columns {shown}"

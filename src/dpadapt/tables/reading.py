@@ -1,23 +1,49 @@
-"""`read_table`: read a CSV or Parquet file; errors about a private file show none of its values."""
+"""`read_table`, `as_table`, `read_header`: files and data frames as a `Table`; errors about private rows show no value.
 
-from dataclasses import dataclass
+Text files may be separated by commas, semicolons, tabs or bars, be encoded as UTF-8, Latin-1 or UTF-16, and be
+compressed by gzip. Separator and encoding are taken from the first line. A byte that is not UTF-8 is read as Latin-1
+by itself: if one such byte changed how the whole file is read, one row would change the encoding of the others.
+
+Data frames of pandas are taken as they are. Frames of polars, Arrow tables and whatever else hands out its columns
+through Arrow's C interface go through pyarrow, which is needed for Parquet anyway; so none of them is a dependency.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from dpadapt.data import Public
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# What may separate the cells of a text file. Of those that the first line holds equally often, the first is taken.
+_SEPARATORS = (",", ";", "\t", "|")
+_TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
+_PARQUET_ENDINGS = (".parquet", ".pq")
+_EXPECTED_FILE = "expected a file ending in .csv (or .tsv, .txt, also with .gz) or .parquet."
+# How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
+_OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
+_NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
+# The name under which the handler of bytes that are not UTF-8 is known to Python's decoders.
+_ERRORS_AS_LATIN_1 = "dpadapt-latin-1"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """The rows of a file, its name in errors, and whether errors may show its values.
+    """The rows of a table, its name in errors, and whether errors may show its values.
 
     Parameters
     ----------
     frame : DataFrame
-        Columns of text if the file was CSV.
+        Columns of text if it was read from a text file.
     origin : str
-        Name of the file in errors, e.g. ``--private a.csv``.
+        Name of the table in errors, e.g. ``--private a.csv``.
     private : bool
         If True, no message about this table may contain a value, a count or a position.
     folder : Path
@@ -40,10 +66,76 @@ class Table:
         return f"Table({self.origin})"
 
 
-def read_table(path: str | Path, *, origin: str | None = None, private: bool, empty: bool = False) -> Table:
+def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, encoding: str | None = None) -> Table:
+    """Return a data frame, a file or a `Table` as a `Table`.
+
+    Parameters
+    ----------
+    data : DataFrame of pandas or polars, pyarrow Table, str, Path, Table or Public
+    origin : str
+        Name in errors, such as "X".
+    private : bool
+        If True, errors show no values.
+    empty : bool, default=False
+        Whether a table without rows is accepted.
+    encoding : str, optional
+        Of a text file. Default: found out.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> as_table(pyarrow.table({"age": [31, 54]}), origin="X", private=True).frame["age"].tolist()
+    [31, 54]
+    """
+    import pandas as pd
+
+    if isinstance(data, Public):
+        data = data.X
+    if isinstance(data, Table):
+        return replace(data, private=data.private or private)
+    if isinstance(data, str | Path):
+        return read_table(data, origin=f"{origin} {data}", private=private, empty=empty, encoding=encoding)
+    if isinstance(data, pd.DataFrame):
+        frame = data.copy(deep=False)
+    elif hasattr(data, "__arrow_c_stream__"):
+        converted = _from_arrow(data)
+        if converted is None:
+            raise ValueError(f"{origin}: the columns can't be read as a table of plain cells.")
+        frame = converted
+    else:
+        raise TypeError(
+            f"{origin} must be a data frame (pandas, polars, pyarrow) or the path of a CSV or Parquet file, got "
+            f"{type(data).__name__}. An array has no names of columns: make a data frame of it."
+        )
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    return _checked(frame.reset_index(drop=True), origin, private=private, empty=empty, folder=Path())
+
+
+def _from_arrow(data: Any) -> "pd.DataFrame | None":
+    """Return what hands out its columns through Arrow's C interface as a frame of pandas; None if it can't be read."""
+    import pyarrow
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
+            frame: pd.DataFrame = pyarrow.table(data).to_pandas(integer_object_nulls=True)
+        except Exception:  # its text may quote a cell
+            return None
+    return frame
+
+
+def read_table(
+    path: str | Path,
+    *,
+    origin: str | None = None,
+    private: bool,
+    empty: bool = False,
+    encoding: str | None = None,
+) -> Table:
     """Read a CSV or Parquet file, according to the ending of its name.
 
-    CSV files are UTF-8 with a header line. Their cells stay text; `encoding` converts them by the schema.
+    Text files have a header line. Their cells stay text; `encoding.py` converts them by the schema.
 
     Parameters
     ----------
@@ -55,78 +147,228 @@ def read_table(path: str | Path, *, origin: str | None = None, private: bool, em
     empty : bool, default=False
         Whether a file with a header alone is accepted: where the number of rows is private, to refuse it would reveal
         that number.
+    encoding : str, optional
+        Of a text file, such as "latin-1". Default: UTF-8 or UTF-16, found out from the first bytes; what is not UTF-8
+        is read as Latin-1.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "a.csv")
-    ...     _ = path.write_text("age,plan\\n31,free\\n")
+    ...     _ = path.write_text("age;plan\\n31;free\\n")
     ...     read_table(path, private=True).frame.columns.tolist()
     ['age', 'plan']
     """
     path = Path(path)
     named = origin or path.name
-    readers = {".csv": _read_csv, ".parquet": _read_parquet, ".pq": _read_parquet}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"{named}: expected a file ending in .csv or .parquet.")
+    kind = _kind(path, named)
     try:
-        if not path.exists():
-            raise ValueError(f"{named}: there is no such file. Check the path.")
-        if not path.is_file():  # a pipe or a device may never end
-            raise ValueError(f"{named}: this is a folder or a device. Give a CSV or Parquet file.")
-        frame = reader(path, named)
+        if kind == "parquet":
+            frame = _read_parquet(path, named)
+        else:
+            frame = _read_text(path, named, _known_encoding(encoding, named))
     except OSError as error:
-        raise ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).") from None
+        refusal = ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).")
+    else:
+        return _checked(frame, named, private=private, empty=empty, folder=path.parent)
+    raise refusal
+
+
+def read_header(path: str | Path, *, origin: str | None = None, encoding: str | None = None) -> list[str]:
+    """Return the names of a file's columns; nothing after its first line is looked at.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.csv")
+    ...     _ = path.write_text("age|plan\\n31|free\\n")
+    ...     read_header(path)
+    ['age', 'plan']
+    """
+    path = Path(path)
+    named = origin or path.name
+    kind = _kind(path, named)
+    try:
+        if kind == "parquet":
+            import pyarrow.parquet
+
+            names = [str(name) for name in pyarrow.parquet.read_schema(path).names]
+        else:
+            with _open_text(path, encoding := _known_encoding(encoding, named)) as file:
+                separator = _separator(file.readline())
+            with _open_text(path, encoding) as file:
+                names = [name.strip() for name in next(csv.reader(file, delimiter=separator), [])]
+    except OSError as error:
+        refusal = f"can't be read ({error.strerror or 'unreadable or not such a file'})."
+    except Exception:  # its text may quote what stands in the place of a header
+        refusal = "can't be read as a table. Check that it is a CSV or Parquet file."
+    else:
+        return names
+    raise ValueError(f"{named}: {refusal}")
+
+
+def _kind(path: Path, named: str) -> str:
+    """Return "text" or "parquet", or refuse what is no such file."""
+    name = path.name.lower()
+    plain = name.removesuffix(".gz")
+    if not plain.endswith(_TEXT_ENDINGS) and not name.endswith(_PARQUET_ENDINGS):
+        raise ValueError(f"{named}: {_EXPECTED_FILE}")
+    try:
+        exists, is_file = path.exists(), path.is_file()
+    except OSError as error:
+        refusal = f"can't be read ({error.strerror})."
+    else:
+        if not exists:
+            raise ValueError(f"{named}: there is no such file. Check the path.")
+        if not is_file:  # a pipe or a device may never end
+            raise ValueError(f"{named}: this is a folder or a device. Give a CSV or Parquet file.")
+        return "parquet" if name.endswith(_PARQUET_ENDINGS) else "text"
+    raise ValueError(f"{named}: {refusal}")
+
+
+def _checked(frame: "pd.DataFrame", named: str, *, private: bool, empty: bool, folder: Path) -> Table:
+    """Return the table, or refuse one without rows or with two columns of one name."""
     if frame.columns.has_duplicates:
         # If a private file has no header, its column names are the values of a private row.
         shown = "" if private else f", {frame.columns[frame.columns.duplicated()][0]!r}"
         raise ValueError(
             f"{named}: two columns have the same name{shown}. Give every column a name of its own in the first line."
         )
-    if frame.empty and not (empty and frame.shape[1]):
-        raise ValueError(f"{named}: the file has no rows. Give a file with a header and at least one row.")
-    return Table(frame, named, private, path.parent)
+    if not len(frame) and not (empty and frame.shape[1]):
+        raise ValueError(f"{named}: the table has no rows. Give one with a header and at least one row.")
+    return Table(frame, named, private, folder)
 
 
-def _read_csv(path: Path, named: str) -> "pd.DataFrame":
+def _known_encoding(encoding: str | None, named: str) -> str | None:
+    """Return the encoding that was asked for, or refuse one that Python does not know."""
+    if encoding is None:
+        return None
+    try:
+        found = codecs.lookup(encoding)
+        known = bool(found._is_text_encoding)
+    except (LookupError, ValueError, TypeError, AttributeError):
+        known = False
+    if not known:
+        raise ValueError(
+            f"{named}: the encoding {str(encoding)[:40]!r} is not known. Use utf-8, latin-1, cp1252 or utf-16, or "
+            f"leave it out: it is found out."
+        )
+    return encoding
+
+
+def _compressed(path: Path) -> bool:
+    """Return whether a file is compressed by gzip, whatever its name is."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _open_bytes(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "rb")) if _compressed(path) else path.open("rb")
+
+
+def _open_text(path: Path, encoding: str | None) -> IO[str]:
+    chosen, errors = _decoding(path, encoding)
+    return io.TextIOWrapper(_open_bytes(path), encoding=chosen, errors=errors, newline="")
+
+
+def _decoding(path: Path, encoding: str | None) -> tuple[str, str]:
+    """Return the encoding and how bytes outside it are read; found out from the first bytes, which are the header's."""
+    codecs.register_error(_ERRORS_AS_LATIN_1, _as_latin_1)
+    if encoding is not None:
+        return encoding, "replace"
+    with _open_bytes(path) as file:
+        start = file.read(4)
+    if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "utf-32", "replace"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16", "replace"
+    if len(start) == 4 and start[1] == start[3] == 0 and start[0] and start[2]:
+        return "utf-16-le", "replace"
+    if len(start) == 4 and start[0] == start[2] == 0 and start[1] and start[3]:
+        return "utf-16-be", "replace"
+    return "utf-8-sig", _ERRORS_AS_LATIN_1
+
+
+def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
+    """Read bytes that are not UTF-8 as Windows' Latin-1, each by itself."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    try:
+        return wrong.decode("cp1252"), error.end
+    except UnicodeDecodeError:  # five bytes that cp1252 leaves out
+        return wrong.decode("latin-1"), error.end
+
+
+def _separator(header: str) -> str:
+    """Return what separates the cells of a header line: what it holds most often outside quotes."""
+    unquoted = "".join(header.split('"')[::2])
+    return max(_SEPARATORS, key=unquoted.count)
+
+
+def _read_text(path: Path, named: str, encoding: str | None) -> "pd.DataFrame":
     import pandas as pd
 
-    # The messages of the parsers quote cells, bytes and line numbers, so they are replaced.
+    # The messages of the parsers quote cells, bytes and line numbers, so they are replaced; and they are raised outside
+    # the handlers, where the original would stay attached to them.
+    refusal = "can't be read as CSV. Check that it is a CSV file."
     try:
+        chosen, errors = _decoding(path, encoding)
+        with _open_text(path, encoding) as file:
+            first = file.readline()
+        if "\0" in first or first.startswith(_OTHER_FILES):
+            raise ValueError(_NOT_A_TABLE)
         # Read without a header: with one that is shorter than the rows, pandas would use the first column as an index.
         frame = pd.read_csv(
-            path, header=None, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
+            path,
+            sep=_separator(first),
+            header=None,
+            dtype=str,
+            keep_default_na=False,
+            skipinitialspace=True,
+            encoding=chosen,
+            encoding_errors=errors,
+            compression="gzip" if _compressed(path) else None,
         )
     except pd.errors.EmptyDataError:
-        raise ValueError(f"{named}: the file is empty. Give a file with a header and at least one row.") from None
+        refusal = "the file is empty. Give a file with a header and at least one row."
     except pd.errors.ParserError:
-        raise ValueError(
-            f"{named}: not a valid CSV file: a row has more cells than the header, or a quote is not closed. "
-            f"Separate cells by commas, and put text that contains a comma in quotes."
-        ) from None
-    except UnicodeError:
-        raise ValueError(f"{named}: not UTF-8 text. Save the file as UTF-8.") from None
-    except (ValueError, MemoryError):
-        raise ValueError(f"{named}: can't be read as CSV. Check that it is a CSV file.") from None
-    header = [str(name).strip() for name in frame.iloc[0]]
-    if "" in header:
-        raise ValueError(f"{named}: a column has no name. Give every column a name in the first line.")
-    frame = frame.iloc[1:].reset_index(drop=True)
-    frame.columns = pd.Index(header)
-    return frame
+        refusal = (
+            "not a valid CSV file: a row has more cells than the header, or a quote is not closed. Separate cells by "
+            "commas, semicolons, tabs or bars, and put text that contains the separator in quotes."
+        )
+    except gzip.BadGzipFile:
+        refusal = "the compressed file is damaged. Make it again."
+    except EOFError:
+        refusal = "the compressed file is cut off. Make it again."
+    except OSError:
+        raise
+    except (ValueError, MemoryError, csv.Error) as error:
+        refusal = _NOT_A_TABLE if error.args == (_NOT_A_TABLE,) else refusal
+    else:
+        header = [str(name).strip() for name in frame.iloc[0]]
+        frame = frame.iloc[1:].reset_index(drop=True)
+        frame.columns = pd.Index(header)
+        # A column without a name, such as row numbers written by pandas, can't be in a schema.
+        return frame.loc[:, [bool(name) for name in header]] if "" in header else frame
+    raise ValueError(f"{named}: {refusal}")
 
 
 def _read_parquet(path: Path, named: str) -> "pd.DataFrame":
     import pandas as pd
+    import pyarrow.parquet
 
+    frame = None
     try:
-        frame = pd.read_parquet(path)
+        frame = _from_arrow(pyarrow.parquet.read_table(path))
     except OSError:
         raise
     except Exception:
         # The errors of pyarrow about malformed files have no common base class.
-        raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.") from None
-    frame.columns = pd.Index([str(name) for name in frame.columns])
+        pass
+    if frame is None:
+        raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.")
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
     return frame.reset_index(drop=True)

@@ -1,41 +1,34 @@
-"""`Schema`: what is known about a table without opening the private file; inferred from public rows, kept as TOML."""
+"""`Schema`: what is known about a table without opening the private one, kept as TOML. `inference.py` proposes one."""
 
+import datetime
 import json
 import reprlib
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpadapt.tables.reading import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpadapt.tables.cells import ISO
 
 Values = tuple[str, ...] | tuple[int, ...]
+Moment = datetime.date | datetime.datetime
 
 # Above this, different whole numbers can be the same float64.
-_LARGEST_WHOLE = 2**53
-# Number of different texts in a column above which `infer` ignores it: it is probably a name or an identifier, which a
-# linear model can't use. Chosen by hand.
-_MOST_INFERRED_CATEGORIES = 50
-# Number of different whole numbers in a column up to which `infer` lists them, in case the column is the label of a
-# classification. Chosen by hand.
-_MOST_INFERRED_CLASSES = 20
-# Cells that stand for a missing number.
-_MISSING_NUMBERS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-# The keys of each type of column in a schema file.
+LARGEST_WHOLE = 2**53
+# The parts of a date that can be columns of their own, and the values of each.
+DATE_PARTS = {"month": range(1, 13), "weekday": range(1, 8)}
+# The keys of each type of column in a schema file. A column may hold keys of another type: its type may have been
+# changed by hand, and nothing is lost if the others stay.
 _COLUMN_KEYS = {
-    "number": {"type", "low", "high", "values"},
-    "category": {"type", "values"},
+    "number": {"type", "low", "high", "values", "fill", "missing", "decimal"},
+    "category": {"type", "values", "other", "missing"},
+    "date": {"type", "low", "high", "parts", "fill", "missing", "format"},
     "encoded": {"type", "encoder"},
     "ignore": {"type"},
 }
+_ALL_COLUMN_KEYS = frozenset[str]().union(*_COLUMN_KEYS.values())
 
 
 @dataclass(frozen=True)
@@ -50,6 +43,14 @@ class Number:
         Its range. Values outside are clipped, without a message: a message would reveal something about private rows.
     values : tuple of int, default=()
         The whole numbers that occur; needed only if the column is the label of a classification.
+    fill : float, optional
+        What stands for a missing cell: the median of public rows. Default: the middle of the range.
+    missing : bool, default=False
+        Whether a further feature says that the cell is missing.
+    decimal : {".", ","}, default="."
+        The decimal mark of numbers that are texts.
+    note : str
+        A comment for people.
 
     Examples
     --------
@@ -61,6 +62,10 @@ class Number:
     low: float
     high: float
     values: Values = ()
+    fill: float | None = None
+    missing: bool = False
+    decimal: str = "."
+    note: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -72,21 +77,67 @@ class Category:
     name : str
         The column's header.
     values : tuple of str, or tuple of int
-        All values that can occur. Any other value in a file is refused.
+        The values that have a feature of their own.
+    other : bool, default=False
+        Whether values that are not listed have a feature in common. If not, all features of such a cell are 0.
+    missing : bool, default=False
+        Whether missing cells have a feature of their own. If not, they count as values that are not listed.
+    note : str
+        A comment for people.
 
     Examples
     --------
-    >>> Category("plan", ("free", "paid")).values
+    >>> Category("plan", ("free", "paid"), other=True).values
     ('free', 'paid')
     """
 
     name: str
     values: Values
+    other: bool = False
+    missing: bool = False
+    note: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Date:
+    """A column of dates, with or without a time.
+
+    Parameters
+    ----------
+    name : str
+        The column's header.
+    low, high : date or datetime
+        Its range. Dates outside are moved to the nearer end, without a message.
+    parts : tuple of {"month", "weekday"}, default=()
+        What has features of its own besides the date as a number.
+    fill : date or datetime, optional
+        What stands for a missing cell. Default: the middle of the range.
+    missing : bool, default=False
+        Whether a further feature says that the cell is missing.
+    format : str, default="ISO8601"
+        How texts are written, as for `datetime.strptime`.
+    note : str
+        A comment for people.
+
+    Examples
+    --------
+    >>> Date("visit", datetime.date(2020, 1, 1), datetime.date(2023, 12, 31), parts=("month",)).parts
+    ('month',)
+    """
+
+    name: str
+    low: Moment
+    high: Moment
+    parts: tuple[str, ...] = ()
+    fill: Moment | None = None
+    missing: bool = False
+    format: str = ISO
+    note: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Ignored:
-    """A column that files may contain and that is never used, such as an identifier.
+    """A column that tables may contain and that is never used, such as an identifier.
 
     Examples
     --------
@@ -95,6 +146,7 @@ class Ignored:
     """
 
     name: str
+    note: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -108,6 +160,8 @@ class Encoded:
     encoder : str
         Name in `dpadapt.representation.encoders`: "minilm" or "wordllama" for texts, "efficientnet-lite0" for image
         files, whose names are relative to the table's folder.
+    note : str
+        A comment for people.
 
     Examples
     --------
@@ -117,27 +171,34 @@ class Encoded:
 
     name: str
     encoder: str
+    note: str = field(default="", compare=False, repr=False)
 
 
-Column = Number | Category | Encoded | Ignored
+Column = Number | Category | Date | Encoded | Ignored
+Feature = Number | Category | Date | Encoded
 
 
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table and the name of the private data set they describe.
 
+    A schema holds public facts alone: what anybody may know about the private table before it is opened. Rows are
+    encoded by their schema and by nothing else, so that no range, category or fill value is taken from private rows.
+
     Parameters
     ----------
     dataset : str
         Name of the private data set. A ledger belongs to one data set.
-    columns : tuple of Number, Category, Encoded or Ignored
+    columns : tuple of Number, Category, Date, Encoded or Ignored
         In the order in which features are encoded.
 
     Examples
     --------
-    >>> schema = Schema("patients", (Number("age", 18, 99), Category("plan", ("free", "paid")), Number("cost", 0, 500)))
-    >>> schema.bounds("cost")
-    (0, 500)
+    >>> import pandas as pd
+    >>> public = pd.DataFrame({"age": [31, None, 54], "plan": ["free", "paid", "free"], "cost": [120, 310.5, 99]})
+    >>> schema = Schema.infer(public, dataset="patients")
+    >>> schema.column("plan")
+    Category(name='plan', values=('free', 'paid'), other=True, missing=False)
     >>> Schema.from_dict(schema.to_dict()) == schema
     True
     """
@@ -145,15 +206,57 @@ class Schema:
     dataset: str
     columns: tuple[Column, ...]
 
+    @classmethod
+    def infer(
+        cls,
+        public: Any,
+        *,
+        dataset: str,
+        categories: tuple[str, ...] = (),
+        encoders: Mapping[str, str] | None = None,
+    ) -> "Schema":
+        """Return a first schema, for a person to edit, from a public table.
+
+        Parameters
+        ----------
+        public : Public, DataFrame of pandas or polars, pyarrow Table, or path of a file
+            Never the private rows: its ranges and values are written into the schema.
+        dataset : str
+            Name of the private data set that the schema will describe.
+        categories : tuple of str
+            Columns of whole numbers that are codes rather than amounts.
+        encoders : mapping of str to str, optional
+            Columns of texts or image files, and the encoder of each.
+        """
+        from dpadapt.tables.inference import infer
+        from dpadapt.tables.reading import as_table
+
+        table = as_table(public, origin="public", private=False)
+        return infer(table, dataset=dataset, categories=tuple(categories), encoders=encoders)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Schema":
+        """Read a schema that `write` or ``dpadapt schema`` has written."""
+        return read_schema(path)
+
+    def write(self, path: str | Path) -> None:
+        """Write the schema as commented TOML, for a person to edit."""
+        Path(path).write_text(to_toml(self, origin="public rows"), encoding="utf-8")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know about single columns."""
+        return tuple(f"{column.name}: {column.note}" for column in self.columns if column.note)
+
     def column(self, name: str) -> Column:
         """Return the column called `name`."""
         for column in self.columns:
             if column.name == name:
                 return column
-        known = ", ".join(repr(column.name) for column in self.columns)
-        raise ValueError(f"--label: there is no column {name!r} in the schema. Its columns are {known}.")
+        known = ", ".join(repr(column.name) for column in self.columns[:20]) + (", ..." * (len(self.columns) > 20))
+        raise ValueError(f"the label (--label): there is no column {name!r} in the schema. Its columns are {known}.")
 
-    def features(self, label: str | None) -> tuple[Number | Category | Encoded, ...]:
+    def features(self, label: str | None) -> tuple[Feature, ...]:
         """Return the columns that a model may use: all except the label and ignored columns."""
         return tuple(c for c in self.columns if not isinstance(c, Ignored) and c.name != label)
 
@@ -162,22 +265,23 @@ class Schema:
         column = self.column(label)
         if not isinstance(column, Number):
             raise ValueError(
-                f"--task regression: the type of the label {label!r} in the schema is not number. Use "
-                f'--task classification, or give the column type = "number" with low and high in the schema.'
+                f"regression (--task regression): the type of the label {label!r} in the schema is not number. Use "
+                f'classification, or give the column type = "number" with low and high in the schema.'
             )
         return column.low, column.high
 
     def classes(self, label: str) -> Values:
         """Return the classes of the label of a classification."""
         column = self.column(label)
-        if isinstance(column, Ignored | Encoded) or not column.values:
+        if not isinstance(column, Number | Category) or not column.values:
             raise ValueError(
-                f"--task classification: the schema lists no values for the label {label!r}. Use --task regression, "
-                f"or list every class in the schema, e.g. values = [0, 1]."
+                f"classification (--task classification): the schema lists no values for the label {label!r}. Use "
+                f"regression, or list every class in the schema, e.g. values = [0, 1]."
             )
         if len(column.values) < 2:
             raise ValueError(
-                f"--task classification: the schema lists one value for the label {label!r}. List every class there."
+                f"classification (--task classification): the schema lists one value for the label {label!r}. List "
+                f"every class there."
             )
         return column.values
 
@@ -243,92 +347,20 @@ def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
     return Schema.from_dict(fields, origin=named)
 
 
-def infer(
-    table: Table,
-    *,
-    dataset: str,
-    categories: tuple[str, ...] = (),
-    encoders: Mapping[str, str] | None = None,
-    done: Callable[[], None] | None = None,
-) -> Schema:
-    """Return a first schema, for a person to edit, with the types, ranges and categories of a public table.
-
-    Parameters
-    ----------
-    table : Table
-        Public: its values are written into the schema. A private table is refused.
-    dataset : str
-        Name of the private data set that the schema will describe.
-    categories : tuple of str
-        Columns of whole numbers that are codes rather than amounts.
-    encoders : mapping of str to str, optional
-        Columns of texts or image files, and the encoder of each.
-    done : callable, optional
-        Called after each column.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = Table(pd.DataFrame({"age": ["31", "54.5"], "plan": ["free", "paid"]}), "public.csv", private=False)
-    >>> infer(table, dataset="patients").columns
-    (Number(name='age', low=31.0, high=54.5, values=()), Category(name='plan', values=('free', 'paid')))
-    """
-    if table.private:
-        raise ValueError(
-            f"{table.origin}: a schema is made from public data only; one made from private rows would leak them."
-        )
-    encoders = {} if encoders is None else encoders
-    for option, named in (("--category", categories), ("--encode", encoders)):
-        unknown = [name for name in named if name not in table.frame.columns]
-        if unknown:
-            raise ValueError(f"{option}: there is no column {unknown[0]!r} in {table.origin}.")
-    columns: list[Column] = []
-    for name, series in table.frame.items():
-        if str(name) in encoders:
-            columns.append(Encoded(str(name), encoders[str(name)]))
-        else:
-            columns.append(_infer_column(str(name), series, table.origin, str(name) in categories))
-        if done is not None:
-            done()
-    return Schema(dataset, tuple(columns))
-
-
-def _infer_column(name: str, series: "pd.Series[Any]", origin: str, category: bool) -> Column:
-    text, numbers = parse_text(series), parse_numbers(series)
-    gaps = np.asarray([cell.lower() in _MISSING_NUMBERS for cell in text])
-    numeric = not np.isnan(numbers[~gaps]).any() and not gaps.all() and series.dtype != np.bool_
-    # Among numbers "NA" and the like are missing values. Among texts only an empty cell is: "NA" may be a category.
-    missing = ~np.isfinite(numbers) if numeric else np.asarray([cell == "" for cell in text])
-    if missing.any():
-        raise ValueError(
-            f"{origin}: column {name!r} has no finite value in row {int(np.argmax(missing)) + 1}. Fill or remove such "
-            f"rows, or remove the column."
-        )
-    if not numeric:
-        distinct = sorted(set(text))
-        few = category or len(distinct) <= _MOST_INFERRED_CATEGORIES
-        return Category(name, tuple(distinct)) if few else Ignored(name)
-    amounts = np.unique(numbers)
-    whole = bool((amounts == np.round(amounts)).all() and np.abs(amounts).max() <= _LARGEST_WHOLE)
-    if category:
-        return Category(name, tuple(int(v) for v in amounts) if whole else tuple(sorted(set(text))))
-    low, high = float(amounts[0]), float(amounts[-1])
-    # A constant column has no range. Any width will do until a person writes the true range.
-    high = high if low < high else low + 1.0
-    possible_label = whole and 2 <= len(amounts) <= _MOST_INFERRED_CLASSES
-    return Number(name, low, high, tuple(int(v) for v in amounts) if possible_label else ())
-
-
 _HEAD = """\
 # A schema for dpadapt, made from {origin}.
 #
 # It states what is known about the private table before it is opened. Everything here counts as public, so write
 # only what anybody may know: edit it by what you know about the subject, never by looking at the private rows.
+# It can be used as it is.
 #
 #   type = "number"     low and high are the range. Values outside it are moved to the nearer end, without a message: it
-#                       would reveal something about private rows. The ranges below are those of the public rows: widen
-#                       them where private values may lie outside, narrow them where only a few extreme values would.
-#   type = "category"   values lists every value the column can have; any other value is refused.
+#                       would reveal something about private rows. The ranges below are those of the public rows and a
+#                       margin: widen them where private values may lie outside, narrow them where only a few extreme
+#                       values would. A missing cell counts as fill; missing = true adds a feature that says so.
+#   type = "category"   values have a feature each. other = true: values that are not listed have one in common.
+#                       missing = true: missing cells have one.
+#   type = "date"       a number of days in the range low to high, and the parts: "month", "weekday".
 #   type = "encoded"    texts, or names of image files, that the frozen public encoder named below turns into features.
 #   type = "ignore"     a file may contain the column; it is never used.
 #
@@ -357,29 +389,36 @@ def to_toml(schema: Schema, *, origin: str) -> str:
     high = 99
     <BLANKLINE>
     """
-    # A comment must not hold control characters, and a file name may.
-    named = "".join(c if c.isprintable() else " " for c in origin)
-    parts = [_HEAD.format(origin=" ".join(named.split()), dataset=_text(schema.dataset))]
-    parts.extend(f"\n[columns.{_text(column.name)}]\n{_body(column)}" for column in schema.columns)
+    parts = [_HEAD.format(origin=_comment(origin), dataset=_text(schema.dataset))]
+    for column in schema.columns:
+        note = f"# {_comment(column.note)}\n" if column.note else ""
+        parts.append(f"\n{note}[columns.{_text(column.name)}]\n{_body(column)}")
     return "".join(parts)
 
 
+def _comment(text: str) -> str:
+    """Return a text for a comment, which must not hold control characters; a file name may."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def _body(column: Column) -> str:
-    match column:
-        case Number(low=low, high=high, values=values):
-            classes = f"values = [{', '.join(map(str, values))}]\n" if values else ""
-            return f'type = "number"\nlow = {_number(low)}\nhigh = {_number(high)}\n{classes}'
-        case Category(values=values):
-            listed = ", ".join(_text(value) if isinstance(value, str) else str(value) for value in values)
-            return f'type = "category"\nvalues = [{listed}]\n'
-        case Encoded(encoder=encoder):
-            return f'type = "encoded"\nencoder = {_text(encoder)}\n'
-        case Ignored():
-            return 'type = "ignore"\n'
+    """Return the lines of a column. TOML has numbers, dates, texts and lists of its own."""
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in _fields(column).items())
 
 
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case int():
+            return str(value)
+        case float():
+            return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        case datetime.date():
+            return value.isoformat()
+    return f"[{', '.join(_toml(item) for item in value)}]"
 
 
 def _text(value: str) -> str:
@@ -387,16 +426,38 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _describe(column: Column) -> dict[str, Any]:
+def _fields(column: Column) -> dict[str, Any]:
+    """Return the keys of a column, without those that have their default."""
     match column:
-        case Number(low=low, high=high, values=values):
-            return {"type": "number", "low": low, "high": high, **({"values": list(values)} if values else {})}
-        case Category(values=values):
-            return {"type": "category", "values": list(values)}
-        case Encoded(encoder=encoder):
-            return {"type": "encoded", "encoder": encoder}
+        case Number():
+            fields: dict[str, Any] = {"type": "number", "low": column.low, "high": column.high}
+            optional: dict[str, Any] = {
+                "values": column.values,
+                "decimal": column.decimal if column.decimal != "." else "",
+            }
+        case Category():
+            fields = {"type": "category", "values": column.values}
+            optional = {"other": column.other}
+        case Date():
+            fields = {"type": "date", "low": column.low, "high": column.high}
+            optional = {"parts": column.parts, "format": column.format if column.format != ISO else ""}
+        case Encoded():
+            return {"type": "encoded", "encoder": column.encoder}
         case Ignored():
             return {"type": "ignore"}
+    fields |= {key: value for key, value in optional.items() if value}
+    if isinstance(column, Number | Date) and column.fill is not None:
+        fields["fill"] = column.fill
+    return {**fields, "missing": True} if column.missing else fields
+
+
+def _describe(column: Column) -> dict[str, Any]:
+    """Return the keys of a column as JSON has them."""
+    plain = {
+        key: list(value) if isinstance(value, tuple) else value.isoformat() if isinstance(value, Moment) else value
+        for key, value in _fields(column).items()
+    }
+    return plain
 
 
 def _parse(name: str, fields: Any, origin: str) -> Column:
@@ -405,32 +466,93 @@ def _parse(name: str, fields: Any, origin: str) -> Column:
         _refuse(where, f'expected a table. Write [columns.{name}] and below it type = "number" or "category".')
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in _COLUMN_KEYS:
-        _refuse(where, f'type must be "number", "category", "encoded" or "ignore", got {reprlib.repr(kind)}.')
-    unknown = sorted(set(fields) - _COLUMN_KEYS[kind])
+        kinds = '"number", "category", "date", "encoded" or "ignore"'
+        _refuse(where, f"type must be {kinds}, got {reprlib.repr(kind)}.")
+    unknown = sorted(set(fields) - _ALL_COLUMN_KEYS)
     if unknown:
         known = ", ".join(sorted(_COLUMN_KEYS[kind]))
         _refuse(where, f"unknown key {unknown[0]!r} for type = {kind!r}. Its keys are {known}.")
-    if kind == "ignore":
-        return Ignored(name)
-    if kind == "encoded":
-        encoder = fields.get("encoder")
-        if not isinstance(encoder, str):
-            _refuse(
-                where,
-                f'encoder must be the name of an encoder, e.g. encoder = "wordllama", got {reprlib.repr(encoder)}.',
-            )
-        return Encoded(name, encoder)
-    if kind == "category":
-        return Category(name, _parse_values(fields.get("values"), where))
+    match kind:
+        case "ignore":
+            return Ignored(name)
+        case "encoded":
+            encoder = fields.get("encoder")
+            if not isinstance(encoder, str):
+                _refuse(
+                    where,
+                    f'encoder must be the name of an encoder, e.g. encoder = "wordllama", got {reprlib.repr(encoder)}.',
+                )
+            return Encoded(name, encoder)
+        case "category":
+            values = _parse_values(fields.get("values"), where)
+            other, missing = (_parse_flag(fields, key, where) for key in ("other", "missing"))
+            return Category(name, values, other, missing)
+        case "date":
+            return _parse_date(name, fields, where)
+    return _parse_number(name, fields, where)
+
+
+def _parse_number(name: str, fields: Mapping[str, Any], where: str) -> Number:
     low, high = (_parse_end(fields.get(end), end, where) for end in ("low", "high"))
     if not low < high:
         _refuse(where, f"low must be below high, got low = {low:g}, high = {high:g}.")
-    if "values" not in fields:
-        return Number(name, low, high)
-    values = _parse_values(fields["values"], where)
-    if isinstance(values[0], str):
-        _refuse(where, 'values of a number must be whole numbers. For text, use type = "category".')
-    return Number(name, low, high, values)
+    values: Values = ()
+    if "values" in fields:
+        values = _parse_values(fields["values"], where)
+        if isinstance(values[0], str):
+            _refuse(where, 'values of a number must be whole numbers. For text, use type = "category".')
+    fill = _parse_end(fields["fill"], "fill", where) if "fill" in fields else None
+    mark = fields.get("decimal", ".")
+    if mark not in (".", ","):
+        _refuse(where, f'decimal must be "." or ",", got {reprlib.repr(mark)}.')
+    return Number(name, low, high, values, fill, _parse_flag(fields, "missing", where), mark)
+
+
+def _parse_date(name: str, fields: Mapping[str, Any], where: str) -> Date:
+    low, high = (_parse_moment(fields.get(end), end, where) for end in ("low", "high"))
+    if not days_of(low) < days_of(high):
+        _refuse(where, f"low must be before high, got low = {low.isoformat()}, high = {high.isoformat()}.")
+    fill = _parse_moment(fields["fill"], "fill", where) if "fill" in fields else None
+    parts = fields.get("parts", [])
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) and part in DATE_PARTS for part in parts):
+        _refuse(where, f'parts must list some of "month" and "weekday", got {reprlib.repr(parts)}.')
+    form = fields.get("format", ISO)
+    if not isinstance(form, str) or (form != ISO and "%" not in form):
+        _refuse(where, f'format must be such as "%d.%m.%Y", got {reprlib.repr(form)}.')
+    return Date(name, low, high, tuple(dict.fromkeys(parts)), fill, _parse_flag(fields, "missing", where), form)
+
+
+def _parse_moment(value: Any, key: str, where: str) -> Moment:
+    if isinstance(value, str):  # as JSON has it
+        try:
+            value = datetime.date.fromisoformat(value) if len(value) == 10 else datetime.datetime.fromisoformat(value)
+        except ValueError:
+            value = repr(value)
+    if not isinstance(value, Moment):
+        _refuse(where, f"{key} must be a date such as 2024-05-31, without quotes, got {reprlib.repr(value)}.")
+    return value
+
+
+def days_of(moment: Moment) -> float:
+    """Return a date or a time as days since 1970-01-01.
+
+    Examples
+    --------
+    >>> days_of(datetime.date(1970, 1, 2)), days_of(datetime.datetime(1970, 1, 2, 12))
+    (1.0, 1.5)
+    """
+    if not isinstance(moment, datetime.datetime):
+        return float(moment.toordinal() - datetime.date(1970, 1, 1).toordinal())
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return (moment - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+
+
+def _parse_flag(fields: Mapping[str, Any], key: str, where: str) -> bool:
+    value = fields.get(key, False)
+    if not isinstance(value, bool):
+        _refuse(where, f"{key} must be true or false, got {reprlib.repr(value)}.")
+    return value
 
 
 def _parse_end(value: Any, end: str, where: str) -> float:
@@ -453,7 +575,7 @@ def _parse_values(values: Any, where: str) -> Values:
         parsed = tuple(values)
     else:
         _refuse(where, "values must be all text or all whole numbers, none of them empty.")
-    if any(isinstance(value, int) and abs(value) > _LARGEST_WHOLE for value in parsed):
+    if any(isinstance(value, int) and abs(value) > LARGEST_WHOLE for value in parsed):
         _refuse(where, "whole numbers in values must not be beyond 2^53. Write such codes as text, in quotes.")
     if len(set(parsed)) < len(parsed):
         _refuse(where, "values lists a value twice. Remove the second one.")
@@ -462,27 +584,3 @@ def _parse_values(values: Any, where: str) -> Values:
 
 def _refuse(where: str, what: str) -> NoReturn:
     raise ValueError(f"{where}: {what}")
-
-
-def parse_numbers(series: "pd.Series[Any]") -> NDArray[np.float64]:
-    """Return the cells as floats; a cell that is not a number becomes NaN."""
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(series.dtype) or pd.api.types.is_timedelta64_dtype(series.dtype):
-        return np.full(len(series), np.nan)
-    if series.dtype == "str":
-        # As an array, which is quicker than as a series: that counts for tables of many columns.
-        return np.asarray(pd.to_numeric(series.to_numpy(dtype=object), errors="coerce"), dtype=np.float64)
-    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
-    return np.asarray(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def parse_text(series: "pd.Series[Any]") -> list[str]:
-    """Return the cells as text: whole numbers without a decimal point, missing cells as empty text."""
-    import pandas as pd
-
-    cells = series.to_numpy(dtype=object)
-    return [
-        "" if missing else str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
-        for cell, missing in zip(cells, pd.isna(cells), strict=True)
-    ]

@@ -1,0 +1,1 @@
+"""Benchmark of tables as they come."""

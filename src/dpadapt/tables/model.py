@@ -1,0 +1,349 @@
+"""`TableModel`: a private estimator for data frames and files, encoded by a schema. `dpadapt fit` uses it too."""
+
+import filecmp
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from dpadapt import checks
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.data import Public
+from dpadapt.errors import PrivacyError
+from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.tables.encoding import (
+    category_columns,
+    check_columns,
+    encode_features,
+    encode_labels,
+    feature_names,
+    has_unknown_columns,
+)
+from dpadapt.tables.reading import Table, as_table
+from dpadapt.tables.schema import Encoded, Schema
+
+_ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
+_ASSUMED_OF_LABELS = "that every private row has a label of the kind that the schema states"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EncodedRows:
+    """A table, as read and encoded. Of a private table it holds private rows and is no release.
+
+    Parameters
+    ----------
+    table : Table
+        The rows that are used: public rows without a label are left out.
+    X : ndarray
+        Encoded features.
+    y : ndarray or None
+        Encoded labels, if the table has any.
+    tasks, unseen : ndarray or None
+        As in `Public`.
+    unknown : bool
+        Whether the table has columns that the schema does not know.
+    """
+
+    table: Table
+    X: NDArray[np.float64]
+    y: NDArray[Any] | None
+    tasks: Any = None
+    unseen: Any = None
+    unknown: bool = False
+
+    def __repr__(self) -> str:
+        """Return the name of the table, without its values."""
+        return f"EncodedRows({self.table.origin})"
+
+    @property
+    def declared(self) -> Public:
+        """The rows, declared public for estimators. Private rows are refused."""
+        if self.table.private:
+            raise PrivacyError(f"{self.table.origin}: these rows are private and can't be declared public.")
+        return Public(self.X, self.y, tasks=self.tasks, unseen=self.unseen)
+
+    @property
+    def words(self) -> str:
+        """Number of public rows, and whether they have labels, in words."""
+        return f"{len(self.declared.X):,} rows {'without labels' if self.y is None else 'with labels'}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know about the columns: public facts, without names of unknown columns."""
+        return [f"{self.table.origin}: columns that the schema does not know are not used."] if self.unknown else []
+
+
+def _has(name: str) -> Callable[["TableModel"], bool]:
+    """Return a check that the estimator has the method `name`; scikit-learn then shows the method or hides it."""
+    return lambda self: hasattr(vars(self).get("model_", self.estimator), name)
+
+
+class TableModel(PrivateEstimator):
+    """A private estimator that is fitted on tables as they come, and predicts for tables.
+
+    Rows are encoded by the schema, from which also the range of the label or its classes are taken. Public, private and
+    new rows are encoded alike, whatever the order of their columns; columns that the schema does not know are not used.
+    Missing cells, unknown categories and values out of range are encoded without a message, because a message would
+    reveal something about private rows. Public rows without a label are left out.
+
+    Privacy
+    -------
+    The encoding of a private row depends on that row and on the schema alone, so that the estimator's guarantee for one
+    encoded row is one for one row of the table. The receipt is the estimator's; it states in addition that the schema
+    is assumed public, and that every private row has a label. The names of the private table's columns are assumed
+    public.
+
+    Parameters
+    ----------
+    estimator : private estimator
+        Such as `PrivateTransferRegressor` or `PrivateTransferClassifier`. What the schema says about the label
+        (`target_bounds`, `classes`) is set where the estimator leaves it open.
+    schema : Schema
+        What is known about the columns; see `Schema.infer`.
+    label : str, optional
+        The column to predict. None: for clusterings, which have no label.
+    encoding : str, optional
+        Of text files, such as "latin-1". Default: found out.
+
+    Attributes
+    ----------
+    model_ : estimator
+        The estimator, fitted on encoded rows. Its fitted attributes, such as ``coef_``, are attributes of the table
+        model too.
+    privacy_ : Receipt
+        What the fit released and what it cost.
+    notes_ : list of str
+        What a person should know about the columns.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from dpadapt import Ledger, PrivateTransferRegressor, Public
+    >>> from dpadapt.tables import Schema
+    >>> rng = np.random.default_rng(0)
+    >>> def visits(n):
+    ...     age = rng.integers(18, 90, n).astype(float)
+    ...     table = pd.DataFrame({"age": age, "plan": rng.choice(["free", "paid"], n), "cost": 20 * age})
+    ...     return table.mask(rng.random((n, 3)) < [0.1, 0.1, 0.0])  # some cells are missing
+    >>> public, private, new = visits(300), visits(500), visits(5)
+    >>> schema = Schema.infer(public, dataset="visits")
+    >>> model = TableModel(PrivateTransferRegressor(epsilon=1.0), schema, label="cost")
+    >>> ledger = Ledger(epsilon=3.0, delta=1e-6)
+    >>> model.fit(private, public=Public(public), ledger=ledger).predict(new).shape
+    (5,)
+    >>> bool(model.privacy_.epsilon <= 1.0)
+    True
+    """
+
+    def __init__(
+        self, estimator: Any, schema: Schema, *, label: str | None = None, encoding: str | None = None
+    ) -> None:
+        self.estimator = estimator
+        self.schema = schema
+        self.label = label
+        self.encoding = encoding
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a fitted attribute of the estimator."""
+        if name.endswith("_") and not name.startswith("_") and "model_" in vars(self):
+            return getattr(vars(self)["model_"], name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare to scikit-learn what the estimator is, and that cells may be texts or missing."""
+        tags = self.estimator.__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether `fit` was called."""
+        return "model_" in vars(self)
+
+    @property
+    def task(self) -> Literal["regression", "classification", "clustering"]:
+        """What the estimator does."""
+        if is_regressor(self.estimator):
+            return "regression"
+        return "classification" if is_classifier(self.estimator) else "clustering"
+
+    def configured(self) -> Any:
+        """Return a new, unfitted estimator with what the schema says about the label; no row is read."""
+        if not isinstance(self.schema, Schema):
+            raise TypeError(f"schema must be a dpadapt.Schema, got {type(self.schema).__name__}. See Schema.infer.")
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator must be a private estimator, got {type(self.estimator).__name__}.")
+        wanted: dict[str, Any] = {}
+        if self.task != "clustering" and self.label is None:
+            raise ValueError("label must name the column to predict.")
+        if self.label is not None and self.task == "regression":
+            wanted["target_bounds"] = self.schema.bounds(self.label)
+        elif self.label is not None:
+            wanted["classes"] = list(self.schema.classes(self.label))
+            wanted["groups"] = category_columns(self.schema, self.label)
+        model = clone(self.estimator)
+        known = model.get_params(deep=False)
+        return model.set_params(**{k: v for k, v in wanted.items() if k in known and known[k] is None})
+
+    def fit(self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None) -> "TableModel":
+        """Fit the estimator on private rows, helped by public ones.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, pyarrow Table, or path of a CSV or Parquet file
+            Private rows.
+        y : array-like, optional
+            Private labels. Default: the column `label` of `X`.
+        public : Public, optional
+            A public table, as a data frame or a path, with or without the label. It is not protected.
+        {ledger}
+        """
+        self.configured()
+        known = None
+        if public is not None:
+            if same_table(checks.declared_public(public).X, X):
+                raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
+            known = self.encode_public(public)
+        return self.fit_encoded(self.encode_private(X, y), public=known, ledger=ledger)
+
+    def encode_private(self, X: Any, y: Any = None, *, empty: bool = False) -> EncodedRows:
+        """Return private rows to fit on, encoded; `empty` accepts a table without rows."""
+        table = as_table(X, origin="X", private=True, empty=empty, encoding=self.encoding)
+        return self._encoded(_with_labels(table, self.label, y), needs_label=True)
+
+    def encode_public(self, public: Any) -> EncodedRows:
+        """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""
+        table = as_table(public, origin="public", private=False, encoding=self.encoding)
+        beside = {}
+        if isinstance(public, Public):
+            table = _with_labels(table, self.label, public.y)
+            beside = {name: getattr(public, name) for name in ("tasks", "unseen")}
+        return self._encoded(table, needs_label=False, **beside)
+
+    def _encoded(self, table: Table, *, needs_label: bool, tasks: Any = None, unseen: Any = None) -> EncodedRows:
+        schema, label = self.schema, self.label
+        check_columns(table, schema, label=label, optional=None if needs_label else label)
+        unknown = has_unknown_columns(table, schema)
+        if label is None or label not in table.frame.columns:
+            return EncodedRows(table, encode_features(table, schema, label=label), None, tasks, unseen, unknown)
+        y, labelled = encode_labels(
+            table, schema, label=label, task="regression" if self.task == "regression" else "classification"
+        )
+        if not labelled.all():  # of a public table
+            table = replace(table, frame=table.frame[labelled].reset_index(drop=True))
+            tasks = None if tasks is None else np.asarray(tasks)[labelled]
+            unseen = unseen if unseen is None or np.ndim(unseen) == 0 else np.asarray(unseen)[labelled]
+        return EncodedRows(table, encode_features(table, schema, label=label), y, tasks, unseen, unknown)
+
+    def fit_encoded(
+        self,
+        private: EncodedRows,
+        *,
+        public: EncodedRows | None = None,
+        agents: Any = None,
+        ledger: Ledger | None = None,
+    ) -> "TableModel":
+        """Fit the estimator on rows that were read and encoded before; `fit` ends here.
+
+        Parameters
+        ----------
+        private : EncodedRows
+            From `encode_private`.
+        public : EncodedRows, optional
+            From `encode_public`.
+        agents : Agents, optional
+            People who answer for themselves, for the estimators that ask them instead of public rows.
+        ledger : Ledger, optional
+            To which the fit is charged.
+        """
+        model = self.configured()
+        beside: dict[str, Any] = {} if public is None else {"public": public.declared}
+        if agents is not None:
+            beside["agents"] = agents
+        rows = (private.X,) if self.label is None else (private.X, private.y)
+        model.fit(*rows, **beside, ledger=ledger)
+        # Facts that are assumed public belong on the receipt; the estimator does not know these.
+        model.privacy_ = replace(model.privacy_, assumptions=(*model.privacy_.assumptions, *self._assumed()))
+        self.notes_ = [*(public.notes if public is not None else []), *private.notes]
+        self.model_ = model
+        return self
+
+    def _assumed(self) -> list[str]:
+        """Return the facts about the table and the schema that are assumed public."""
+        encoders = [
+            f"the encoder of {column.name} ({column.encoder}): it was made without the private rows"
+            for column in self.schema.features(self.label)
+            if isinstance(column, Encoded)
+        ]
+        return [_ASSUMED_OF_SCHEMA, *([] if self.label is None else [_ASSUMED_OF_LABELS]), *encoders]
+
+    def encode(self, X: Any) -> NDArray[np.float64]:
+        """Return rows to predict, encoded as numbers; their label may be missing.
+
+        Rows to predict are treated as private: no message shows a value.
+        """
+        table = as_table(X, origin="X", private=True, encoding=self.encoding)
+        check_columns(table, self.schema, label=self.label, optional=self.label)
+        return encode_features(table, self.schema, label=self.label)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return the names of the encoded features, such as "plan = free"."""
+        return np.array(feature_names(self.schema, self.label), dtype=object)
+
+    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the prediction for each row of a table."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict(self.encode(X)))
+
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, in the order of ``classes_``, for each row of a table."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict_proba(self.encode(X)))
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the score of the second class (two classes) or of each class, for each row of a table."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.decision_function(self.encode(X)))
+
+    @available_if(_has("score"))  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return R² or the share of correct classes; `y` defaults to the column `label` of `X`.
+
+        A score of private rows is exact: it is no release, and nobody may see it.
+        """
+        check_is_fitted(self)
+        rows = self.encode_private(X, y)
+        return float(self.model_.score(rows.X, rows.y))
+
+
+def _with_labels(table: Table, label: str | None, y: Any) -> Table:
+    """Return the table with labels that were given apart from it."""
+    if y is None or label is None:
+        return table
+    labels = np.asarray(y, dtype=object).ravel()
+    if len(labels) != len(table.frame):
+        raise ValueError("y must have one label for each row of X.")
+    return replace(table, frame=table.frame.assign(**{label: labels}))
+
+
+def same_table(public: Any, private: Any) -> bool:
+    """Return whether two tables are one object, or files with the same contents."""
+    if public is private:
+        return True
+    if not isinstance(public, str | Path) or not isinstance(private, str | Path):
+        return False
+    first, second = Path(public), Path(private)
+    try:
+        return first.is_file() and second.is_file() and filecmp.cmp(first, second, shallow=False)
+    except OSError:  # a file that can't be read is refused later, by name
+        return False

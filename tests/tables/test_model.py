@@ -1,0 +1,305 @@
+"""`TableModel`: fitted on frames and files as they come; private cells leave through releases alone."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from dpadapt import (
+    Ledger,
+    PrivacyError,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+    Schema,
+    TableModel,
+    audit,
+    load,
+    save,
+)
+from dpadapt.audit.replay import differing
+from dpadapt.tables import Category, Ignored, Number
+
+SECRET = "ZEBRA7731"
+
+
+def visits(n, seed, *, shift=0.0):
+    """Return a messy table: missing cells of all kinds, dates, an identifier, a text, labels in part missing."""
+    rng = np.random.default_rng(seed)
+    age, plan = rng.uniform(18, 90, n).round(1), rng.choice(["free", "paid", "gold"], n, p=[0.6, 0.3, 0.1])
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 730, n), unit="D")
+    cost = 10 * age + 300 * (plan == "paid") + shift + rng.normal(0, 50, n)
+    frame = pd.DataFrame(
+        {"id": [f"{seed}-{k}" for k in range(n)], "age": age, "plan": plan, "day": day, "cost": cost.round(2)}
+    )
+    frame["ill"] = np.where(age + rng.normal(0, 20, n) > 60, "yes", "no")
+    frame.loc[rng.random(n) < 0.1, "age"] = np.nan
+    frame.loc[rng.random(n) < 0.1, "plan"] = None
+    frame.loc[rng.random(n) < 0.1, "day"] = pd.NaT
+    return frame
+
+
+PUBLIC, PRIVATE, NEW = visits(300, 1), visits(500, 2, shift=100), visits(40, 3, shift=100)
+SCHEMA = Schema.infer(PUBLIC, dataset="visits")
+
+
+def regressor(**params):
+    estimator = PrivateTransferRegressor(**{"epsilon": 1.0, "random_state": 0, **params})
+    return TableModel(estimator, SCHEMA, label="cost")
+
+
+def classifier(**params):
+    estimator = PrivateTransferClassifier(**{"epsilon": 1.0, "random_state": 0, **params})
+    return TableModel(estimator, SCHEMA, label="ill")
+
+
+def test_a_model_is_fitted_on_messy_frames_and_predicts():
+    ledger = Ledger(epsilon=3.0, delta=1e-6)
+    model = regressor().fit(PRIVATE, public=Public(PUBLIC), ledger=ledger)
+    error = np.sqrt(np.mean((model.predict(NEW) - NEW["cost"]) ** 2))
+    assert error < 0.7 * NEW["cost"].std()
+    assert model.privacy_.epsilon <= 1.0
+    assert ledger.spent() == pytest.approx(model.privacy_.epsilon, rel=1e-6)
+    assert model.model_.target_bounds == SCHEMA.bounds("cost")
+    facts = " ".join(model.privacy_.assumptions)
+    assert "the schema: column names" in facts
+    assert "every private row has a label" in facts
+    assert model.notes_ == []
+
+
+def test_a_classifier_has_the_classes_of_the_schema():
+    model = classifier().fit(PRIVATE, public=Public(PUBLIC))
+    assert model.classes_.tolist() == ["no", "yes"]
+    probabilities = model.predict_proba(NEW)
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    assert np.array_equal(model.predict(NEW), model.classes_[probabilities.argmax(axis=1)])
+    assert model.score(NEW) == pytest.approx(np.mean(model.predict(NEW) == NEW["ill"]))
+    assert model.decision_function(NEW).shape == (len(NEW),)
+
+
+def test_a_regressor_has_no_classes():
+    model = regressor()
+    assert is_regressor(model)
+    assert not is_classifier(model)
+    assert is_classifier(classifier())
+    assert not hasattr(model, "predict_proba")
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize(
+    "kind", ["file", "path", "gzip", "parquet", "arrow", "polars", "reversed", "extra", "labels apart"]
+)
+def test_every_form_of_a_table_gives_the_same_model(tmp_path, kind):
+    expected = regressor().fit(PRIVATE, public=Public(PUBLIC)).predict(NEW)
+    tables = {"PRIVATE": PRIVATE, "PUBLIC": PUBLIC, "NEW": NEW}
+    y = None
+    for name, frame in tables.items():
+        if kind in ("file", "path"):
+            tables[name] = tmp_path / f"{name}.csv"
+            frame.to_csv(tables[name], index=False)
+            tables[name] = str(tables[name]) if kind == "file" else tables[name]
+        elif kind == "gzip":
+            tables[name] = tmp_path / f"{name}.csv.gz"
+            frame.to_csv(tables[name], index=False, sep=";")
+        elif kind == "parquet":
+            tables[name] = tmp_path / f"{name}.parquet"
+            frame.to_parquet(tables[name])
+        elif kind == "arrow":
+            tables[name] = pyarrow.Table.from_pandas(frame)
+        elif kind == "polars":
+            tables[name] = pytest.importorskip("polars").from_pandas(frame)
+        elif kind == "reversed":
+            tables[name] = frame.iloc[:, ::-1]
+        elif kind == "extra":
+            tables[name] = frame.assign(shoe=SECRET)
+        else:
+            y = PRIVATE["cost"].tolist()
+            tables["PRIVATE"] = PRIVATE.drop(columns="cost")
+    model = regressor().fit(tables["PRIVATE"], y, public=Public(tables["PUBLIC"]))
+    assert np.array_equal(model.predict(tables["NEW"]), expected)
+    assert len(model.notes_) == 2 * (kind == "extra")
+    assert SECRET not in "".join(model.notes_)
+    assert "shoe" not in "".join(model.notes_)
+
+
+def test_public_rows_without_a_label_are_left_out_and_public_tables_may_have_none():
+    gaps = PUBLIC.assign(cost=PUBLIC["cost"].where(np.arange(len(PUBLIC)) % 3 > 0))
+    left = PUBLIC[np.arange(len(PUBLIC)) % 3 > 0]
+    models = [regressor().fit(PRIVATE, public=Public(public)) for public in (gaps, left)]
+    assert np.array_equal(models[0].predict(NEW), models[1].predict(NEW))
+    marked = Public(gaps.drop(columns="cost"), gaps["cost"], unseen=np.arange(len(gaps)) % 2 == 0)
+    rows = regressor().encode_public(marked)
+    assert len(rows.X) == len(rows.y) == len(rows.declared.unseen) == len(left)
+    regressor().fit(PRIVATE, public=Public(PUBLIC.drop(columns="cost")))
+    regressor().fit(PRIVATE)
+
+
+def test_what_the_estimator_was_told_is_kept():
+    model = regressor(target_bounds=(0, 2000)).fit(PRIVATE, public=Public(PUBLIC))
+    assert model.model_.target_bounds == (0, 2000)
+
+
+def test_feature_names_and_fitted_attributes_are_those_of_the_encoded_rows():
+    model = TableModel(PrivateLinearRegression(random_state=0), SCHEMA, label="cost").fit(PRIVATE)
+    names = model.get_feature_names_out()
+    assert len(names) == len(model.coef_) == model.n_features_in_
+    assert {"age", "age (missing)", "plan = gold", "plan (other)", "day: month = 12", "ill = yes"} < set(names)
+
+
+def test_models_survive_cloning_pickling_and_saving(tmp_path):
+    model = classifier().fit(PRIVATE, public=Public(PUBLIC))
+    assert not hasattr(clone(model), "model_")
+    assert clone(model).get_params()["schema"] == SCHEMA
+    assert differing(pickle.loads(pickle.dumps(model)), model) == []
+    save(model, tmp_path / "model")
+    saved = load(tmp_path / "model")
+    assert isinstance(saved.model, TableModel)
+    assert saved.extra["label"] == "ill"
+    assert saved.model.schema == SCHEMA
+    assert saved.model.privacy_ == model.privacy_
+    assert np.array_equal(saved.model.predict_proba(NEW), model.predict_proba(NEW))
+    again = clone(saved.model).fit(PRIVATE, public=Public(PUBLIC))
+    assert np.array_equal(again.predict_proba(NEW), model.predict_proba(NEW))
+    with pytest.raises(ValueError, match="Call fit first"):
+        save(classifier(), tmp_path / "other")
+
+
+def test_cross_validation_charges_every_fit():
+    ledger = Ledger(epsilon=50.0, delta=1e-6)
+    params = {"ledger": ledger, "public": Public(PUBLIC)}
+    scores = cross_val_score(regressor(), PRIVATE, PRIVATE["cost"], cv=3, params=params)
+    assert len(scores) == 3
+    assert len({entry.label.split(":")[0] for entry in ledger.entries}) == 1
+    linear = TableModel(PrivateLogisticRegression(random_state=0), SCHEMA, label="ill")
+    search = GridSearchCV(linear, {"estimator__epsilon": [0.5, 1.0]}, cv=2)
+    spent = ledger.spent()
+    search.fit(PRIVATE, PRIVATE["ill"], ledger=ledger)
+    assert ledger.spent() > spent
+    assert search.predict(NEW).shape == (len(NEW),)
+
+
+@pytest.mark.parametrize("model", [regressor(), classifier()], ids=["regressor", "classifier"])
+def test_private_cells_leave_only_through_releases(model):
+    """Other rows, with other and unusable cells, leave the path of releases and the model as they are."""
+    mess = [
+        SECRET,
+        f"'\n{SECRET}",
+        SECRET.encode(),
+        {SECRET: 1},
+        10**400,
+        math.inf,
+        None,
+        pd.NA,
+        pd.Timestamp("1977-03-01"),
+    ]
+    other = visits(500, 9, shift=-3000).astype(object)
+    for column, name in enumerate(("age", "plan", "day", "id")):
+        for row in range(len(other)):
+            if (row + column) % 3 == 0:
+                other.loc[row, name] = None
+                other.at[row, name] = mess[(row + column) % len(mess)]
+
+    def fit(data, ledger):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
+
+    tape = audit.record(fit, PRIVATE)
+    assert len(tape.releases) > 0
+    for poison in (math.nan, 1e300):
+        played = audit.replay(fit, other, tape, samples=1, poison=poison)
+        assert differing(tape.result, played.result) == []
+
+
+def test_one_row_changes_only_its_own_encoding():
+    model = regressor()
+    before = model.encode_private(PRIVATE).X
+    other = PRIVATE.astype(object).copy()
+    for name, cell in (("age", SECRET), ("plan", SECRET), ("day", SECRET), ("cost", -1e9)):
+        other.at[7, name] = cell
+    after = model.encode_private(other).X
+    assert np.array_equal(np.delete(before, 7, axis=0), np.delete(after, 7, axis=0))
+    assert not np.array_equal(before[7], after[7])
+
+
+REFUSED = {
+    "label missing in a row": (
+        lambda f: f.assign(cost=f["cost"].where(f.index > 3)),
+        "label 'cost' is missing in some row",
+    ),
+    "label of mixed types": (lambda f: f.assign(cost=[SECRET, *f["cost"][1:]]), "label 'cost' is missing in some row"),
+    "no label": (lambda f: f.drop(columns="cost"), "column 'cost' of the schema is missing"),
+    "a column missing": (lambda f: f.drop(columns="age"), "column 'age' of the schema is missing"),
+    "other columns": (lambda f: f.add_prefix(SECRET), "none of the schema's columns"),
+    "an array": (lambda f: f.to_numpy(), "X must be a data frame"),
+    "no rows": (lambda f: f.iloc[:0], "no rows"),
+    "no file": (lambda f: "nothing.csv", "no such file"),
+    "not a table": (lambda f: "nothing.xlsx", "expected a file ending"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_fitted_is_refused_without_showing_a_cell(case):
+    change, words = REFUSED[case]
+    ledger = Ledger(epsilon=3.0, delta=1e-6)
+    with pytest.raises((ValueError, TypeError), match=words) as failure:
+        regressor().fit(change(PRIVATE), public=Public(PUBLIC), ledger=ledger)
+    assert SECRET not in str(failure.value)
+    assert failure.value.__context__ is None
+    assert ledger.entries == []
+
+
+def test_labels_of_another_length_are_refused_without_a_number():
+    with pytest.raises(ValueError, match="one label for each row") as failure:
+        regressor().fit(PRIVATE.drop(columns="cost"), [1.0, 2.0], public=Public(PUBLIC))
+    assert not any(sign.isdigit() for sign in str(failure.value))
+
+
+def test_the_private_table_is_refused_as_the_public_one(tmp_path):
+    PRIVATE.to_csv(tmp_path / "a.csv", index=False)
+    PRIVATE.to_csv(tmp_path / "b.csv", index=False)
+    for public, private in ((PRIVATE, PRIVATE), (tmp_path / "a.csv", str(tmp_path / "b.csv"))):
+        with pytest.raises(PrivacyError, match="private X itself"):
+            regressor().fit(private, public=Public(public))
+    with pytest.raises(PrivacyError, match="private and can't be declared public"):
+        _ = regressor().encode_private(PRIVATE).declared
+
+
+def test_wrong_parts_of_a_model_are_refused():
+    for model, words in (
+        (TableModel(PrivateLinearRegression(), SCHEMA), "label must name"),
+        (TableModel(PrivateLinearRegression(), {"age": 1}, label="cost"), "schema must be"),
+        (TableModel(3, SCHEMA, label="cost"), "estimator must be"),
+        (TableModel(PrivateLinearRegression(), SCHEMA, label="plan"), "not number"),
+        (TableModel(PrivateLinearRegression(), SCHEMA, label="shoe"), "no column 'shoe'"),
+        (TableModel(PrivateLogisticRegression(), SCHEMA, label="cost"), "lists no values"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            model.fit(PRIVATE)
+
+
+def test_columns_that_are_constant_in_public_rows_are_kept():
+    schema = Schema(
+        "d", (Number("x", 0, 10), Number("level", 0, 1), Category("k", ("a", "b")), Ignored("i"), Number("y", 0, 30))
+    )
+    rng = np.random.default_rng(0)
+
+    def rows(n, level):
+        x = rng.uniform(0, 10, n)
+        return pd.DataFrame({"x": x, "level": level, "k": "a", "y": x + 10 * np.asarray(level)})
+
+    estimator = PrivateTransferRegressor(epsilon=5.0, random_state=0)
+    model = TableModel(estimator, schema, label="y").fit(
+        rows(2000, rng.integers(0, 2, 2000)), public=Public(rows(500, np.zeros(500)))
+    )
+    new = rows(200, rng.integers(0, 2, 200))
+    assert np.sqrt(np.mean((model.predict(new) - new["y"]) ** 2)) < 2.5
