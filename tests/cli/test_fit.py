@@ -682,3 +682,46 @@ def test_every_clustering_of_the_table_can_be_used(run, town, method):
     assert outcome.code == 0, outcome.err
     assert len(pd.read_csv(town / "out" / "chosen.csv")) == 6
     assert persist.load(town / "out").method.name == method
+
+
+# Persons and rows without a label.
+
+
+def test_person_protects_all_rows_of_an_id(run, site):
+    table = pd.read_csv(site.private)
+    table.assign(id=[f"p{k // 3}" for k in range(len(table))]).to_csv(site.private, index=False)
+    refused = run(*site.fit(person="id"))
+    assert refused.code == 2
+    assert "unit='row', not 'person'" in refused.err
+    assert site.untouched()
+    site.ledger.unlink()
+    outcome = run(*site.fit(person="id", ledger_epsilon=3))
+    assert outcome.code == 0, outcome.err
+    receipt = json.loads((site.out / "receipt.json").read_text())
+    assert receipt["unit"] == "person"
+    assert "that there are at least two private rows" in receipt["assumptions"]
+    assert "one person" in (site.out / "report.html").read_text()
+    assert "of one person" in run("ledger", "show", site.ledger).out
+    assert run("predict", site.out, site.folder / "new.csv", "-o", site.folder / "p.csv").code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"person": "age"}, 'set type = "ignore"'),
+        ({"person": "patient"}, "no column 'patient'"),
+        ({"person": "id", "method": "noisy-sgd"}, "NoisySGD protects rows, not persons"),
+    ],
+)
+def test_a_bad_person_column_is_refused_and_nothing_is_spent(run, site, changes, named):
+    outcome = run(*site.fit(**changes))
+    assert outcome.code == 2
+    assert named in " ".join(outcome.err.split())
+    assert site.untouched()
+
+
+def test_private_rows_without_a_label_count_nothing(run, site):
+    table = pd.read_csv(site.private)
+    table.assign(cost=table["cost"].where(table.index % 7 > 0)).to_csv(site.private, index=False)
+    outcome = run(*site.fit())
+    assert outcome.code == 0, outcome.err

@@ -16,6 +16,7 @@ from dpadapt import (
     PrivacyError,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateSubspaceRegressor,
     PrivateTransferClassifier,
     PrivateTransferRegressor,
     Public,
@@ -71,7 +72,7 @@ def test_a_model_is_fitted_on_messy_frames_and_predicts():
     assert model.model_.target_bounds == SCHEMA.bounds("cost")
     facts = " ".join(model.privacy_.assumptions)
     assert "the schema: column names" in facts
-    assert "every private row has a label" in facts
+    assert "every private label is of the kind that the schema states, or missing" in facts
     assert model.notes_ == []
 
 
@@ -231,12 +232,93 @@ def test_one_row_changes_only_its_own_encoding():
     assert not np.array_equal(before[7], after[7])
 
 
+# Rows that count nothing.
+
+
+@pytest.mark.parametrize("model", [regressor(), classifier()], ids=["regressor", "classifier"])
+def test_a_private_row_without_a_label_counts_nothing_and_is_not_noticed(model):
+    """How many labels are missing shows neither in the path of releases nor in the model, given the releases."""
+
+    def fit(data, ledger):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
+
+    tape = audit.record(fit, PRIVATE)
+    gone = PRIVATE.astype(object)
+    gone.loc[100:, model.label] = None
+    none = gone.assign(**{model.label: None})
+    for data in (gone, none):
+        played = audit.replay(fit, data, tape)
+        assert differing(tape.result, played.result) == []
+    # What the rows without a label hold changes no exact value.
+    other = gone.copy()
+    other.loc[100:, ["age", "plan"]] = [99.0, "gold"]
+    first, second = (audit.replay(fit, data, tape).releases for data in (gone, other))
+    assert all(np.allclose(a.value, b.value, atol=1e-9) for a, b in zip(first, second, strict=True))
+    assert any("or missing" in fact for fact in tape.result.privacy_.assumptions)
+
+
+def test_estimators_that_count_every_row_refuse_missing_labels():
+    estimator = PrivateSubspaceRegressor(random_state=0)
+    gone = PRIVATE.assign(cost=PRIVATE["cost"].where(PRIVATE.index > 3))
+    with pytest.raises(ValueError, match="can't leave a row out unnoticed"):
+        TableModel(estimator, SCHEMA, label="cost").fit(gone)
+    with pytest.raises(ValueError, match="PrivateSubspaceRegressor protects rows, not persons"):
+        TableModel(estimator, SCHEMA, label="cost", person="id").fit(PRIVATE)
+
+
+# Persons.
+
+
+def persons_table():
+    """Return private rows of which a person has one to four, some without an id."""
+    draw = np.random.default_rng(4)
+    ids = np.repeat([f"patient {k}" for k in range(300)], draw.integers(1, 5, 300))
+    return visits(len(ids), 5, shift=100).assign(id=np.where(draw.random(len(ids)) < 0.02, "", ids))
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_all_rows_of_a_person_are_protected_together(make):
+    model, data = make().set_params(person="id"), persons_table()
+    ledger = Ledger(epsilon=3.0, delta=1e-6, unit="person")
+    model.fit(data, public=Public(PUBLIC), ledger=ledger)
+    assert model.privacy_.unit == "person"
+    assert "one person (all rows with one id)" in str(model.privacy_)
+    encoded = model.encode_private(data)
+    by_hand = clone(model.configured()).fit(
+        encoded.X, encoded.y, persons=data["id"], public=model.encode_public(PUBLIC).declared
+    )
+    assert np.array_equal(by_hand.predict(model.encode(NEW)), model.predict(NEW))
+    # The id is needed for a fit alone.
+    assert len(model.predict(NEW.drop(columns="id"))) == len(NEW)
+    with pytest.raises(PrivacyError, match="persons"):
+        make().fit(data, public=Public(PUBLIC), ledger=ledger)
+
+
+def test_persons_leave_only_through_releases():
+    model = regressor().set_params(person="id")
+
+    def fit(data, ledger):
+        return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
+
+    data = persons_table()
+    tape = audit.record(fit, data, unit="person")
+    # Other rows in another order, more or fewer of each person; as many persons.
+    other = visits(2 * len(data), 9, shift=-500).assign(id=np.tile(data["id"].to_numpy(), 2)[::-1])
+    played = audit.replay(fit, other, tape, unit="person", poison=math.nan)
+    assert differing(tape.result, played.result) == []
+
+
+def test_a_wrong_person_column_is_refused():
+    with pytest.raises(ValueError, match=r'set type = "ignore" for the column .age'):
+        regressor().set_params(person="age").fit(PRIVATE, public=Public(PUBLIC))
+    with pytest.raises(ValueError, match="there is no column 'patient'"):
+        regressor().set_params(person="patient").fit(PRIVATE, public=Public(PUBLIC))
+
+
 REFUSED = {
-    "label missing in a row": (
-        lambda f: f.assign(cost=f["cost"].where(f.index > 3)),
-        "label 'cost' is missing in some row",
-    ),
-    "label of mixed types": (lambda f: f.assign(cost=[SECRET, *f["cost"][1:]]), "label 'cost' is missing in some row"),
+    "label of mixed types": (lambda f: f.assign(cost=[SECRET, *f["cost"][1:]]), "label 'cost' is in some row not"),
     "no label": (lambda f: f.drop(columns="cost"), "column 'cost' of the schema is missing"),
     "a column missing": (lambda f: f.drop(columns="age"), "column 'age' of the schema is missing"),
     "other columns": (lambda f: f.add_prefix(SECRET), "none of the schema's columns"),

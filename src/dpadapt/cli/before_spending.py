@@ -92,7 +92,7 @@ def _forecast(
     checks.count(rows, "--rows")
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
-    wanted = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
+    wanted: dict[str, Any] = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
     model = table_model(method, known, label=label, encoding=encoding, **wanted)
     with working("reading"):
         rows_read = read_public(model, public)
@@ -181,7 +181,7 @@ def _rehearse(
     known = read_schema(schema, origin=f"--schema {schema}")
     counted = {"n_rows": rows} if adjacency is AdjacencyName.add_remove else {}
     lines = compared(task.value)
-    wanted = {"delta": delta, "adjacency": adjacency.value, **counted}
+    wanted: dict[str, Any] = {"delta": delta, "adjacency": adjacency.value, **counted}
     models = [table_model(line.method, known, label=label, encoding=encoding, **wanted) for line in lines]
     with working("reading"):
         rows_read = read_public(models[0], public)

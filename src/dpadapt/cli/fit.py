@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -126,6 +126,10 @@ def _fit(
     rows: Annotated[
         int | None, typer.Option(help="With --adjacency add-remove: a public estimate of the number of private rows.")
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="The column with the id of each row's person: protects all rows of a person together."),
+    ] = None,
     encoding: EncodingOption = None,
     seed: Annotated[
         int | None,
@@ -151,6 +155,7 @@ def _fit(
         clusters=clusters,
         agents=AgentOptions(agents, agents_epsilon),
         encoding=encoding,
+        person=person,
     )
     with Spending(order) as spending:
         summary = carry_out(order, spending)
@@ -226,6 +231,12 @@ class Order:
     clusters: int | None = None
     agents: AgentOptions = AgentOptions()
     encoding: str | None = None
+    person: str | None = None
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """What is protected."""
+        return "row" if self.person is None else "person"
 
 
 @dataclass(frozen=True)
@@ -325,7 +336,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     persist.prepare(order.out, name="--out")
     durable = _open_ledger(order, schema.dataset)
     # Without a ledger's file, one in memory shows whether the fit was charged.
-    ledger = durable or Ledger(order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency))
+    ledger = durable or Ledger(order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency), unit=order.unit)
     spending.begin(ledger)
 
     try:
@@ -334,7 +345,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     except OverflowError:
         # Arrays never raise it (see `PrivateEstimator`): an accountant did.
         raise ValueError("--epsilon, --delta: the cost can't be computed for numbers as extreme as these.") from None
-    if order.adjacency == "add-remove" and order.task != "clustering":
+    if _rows_are_private(order) and order.task != "clustering":
         # Other files are refused, so that a fit tells this much about the rows.
         facts = (*model.privacy_.assumptions, "that there are at least two private rows")
         model.model_.privacy_ = replace(model.privacy_, assumptions=facts)
@@ -349,6 +360,11 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
             summary = _write_report(model, order, method, inputs, durable)
     spending.written.append(_report_name(order))
     return {**summary, "notes": model.notes_}
+
+
+def _rows_are_private(order: Order) -> bool:
+    """Return whether the number of private rows is private; how many rows a person has is."""
+    return order.adjacency == "add-remove" or order.unit == "person"
 
 
 def _report_name(order: Order) -> str:
@@ -393,7 +409,7 @@ def _check_clustering(order: Order) -> None:
     from dpadapt import checks
 
     unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
-    unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon}
+    unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon, "--person": order.person}
     for option, value in unused.items():
         if value is not None:
             raise ValueError(f"{option}: --task clustering has no such choice. Leave it out.")
@@ -444,7 +460,7 @@ def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
 
     wanted = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency, "n_rows": order.rows}
     wanted |= {"random_state": order.seed, "n_clusters": order.clusters}
-    model = table_model(method, schema, label=order.label, encoding=order.encoding, **wanted)
+    model = table_model(method, schema, label=order.label, person=order.person, encoding=order.encoding, **wanted)
     known = model.estimator.get_params(deep=False)
     for name, option, asked in (
         ("adjacency", "--adjacency", order.adjacency != "zero-out"),
@@ -486,7 +502,7 @@ def _read_inputs(order: Order, method: Method, model: "TableModel") -> _Inputs:
                 f"--clusters must be at most the number of public rows, {len(public.X)}, got {order.clusters}."
             )
     least = 1 if order.task == "clustering" else _LEAST_PRIVATE_ROWS
-    hidden = order.adjacency == "add-remove"
+    hidden = _rows_are_private(order)
     if hidden:
         # To refuse a file for its number of rows reveals that number. Clustering accepts any; estimators that predict
         # need two rows, and the receipt says that there are two.
@@ -520,7 +536,7 @@ def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
             cap = order.epsilon if cap[0] is None else cap[0], order.delta if cap[1] is None else cap[1]
         elif not path.is_file():
             raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
-        return Ledger.open(path, epsilon=cap[0], delta=cap[1], adjacency=adjacency, dataset=dataset)
+        return Ledger.open(path, epsilon=cap[0], delta=cap[1], adjacency=adjacency, dataset=dataset, unit=order.unit)
     except OSError as error:
         raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None
 

@@ -27,7 +27,13 @@ def check_delta(delta: float, option: str, method: Method) -> None:
 
 
 def table_model(
-    method: Method, schema: Schema, *, label: str | None, encoding: str | None = None, **wanted: Any
+    method: Method,
+    schema: Schema,
+    *,
+    label: str | None,
+    person: str | None = None,
+    encoding: str | None = None,
+    **wanted: Any,
 ) -> TableModel:
     """Return the unfitted model of tables, or refuse a label that the schema does not describe; no row is read.
 
@@ -36,7 +42,7 @@ def table_model(
     estimator = method.estimator()
     known = estimator.get_params(deep=False)
     estimator.set_params(**{name: value for name, value in wanted.items() if name in known})
-    model = TableModel(estimator, schema, label=label, encoding=encoding)
+    model = TableModel(estimator, schema, label=label, person=person, encoding=encoding)
     model.configured()
     return model
 

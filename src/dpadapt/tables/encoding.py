@@ -261,28 +261,25 @@ def encode_labels(
 
 
 def _rows_with_a_label(table: Table, label: str, usable: NDArray[np.bool_], expected: str) -> NDArray[np.bool_]:
-    """Decide what becomes of rows without a usable label, and return the rows to use.
+    """Return which rows have a label; a label of another kind is refused, a public one by its value.
 
-    Public rows whose label is missing are left out; a public label of another kind is refused by name. A private row
-    without a label must count as a null row, without a message. Until the estimators take a weight per row, such a
-    table is refused, and the receipt states that all private rows have a label. This is the only place that decides.
+    Public rows without a label are then left out. A private row without one counts as a null row.
     """
     if usable.all():
         return usable
-    if table.private:
-        raise ValueError(
-            f"{table.origin}: the label {label!r} is missing in some row, or not {expected}. Remove rows without a "
-            f"label, or correct the schema."
-        )
     texts = parse_text(table.frame[label])
     wrong = np.array([not is_missing_text(text) for text in texts]) & ~usable
+    if wrong.any() and table.private:
+        raise ValueError(
+            f"{table.origin}: the label {label!r} is in some row not {expected}. Correct the table or the schema."
+        )
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
             f"{table.origin}: the label {label!r} is {texts[row][:60]!r} in row {row + 1}, which is not {expected}. "
             f"Correct the table or the schema."
         )
-    if not usable.any():
+    if not usable.any() and not table.private:
         _refuse_empty_column(table, Number(label, 0.0, 1.0))
     return usable
 

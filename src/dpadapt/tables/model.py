@@ -3,6 +3,7 @@
 import filecmp
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.persons import Shares, person_shares, row_shares
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -29,7 +31,8 @@ from dpadapt.tables.reading import Table, as_table
 from dpadapt.tables.schema import Encoded, Schema
 
 _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
-_ASSUMED_OF_LABELS = "that every private row has a label of the kind that the schema states"
+_ASSUMED_OF_LABELS = "that every private label is of the kind that the schema states, or missing"
+_ASSUMED_OF_ALL_LABELS = "that every private row has a label of the kind that the schema states"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,7 +46,9 @@ class EncodedRows:
     X : ndarray
         Encoded features.
     y : ndarray or None
-        Encoded labels, if the table has any.
+        Encoded labels, if the table has any. A private row without a label has any label here, and counts nothing.
+    shares : Shares or None
+        How much each private row counts: 0 without a label, or without an id where persons are protected.
     tasks, unseen : ndarray or None
         As in `Public`.
     unknown : bool
@@ -53,6 +58,7 @@ class EncodedRows:
     table: Table
     X: NDArray[np.float64]
     y: NDArray[Any] | None
+    shares: Shares | None = None
     tasks: Any = None
     unseen: Any = None
     unknown: bool = False
@@ -90,14 +96,15 @@ class TableModel(PrivateEstimator):
     Rows are encoded by the schema, from which also the range of the label or its classes are taken. Public, private and
     new rows are encoded alike, whatever the order of their columns; columns that the schema does not know are not used.
     Missing cells, unknown categories and values out of range are encoded without a message, because a message would
-    reveal something about private rows. Public rows without a label are left out.
+    reveal something about private rows. Rows without a label are left out: public ones before the fit, private ones by
+    counting nothing, so that their number stays unknown.
 
     Privacy
     -------
     The encoding of a private row depends on that row and on the schema alone, so that the estimator's guarantee for one
-    encoded row is one for one row of the table. The receipt is the estimator's; it states in addition that the schema
-    is assumed public, and that every private row has a label. The names of the private table's columns are assumed
-    public.
+    encoded row is one for one row of the table; with `person`, for all rows of one person. The receipt is the
+    estimator's; it states in addition that the schema is assumed public, and that private labels are of the kind that
+    it states. The names of the private table's columns are assumed public.
 
     Parameters
     ----------
@@ -108,6 +115,9 @@ class TableModel(PrivateEstimator):
         What is known about the columns; see `Schema.infer`.
     label : str, optional
         The column to predict. None: for clusterings, which have no label.
+    person : str, optional
+        The column with the id of each row's person: all rows of one person together are then protected. The schema must
+        ignore it. Default: single rows are protected.
     encoding : str, optional
         Of text files, such as "latin-1". Default: found out.
 
@@ -142,11 +152,18 @@ class TableModel(PrivateEstimator):
     """
 
     def __init__(
-        self, estimator: Any, schema: Schema, *, label: str | None = None, encoding: str | None = None
+        self,
+        estimator: Any,
+        schema: Schema,
+        *,
+        label: str | None = None,
+        person: str | None = None,
+        encoding: str | None = None,
     ) -> None:
         self.estimator = estimator
         self.schema = schema
         self.label = label
+        self.person = person
         self.encoding = encoding
 
     def __getattr__(self, name: str) -> Any:
@@ -180,6 +197,12 @@ class TableModel(PrivateEstimator):
             raise TypeError(f"schema must be a dpadapt.Schema, got {type(self.schema).__name__}. See Schema.infer.")
         if not hasattr(self.estimator, "fit"):
             raise TypeError(f"estimator must be a private estimator, got {type(self.estimator).__name__}.")
+        if self.person is not None and not self._counts_rows:
+            raise ValueError(f"person: {type(self.estimator).__name__} protects rows, not persons. Leave it out.")
+        if self.person is not None and any(column.name == self.person for column in self.schema.features(self.label)):
+            raise ValueError(
+                f'person: set type = "ignore" for the column {self.person!r} in the schema: it is no feature.'
+            )
         wanted: dict[str, Any] = {}
         if self.task != "clustering" and self.label is None:
             raise ValueError("label must name the column to predict.")
@@ -191,6 +214,11 @@ class TableModel(PrivateEstimator):
         model = clone(self.estimator)
         known = model.get_params(deep=False)
         return model.set_params(**{k: v for k, v in wanted.items() if k in known and known[k] is None})
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether the estimator can be told how much each row counts."""
+        return "persons" in signature(self.estimator.fit).parameters
 
     def fit(self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None) -> "TableModel":
         """Fit the estimator on private rows, helped by public ones.
@@ -232,15 +260,49 @@ class TableModel(PrivateEstimator):
         check_columns(table, schema, label=label, optional=None if needs_label else label)
         unknown = has_unknown_columns(table, schema)
         if label is None or label not in table.frame.columns:
-            return EncodedRows(table, encode_features(table, schema, label=label), None, tasks, unseen, unknown)
+            return EncodedRows(table, encode_features(table, schema, label=label), None, None, tasks, unseen, unknown)
         y, labelled = encode_labels(
             table, schema, label=label, task="regression" if self.task == "regression" else "classification"
         )
-        if not labelled.all():  # of a public table
+        if table.private:
+            return EncodedRows(
+                table,
+                encode_features(table, schema, label=label),
+                self._with_any_label(y, labelled),
+                self._shares(table, labelled),
+                unknown=unknown,
+            )
+        if not labelled.all():
             table = replace(table, frame=table.frame[labelled].reset_index(drop=True))
             tasks = None if tasks is None else np.asarray(tasks)[labelled]
             unseen = unseen if unseen is None or np.ndim(unseen) == 0 else np.asarray(unseen)[labelled]
-        return EncodedRows(table, encode_features(table, schema, label=label), y, tasks, unseen, unknown)
+        return EncodedRows(table, encode_features(table, schema, label=label), y, None, tasks, unseen, unknown)
+
+    def _with_any_label(self, y: NDArray[Any], labelled: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return one label for each row, given those of the rows that have one; the others count nothing."""
+        label = self.label or ""
+        known = self.schema.bounds(label) if self.task == "regression" else self.schema.classes(label)
+        whole = np.full(len(labelled), np.asarray(known)[0])
+        whole = whole.astype(np.result_type(whole, y), copy=False)
+        whole[labelled] = y
+        return whole
+
+    def _shares(self, table: Table, labelled: NDArray[np.bool_]) -> Shares | None:
+        """Return how much each private row counts, alike whether all rows have labels or not."""
+        if not self._counts_rows:
+            if not labelled.all():
+                raise ValueError(
+                    f"{table.origin}: the label {self.label!r} is missing in some row, and "
+                    f"{type(self.estimator).__name__} can't leave a row out unnoticed. Remove rows without a label, or "
+                    f"use a transfer estimator."
+                )
+            return None
+        if self.person is None:
+            return row_shares(labelled)
+        if self.person not in table.frame.columns:
+            raise ValueError(f"{table.origin}: there is no column {self.person!r}, which person names. Correct it.")
+        ids = table.frame[self.person].astype(object)
+        return person_shares(ids.where(labelled, None), len(ids))
 
     def fit_encoded(
         self,
@@ -267,6 +329,8 @@ class TableModel(PrivateEstimator):
         beside: dict[str, Any] = {} if public is None else {"public": public.declared}
         if agents is not None:
             beside["agents"] = agents
+        if private.shares is not None:
+            beside["persons"] = private.shares
         rows = (private.X,) if self.label is None else (private.X, private.y)
         model.fit(*rows, **beside, ledger=ledger)
         # Facts that are assumed public belong on the receipt; the estimator does not know these.
@@ -282,7 +346,8 @@ class TableModel(PrivateEstimator):
             for column in self.schema.features(self.label)
             if isinstance(column, Encoded)
         ]
-        return [_ASSUMED_OF_SCHEMA, *([] if self.label is None else [_ASSUMED_OF_LABELS]), *encoders]
+        labels = _ASSUMED_OF_LABELS if self._counts_rows else _ASSUMED_OF_ALL_LABELS
+        return [_ASSUMED_OF_SCHEMA, *([] if self.label is None else [labels]), *encoders]
 
     def encode(self, X: Any) -> NDArray[np.float64]:
         """Return rows to predict, encoded as numbers; their label may be missing.
@@ -323,7 +388,8 @@ class TableModel(PrivateEstimator):
         """
         check_is_fitted(self)
         rows = self.encode_private(X, y)
-        return float(self.model_.score(rows.X, rows.y))
+        counted = np.ones(len(rows.X), dtype=bool) if rows.shares is None else rows.shares.values > 0
+        return float(self.model_.score(rows.X[counted], None if rows.y is None else rows.y[counted]))
 
 
 def _with_labels(table: Table, label: str | None, y: Any) -> Table:
