@@ -8,7 +8,7 @@ that are not finite count as null rows.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -232,6 +232,40 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
         replaced={"l1": 2.0, "l2": math.sqrt(2), "linf": 1.0},
         monotone=True,
     )
+
+
+def histogram_of_blocks(blocks: Iterable[ArrayLike], n_bins: int) -> Bounded:
+    """Count records as `histogram`, reading their codes in blocks. Every record must be in one block.
+
+    Examples
+    --------
+    >>> histogram_of_blocks([[0, 2], [2, 7]], 3).value
+    array([1, 0, 2])
+    """
+    total = histogram([], n_bins)
+    for block in blocks:
+        # One record is in one block, so it adds 1 to one bin of the total or to none, as in `histogram`.
+        total = replace(total, value=total.value + histogram(block, n_bins).value)
+    return total
+
+
+def coarser_histogram(counts: Bounded, group: ArrayLike, n_groups: int) -> Bounded:
+    """Return the histogram in which every bin of `counts` is part of the bin that `group` names, or of none if -1.
+
+    `group` must be public or released.
+
+    Examples
+    --------
+    >>> coarser_histogram(histogram([0, 2, 2, 3], 4), [0, 0, 1, -1], 2).value
+    array([1, 2])
+    """
+    if counts.linf != 1.0 or counts.l1 != 1.0 or not counts.monotone or np.shape(group) != counts.value.shape:
+        raise ValueError("counts must be a histogram, and group must name a bin for each of its bins.")
+    array, known = _known_codes(group, n_groups)
+    total = np.bincount(array[known], weights=counts.value[known], minlength=n_groups)
+    # A record is in one bin of `counts`, so it is in one group or in none: the bounds are those of `histogram`. The
+    # sums are exact: whole numbers below 2^53.
+    return replace(histogram([], n_groups), value=total.astype(np.int64))
 
 
 def votes(ballots: ArrayLike) -> Bounded:
