@@ -87,7 +87,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 
     Notes
     -----
-    Sources far from all targets are not counted, nor are rows that are not finite. Above 10,000 targets the costs of a
+    Sources far from all targets are not counted, nor are rows that are not finite. Above 6,000 targets the costs of a
     fixed sample of them are minimised. `S` may be an iterator of blocks, which is read once.
 
     References

@@ -35,7 +35,7 @@ _SHARES_BLOCK_ENTRIES = 4 * 2**20
 _POOL_SEED = 5
 _TARGET_SAMPLE_SEED = 7
 # Targets whose costs are summed: above it, a sample of this size. Time and memory grow with it.
-_MOST_SUMMED_TARGETS = 10_000
+_MOST_SUMMED_TARGETS = 6000
 # Distances of sources are measured to all targets up to the first number, to a sample of the second size above it: the
 # time to read the sources is proportional to it.
 _MOST_RING_TARGETS = 4096

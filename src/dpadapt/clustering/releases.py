@@ -43,7 +43,7 @@ LABELS = "sources in coarse cells, by distance", "sources in cells split by the 
 HISTOGRAM_BUDGET_SHARES = 0.12, 0.88
 # With fewer columns than this, cells are narrow compared with the distances that matter. Only 2 and 8 columns were
 # compared; the border between them is a guess.
-_FEW_COLUMNS = 4
+_NARROW_CELL_COLUMNS = 4
 # Sources that every part of a split coarse cell should keep on average, in noise scales: fewer give finer parts, and
 # relatively more noise. With few columns 4 instead of 8 raised the gap from .13 to .17 at epsilon .3 and from .24 to
 # .34 at epsilon .1.
@@ -255,7 +255,7 @@ def release(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, cells.n_rings)
     # The partition follows from the released counts alone: given those, it is the same for all neighbours, its parts
     # are disjoint, and one source is again in one of them at most.
-    few, scale = len(cells.origin) < _FEW_COLUMNS, plan.noise[1].scale
+    few, scale = len(cells.origin) < _NARROW_CELL_COLUMNS, plan.noise[1].scale
     n_bands = 4 if scale <= _SMALL_COUNT_NOISE else 2
     least = (_SCALES_PER_PART_FEW_COLUMNS if few else _SCALES_PER_PART) * scale
     part, parent = partition(coarse, cells, n_bands, least)
