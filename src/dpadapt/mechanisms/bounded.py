@@ -234,8 +234,8 @@ def histogram(codes: ArrayLike, n_bins: int) -> Bounded:
     )
 
 
-def histogram_of_blocks(blocks: Iterable[ArrayLike], n_bins: int) -> Bounded:
-    """Count records as `histogram`, reading their codes in blocks. Every record must be in one block.
+def histogram_of_blocks(codes: Iterable[ArrayLike], n_bins: int) -> Bounded:
+    """Count records as `histogram`, with their codes in blocks that are read once. Every record must be in one block.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def histogram_of_blocks(blocks: Iterable[ArrayLike], n_bins: int) -> Bounded:
     array([1, 0, 2])
     """
     total = histogram([], n_bins)
-    for block in blocks:
+    for block in codes:
         # One record is in one block, so it adds 1 to one bin of the total or to none, as in `histogram`.
         total = replace(total, value=total.value + histogram(block, n_bins).value)
     return total
