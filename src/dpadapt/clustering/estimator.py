@@ -38,7 +38,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     """Choose centres among public targets, given that private sources already serve as centres.
 
     The cost of centres is the mean distance of a target to its nearest centre or source [1]_. Sources are counted
-    twice: by distance to the targets, and in public cells that are as fine as the first counts allow. From the noisy
+    twice: in coarse public cells, by distance to the targets, and in cells as fine as these counts allow. From the noisy
     counts follows the expected cost of every target as a function of its distance to a centre, which a k-medoids solver
     minimises. Where the counts don't prove that there are sources in range (the gate is shut), or where the centres
     found are not better under pessimistic models too, the answer is exactly that of clustering the targets alone.
@@ -46,8 +46,8 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     Privacy
     -------
     Protects one source (see `adjacency`).
-    Releases: counts of sources by distance, and by cell and distance, both with exact discrete noise; with
-    `certificate_share`, a bound on the cost for each number of centres.
+    Releases: counts of sources by coarse cell and distance, and by finer cell and distance, both with exact discrete
+    noise; with `certificate_share`, a bound on the cost for each number of centres.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not
     used.
 
