@@ -174,7 +174,7 @@ def no_harm(paper_set: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dic
 
 # What is left out of ours, one at a time: module, name and value.
 ABLATIONS: dict[str, list[tuple[Any, str, Any]]] = {
-    "all of it": [],
+    "nothing": [],
     "no gate": [(inference, "gate_opens", lambda counts, noise, probability: True)],
     "no test under pessimistic models": [(inference.SourceModel, "better", lambda model, proposed, without: True)],
     "no strict model": [(inference, "_MOST_STRICT_RISE", math.inf)],
