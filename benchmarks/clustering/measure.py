@@ -176,12 +176,10 @@ def no_harm(paper_set: PaperSet, seed: int, ks: Sequence[int], runs: int) -> dic
 ABLATIONS: dict[str, list[tuple[Any, str, Any]]] = {
     "nothing": [],
     "no gate": [(inference, "gate_opens", lambda counts, noise, probability: True)],
-    "no test under pessimistic models": [(inference.SourceModel, "better", lambda model, proposed, without: True)],
     "no strict model": [(inference, "_MOST_STRICT_RISE", math.inf)],
     "sources spread evenly in a part": [(inference, "clumping", lambda counts, parent, sizes, noise: 1e6)],
-    "pool not weighted by ring": [(inference, "ring_weights", lambda rings, pool, scale: np.ones(len(pool)))],
     "odds of empty parts not raised": [(inference, "_EMPTY_ODDS", 1.0)],
-    "always two bands": [(releases, "_SMALL_COUNT_NOISE", 0.0)],
+    "always ring by ring": [(releases, "_SCALES_PER_RING", 0.0)],
     "coarse cells never split": [(releases, "_SCALES_PER_PART", 1e9), (releases, "_SCALES_PER_PART_FEW_COLUMNS", 1e9)],
 }
 
@@ -328,7 +326,7 @@ def measure_scale(piece: ScalePiece) -> dict[str, Any]:
     # A tree over all sources: distances to the nearest one are exact.
     tree = cKDTree(np.concatenate(list(_sources(piece))), leafsize=64, balanced_tree=False)
     cap, cap_known = (np.asarray(tree.query(T[rows])[0]) for rows in (evaluated, known))
-    chosen = known[capped_k_medoids(T[known], piece.k, cap_known)]
+    chosen = capped_k_medoids(T, piece.k, cap_known, rows=known)
     costs = {
         name: float(np.minimum(cap, nearest(T[evaluated], T[rows])[1]).mean())
         for name, rows in (("ours", centres), ("ClusterT", cluster_t(T, piece.k)), ("non-private", chosen))

@@ -13,7 +13,6 @@ from dpadapt.clustering.inference import (
     count_posterior,
     gate_opens,
     none_near,
-    ring_weights,
 )
 from dpadapt.clustering.public_cells import surroundings
 from dpadapt.clustering.releases import Noise, Released, partition
@@ -77,14 +76,6 @@ def counted(around, codes, noise=EXACT, n_bands=2):
     coarse = np.bincount(group[codes], minlength=int(group.max()) + 1).reshape(-1, cells.n_rings)
     part, parent = partition(coarse, cells, n_bands, 1.0)
     return Released(coarse, np.bincount(part[codes], minlength=len(parent)), part, parent, n_bands, noise)
-
-
-def test_ring_weights_follow_the_counted_distances():
-    pool = np.array([10.0, 500.0, 40.0, 0.0])
-    weighted = pool * ring_weights(np.array([0, 0, 4000, -3]), pool, 1.0)
-    assert weighted.argmax() == 2
-    assert weighted[2] / weighted.sum() > 0.99
-    assert ring_weights(np.zeros(4), pool, 1.0)[:3] == pytest.approx(np.full(3, 0.5 / 550))
 
 
 @pytest.mark.parametrize("true", [1.0, 4.0, 15.0])
@@ -160,19 +151,12 @@ def test_centres_are_refused_where_only_unconfirmed_parts_support_them():
     assert not doubtful.better(right, both)
 
 
-@pytest.mark.parametrize(("shape", "within", "gain"), [("far out", 0.1, 0.05), ("in clumps", 0.3, 0.03)])
-def test_expected_distances_are_closer_to_the_true_ones(shape, within, gain, monkeypatch):
-    """Closer than with an unweighted pool and a fixed clumping."""
+def test_expected_distances_to_clumped_sources_are_closer_to_the_true_ones_than_with_a_fixed_clumping(monkeypatch):
     random = np.random.default_rng(7)
     T = random.standard_normal((400, 5))
     around = surroundings(T, [8])
     reach = float(around.cells.edges[-1])
-    if shape == "far out":
-        away = random.standard_normal((3000, 5))
-        away *= 0.9 * reach / np.linalg.norm(away, axis=1, keepdims=True)
-        S = T[random.integers(400, size=3000)] + away
-    else:
-        S = T[random.integers(15, size=3000)] + 0.02 * random.standard_normal((3000, 5))
+    S = T[random.integers(15, size=3000)] + 0.02 * random.standard_normal((3000, 5))
     codes = around.cells.codes(S)
     released = counted(around, codes[codes >= 0])
     true = float(np.minimum(nearest(T, S)[1], reach).mean())
@@ -181,7 +165,6 @@ def test_expected_distances_are_closer_to_the_true_ones(shape, within, gain, mon
         return SourceModel.of(released, around).cost.mean(np.full(400, reach)) / true
 
     estimated = expected_over_true()
-    monkeypatch.setattr(inference, "ring_weights", lambda rings, pool, scale: np.ones(len(pool)))
     monkeypatch.setattr(inference, "clumping", lambda counts, parent, sizes, noise: 8.0)
-    assert abs(estimated - 1) < within
-    assert expected_over_true() < estimated - gain
+    assert abs(estimated - 1) < 0.3
+    assert expected_over_true() < estimated - 0.03

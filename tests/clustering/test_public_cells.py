@@ -87,9 +87,9 @@ def test_shares_of_a_partition_are_averages_over_its_pool_points():
     T = np.random.default_rng(4).standard_normal((60, 2))
     around = surroundings(T, [5])
     n = around.cells.n_bins
-    one = around.shares.of(np.zeros(n, dtype=int), 1, np.ones(n)).toarray().reshape(60, -1)
+    one = around.shares.of(np.zeros(n, dtype=int), 1).toarray().reshape(60, -1)
     assert (np.diff(one, axis=1) >= 0).all()
     assert one.max() <= 1.0
-    each = around.shares.of(np.arange(n), n, np.ones(n)).toarray()
+    each = around.shares.of(np.arange(n), n).toarray()
     mixed = each @ (around.shares.sizes / around.shares.sizes.sum())
     assert mixed == pytest.approx(one.ravel(), abs=1e-6)

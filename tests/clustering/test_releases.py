@@ -69,9 +69,10 @@ def released_counts(plan, S, T):
     return release(finest, plan, ledger.start_all(plan.charges))
 
 
-@pytest.mark.parametrize(("epsilon", "n_bands"), [(3.0, 4), (1.0, 4), (0.3, 2)])
-def test_number_of_bands_follows_from_the_noise(targets, epsilon, n_bands):
-    assert released_counts(plan_of(targets, epsilon=epsilon), targets, targets).n_bands == n_bands
+@pytest.mark.parametrize(("epsilon", "repeats", "n_bands"), [(3.0, 1, 2), (3.0, 300, 7), (0.01, 300, 2)])
+def test_cells_are_counted_ring_by_ring_only_if_sources_far_exceed_the_noise(targets, epsilon, repeats, n_bands):
+    sources = np.repeat(targets, repeats, axis=0)
+    assert released_counts(plan_of(targets, epsilon=epsilon), sources, targets).n_bands == n_bands
 
 
 def test_released_counts_are_those_of_the_sources_where_noise_is_negligible(targets):

@@ -162,3 +162,12 @@ def test_bad_arguments_are_refused():
         capped_k_medoids(T, 1, np.zeros(2))
     with pytest.raises(ValueError, match="cap must hold one number of at least 0"):
         capped_k_medoids(T, 1, np.array([0.0, np.nan, 1.0]))
+
+
+def test_centres_may_be_any_target_even_if_few_are_served():
+    random = np.random.default_rng(3)
+    T = random.standard_normal((8000, 4))
+    rows = np.arange(0, 8000, 40)
+    inside, anywhere = (capped_k_medoids(T[rows], 5), capped_k_medoids(T, 5, rows=rows))
+    assert not np.isin(anywhere, rows).all()
+    assert nearest(T[rows], T[anywhere])[1].mean() < nearest(T[rows], T[rows[inside]])[1].mean()

@@ -41,7 +41,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     twice: in coarse public cells, by distance to the targets, and in cells as fine as these counts allow. From noisy
     counts follows the expected cost of every target as a function of its distance to a centre, which a k-medoids solver
     minimises. Where the counts don't prove that there are sources in range (the gate is shut), or where the centres
-    found are not better under pessimistic models too, the answer is exactly that of clustering the targets alone.
+    found cost more under a strict model, the answer is exactly that of clustering the targets alone.
 
     Privacy
     -------

@@ -55,7 +55,7 @@ _POOL_POINTS = 40_000
 _N_RADII = 14
 _N_RINGS = 7
 # Which rings are counted together within a cell, by the number of bands.
-BANDS = {2: np.array([0, 0, 0, 1, 1, 1, 1]), 4: np.array([0, 1, 1, 2, 2, 3, 3])}
+BANDS = {2: np.array([0, 0, 0, 1, 1, 1, 1]), _N_RINGS: np.arange(_N_RINGS)}
 
 _known: Remembered[tuple["Surroundings", Centres]] = Remembered()
 
@@ -173,14 +173,11 @@ class Shares:
     sizes: Array
     near: csr_array
 
-    def of(self, part: NDArray[np.int64], n_parts: int, weights: Array) -> csr_array:
-        """Return, for every target and radius, which share of each part of a partition lies within that radius.
-
-        The share of a part is that of its pool points, each with the weight of its finest bin.
-        """
+    def of(self, part: NDArray[np.int64], n_parts: int) -> csr_array:
+        """Return, for every target and radius, which share of each part's pool points lies within that radius."""
         n = len(self.sizes)
-        join = csr_array((weights.astype(np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
-        sizes = np.bincount(part, weights=self.sizes * weights, minlength=n_parts)
+        join = csr_array((np.ones(n, dtype=np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
+        sizes = np.bincount(part, weights=self.sizes, minlength=n_parts)
         shares = (self.near @ join).tocsr()
         shares.data /= sizes[shares.indices].astype(np.float32)
         return shares

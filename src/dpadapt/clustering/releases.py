@@ -48,8 +48,10 @@ _NARROW_CELL_COLUMNS = 4
 # relatively more noise. With few columns 4 instead of 8 raised the gap from .13 to .17 at epsilon .3 and from .24 to
 # .34 at epsilon .1.
 _SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS = 1.5, 8.0
-# Each cell is counted in four bands of distance up to this noise scale on a count, in two above it.
-_SMALL_COUNT_NOISE = 1.5
+# Each cell is counted ring by ring if the noisy number of sources is at least this many noise scales for each finest
+# bin, and in two bands of distance below that. Chosen by hand, between the sets of thousands of sources of the
+# benchmark, where two bands had a smaller gap than four, and a million sources, where seven had a smaller one than two.
+_SCALES_PER_RING = 10.0
 # Sources that are assigned to bins at a time: memory against passes of a Python loop. Chosen by hand.
 _SOURCES_AT_ONCE = 2**16
 # Largest coordinate of a target: the solver keeps distances in float32, and sums them.
@@ -256,7 +258,7 @@ def release(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     # The partition follows from the released counts alone: given those, it is the same for all neighbours, its parts
     # are disjoint, and one source is again in one of them at most.
     few, scale = len(cells.origin) < _NARROW_CELL_COLUMNS, plan.noise[1].scale
-    n_bands = 4 if scale <= _SMALL_COUNT_NOISE else 2
+    n_bands = cells.n_rings if coarse.sum() >= _SCALES_PER_RING * scale * cells.n_bins else 2
     least = (_SCALES_PER_PART_FEW_COLUMNS if few else _SCALES_PER_PART) * scale
     part, parent = partition(coarse, cells, n_bands, least)
     counts = runs[1].release(coarser_histogram(finest, part, len(parent)))

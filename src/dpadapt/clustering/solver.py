@@ -42,6 +42,8 @@ _DRAWN_CANDIDATES, _DRAWN_CANDIDATES_PER_CENTRE = 1000, 12
 _REFINEMENT_ROUNDS = 2
 _REFINEMENT_NEIGHBOURS = 8
 _WEISZFELD_STEPS = 3
+# Slopes of the cost are measured over this share of the distance.
+_SLOPE_STEP = 0.1
 
 
 def distances(A: Array, B: Array) -> NDArray[np.float64]:
@@ -210,6 +212,7 @@ def capped_k_medoids(
     cap: Array | None = None,
     *,
     transform: Transform | None = None,
+    rows: Rows | None = None,
     max_bytes: int = 2**28,
     random_state: int = 0,
 ) -> Rows:
@@ -224,13 +227,15 @@ def capped_k_medoids(
     T : ndarray of shape (n, n_features)
         Targets.
     k : int
-        Number of centres, at most `n`.
-    cap : ndarray of shape (n,), optional
-        Distance of each target to the centres that already exist. Default: there are none.
+        Number of centres, at most the number of targets that are served.
+    cap : ndarray of shape (n_served,), optional
+        Distance of each served target to the centres that already exist. Default: there are none.
     transform : callable, optional
-        `transform(points, distances)` returns the cost of serving the targets numbered `points`, of shape (p,), from
-        `distances`, of shape (p, c). It must not decrease with the distance. Default: the distance itself. The cap is
-        transformed as well.
+        `transform(places, distances)` returns the cost of serving the targets `rows[places]`, of shape (p,), from
+        `distances`, of shape (p, c). It must be concave and not decrease with the distance. Default: the distance
+        itself. The cap is transformed as well.
+    rows : ndarray of shape (n_served,), optional
+        Numbers of the targets that are served, whose cost is the mean. Any target may be a centre. Default: all.
     max_bytes : int, default=2**28
         Memory for distances.
     random_state : int, default=0
@@ -247,17 +252,17 @@ def capped_k_medoids(
     >>> capped_k_medoids(T, 2, cap=np.array([9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 0.1])).tolist()
     [1, 4]
     """
-    problem = _Problem(T, cap, transform)
-    if checks.count(k, "k") > problem.n:
-        raise ValueError(f"k must be at most the number of targets, {problem.n}, got {k!r}.")
-    if problem.n <= _MOST_TARGETS_AS_CANDIDATES and 4 * problem.n**2 <= max_bytes:
-        everything = np.arange(problem.n)
-        return problem.solve(everything, everything, None, k)
+    problem = _Problem(T, cap, transform, rows)
+    n = len(problem.rows)
+    if checks.count(k, "k") > n:
+        raise ValueError(f"k must be at most the number of targets, {n}, got {k!r}.")
+    if len(problem.T) <= _MOST_TARGETS_AS_CANDIDATES and 4 * n * len(problem.T) <= max_bytes:
+        return problem.solve(np.arange(n), np.arange(len(problem.T)), None, k)
     random = np.random.default_rng(random_state)
     size = max(_DRAWN_CANDIDATES, _DRAWN_CANDIDATES_PER_CENTRE * k)
-    size = min(size, max(2 * k, max_bytes // (4 * min(problem.n, 10 * size))), problem.n)
-    n_points = min(problem.n, max(size, max_bytes // (4 * max(size, 2 * _REFINEMENT_NEIGHBOURS * k))))
-    points = np.sort(random.choice(problem.n, n_points, replace=False))
+    size = min(size, max(2 * k, max_bytes // (4 * min(n, 10 * size))), n)
+    n_points = min(n, max(size, max_bytes // (4 * max(size, 2 * _REFINEMENT_NEIGHBOURS * k))))
+    points = np.sort(random.choice(n, n_points, replace=False))
     centres = problem.solve(points, problem.draw(size, random), None, k)
     for _ in range(_REFINEMENT_ROUNDS):
         centres = problem.solve(points, problem.around(centres), centres, k)
@@ -265,35 +270,36 @@ def capped_k_medoids(
 
 
 class _Problem:
-    """The targets with their caps and cost function."""
+    """The targets `T`, the numbers `rows` of those that are served, and the caps and the cost function of these."""
 
-    def __init__(self, T: Array, cap: Array | None, transform: Transform | None) -> None:
+    def __init__(self, T: Array, cap: Array | None, transform: Transform | None, rows: Rows | None) -> None:
         T = np.asarray(T, dtype=np.float64)
         if T.ndim != 2 or not len(T):
             raise ValueError(f"T must have two dimensions and at least one row, got shape {T.shape}.")
         if not np.isfinite(T).all():
             raise ValueError("T must be finite; drop or fill the rows that are not.")
-        self.n = len(T)
         self.T = T - T.mean(axis=0)
-        self.cap = None if cap is None else np.asarray(cap, dtype=np.float64)
-        if self.cap is not None and (self.cap.shape != (self.n,) or not (self.cap >= 0).all()):
-            raise ValueError(f"cap must hold one number of at least 0 for each of the {self.n} targets.")
+        self.rows = np.arange(len(T)) if rows is None else np.asarray(rows)
+        self.served = self.T if rows is None else self.T[self.rows]
+        self.cap = np.full(len(self.rows), np.inf) if cap is None else np.asarray(cap, dtype=np.float64)
+        if self.cap.shape != self.rows.shape or not (self.cap >= 0).all():
+            raise ValueError(f"cap must hold one number of at least 0 for each of the {len(self.rows)} targets.")
         self.transform = transform
 
     def costs(self, points: Rows, candidates: Rows) -> NDArray[np.float32]:
-        """Return the cost of serving `points` from `candidates`, in Fortran order."""
+        """Return the cost of serving the served targets `points` from the targets `candidates`, in Fortran order."""
         out = np.empty((len(candidates), len(points)), dtype=np.float32)
         columns = self.T[candidates]
         for part in blocks(len(points), len(candidates)):
             if self.transform is None:
-                out[:, part] = distances(columns, self.T[points[part]])
+                out[:, part] = distances(columns, self.served[points[part]])
             else:
-                out[:, part] = self.transform(points[part], distances(self.T[points[part]], columns)).T
+                out[:, part] = self.transform(points[part], distances(self.served[points[part]], columns)).T
         return out.T
 
     def free(self, points: Rows) -> Array:
         """Return the cost of serving `points` from the centres that already exist."""
-        cap = np.full(len(points), np.inf) if self.cap is None else self.cap[points]
+        cap = self.cap[points]
         return cap if self.transform is None else self.transform(points, cap[:, None])[:, 0]
 
     def solve(self, points: Rows, candidates: Rows, start: Rows | None, k: int) -> Rows:
@@ -303,31 +309,40 @@ class _Problem:
         return candidates[faster_pam(cost, free, first)]
 
     def draw(self, size: int, random: np.random.Generator) -> Rows:
-        """Return distinct targets, drawn with probability proportional to their cost without new centres."""
-        share = np.where(np.isfinite(free := self.free(np.arange(self.n))), free, 1.0)
+        """Return distinct served targets, drawn with probability proportional to their cost without new centres."""
+        n = len(self.rows)
+        share = np.where(np.isfinite(free := self.free(np.arange(n))), free, 1.0)
         # The smallest of exponential variables with these rates are a draw without replacement.
         with np.errstate(all="ignore"):
-            times = random.exponential(size=self.n) / share
-        return np.sort(np.argpartition(times, size - 1)[:size])
+            times = random.exponential(size=n) / share
+        return self.rows[np.sort(np.argpartition(times, size - 1)[:size])]
 
     def around(self, centres: Rows) -> Rows:
         """Return the centres, then the targets nearest to them and to the medians of the targets that they serve."""
-        places, wanted = np.vstack([self.T[centres], self.medians(centres)]), min(_REFINEMENT_NEIGHBOURS, self.n)
+        n = len(self.T)
+        places, wanted = np.vstack([self.T[centres], self.medians(centres)]), min(_REFINEMENT_NEIGHBOURS, n)
         near = [
             np.argpartition(distances(places[part], self.T), wanted - 1, axis=1)[:, :wanted].ravel()
-            for part in blocks(len(places), self.n)
+            for part in blocks(len(places), n)
         ]
         return np.concatenate([centres, np.setdiff1d(np.concatenate(near), centres)])
 
     def medians(self, centres: Rows) -> NDArray[np.float64]:
-        """Return the geometric median of the targets that each centre serves (Weiszfeld's algorithm)."""
-        owner, distance = nearest(self.T, self.T[centres])
-        mine = np.flatnonzero(distance < np.inf if self.cap is None else distance < self.cap)
-        rows, owner, place = self.T[mine], owner[mine], self.T[centres]
+        """Return the geometric median of the targets that each centre serves (Weiszfeld's algorithm).
+
+        Each target has the slope of its cost as weight: the tangent is an upper bound on a concave cost.
+        """
+        owner, distance = nearest(self.served, self.T[centres])
+        slope = (distance < self.cap).astype(float)
+        if self.transform is not None:
+            every, both = np.arange(len(owner)), distance[:, None] * (1 - _SLOPE_STEP, 1)
+            slope *= np.diff(self.transform(every, both))[:, 0] / np.maximum(_SLOPE_STEP * distance, 1e-300)
+        place = self.T[centres]
         for _ in range(_WEISZFELD_STEPS):
-            pull = 1 / np.maximum(np.linalg.norm(rows - place[owner], axis=1), 1e-3 * distance.mean() + 1e-300)
+            away = np.linalg.norm(self.served - place[owner], axis=1)
+            pull = slope / np.maximum(away, 1e-3 * distance.mean() + 1e-300)
             total = np.bincount(owner, weights=pull, minlength=len(centres))
-            sums = [np.bincount(owner, weights=pull * column, minlength=len(centres)) for column in rows.T]
+            sums = [np.bincount(owner, weights=pull * column, minlength=len(centres)) for column in self.served.T]
             place = np.where(total[:, None] > 0, np.stack(sums, axis=1) / np.maximum(total, 1e-300)[:, None], place)
         return np.asarray(place)
 
