@@ -361,7 +361,8 @@ def audited(factor, **params):
 def test_audit_does_not_refute_the_claimed_epsilon(params):
     result = audited(1.0, **params)
     assert not result.refutes(1.0)
-    # The attack has power: it reaches a good part of what the claim allows.
+    # The attack has power: with Laplace noise it reaches a good part of what the claim allows. With Gaussian noise it
+    # has little: 0.019 was measured, so this case hardly does more than run the audit.
     assert result.epsilon_lower > (0.5 if not params else 0.01)
 
 

@@ -4,12 +4,11 @@ The source is private, the target public. Every target should be near a chosen t
 """
 
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
-from dpadapt.clustering.solver import capped_k_medoids, cluster_t, non_private, public_prior
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, non_private
 
 __all__ = [
     "PrivateSourceTargetClustering",
     "capped_k_medoids",
     "cluster_t",
     "non_private",
-    "public_prior",
 ]

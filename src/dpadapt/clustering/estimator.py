@@ -88,7 +88,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     Notes
     -----
     Sources far from all targets are not counted, nor are rows that are not finite. Above 6,000 targets the costs of a
-    fixed sample of them are minimised. `S` may be an iterator of blocks, which is read once.
+    fixed sample of them are minimised; any may be a centre. `S` may be an iterator of blocks, which is read once.
 
     References
     ----------

@@ -355,12 +355,3 @@ def cluster_t(T: Array, k: int) -> Rows:
 def non_private(S: Array, T: Array, k: int) -> Rows:
     """Return centres that use the exact sources, without privacy."""
     return capped_k_medoids(T, k, nearest(T, S)[1])
-
-
-def public_prior(T: Array, k: int, *, factor: float = 1.0) -> Rows:
-    """Return centres as if sources were everywhere: the cap is `factor` times the mean distance to ClusterT's centres.
-
-    A gain over ClusterT that this reaches as well is no evidence that the private sources were useful.
-    """
-    cap = factor * nearest(T, np.asarray(T)[cluster_t(T, k)])[1].mean()
-    return capped_k_medoids(T, k, np.full(len(T), cap))
