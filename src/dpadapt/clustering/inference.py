@@ -224,7 +224,9 @@ class SourceModel:
         split = np.bincount(released.parent)[released.parent] > 1
         kind = released.parent % released.n_bands * 2 + split
         # Where cells are counted ring by ring there are far more sources than pool points. How sources of the finest
-        # parts lie within them can't be told from the counts: the most clumped of the allowed models is assumed.
+        # parts lie within them can't be told from the counts: the most clumped of the allowed models is assumed. With
+        # the estimate, the gap was .19 instead of .07 with a million sources and .53 instead of .24 with ten million
+        # (epsilon 1, one draw and run each).
         by_ring = released.n_bands == around.cells.n_rings
         return cls(
             around.shares.of(released.part, n_parts),
