@@ -36,7 +36,7 @@ print(f"the private estimate is {estimate:.0f}, and with probability 95% the dis
 near = nearest(homes[model.centers_], quarters)[0]
 print("stations by quarter:", np.bincount(near, minlength=4).tolist(), "(paramedics live in the first two)")
 
-# Without any paramedic the answer is that of the homes alone, with probability at least 0.9.
+# Without any paramedic the answer is that of the homes alone, with probability at least 0.999.
 alone = PrivateSourceTargetClustering(n_clusters=12, epsilon=1.0).fit(
     np.empty((0, 2)), public=Public(homes), ledger=ledger
 )

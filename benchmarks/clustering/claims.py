@@ -12,28 +12,41 @@ Claim = dict[str, str]
 Row = Mapping[str, Any]
 Array = NDArray[np.float64]
 
-# Share of ClusterT's cost. Where sources save less than this, the gap only shows the variation of the solver.
+# Share of ClusterT's cost. Where sources save less than this, a gap only shows the variation of the solver.
 LEAST_WORTH = 1e-3
-# Targets: largest mean gap by budget; largest cost over ClusterT's, in general and with useless sources; the solver's
-# cost over that of Accelerated k-Medoids, and its CPU seconds; median of the bound over the true cost.
-MEAN_GAPS = {"epsilon 3": 0.12, "rho 3": 0.08, "epsilon 1": 0.19, "epsilon 0.3": 0.30, "epsilon 0.1": 0.45}
-MOST_HARM, MOST_USELESS = 1.02, 1.01
+# Targets: largest gap by budget, on real pairs and on synthetic sets; cost over ClusterT's that counts as harm, its
+# largest share of all answers, and the largest such cost; the solver's cost over that of Accelerated k-Medoids, and its
+# CPU seconds; median of the bound over the true cost.
+BUDGETS = ("epsilon 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1")
+MOST_GAP = {
+    "real": dict(zip(BUDGETS, (0.15, 0.25, 0.35, 0.46), strict=True)),
+    "synthetic": dict(zip(BUDGETS, (0.07, 0.12, 0.21, 0.20), strict=True)),
+}
+HARM, MOST_HARMED, MOST_HARM = 1.01, 0.001, 1.03
 SOLVER_RATIO, SOLVER_SECONDS = 0.99, 1.5
 MOST_BOUND = 1.5
 
 
 def gaps(row: Row, budget: str, method: str) -> Array:
-    """Return, run by run, the mean over k of (cost - non-private) / (ClusterT - non-private).
+    """Return, run by run, Σ (cost - non-private) / Σ (ClusterT - non-private), the sums over k.
 
     0 is as good as without privacy; 1 is as good as without sources.
 
     Examples
     --------
     >>> row = {"non-private": [1.0, 1.0], "ClusterT": [2.0, 3.0], "values": {"epsilon 1": {"ours": [[1.5, 1.5]]}}}
-    >>> gaps(row, "epsilon 1", "ours")
-    array([0.375])
+    >>> gaps(row, "epsilon 1", "ours").round(3)
+    array([0.333])
     """
     return _gaps(row, np.asarray(row["values"][budget][method]))
+
+
+def gaps_by_k(row: Row, budget: str, method: str) -> Array:
+    """Return, run by run, the mean over k of (cost - non-private) / (ClusterT - non-private)."""
+    best, alone = np.asarray(row["non-private"]), np.asarray(row["ClusterT"])
+    kept = alone - best > LEAST_WORTH * alone
+    costs = np.asarray(row["values"][budget][method])
+    return np.asarray(((costs - best) / (alone - best))[:, kept].mean(axis=1) if kept.any() else np.zeros(len(costs)))
 
 
 def prior_gap(row: Row) -> float:
@@ -43,17 +56,17 @@ def prior_gap(row: Row) -> float:
 
 def _gaps(row: Row, costs: Array) -> Array:
     best, alone = np.asarray(row["non-private"]), np.asarray(row["ClusterT"])
-    kept = alone - best > LEAST_WORTH * alone
-    return np.asarray(((costs - best) / (alone - best))[:, kept].mean(axis=1) if kept.any() else np.zeros(len(costs)))
+    worth = float((alone - best).sum())
+    return np.asarray((costs - best).sum(axis=1) / worth if worth > LEAST_WORTH * alone.sum() else np.zeros(len(costs)))
 
 
 def worst_ratio(row: Row, budget: str, method: str) -> tuple[float, int]:
     """Return the largest cost over ClusterT's at a single k, over all runs, and which k."""
-    ratios = _ratios(row, budget, method)
-    return float(ratios.max()), int(ratios.max(axis=0).argmax())
+    values = ratios(row, budget, method)
+    return float(values.max()), int(values.max(axis=0).argmax())
 
 
-def _ratios(row: Row, budget: str, method: str) -> Array:
+def ratios(row: Row, budget: str, method: str) -> Array:
     """Return costs over ClusterT's, by run and k."""
     return np.asarray(np.asarray(row["values"][budget][method]) / np.asarray(row["ClusterT"]))
 
@@ -74,38 +87,47 @@ def mean_gap(rows: Sequence[Row], budget: str, method: str) -> float:
     return float(np.mean(gaps_by_set)) if gaps_by_set else float("nan")
 
 
+def groups(results: Row) -> dict[str, list[Row]]:
+    """Return the set-draws that are judged together, by name."""
+    rows = results["cells"]
+    named_groups = {
+        "real": [row for row in rows if row["real"]],
+        "real, no draw used for choices": [row for row in rows if row["real"] and not row["development"]],
+        "synthetic": [row for row in rows if not row["real"]],
+    }
+    return {name: chosen for name, chosen in named_groups.items() if chosen}
+
+
+def with_interval(values: Sequence[float]) -> str:
+    """Return the mean with the half-width of its 95% interval over set-draws."""
+    half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.3f} ± {half:.3f}"
+
+
 def our_claims(results: Row) -> Iterator[Claim]:
     """Yield ours against its targets."""
-    rows = main_rows(results)
-    for budget, most in MEAN_GAPS.items():
-        value, rival = mean_gap(rows, budget, "ours"), mean_gap(rows, budget, "NNA")
-        if np.isfinite(value):
-            beside = f"; NNA as printed {rival:.3f}" if np.isfinite(rival) else ""
-            what = f"ours, {budget}: mean gap of {len(rows)} sets at most {most:.2f}"
-            yield claim(what, f"{value:.3f}{beside}", value <= most)
+    for group, rows in groups(results).items():
+        for budget, most in MOST_GAP[group.partition(",")[0]].items():
+            values = [float(gaps(row, budget, "ours").mean()) for row in rows if budget in row["values"]]
+            if values:
+                what = f"ours, {budget}: mean gap of {len(values)} set-draws ({group}) at most {most:.2f}"
+                # Judged by the number that is shown.
+                yield claim(what, with_interval(values), round(float(np.mean(values)), 3) <= most)
     cells = [(row, budget) for row in results["cells"] for budget in row["values"]]
-    tails = [float(np.quantile(gaps(row, budget, "ours"), 0.95)) for row, budget in cells]
-    over = [
-        f"{named(row, results)} {budget} {tail:.2f}"
-        for (row, budget), tail in zip(cells, tails, strict=True)
-        if tail > 1
-    ]
-    what = "ours: 95th percentile of the gap at most 1 on every set and budget"
-    text = f"{len(cells) - len(over)} of {len(cells)}; largest {max(tails):.2f}"
-    yield claim(what, text + (f": {', '.join(over[:6])}" if over else ""), not over)
-    ratios = [worst_ratio(row, budget, "ours") for row, budget in cells]
-    worst = int(np.argmax([ratio for ratio, _ in ratios]))
-    bad = [ratio for ratio, _ in ratios if ratio > MOST_HARM]
-    every = np.concatenate([_ratios(row, budget, "ours").ravel() for row, budget in cells])
+    largest = [worst_ratio(row, budget, "ours") for row, budget in cells]
+    worst = int(np.argmax([ratio for ratio, _ in largest]))
+    every = np.concatenate([ratios(row, budget, "ours").ravel() for row, budget in cells])
+    harmed = int((every > HARM).sum())
+    text = f"{harmed / len(every):.2%}: {harmed} of {len(every):,}"
+    what = f"ours: cost above {HARM:g} times ClusterT's, at single k and run, in at most {MOST_HARMED:.1%} of answers"
+    yield claim(what, text, round(harmed / len(every), 4) <= MOST_HARMED)
     row, budget = cells[worst]
-    text = (
-        f"{len(cells) - len(bad)} of {len(cells)} sets and budgets, all but {int((every > MOST_HARM).sum())} of "
-        f"{len(every):,} answers; worst {ratios[worst][0]:.3f} "
-        f"({named(row, results)}, {budget}, k {results['ks'][ratios[worst][1]]})"
+    text = f"{largest[worst][0]:.3f} ({named(row, results)}, {budget}, k {results['ks'][largest[worst][1]]})"
+    yield claim(
+        f"ours: worst cost over ClusterT's at most {MOST_HARM:g}", text, round(largest[worst][0], 3) <= MOST_HARM
     )
-    yield claim(f"ours: cost over ClusterT at each single k and run at most {MOST_HARM:g}", text, not bad)
     yield from _useless(results)
-    yield from _prior(rows)
+    yield from _prior(main_rows(results))
     yield from _certificates(results["certificates"])
     solver = results["solver"]
     what = (
@@ -119,11 +141,14 @@ def our_claims(results: Row) -> Iterator[Claim]:
 
 def _useless(results: Row) -> Iterator[Claim]:
     for name in ("empty", "far away", "one source"):
-        worst = [row["worst"][name] for row in results["no harm"]]
-        if worst:
-            what = f"ours, sources {name}: cost over ClusterT at most {MOST_USELESS:g}"
-            text = f"worst {max(worst):.4f} of {len(worst)} sets, {results['no harm'][0]['runs']} runs each"
-            yield claim(what, text, max(worst) <= MOST_USELESS)
+        differ = [row["differ"][name] for row in results["no harm"]]
+        if differ:
+            answers = sum(row["answers"] for row in results["no harm"])
+            yield claim(
+                f"ours, sources {name}: exactly ClusterT's centres",
+                f"{sum(differ)} of {answers} differ",
+                not sum(differ),
+            )
 
 
 def _prior(rows: Sequence[Row]) -> Iterator[Claim]:

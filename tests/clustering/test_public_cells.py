@@ -12,7 +12,7 @@ from dpadapt.clustering.solver import cluster_t
 @pytest.fixture(scope="module")
 def cells():
     T = np.random.default_rng(0).standard_normal((300, 3))
-    return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80], bands=np.array([0, 1, 1]))
+    return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80])
 
 
 def test_bin_of_a_row_does_not_depend_on_other_rows(cells):
@@ -29,7 +29,7 @@ def test_bin_of_a_row_does_not_depend_on_other_rows(cells):
 def test_blocks_of_rows_do_not_overlap(cells, monkeypatch):
     rows = np.random.default_rng(1).standard_normal((50, 3))
     whole = cells.codes(rows)
-    monkeypatch.setattr(module, "_CODES_BLOCK_BYTES", 8 * len(cells.points) * 7)
+    monkeypatch.setattr(module, "_ASSIGNED_BLOCK_BYTES", 8 * len(cells.points) * 7)
     assert np.array_equal(cells.codes(rows), whole)
 
 
@@ -67,7 +67,7 @@ def test_coarse_cells_are_unions_of_finer_ones(cells):
 
 def test_same_targets_give_the_same_bins_and_shares():
     T = np.random.default_rng(3).standard_normal((200, 4))
-    first, second = (surroundings(T, [5], n_bands=2) for _ in range(2))
+    first, second = (surroundings(T, [5]) for _ in range(2))
     assert first.cells.points.tobytes() == second.cells.points.tobytes()
     assert first.shares.near.data.tobytes() == second.shares.near.data.tobytes()
     assert first.cells.edges.tobytes() == second.cells.edges.tobytes()
@@ -76,20 +76,20 @@ def test_same_targets_give_the_same_bins_and_shares():
 def test_preparation_is_made_once_for_each_public_and_remade_when_its_rows_change():
     T = np.random.default_rng(5).standard_normal((50, 2))
     public = Public(T)
-    first, without = prepare(public, T, [3, 4], 3)
-    assert prepare(public, T, [3, 4], 3)[0] is first
+    first, without = prepare(public, T, [3, 4])
+    assert prepare(public, T, [3, 4])[0] is first
     assert {k: rows.tolist() for k, rows in without.items()} == {k: cluster_t(T, k).tolist() for k in (3, 4)}
-    assert prepare(public, T + 1.0, [3, 4], 3)[0] is not first
-    assert prepare(public, T, [3, 4], 2)[0].cells.n_bands == 2
+    assert prepare(public, T + 1.0, [3, 4])[0] is not first
+    assert prepare(public, T, [3])[0] is not first
 
 
 def test_shares_of_a_partition_are_averages_over_its_pool_points():
     T = np.random.default_rng(4).standard_normal((60, 2))
-    around = surroundings(T, [5], n_bands=3)
+    around = surroundings(T, [5])
     n = around.cells.n_bins
-    one = around.shares.of(np.zeros(n, dtype=int), 1, np.ones(n)).toarray().reshape(60, -1)
+    one = around.shares.of(np.zeros(n, dtype=int), 1).toarray().reshape(60, -1)
     assert (np.diff(one, axis=1) >= 0).all()
     assert one.max() <= 1.0
-    each = around.shares.of(np.arange(n), n, np.ones(n)).toarray()
+    each = around.shares.of(np.arange(n), n).toarray()
     mixed = each @ (around.shares.sizes / around.shares.sizes.sum())
     assert mixed == pytest.approx(one.ravel(), abs=1e-6)

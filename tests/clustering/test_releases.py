@@ -1,4 +1,4 @@
-"""The plan costs what it should, follows from public facts, and its partition follows from released counts alone."""
+"""The plan costs what it should, follows from public facts, and the partition splits where the counts allow."""
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,11 @@ from dpadapt.clustering.releases import (
     Noise,
     assumed_public,
     checked_inputs,
+    count_sources,
     declared_targets,
     make_plan,
     partition,
     release,
-    source_codes,
     stage_mechanisms,
 )
 
@@ -30,7 +30,10 @@ def targets():
 @pytest.fixture(scope="module")
 def cells():
     T = np.random.default_rng(0).standard_normal((300, 3))
-    return make_cells(T, edges=np.array([0.2, 0.5, 1.0]), sizes=[20, 40, 80], bands=np.array([0, 1, 1]))
+    return make_cells(T, edges=np.geomspace(0.2, 1.0, 7), sizes=[20, 40, 80])
+
+
+NOISES = [Noise("laplace", 0.4), Noise("laplace", 3.0), Noise("gaussian", 0.6), Noise("gaussian", 4.0)]
 
 
 def plan_of(T, numbers=(3, 5), **options):
@@ -60,36 +63,54 @@ def test_replace_one_doubles_the_noise_of_the_plan(targets):
     assert [noise.scale for noise in two.noise] == pytest.approx([2 * noise.scale for noise in one.noise])
 
 
-@pytest.mark.parametrize(
-    ("width", "epsilon", "n_bands", "scales"), [(2, 1.0, 3, 4.0), (2, 5.0, 3, 1.5), (4, 1.0, 4, 1.5), (4, 0.1, 2, 1.5)]
-)
-def test_resolution_follows_from_the_noise_and_the_number_of_columns(width, epsilon, n_bands, scales):
-    plan = plan_of(np.random.default_rng(1).standard_normal((40, width)), epsilon=epsilon)
-    assert plan.around.cells.n_bands == n_bands
-    assert plan.least_in_part == pytest.approx(scales * plan.noise[-1].scale)
+def released_counts(plan, S, T):
+    finest = count_sources(S, plan.around.cells, Public(T))
+    ledger = Ledger(epsilon=1e6, adjacency=Adjacency.ADD_REMOVE, random_state=0)
+    return release(finest, plan, ledger.start_all(plan.charges))
+
+
+@pytest.mark.parametrize(("epsilon", "repeats", "n_bands"), [(3.0, 1, 2), (3.0, 300, 7), (0.01, 300, 2)])
+def test_cells_are_counted_ring_by_ring_only_if_sources_far_exceed_the_noise(targets, epsilon, repeats, n_bands):
+    sources = np.repeat(targets, repeats, axis=0)
+    assert released_counts(plan_of(targets, epsilon=epsilon), sources, targets).n_bands == n_bands
 
 
 def test_released_counts_are_those_of_the_sources_where_noise_is_negligible(targets):
     plan = plan_of(targets, epsilon=1e6)
     S = np.vstack([np.repeat(targets[:1], 30, axis=0), np.full((5, 2), 1e9)])
-    codes = source_codes(S, plan.around.cells, Public(targets))
-    ledger = Ledger(epsilon=1e6, adjacency=Adjacency.ADD_REMOVE, random_state=0)
-    released = release(codes, plan, ledger.start_all(plan.charges))
-    for counts in (released.profile, released.coarse, released.counts):
-        assert counts.sum() == counts.max() == 30
-    assert released.profile.argmax() == 0  # the nearest ring
-    assert released.coarse.argmax() == released.parent[released.counts.argmax()]
+    released = released_counts(plan, S, targets)
+    assert released.coarse.sum() == released.coarse.max() == 30
+    assert released.counts.sum() == released.counts.max() == 30
+    assert released.coarse[:, 0].max() == 30  # the nearest ring
+    assert released.coarse.sum(axis=1).argmax() == released.parent[released.counts.argmax()] // released.n_bands
 
 
-def test_partition_splits_coarse_bins_as_finely_as_their_counts_allow(cells):
-    coarse = np.zeros(40)
-    coarse[:3] = 1e9, 0.0, -5.0
-    part, parent = partition(coarse, cells, 4.0)
-    assert np.array_equal(cells.coarse()[:-1], parent[part])  # whole parts lie in one coarse bin
+def test_partition_splits_coarse_cells_as_finely_as_their_counts_allow(cells):
+    coarse = np.zeros((20, 7))
+    coarse[0, 0], coarse[1, 6] = 1e9, -5.0
+    part, parent = partition(coarse, cells, 2, 4.0)
+    bands = np.tile([0, 0, 0, 1, 1, 1, 1], cells.n_cells)
+    # Whole parts lie in one coarse cell and band.
+    assert np.array_equal(np.repeat(cells.ancestors[0], 7) * 2 + bands, parent[part])
     pieces = np.bincount(parent, minlength=40)
     assert pieces[0] == (cells.ancestors[0] == 0).sum()
     assert (pieces[1:] == 1).all()
     assert len(np.unique(part)) == len(parent)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+def test_noise_reaches_its_tail_and_its_moment_no_more_often_than_stated(noise):
+    values = np.arange(-int(100 * noise.scale), int(100 * noise.scale) + 1)
+    probability = np.exp(noise.log_density(values))
+    probability /= probability.sum()
+    for most in (0.3, 0.01, 1e-5):
+        tail = probability[values >= noise.exceeded(most)].sum()
+        assert tail <= most
+        assert tail > most / 20 or noise.law == "gaussian"
+    for s in np.array([0.1, 0.5, 0.9]) / noise.scale:
+        moment = probability @ np.exp(s * values)
+        assert moment <= np.exp(noise.log_moment(s)) * (1 + 1e-9)
+        assert moment >= 0.95 * np.exp(noise.log_moment(s))
 
 
 @pytest.mark.parametrize("noise", [Noise("laplace", 3.0), Noise("gaussian", 3.0)], ids=str)
@@ -112,14 +133,15 @@ def test_blocks_are_checked_like_whole_tables(targets):
     blocks, T = checked_inputs(iter([targets[:3].astype(np.float32), targets[3:7].tolist()]), public)
     assert np.array_equal(T, targets)
     whole = np.vstack([targets[:3].astype(np.float32), targets[3:7]])
-    assert np.array_equal(source_codes(blocks, cells, public), cells.codes(whole))
+    counted = count_sources(blocks, cells, public).value
+    assert np.array_equal(counted, np.bincount(cells.codes(whole), minlength=cells.n_bins))
     for block, message in (
         (np.zeros((2, 3)), "each block of S must have the targets' 2 columns, got 3"),
         (np.zeros(2), "each block of S must be a table of numbers"),
         (pd.DataFrame(np.zeros((2, 2)), columns=["b", "a"]), "same order"),
     ):
         with pytest.raises(ValueError, match=message):
-            source_codes(iter([block]), cells, public)
+            count_sources(iter([block]), cells, public)
     with pytest.raises(TypeError, match="S must be dense"):
         checked_inputs(sparse.eye(2).tocsr(), public)
 

@@ -16,7 +16,7 @@ from dpadapt.audit.replay import _same
 from dpadapt.mechanisms import bounded, bounded_losses, bounded_neighbours
 
 # What makers are given of private rows; everything else is public.
-PRIVATE = {"rows", "codes", "ballots", "weights", "ranks", "inside", "losses", "moments", "parts", "X", "y"}
+PRIVATE = {"rows", "codes", "ballots", "weights", "ranks", "inside", "losses", "moments", "parts", "counts", "X", "y"}
 MAKERS = {
     name: getattr(module, name)
     for module in (bounded, bounded_losses, bounded_neighbours)
@@ -25,7 +25,7 @@ MAKERS = {
 }
 # Public arguments that are more than a limit. Limits and numbers show in the noise and in the shape of a release, which
 # every replay compares.
-ARRAYS = {"coef", "public", "public_means", "factors", "targets", "centres", "caps"}
+ARRAYS = {"coef", "public", "public_means", "factors", "targets", "centres", "caps", "group"}
 LIMITS = {"clip_norm", "radius", "limit", "max_norm", "max_target", "dtype"}
 # Where statistics with such arguments are used.
 PACKAGES = ("dpadapt.papers.adaptation.", "dpadapt.papers.source_target.", "dpadapt.clustering.")

@@ -22,7 +22,9 @@ from dpadapt.mechanisms.bounded import (
     clipped_outer_sum,
     clipped_sum,
     clipped_term_sum,
+    coarser_histogram,
     histogram,
+    histogram_of_blocks,
     responses,
     threshold_votes,
     votes,
@@ -157,6 +159,20 @@ MAKERS = [
         rounding=lambda o: ROUNDING[o[1]],
     ),
     Maker("histogram", codes, st.integers(1, 4), make_codes(histogram)),
+    Maker(
+        "histogram_of_blocks",
+        codes,
+        st.tuples(st.integers(1, 4), st.integers(0, 5)),
+        lambda records, o: make_codes(
+            lambda codes, n: histogram_of_blocks([codes[: o[1]], codes[o[1] :], codes[:0]], n)
+        )(records, o[0]),
+    ),
+    Maker(
+        "coarser_histogram",
+        codes,
+        st.lists(st.integers(-1, 2), min_size=1, max_size=4),
+        lambda records, o: coarser_histogram(make_codes(histogram)(records, len(o)), o, 3),
+    ),
     Maker(
         "votes",
         records,

@@ -164,3 +164,17 @@ def test_bad_public_arguments_are_refused():
     with pytest.raises(ValueError, match="n_neighbours must be a whole number"):
         neighbour_sums([[0.0, 0.0]], TARGETS, 0, 0.5)
     assert isinstance(cell_sums([[0.0, 0.0]], TARGETS, 0.5), Bounded)
+
+
+def test_bound_for_many_targets_is_at_least_the_exact_one(monkeypatch):
+    """Above a number of targets not all pairs are compared; the bound is then larger, never smaller."""
+    random = np.random.default_rng(0)
+    for scale in (0.05, 1.0):
+        targets = np.vstack([random.normal(random.normal(size=2), scale, (40, 2)) for _ in range(10)])
+        caps = random.uniform(0, 1, len(targets))
+        exact = local_neighbour_distance_sum(targets[:0], targets, 1, caps).l1
+        with monkeypatch.context() as patch:
+            patch.setattr(bounded_neighbours, "_MOST_EXACT_TARGETS", 60)
+            bounds = local_neighbour_distance_sum(targets[:0], targets, 1, caps).l1
+        assert exact <= bounds <= caps.sum()
+    assert bounds < 0.95 * caps.sum()

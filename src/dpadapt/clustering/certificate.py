@@ -28,29 +28,12 @@ def bound_charge(epsilon: float) -> tuple[Laplace, str]:
 def certified_cost(
     S: Array, T: Array, caps: Array, n_neighbours: int, *, epsilon: float, gamma: float, adjacency: Adjacency, run: Run
 ) -> float:
-    """Release an upper bound on the mean over targets of min(cap, distance to the nearest source).
+    """Release an upper bound on the mean over targets `T` of min(cap, distance to the nearest private source).
 
     The mean of a target's `n_neighbours` nearest capped distances is at least the smallest of them, and one source
     moves it by at most cap / `n_neighbours`, only for the targets around that source. The noise is below minus its tail
-    with probability `gamma`.
-
-    Parameters
-    ----------
-    S : ndarray of shape (n_sources, n_features)
-        Private sources.
-    T : ndarray of shape (n_targets, n_features)
-        Public targets.
-    caps : ndarray of shape (n_targets,)
-        Distance of each target to the nearest chosen centre.
-    n_neighbours : int
-        Chosen from released or public values alone.
-    epsilon : float
-        Cost of the release.
-    gamma : float
-        Probability with which the bound may fail.
-    adjacency : Adjacency
-    run : Run
-        The run of `bound_charge`, already charged.
+    with probability `gamma`. `n_neighbours` must follow from released or public values alone; `run` is that of
+    `bound_charge(epsilon)`, already charged.
     """
     without_sources = float(caps.mean())
     if without_sources == 0.0:
@@ -67,17 +50,8 @@ def certified_cost(
 def choose_neighbours(expected: Array, radii: Array, caps: Array, *, moved: float, epsilon: float, gamma: float) -> int:
     """Return the number of neighbours whose bound is expected to be the smallest.
 
-    Parameters
-    ----------
-    expected : ndarray of shape (n_targets, n_radii)
-        Expected number of sources within each radius of each target, from counts that were released before.
-    radii : ndarray of shape (n_radii,)
-    caps : ndarray of shape (n_targets,)
-        Distance of each target to the nearest chosen centre.
-    moved : float
-        From `most_moved`.
-    epsilon, gamma : float
-        Of `certified_cost`.
+    `expected` has the expected number of sources within each of `radii` (columns) of each target (rows), from counts
+    that were released before; `caps` the distance of each target to its nearest centre; `moved` is from `most_moved`.
     """
     knots = np.append(0.0, radii)
     widths = np.minimum(knots[1:], caps[:, None]) - np.minimum(knots[:-1], caps[:, None])

@@ -1,7 +1,6 @@
 """`PrivateSourceTargetClustering`: centres among public targets when private sources already serve as centres.
 
 The problem is that of "Differentially Private Source-Target Clustering" (paper 5 of PAPERS.md); the algorithm is ours.
-`select_for_labelling` uses it to choose which public rows to label when the labelled rows are private.
 """
 
 from collections.abc import Sequence
@@ -20,10 +19,10 @@ from dpadapt.clustering.releases import (
     Plan,
     assumed_public,
     checked_inputs,
+    count_sources,
     declared_targets,
     make_plan,
     release,
-    source_codes,
 )
 from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
@@ -39,16 +38,16 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     """Choose centres among public targets, given that private sources already serve as centres.
 
     The cost of centres is the mean distance of a target to its nearest centre or source [1]_. Sources are counted
-    three times: by distance to the targets, in coarse public cells, and as finely as the coarse counts allow. From the
-    noisy counts follows the expected cost of every target as a function of its distance to a centre, which a k-medoids
-    solver minimises. Where the counts don't prove that there are sources in range (the gate is shut), the answer is
-    exactly that of clustering the targets alone.
+    twice: in coarse public cells, by distance to the targets, and in cells as fine as these counts allow. From noisy
+    counts follows the expected cost of every target as a function of its distance to a centre, which a k-medoids solver
+    minimises. Where the counts don't prove that there are sources in range (the gate is shut), or where the centres
+    found cost more under a strict model, the answer is exactly that of clustering the targets alone.
 
     Privacy
     -------
     Protects one source (see `adjacency`).
-    Releases: counts of sources by distance, in coarse bins, and in bins that are split by the coarse counts, all with
-    exact discrete noise; with `certificate_share`, a bound on the cost for each number of centres.
+    Releases: counts of sources by coarse cell and distance, and by finer cell and distance, both with exact discrete
+    noise; with `certificate_share`, a bound on the cost for each number of centres.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not
     used.
 
@@ -62,8 +61,9 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     noise : {"laplace", "gaussian"}, default="laplace"
         Laplace noise has a pure guarantee and is smaller for a histogram. Gaussian noise needs `delta`; it is for
         budgets that are kept as zCDP.
-    gate : float, default=0.1
-        Where no source is in range, the centres are those of the targets alone with probability at least 1 - `gate`.
+    gate : float, default=0.001
+        If at most one source is in range, the centres are those of the targets alone with probability at least
+        1 - `gate`.
     certificate_share : float, default=0.0
         Share of `epsilon` that is spent on `cost_bound_`.
     gamma : float, default=0.05
@@ -87,8 +87,8 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 
     Notes
     -----
-    Sources far from all targets are not counted, nor are rows that are not finite. Above 20,000 targets the costs of a
-    fixed sample of them are minimised. `S` may be an iterator of blocks, which is read once.
+    Sources far from all targets are not counted, nor are rows that are not finite. Above 6,000 targets the costs of a
+    fixed sample of them are minimised; any may be a centre. `S` may be an iterator of blocks, which is read once.
 
     References
     ----------
@@ -114,7 +114,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         delta: float = 0.0,
         *,
         noise: str = "laplace",
-        gate: float = 0.1,
+        gate: float = 0.001,
         certificate_share: float = 0.0,
         gamma: float = 0.05,
         adjacency: str = "add-remove",
@@ -169,10 +169,10 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             adjacency=Adjacency.of(self.adjacency),
             bound_epsilon=share * self.epsilon / len(numbers),
         )
-        codes = source_codes(sources, plan.around.cells, public)
+        finest = count_sources(sources, plan.around.cells, public)
         # All releases are charged at once: a cap that is too small for the bounds raises before any noise is drawn.
         runs = child.start_all(plan.charges)
-        released = release(codes, plan, runs)
+        released = release(finest, plan, runs)
         choice = choose(T, plan, released, gate=self.gate)
         bounds = self._cost_bounds(sources, T, plan, choice, runs[len(LABELS) :]) if share else {}
         # The receipt is set first: an interrupted second fit must not leave new centres with an old receipt.
@@ -223,57 +223,3 @@ class PrivateSourceTargetClustering(PrivateEstimator):
                 f"each bound, got {share!r}."
             )
         return numbers, share
-
-
-def select_for_labelling(
-    S: Any,
-    T: Any,
-    k: int,
-    *,
-    epsilon: float = 1.0,
-    adjacency: str = "add-remove",
-    ledger: Ledger | None = None,
-    random_state: int | None = None,
-) -> NDArray[np.int64]:
-    """Return the rows of `T` to label: `k` centres, given that the labelled private rows `S` already serve as centres.
-
-    This is the use that motivates paper 5 (after de Mathelin et al., 2022): a target is easy to predict if a labelled
-    row is near. Scale the columns by `T` so that near rows in fact have similar labels.
-
-    Parameters
-    ----------
-    S : array-like of shape (n_sources, n_features)
-        Features of the private rows. Their labels are not used.
-    T : array-like of shape (n_targets, n_features)
-        Features of the public rows that may be labelled.
-    k : int
-        How many to label.
-    epsilon : float, default=1.0
-        What the choice may spend, in addition to what a model on `S` spends.
-    adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
-        Which data sets count as neighbours.
-    ledger : Ledger, optional
-        The private data set's ledger; it is charged what the choice spends.
-    random_state : int, optional
-        For tests only: seeds the noise, which voids the guarantee.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        Row numbers of `T`.
-
-    Notes
-    -----
-    The choice treats a source as a labelled row, but a private model learns less from a single source. Where the budget
-    of that model is small, the rows that `cluster_t` chooses for free may be as good: docs/clustering.md has the
-    figures.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> S, T = rng.standard_normal((500, 2)), rng.standard_normal((200, 2)) + 2.0
-    >>> len(select_for_labelling(S, T, 10, random_state=0))
-    10
-    """
-    model = PrivateSourceTargetClustering(k, epsilon, adjacency=adjacency, random_state=random_state)
-    return np.asarray(model.fit(S, public=Public(T), ledger=ledger).centers_)

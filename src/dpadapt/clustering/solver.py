@@ -14,7 +14,9 @@ from scipy.spatial.distance import cdist
 
 from dpadapt import checks
 
-Transform = Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[Any]]
+Array = NDArray[Any]
+Rows = NDArray[np.int64]
+Transform = Callable[[Rows, Array], Array]
 
 # Constants of speed and memory. Unless a comment says so, they were chosen by hand, and neighbouring values were not
 # compared.
@@ -40,20 +42,16 @@ _DRAWN_CANDIDATES, _DRAWN_CANDIDATES_PER_CENTRE = 1000, 12
 _REFINEMENT_ROUNDS = 2
 _REFINEMENT_NEIGHBOURS = 8
 _WEISZFELD_STEPS = 3
+# Slopes of the cost are measured over this share of the distance.
+_SLOPE_STEP = 0.1
 
 
-# Euclidean distances in blocks of bounded memory.
-
-
-def distances(A: NDArray[Any], B: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the distance of every row of `A` to every row of `B`.
-
-    Computed from differences in float64: exactly 0 for equal rows, and in few dimensions faster than a matrix product.
-    """
+def distances(A: Array, B: Array) -> NDArray[np.float64]:
+    """Return the distance of every row of `A` to every row of `B`: exactly 0 for equal rows."""
     return np.asarray(cdist(A, B))
 
 
-def nearest(A: NDArray[Any], B: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def nearest(A: Array, B: Array) -> tuple[Rows, NDArray[np.float64]]:
     """Return, for every row of `A`, the nearest row of `B` and its distance; infinity if `B` has no rows."""
     index, value = np.zeros(len(A), dtype=np.int64), np.full(len(A), np.inf)
     if len(B):
@@ -70,31 +68,14 @@ def blocks(n_rows: int, n_columns: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-# Lazy greedy choice of centres.
+def greedy(cost: Array, free: Array, k: int) -> Rows:
+    """Return `k` candidates, in the order in which they lower Σ_i min(free_i, min_j cost_ij) the most.
 
-
-def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any] | None = None) -> NDArray[np.int64]:
-    """Return `k` candidates, in the order in which they lower Σ_i w_i min(free_i, min_j cost_ij) the most.
-
-    The reduction is submodular, so an earlier gain of a candidate is an upper bound on its gain now. Only the gains of
-    the candidates with the largest bounds are computed again, and the choice is that of plain greedy. Every prefix of
+    `cost` has a row for each point and a column for each candidate; it is fastest in Fortran order. `free` is the cost
+    of serving a point from the centres that already exist, infinity where there are none. The reduction is submodular,
+    so an earlier gain of a candidate is an upper bound on its gain now. Only the gains of the candidates with the
+    largest bounds are computed again, and the choice is that of plain greedy; ties go to the earliest. Every prefix of
     the answer is the greedy answer for a smaller `k`.
-
-    Parameters
-    ----------
-    cost : ndarray of shape (n_points, n_candidates)
-        Cost of serving a point from a candidate. Fastest in Fortran order: a candidate's costs are contiguous.
-    free : ndarray of shape (n_points,)
-        Cost of serving a point from the free centres, which already exist; infinity where there are none.
-    k : int
-        Number of centres to choose, at most `n_candidates`.
-    weights : ndarray of shape (n_points,), optional
-        Weight of each point.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        Distinct candidates. Ties go to the earliest.
 
     Examples
     --------
@@ -107,7 +88,7 @@ def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any]
     gains = np.empty(len(candidates))
     for start in range(0, len(candidates), _GREEDY_BATCH):
         part = slice(start, start + _GREEDY_BATCH)
-        gains[part] = _gains(candidates[part], served, weights)
+        gains[part] = np.maximum(served - candidates[part], 0).sum(axis=1)
     order = np.empty(k, dtype=np.int64)
     for step in range(k):
         fresh = np.zeros(len(gains), dtype=bool) if step else np.ones(len(gains), dtype=bool)
@@ -116,7 +97,7 @@ def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any]
             size = min(_GREEDY_BATCH, len(gains))
             top = np.sort(np.argpartition(-stale, size - 1)[:size])
             top = top[stale[top] > -np.inf]
-            gains[top] = _gains(candidates[top], served, weights)
+            gains[top] = np.maximum(served - candidates[top], 0).sum(axis=1)
             fresh[top] = True
         order[step] = best
         gains[best] = -np.inf
@@ -124,7 +105,7 @@ def greedy(cost: NDArray[Any], free: NDArray[Any], k: int, weights: NDArray[Any]
     return order
 
 
-def _bounded_free(cost: NDArray[Any], free: NDArray[Any]) -> NDArray[Any]:
+def _bounded_free(cost: Array, free: Array) -> Array:
     """Return `free` in the type of `cost`, at most the largest cost of the point: with one centre no more is ever paid.
 
     Without that limit a huge or infinite cost would round away the digits of all others in a sum.
@@ -132,43 +113,16 @@ def _bounded_free(cost: NDArray[Any], free: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.minimum(free, cost.max(axis=1)), dtype=cost.dtype)
 
 
-def _gains(rows: NDArray[Any], served: NDArray[Any], weights: NDArray[Any] | None) -> NDArray[Any]:
-    """Return by how much each candidate, a row of costs, lowers the cost of the points now."""
-    saved = np.maximum(served - rows, 0)
-    return np.asarray(saved.sum(axis=1) if weights is None else saved @ weights)
-
-
-# FasterPAM: swaps of one centre for another that lower the cost. Free centres can't be swapped.
-#
-# E. Schubert, P. J. Rousseeuw. Fast and eager k-medoids clustering. 2021. arXiv:2008.05171
-
-
-def faster_pam(
-    cost: NDArray[Any],
-    free: NDArray[Any],
-    start: NDArray[np.int64],
-    weights: NDArray[Any] | None = None,
-) -> NDArray[np.int64]:
-    """Return centres such that no single swap lowers Σ_i w_i min(free_i, min_j cost_ij) further.
+def faster_pam(cost: Array, free: Array, start: Rows) -> Rows:
+    """Return centres such that no single swap lowers Σ_i min(free_i, min_j cost_ij) further, from `start` [1]_.
 
     The changes of cost of all swaps of one candidate with every centre are computed together, from each point's nearest
-    and second nearest centre; the best swap of a block of candidates is made if it lowers the cost.
+    and second nearest centre; the best swap of a block of candidates is made if it lowers the cost. The centres that
+    `free` stands for can't be swapped.
 
-    Parameters
+    References
     ----------
-    cost : ndarray of shape (n_points, n_candidates)
-        Cost of serving a point from a candidate. Fastest in Fortran order: a candidate's costs are contiguous.
-    free : ndarray of shape (n_points,)
-        Cost of serving a point from the free centres, which already exist; infinity where there are none.
-    start : ndarray of shape (k,)
-        The candidates to start from, distinct.
-    weights : ndarray of shape (n_points,), optional
-        Weight of each point.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        Candidates; the cost is never more than that of `start`.
+    .. [1] E. Schubert, P. J. Rousseeuw. Fast and eager k-medoids clustering. 2021. arXiv:2008.05171
 
     Examples
     --------
@@ -177,7 +131,7 @@ def faster_pam(
     >>> np.sort(faster_pam(cost, np.full(6, np.inf), np.array([0, 1])))
     array([1, 4])
     """
-    state = _State(cost.T, _bounded_free(cost, free), np.array(start, dtype=np.int64), weights)
+    state = _State(cost.T, _bounded_free(cost, free), np.array(start, dtype=np.int64))
     n_points, n_candidates = cost.shape
     size = max(_SWAP_BLOCK_CANDIDATES, _SWAP_BLOCK_ENTRIES // max(1, n_points))
     starts = range(0, n_candidates, size)
@@ -199,17 +153,14 @@ class _State:
     The free centres have the number k. They may be nearest or second nearest like any other.
     """
 
-    def __init__(
-        self, candidates: NDArray[Any], free: NDArray[Any], chosen: NDArray[np.int64], weights: NDArray[Any] | None
-    ) -> None:
+    def __init__(self, candidates: Array, free: Array, chosen: Rows) -> None:
         n = candidates.shape[1]
         self.candidates, self.free, self.chosen = candidates, free, chosen
-        self.weights = np.ones(n, dtype=candidates.dtype) if weights is None else weights
         self.nearest, self.runner = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
         self.first, self.second = np.empty_like(free), np.empty_like(free)
         self._look_up(np.arange(n))
 
-    def _look_up(self, points: NDArray[np.int64]) -> None:
+    def _look_up(self, points: Rows) -> None:
         """Update the two nearest centres of `points`, and the cost of giving up each centre."""
         costs = np.vstack([self.candidates[np.ix_(self.chosen, points)], self.free[points]])
         column = np.arange(len(points))
@@ -218,11 +169,10 @@ class _State:
             number[points], value[points] = place, costs[place, column]
             costs[place, column] = np.inf
         k = len(self.chosen)
-        extra = self.weights * (self.second - self.first)
-        self.loss = np.bincount(self.nearest, weights=extra, minlength=k + 1)[:k]
-        self.total = float(self.weights @ self.first)
+        self.loss = np.bincount(self.nearest, weights=self.second - self.first, minlength=k + 1)[:k]
+        self.total = float(self.first.sum())
 
-    def best_swap(self, block: NDArray[Any]) -> tuple[int, int] | None:
+    def best_swap(self, block: Array) -> tuple[int, int] | None:
         """Return (row of `block`, centre to give up) for the swap that lowers the cost most, or None if none does."""
         k, n = len(self.chosen), block.shape[1]
         # A candidate that is no nearer to a point than its second nearest centre changes nothing for that point,
@@ -231,11 +181,11 @@ class _State:
         pairs = np.flatnonzero(closer)
         row = np.repeat(np.arange(len(block)), np.count_nonzero(closer, axis=1))
         point = pairs - n * row
-        value, first, weight = block.reshape(-1)[pairs], self.first[point], self.weights[point]
-        gain = np.bincount(row, weights=weight * np.minimum(value - first, 0), minlength=len(block))
+        value, first = block.reshape(-1)[pairs], self.first[point]
+        gain = np.bincount(row, weights=np.minimum(value - first, 0), minlength=len(block))
         # `loss` moves the points of a centre that is given up to their second nearest centre. Points that the candidate
         # serves better pay max(value, first) instead; what they pay below `first` is already in `gain`.
-        better = weight * (np.maximum(value, first) - self.second[point])
+        better = np.maximum(value, first) - self.second[point]
         served = np.bincount(row * (k + 1) + self.nearest[point], weights=better, minlength=len(block) * (k + 1))
         change = gain[:, None] + served.reshape(-1, k + 1)[:, :k] + self.loss
         best = int(change.argmin())
@@ -256,19 +206,16 @@ class _State:
         self._look_up(np.flatnonzero(touched))
 
 
-# Both together; with many targets, among drawn candidates.
-
-
 def capped_k_medoids(
-    T: NDArray[Any],
+    T: Array,
     k: int,
-    cap: NDArray[Any] | None = None,
+    cap: Array | None = None,
     *,
     transform: Transform | None = None,
-    weights: NDArray[Any] | None = None,
+    rows: Rows | None = None,
     max_bytes: int = 2**28,
     random_state: int = 0,
-) -> NDArray[np.int64]:
+) -> Rows:
     """Return the rows of `T` that lower the mean of min(cap, distance to the nearest of them) the most.
 
     With few targets every target is a candidate, and greedy is followed by FasterPAM. With many, both choose among
@@ -280,15 +227,15 @@ def capped_k_medoids(
     T : ndarray of shape (n, n_features)
         Targets.
     k : int
-        Number of centres, at most `n`.
-    cap : ndarray of shape (n,), optional
-        Distance of each target to the centres that already exist. Default: there are none.
+        Number of centres, at most the number of targets that are served.
+    cap : ndarray of shape (n_served,), optional
+        Distance of each served target to the centres that already exist. Default: there are none.
     transform : callable, optional
-        `transform(points, distances)` returns the cost of serving the targets numbered `points`, of shape (p,), from
-        `distances`, of shape (p, c). It must not decrease with the distance. Default: the distance itself. The cap is
-        transformed as well.
-    weights : ndarray of shape (n,), optional
-        Weight of each target.
+        `transform(places, distances)` returns the cost of serving the targets `rows[places]`, of shape (p,), from
+        `distances`, of shape (p, c). It must be concave and not decrease with the distance. Default: the distance
+        itself. The cap is transformed as well.
+    rows : ndarray of shape (n_served,), optional
+        Numbers of the targets that are served, whose cost is the mean. Any target may be a centre. Default: all.
     max_bytes : int, default=2**28
         Memory for distances.
     random_state : int, default=0
@@ -305,21 +252,17 @@ def capped_k_medoids(
     >>> capped_k_medoids(T, 2, cap=np.array([9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 0.1])).tolist()
     [1, 4]
     """
-    problem = _Problem(T, cap, transform, weights)
-    if checks.count(k, "k") > problem.n:
-        raise ValueError(f"k must be at most the number of targets, {problem.n}, got {k!r}.")
-    if problem.n <= _MOST_TARGETS_AS_CANDIDATES and 4 * problem.n**2 <= max_bytes:
-        everything = np.arange(problem.n)
-        return problem.solve(everything, everything, None, k)
-    return _solve_in_parts(problem, k, max_bytes, np.random.default_rng(random_state))
-
-
-def _solve_in_parts(problem: "_Problem", k: int, max_bytes: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return centres among drawn candidates, refined among the neighbours of these centres."""
+    problem = _Problem(T, cap, transform, rows)
+    n = len(problem.rows)
+    if checks.count(k, "k") > n:
+        raise ValueError(f"k must be at most the number of targets, {n}, got {k!r}.")
+    if len(problem.T) <= _MOST_TARGETS_AS_CANDIDATES and 4 * n * len(problem.T) <= max_bytes:
+        return problem.solve(np.arange(n), np.arange(len(problem.T)), None, k)
+    random = np.random.default_rng(random_state)
     size = max(_DRAWN_CANDIDATES, _DRAWN_CANDIDATES_PER_CENTRE * k)
-    size = min(size, max(2 * k, max_bytes // (4 * min(problem.n, 10 * size))), problem.n)
-    n_points = min(problem.n, max(size, max_bytes // (4 * max(size, 2 * _REFINEMENT_NEIGHBOURS * k))))
-    points = np.sort(random.choice(problem.n, n_points, replace=False))
+    size = min(size, max(2 * k, max_bytes // (4 * min(n, 10 * size))), n)
+    n_points = min(n, max(size, max_bytes // (4 * max(size, 2 * _REFINEMENT_NEIGHBOURS * k))))
+    points = np.sort(random.choice(n, n_points, replace=False))
     centres = problem.solve(points, problem.draw(size, random), None, k)
     for _ in range(_REFINEMENT_ROUNDS):
         centres = problem.solve(points, problem.around(centres), centres, k)
@@ -327,111 +270,88 @@ def _solve_in_parts(problem: "_Problem", k: int, max_bytes: int, random: np.rand
 
 
 class _Problem:
-    """The targets with their caps, weights and cost function."""
+    """The targets `T`, the numbers `rows` of those that are served, and the caps and the cost function of these."""
 
-    def __init__(
-        self,
-        T: NDArray[Any],
-        cap: NDArray[Any] | None,
-        transform: Transform | None,
-        weights: NDArray[Any] | None,
-    ) -> None:
+    def __init__(self, T: Array, cap: Array | None, transform: Transform | None, rows: Rows | None) -> None:
         T = np.asarray(T, dtype=np.float64)
         if T.ndim != 2 or not len(T):
             raise ValueError(f"T must have two dimensions and at least one row, got shape {T.shape}.")
         if not np.isfinite(T).all():
             raise ValueError("T must be finite; drop or fill the rows that are not.")
-        self.n = len(T)
         self.T = T - T.mean(axis=0)
-        self.cap = None if cap is None else _per_target(cap, "cap", self.n)
-        self.weights = None if weights is None else _per_target(weights, "weights", self.n)
+        self.rows = np.arange(len(T)) if rows is None else np.asarray(rows)
+        self.served = self.T if rows is None else self.T[self.rows]
+        self.cap = np.full(len(self.rows), np.inf) if cap is None else np.asarray(cap, dtype=np.float64)
+        if self.cap.shape != self.rows.shape or not (self.cap >= 0).all():
+            raise ValueError(f"cap must hold one number of at least 0 for each of the {len(self.rows)} targets.")
         self.transform = transform
 
-    def costs(self, points: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the cost of serving `points` from `candidates`, in Fortran order."""
+    def costs(self, points: Rows, candidates: Rows) -> NDArray[np.float32]:
+        """Return the cost of serving the served targets `points` from the targets `candidates`, in Fortran order."""
         out = np.empty((len(candidates), len(points)), dtype=np.float32)
         columns = self.T[candidates]
         for part in blocks(len(points), len(candidates)):
             if self.transform is None:
-                out[:, part] = distances(columns, self.T[points[part]])
+                out[:, part] = distances(columns, self.served[points[part]])
             else:
-                out[:, part] = self.transform(points[part], distances(self.T[points[part]], columns)).T
+                out[:, part] = self.transform(points[part], distances(self.served[points[part]], columns)).T
         return out.T
 
-    def free(self, points: NDArray[np.int64]) -> NDArray[Any]:
+    def free(self, points: Rows) -> Array:
         """Return the cost of serving `points` from the centres that already exist."""
-        cap = np.full(len(points), np.inf) if self.cap is None else self.cap[points]
+        cap = self.cap[points]
         return cap if self.transform is None else self.transform(points, cap[:, None])[:, 0]
 
-    def solve(
-        self,
-        points: NDArray[np.int64],
-        candidates: NDArray[np.int64],
-        start: NDArray[np.int64] | None,
-        k: int,
-    ) -> NDArray[np.int64]:
+    def solve(self, points: Rows, candidates: Rows, start: Rows | None, k: int) -> Rows:
         """Return the best of `candidates` for `points`, from `start` (the first candidates) or from greedy's choice."""
         cost, free = self.costs(points, candidates), self.free(points)
-        weights = None if self.weights is None else self.weights[points].astype(np.float32)
-        first = greedy(cost, free, k, weights) if start is None else np.arange(k)
-        return candidates[faster_pam(cost, free, first, weights)]
+        first = greedy(cost, free, k) if start is None else np.arange(k)
+        return candidates[faster_pam(cost, free, first)]
 
-    def draw(self, size: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Return distinct targets, drawn with probability proportional to their cost without new centres."""
-        share = np.where(np.isfinite(free := self.free(np.arange(self.n))), free, 1.0)
-        if self.weights is not None:
-            share = share * self.weights
+    def draw(self, size: int, random: np.random.Generator) -> Rows:
+        """Return distinct served targets, drawn with probability proportional to their cost without new centres."""
+        n = len(self.rows)
+        share = np.where(np.isfinite(free := self.free(np.arange(n))), free, 1.0)
         # The smallest of exponential variables with these rates are a draw without replacement.
         with np.errstate(all="ignore"):
-            times = random.exponential(size=self.n) / share
-        return np.sort(np.argpartition(times, size - 1)[:size])
+            times = random.exponential(size=n) / share
+        return self.rows[np.sort(np.argpartition(times, size - 1)[:size])]
 
-    def around(self, centres: NDArray[np.int64]) -> NDArray[np.int64]:
+    def around(self, centres: Rows) -> Rows:
         """Return the centres, then the targets nearest to them and to the medians of the targets that they serve."""
-        places, wanted = np.vstack([self.T[centres], self.medians(centres)]), min(_REFINEMENT_NEIGHBOURS, self.n)
+        n = len(self.T)
+        places, wanted = np.vstack([self.T[centres], self.medians(centres)]), min(_REFINEMENT_NEIGHBOURS, n)
         near = [
             np.argpartition(distances(places[part], self.T), wanted - 1, axis=1)[:, :wanted].ravel()
-            for part in blocks(len(places), self.n)
+            for part in blocks(len(places), n)
         ]
         return np.concatenate([centres, np.setdiff1d(np.concatenate(near), centres)])
 
-    def medians(self, centres: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the geometric median of the targets that each centre serves (Weiszfeld's algorithm)."""
-        owner, distance = nearest(self.T, self.T[centres])
-        mine = np.flatnonzero(distance < np.inf if self.cap is None else distance < self.cap)
-        rows, owner, place = self.T[mine], owner[mine], self.T[centres]
+    def medians(self, centres: Rows) -> NDArray[np.float64]:
+        """Return the geometric median of the targets that each centre serves (Weiszfeld's algorithm).
+
+        Each target has the slope of its cost as weight: the tangent is an upper bound on a concave cost.
+        """
+        owner, distance = nearest(self.served, self.T[centres])
+        slope = (distance < self.cap).astype(float)
+        if self.transform is not None:
+            every, both = np.arange(len(owner)), distance[:, None] * (1 - _SLOPE_STEP, 1)
+            slope *= np.diff(self.transform(every, both))[:, 0] / np.maximum(_SLOPE_STEP * distance, 1e-300)
+        place = self.T[centres]
         for _ in range(_WEISZFELD_STEPS):
-            pull = 1 / np.maximum(np.linalg.norm(rows - place[owner], axis=1), 1e-3 * distance.mean() + 1e-300)
-            if self.weights is not None:
-                pull *= self.weights[mine]
+            away = np.linalg.norm(self.served - place[owner], axis=1)
+            pull = slope / np.maximum(away, 1e-3 * distance.mean() + 1e-300)
             total = np.bincount(owner, weights=pull, minlength=len(centres))
-            sums = [np.bincount(owner, weights=pull * column, minlength=len(centres)) for column in rows.T]
+            sums = [np.bincount(owner, weights=pull * column, minlength=len(centres)) for column in self.served.T]
             place = np.where(total[:, None] > 0, np.stack(sums, axis=1) / np.maximum(total, 1e-300)[:, None], place)
         return np.asarray(place)
 
 
-def _per_target(values: NDArray[Any], name: str, n: int) -> NDArray[np.float64]:
-    """Return `values` as floats if there is one for each target and none is negative."""
-    out = np.asarray(values, dtype=np.float64)
-    if out.shape != (n,) or np.isnan(out).any() or (out < 0).any():
-        raise ValueError(f"{name} must hold one number of at least 0 for each of the {n} targets.")
-    return out
-
-
-def cluster_t(T: NDArray[Any], k: int) -> NDArray[np.int64]:
+def cluster_t(T: Array, k: int) -> Rows:
     """Return centres that ignore the sources: ClusterT of paper 5."""
     return capped_k_medoids(T, k)
 
 
-def non_private(S: NDArray[Any], T: NDArray[Any], k: int) -> NDArray[np.int64]:
+def non_private(S: Array, T: Array, k: int) -> Rows:
     """Return centres that use the exact sources, without privacy."""
     return capped_k_medoids(T, k, nearest(T, S)[1])
-
-
-def public_prior(T: NDArray[Any], k: int, *, factor: float = 1.0) -> NDArray[np.int64]:
-    """Return centres as if sources were everywhere: the cap is `factor` times the mean distance to ClusterT's centres.
-
-    A gain over ClusterT that this reaches as well is no evidence that the private sources were useful.
-    """
-    cap = factor * nearest(T, np.asarray(T)[cluster_t(T, k)])[1].mean()
-    return capped_k_medoids(T, k, np.full(len(T), cap))

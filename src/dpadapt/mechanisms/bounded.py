@@ -12,7 +12,7 @@ for a whole person. Each maker proves what it needs beyond that.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -260,6 +260,41 @@ def histogram(codes: ArrayLike, n_bins: int, shares: Shares | None = None) -> Bo
         monotone=True,
         unit=_unit(shares),
     )
+
+
+def histogram_of_blocks(codes: Iterable[ArrayLike], n_bins: int) -> Bounded:
+    """Count records as `histogram`, with their codes in blocks that are read once. Every record must be in one block.
+
+    Examples
+    --------
+    >>> histogram_of_blocks([[0, 2], [2, 7]], 3).value
+    array([1, 0, 2])
+    """
+    total = histogram([], n_bins)
+    for block in codes:
+        # One record is in one block, so it adds 1 to one bin of the total or to none, as in `histogram`.
+        total = replace(total, value=total.value + histogram(block, n_bins).value)
+    return total
+
+
+def coarser_histogram(counts: Bounded, group: ArrayLike, n_groups: int) -> Bounded:
+    """Return the histogram in which every bin of `counts` is part of the bin that `group` names, or of none if -1.
+
+    `group` must be public or released.
+
+    Examples
+    --------
+    >>> coarser_histogram(histogram([0, 2, 2, 3], 4), [0, 0, 1, -1], 2).value
+    array([1, 2])
+    """
+    whole = counts.linf == counts.l1 == 1.0 and counts.monotone and counts.unit == "row"
+    if not whole or np.shape(group) != counts.value.shape:
+        raise ValueError("counts must be a histogram, and group must name a bin for each of its bins.")
+    array, known = _known_codes(group, n_groups)
+    total = np.bincount(array[known], weights=counts.value[known], minlength=n_groups)
+    # A record is in one bin of `counts`, so it is in one group or in none: the bounds are those of `histogram`. The
+    # sums are exact: whole numbers below 2^53.
+    return replace(histogram([], n_groups), value=total.astype(np.int64))
 
 
 def votes(ballots: ArrayLike, shares: Shares | None = None) -> Bounded:

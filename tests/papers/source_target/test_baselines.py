@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, Public, audit
-from dpadapt.clustering.solver import capped_k_medoids, cluster_t, nearest, non_private, public_prior
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource, accelerated_k_medoids
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, nearest, non_private
+from dpadapt.papers.source_target.baselines import (
+    PrivateHistogramSource,
+    PrivateKMeansSource,
+    accelerated_k_medoids,
+    public_prior,
+)
 from dpadapt.papers.source_target.proxies import NAS, NNA
 
 SUMMARIES = [PrivateKMeansSource, PrivateHistogramSource]

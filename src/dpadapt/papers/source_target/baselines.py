@@ -1,8 +1,8 @@
 """What the algorithms of paper 5 are compared with: private summaries of the sources, and the paper's solver.
 
 `PrivateKMeansSource` and `PrivateHistogramSource` release a summary of all sources, without regard to the targets.
-`accelerated_k_medoids` is the solver that paper 5 uses. The baselines without a release (`cluster_t`, `non_private`,
-`public_prior`) are in `dpadapt.clustering.solver`.
+`public_prior` uses no sources. `accelerated_k_medoids` is the solver that paper 5 uses. The other baselines without a
+release (`cluster_t`, `non_private`) are in `dpadapt.clustering.solver`.
 """
 
 import math
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering.solver import distances, greedy, nearest
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, distances, greedy, nearest
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.bounded_neighbours import cell_sums
 from dpadapt.mechanisms.mechanism import Repeated
@@ -327,3 +327,12 @@ def _medoid(rows: NDArray[Any], now: float, batch_size: int, random: np.random.G
         kept, sums, squares, mean = kept[stay], sums[stay], squares[stay], mean[stay]
     best = int(mean.argmin())
     return int(kept[best]) if mean[best] < now else None
+
+
+def public_prior(T: Array, k: int, *, factor: float = 1.0) -> NDArray[np.int64]:
+    """Return centres as if sources were everywhere: the cap is `factor` times the mean distance to ClusterT's centres.
+
+    A gain over ClusterT that this reaches as well is no evidence that the private sources were useful.
+    """
+    cap = factor * nearest(T, np.asarray(T)[cluster_t(T, k)])[1].mean()
+    return capped_k_medoids(T, k, np.full(len(T), cap))
