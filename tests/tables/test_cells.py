@@ -47,7 +47,7 @@ def test_cells_are_parsed_as_numbers_or_text():
         (b"3", np.nan),
         ([3], np.nan),
         (3j, np.nan),
-        (Stubborn(), np.nan),
+        pytest.param(Stubborn(), np.nan, id="stubborn"),
     ],
     ids=repr,
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, Table, infer
+from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, Table, encode_features, infer
 
 
 def table(private=False, **columns) -> Table:
@@ -145,6 +145,16 @@ def test_a_few_texts_among_many_amounts_are_missing_cells():
     assert isinstance(found, Number)
     assert found.missing
     assert isinstance(column(["1", "2", "A"] * 40), Category)
+    # Always the same words, however often.
+    cells = [str(k / 7) for k in range(60)] + ["none", "-"] * 60
+    assert isinstance(column(cells), Number)
+    schema = infer(table(x=cells), dataset="d")
+    assert encode_features(table(x=cells), schema)[:, 1].sum() == 120
+
+
+def test_none_is_a_category_and_a_class_among_texts():
+    found = column(["none", "mild", "severe", "None"] * 5)
+    assert found == Category("x", ("mild", "none", "severe"), other=True, missing=True)
 
 
 def test_infer_uses_the_types_of_columns():

@@ -19,11 +19,14 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-# Texts, in lower case, that stand for a missing cell: those that pandas reads as missing, so that a frame and its file
-# are encoded alike, and marks that statistical packages write.
+# Texts that stand for a missing cell: those that pandas reads as missing, so that a frame and its file are encoded
+# alike, and marks that statistical packages write. Among texts, "none" and "-" may be categories and are not listed.
 MISSING_TEXTS = frozenset(
-    "|#n/a|#n/a n/a|#na|-1.#ind|-1.#qnan|-nan|1.#ind|1.#qnan|<na>|n/a|na|null|nan|none|nat|?|.|inf|-inf".split("|")
+    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
+    "|NAN|NaT|Null|na|?|.|Inf|-Inf|inf|-inf".split("|")
 )
+# Different words that may stand for missing cells in a column of many different numbers. Chosen by hand.
+MOST_WORDS_FOR_MISSING = 3
 # What may surround the digits of an amount: "$12", "3 %", "1'000".
 _AROUND_AMOUNTS = re.compile(r"[\s\u00a0\u202f$€£¥%']")
 _GROUPED_BY_COMMAS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
@@ -42,7 +45,7 @@ def _quiet() -> Iterator[None]:
 
 def is_missing_text(text: str) -> bool:
     """Return whether a text stands for a missing cell."""
-    return text.lower() in MISSING_TEXTS
+    return text in MISSING_TEXTS
 
 
 def parse_numbers(series: "pd.Series[Any]", decimal_mark: str = ".") -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpadapt.tables.cells import distinct_texts, is_missing_text, parse_days, parse_numbers
-from dpadapt.tables.encoding import levels_of
+from dpadapt.tables.encoding import levels_of, mostly_words
 from dpadapt.tables.inference import infer_column
 from dpadapt.tables.reading import Table, as_table, read_header
 from dpadapt.tables.schema import Category, Column, Date, Encoded, Ignored, Number, Schema
@@ -213,7 +213,7 @@ def _check_column(column: Column, table: Table) -> list[Finding]:
     if gaps.all():
         return [_empty(column)]
     proposed = infer_column(column.name, series)
-    if (unread & ~gaps).sum() > (~unread).sum():
+    if mostly_words([texts[code] for code in codes.tolist()], unread & ~gaps, ~unread):
         row = int(np.argmax(unread & ~gaps))
         words = (
             f"column {column.name!r} is {texts[codes[row]][:60]!r} in row {row + 1} of the public table, and most "

@@ -9,7 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.tables.cells import distinct_texts, is_missing_text, parse_days, parse_numbers, parse_text
+from dpadapt.tables.cells import (
+    MOST_WORDS_FOR_MISSING,
+    distinct_texts,
+    is_missing_text,
+    parse_days,
+    parse_numbers,
+    parse_text,
+)
 from dpadapt.tables.reading import Table
 from dpadapt.tables.schema import DATE_PARTS, Category, Column, Date, Encoded, Feature, Number, Schema, Values, days_of
 
@@ -291,7 +298,7 @@ def _check_public_cells(table: Table, column: Number | Date, missing: NDArray[np
     if missing.all() or missing.sum() > 0.5 * len(missing):
         texts = parse_text(table.frame[column.name])
         wrong = np.array([not is_missing_text(text) for text in texts]) & missing
-        if wrong.sum() > (~missing).sum():
+        if mostly_words(texts, wrong, ~missing):
             row = int(np.argmax(wrong))
             raise ValueError(
                 f"{table.origin}: column {column.name!r} holds {texts[row][:60]!r} in row {row + 1}, and most of its "
@@ -299,6 +306,13 @@ def _check_public_cells(table: Table, column: Number | Date, missing: NDArray[np
             )
     if missing.all():
         _refuse_empty_column(table, column)
+
+
+def mostly_words(texts: list[str], wrong: NDArray[np.bool_], right: NDArray[np.bool_]) -> bool:
+    """Return whether most filled cells are no numbers (dates), and not always the same words for missing ones."""
+    if wrong.sum() <= right.sum():
+        return False
+    return not right.any() or len({texts[row] for row in np.flatnonzero(wrong)}) > MOST_WORDS_FOR_MISSING
 
 
 def _refuse_empty_column(table: Table, column: Column) -> None:

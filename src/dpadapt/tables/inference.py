@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.tables.cells import ISO, distinct_texts, is_missing_text, parse_days, parse_numbers
+from dpadapt.tables.cells import (
+    ISO,
+    MOST_WORDS_FOR_MISSING,
+    distinct_texts,
+    is_missing_text,
+    parse_days,
+    parse_numbers,
+)
 from dpadapt.tables.encoding import date_part
 from dpadapt.tables.reading import Table
 from dpadapt.tables.schema import (
@@ -143,6 +150,8 @@ def infer(
 
 def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False) -> Column:
     """Return a column of a schema for a public column; with `category`, numbers are taken for codes."""
+    import pandas as pd
+
     # True and False are categories, not amounts.
     amounts = str(series.dtype) not in ("bool", "boolean")
     numbers, mark = _best_numbers(series)
@@ -154,10 +163,13 @@ def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False)
     any_missing = n_filled < len(series)
     if n_filled == 0:
         return Ignored(name, "no public row has a value")
-    numeric = n_numbers >= _LEAST_TYPED_SHARE * n_filled and amounts
+    texts = list(seen)
+    n_words = int(np.isnan(parse_numbers(pd.Series(texts, dtype=object), mark)).sum())
+    numeric = amounts and n_numbers > 0
     if numeric and n_numbers < n_filled:
-        # A few texts among many amounts stand for missing ones; among few codes they are codes.
-        numeric = len(np.unique(numbers[np.isfinite(numbers)])) > _MOST_INFERRED_CLASSES
+        # A few texts, or always the same, among many amounts stand for missing cells; among few codes they are codes.
+        few = n_numbers >= _LEAST_TYPED_SHARE * n_filled or n_words <= MOST_WORDS_FOR_MISSING
+        numeric = few and len(np.unique(numbers[np.isfinite(numbers)])) > _MOST_INFERRED_CLASSES
     if numeric:
         return _infer_number(name, numbers, mark, seen, category=category)
     days, form = _best_days(series, n_filled)
