@@ -120,6 +120,8 @@ def test_the_part_of_each_person_is_the_sum_of_share_times_row(ids):
     for name in range(shares.n_units):
         own = shares.codes == name
         assert parts[name] == pytest.approx(rows[own].mean(axis=0))
+    assert shares.where(np.zeros(5, dtype=bool)).n_units == shares.n_units
+    assert not shares.where(np.zeros(5, dtype=bool)).values.any()
     whole = shares.of_units()
     assert (whole.unit, whole.n_units, len(whole.values)) == ("person", shares.n_units, shares.n_units)
     assert (whole.values <= 1).all()

@@ -54,6 +54,10 @@ class Shares:
         """Return the shares of the rows at `index`: those of a part of the rows add up to no more than those of all."""
         return Shares(self.values[index], self.unit, self.n_units, self.codes[index])
 
+    def where(self, present: NDArray[np.bool_]) -> "Shares":
+        """Return the same with 0 for the rows that are not `present`. The number of units stays, whoever is left."""
+        return Shares(np.where(present, self.values, 0.0), self.unit, self.n_units, self.codes)
+
     def by_unit(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return for each unit the sum over its rows of row times share: the unit's part of a sum. It is private."""
         order = np.argsort(self.codes, kind="stable")

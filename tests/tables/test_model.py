@@ -306,8 +306,11 @@ def test_persons_leave_only_through_releases():
     tape = audit.record(fit, data, unit="person")
     # Other rows in another order, more or fewer of each person; as many persons.
     other = visits(2 * len(data), 9, shift=-500).assign(id=np.tile(data["id"].to_numpy(), 2)[::-1])
-    played = audit.replay(fit, other, tape, unit="person", poison=math.nan)
-    assert differing(tape.result, played.result) == []
+    # A person all of whose labels are missing is blanked out, and still counts as a person.
+    blank = data.assign(cost=data["cost"].where(data["id"] != "patient 7"))
+    for neighbour in (other, blank):
+        played = audit.replay(fit, neighbour, tape, unit="person", poison=math.nan)
+        assert differing(tape.result, played.result) == []
 
 
 def test_a_wrong_person_column_is_refused():

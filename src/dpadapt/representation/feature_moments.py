@@ -318,8 +318,8 @@ def moved_variances(public: Vector, released: Vector, error: float) -> Vector:
     variances = public.copy()
     for block in _blocks(len(variances)):
         total, gap = float(public[block].sum()), float((released[block] - public[block]).sum())
-        doubt = _VARIANCE_CAUTION * error * math.sqrt(len(public[block]))
-        gap *= max(0.0, 1.0 - (doubt / max(abs(gap), 1e-300)) ** 2)
+        threshold = _VARIANCE_CAUTION * error * math.sqrt(len(public[block]))
+        gap *= max(0.0, 1.0 - (threshold / max(abs(gap), 1e-300)) ** 2)
         variances[block] *= max(1.0 + gap / total, _LEAST_VARIANCE_SHARE)
     return variances
 

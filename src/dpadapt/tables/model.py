@@ -301,8 +301,9 @@ class TableModel(PrivateEstimator):
             return row_shares(labelled)
         if self.person not in table.frame.columns:
             raise ValueError(f"{table.origin}: there is no column {self.person!r}, which person names. Correct it.")
-        ids = table.frame[self.person].astype(object)
-        return person_shares(ids.where(labelled, None), len(ids))
+        ids = table.frame[self.person]
+        # A person without any label still counts as a person: the number of persons must not tell who has labels.
+        return person_shares(ids, len(ids)).where(labelled)
 
     def fit_encoded(
         self,
