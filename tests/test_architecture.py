@@ -29,7 +29,7 @@ LAYERS = [
     {"papers"},
     {"methods", "tables", "datasets"},
     {"persist"},
-    {"audit"},
+    {"audit", "advice"},
     {"report"},
     {"demo"},
     {"cli"},
@@ -114,6 +114,8 @@ OWN_SUBJECT = {
     "networks.trial": "the check that a model trains row by row",
     "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",
     "report.plots": "drawing, without any knowledge of what is drawn",
+    "report.statement": "the page for a privacy officer, which needs the receipt alone",
+    "report.verdict": "the rule by which a fit is recommended",
     "representation.feature_moments": "the private moments of features, and public rows recoloured to them",
     "transfer.regression_fit": "the private half of the regressor: everything that reads private rows",
 }

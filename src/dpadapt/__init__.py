@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpadapt.accounting.cost import delta, epsilon
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.receipt import Receipt
+    from dpadapt.advice import advise
     from dpadapt.clustering.estimator import PrivateSourceTargetClustering
     from dpadapt.data import Public
     from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
@@ -53,6 +54,7 @@ __all__ = [
     "Receipt",
     "Schema",
     "TableModel",
+    "advise",
     "calibrate",
     "check_tables",
     "delta",
@@ -82,6 +84,7 @@ _HOME = {
     "Receipt": "accounting.receipt",
     "Schema": "tables.schema",
     "TableModel": "tables.model",
+    "advise": "advice",
     "calibrate": "accounting.calibrate",
     "check_tables": "tables.checking",
     "delta": "accounting.cost",

@@ -5,7 +5,7 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.methods import Method
-from dpadapt.report.contributions import compare_on_public
+from dpadapt.report.contributions import errors_on_public
 from dpadapt.report.summarise import summarise_demo, summarise_fit
 
 NASTY = "<script>alert('x')</script> & \"y\""
@@ -67,7 +67,7 @@ def _summary_of(method: Method, n_classes: int = 2, name: str = "a", **params):
         label=name,
         names=[name, "b", "c"],
         public="60 rows with labels",
-        comparison=compare_on_public(model, X_public, y_public, task=method.task),
+        comparison=errors_on_public(X_public, y_public, task=method.task),
         ledger={"words": name},
     )
 

@@ -32,7 +32,7 @@ def test_a_forecast_is_plain_data_and_makes_a_page(task):
     assert forecast["points"][0]["verdict"] == "unspent"
     page = forecast_page({"forecast": forecast, "label": "<b>y</b>", "public": "300 rows", "version": "0"})
     assert "<b>y</b>" not in page
-    assert page.count("<svg") == (1 if task == "regression" else 2)
+    assert page.count("<svg") == 1
     assert "not an error bar" in page
 
 

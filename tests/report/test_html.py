@@ -80,9 +80,16 @@ def test_the_demo_page_stands_alone(demo, case):
     assert "error by epsilon and rows" in page
 
 
+def test_the_verdict_comes_first(summary_of):
+    page = fit_page(summary_of(PREDICTORS[0]))
+    assert page.index('class="verdict') < page.index("<h2>")
+    assert page.index(summary_of(PREDICTORS[0])["verdict"]["title"]) < page.index("epsilon</dt>")
+
+
 def test_no_model_on_public_rows_is_emphasised(summary_of):
     # The errors there say nothing about the private population: none of them is the result.
     page = fit_page(summary_of(PREDICTORS[0]))
-    section = page.partition("<h2>On public rows</h2>")[2].partition("</section>")[0]
+    section = page.partition("<h2>For reference: errors on public rows</h2>")[2].partition("</section>")[0]
     assert "strong" not in section
-    assert "does not show whether the private rows helped" in section
+    assert "not whether the private rows helped" in section
+    assert "this model" not in section

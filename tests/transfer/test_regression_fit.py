@@ -9,7 +9,7 @@ from dpadapt.persons import person_shares
 from dpadapt.rows import Rows
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression import PrivateTransferRegressor
-from dpadapt.transfer.regression_fit import _person_facts, _residual_facts, _scout
+from dpadapt.transfer.regression_fit import _measured, _person_facts, _residual_facts, _scout
 from dpadapt.transfer.regression_plan import Stage, base_geometry, shifted_plan
 
 
@@ -75,6 +75,50 @@ def test_the_scout_finds_the_scale_of_slope_and_mix(distance):
     # Where all numbers of a row are large, clipping the row makes them a little smaller.
     assert np.all(sizes < 4.0)
     assert np.all(sizes[varied > 0.9] > 0.3)
+
+
+class Fixed:
+    """A run whose noise hides everything."""
+
+    def __init__(self, means):
+        self.means = means
+
+    def release(self, bounded):
+        return np.array(self.means)
+
+
+def measured(run, first, rest, residuals, mu=0.02):
+    X, y = sample(7, 500, 4, skew=False)
+    public_base = regression_base(Public(X, y), X, y, None)
+    plan = shifted_plan(public_base, base_geometry(public_base), Budget(mu, 4000.0, 1.0))
+    return _measured(run, plan, 1.0, residuals, first, rest, None)
+
+
+@pytest.mark.parametrize(("factor", "part"), [(0.5, 1.0), (1.0, 1.0), (3.0, 0.3), (20.0, 0.1), (-20.0, 0.0)])
+def test_a_change_that_is_too_large_is_cut_and_a_harmful_one_is_not_used(factor, part):
+    random = np.random.default_rng(0)
+    change, noise = random.standard_normal(4000), 0.5 * random.standard_normal(4000)
+    used = measured(Exact(), np.zeros(4000), factor * change, change + noise)
+    assert used.rest == part
+    assert used.first == float(part > 0)
+
+
+def test_the_gain_is_the_share_of_the_error_that_the_change_removes():
+    # Small enough that nothing is clipped.
+    random = np.random.default_rng(0)
+    level, change, noise = 0.05, *(0.12 * random.standard_normal((2, 4000)))
+    used = measured(Exact(), np.full(4000, level), change, level + change + noise, mu=2.0)
+    value, low, high = used.gain
+    before, after = np.mean((level + change + noise) ** 2), np.mean(noise**2)
+    assert value == pytest.approx(1 - after / before, rel=1e-6)
+    assert low < value < high
+
+
+def test_the_gain_depends_on_its_release_alone():
+    large, nothing = 100.0 * np.ones(4000), np.zeros(4000)
+    assert measured(Fixed([4e3, 4e3, 0.0, 0.0]), nothing, large, -large).rest == 1.0
+    assert measured(Fixed([4e3, -4e3, 0.0, 4e3]), nothing, large, large).rest == 0.1
+    assert measured(Fixed([4e3, -4e3, -4e3, -4e3]), nothing, large, large).gain == (0.0, 0.0, 0.0)
 
 
 def person_facts(X, y, ids):

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dpadapt import __version__
-from dpadapt.cli import audit, before_spending, check, cost, demo, fit, ledger, predict, schema
+from dpadapt.cli import advise, audit, before_spending, check, cost, demo, fit, ledger, predict, schema, statement
 from dpadapt.cli.options import Incomplete, printable, reason, say, teach
 
 _HELP = teach(
@@ -30,9 +30,7 @@ was released and what it cost.
 From two CSV files to a receipt and predictions (dpadapt demo shows it on real data):
 
 \b
-  dpadapt schema public.csv -o schema.toml      (edit it by what you know)
-  dpadapt rehearse --public public.csv --schema schema.toml --label y \\
-              --task regression --rows 1000     (free: what error to expect)
+  dpadapt advise public.csv --label y --rows 1000    (free: what to expect)
   dpadapt fit --private private.csv --public public.csv \\
               --schema schema.toml --label y --task regression \\
               --epsilon 1 --out model/
@@ -44,12 +42,14 @@ app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable
 # One line per command or group of commands.
 schema.mount(app)
 check.mount(app)
+advise.mount(app)
 before_spending.mount_forecast(app)
 before_spending.mount_rehearse(app)
 fit.mount(app)
 predict.mount(app)
 cost.mount(app)
 ledger.mount(app)
+statement.mount(app)
 demo.mount(app)
 audit.mount(app)
 

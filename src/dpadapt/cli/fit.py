@@ -163,6 +163,10 @@ def _fit(
         _print(order, summary)
 
 
+# Colours of a verdict on the terminal.
+_VERDICT_STYLES = {"go": "bold green", "stay": "bold blue", "more": "bold yellow", "open": "bold"}
+
+
 def _print(order: "Order", summary: dict[str, Any]) -> None:
     """Print the receipt, what each part of the data contributed, and what was written."""
     from dpadapt.report.terminal import fit_table, receipt_table
@@ -171,6 +175,9 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
     if order.task == "clustering":
         screen.print(receipt_table(summary["receipt"], summary["facts"]))
     else:
+        verdict = summary["verdict"]
+        screen.print(f"{verdict['title']}.", style=_VERDICT_STYLES[verdict["kind"]], markup=False)
+        screen.print(verdict["words"], markup=False)
         screen.print(fit_table(summary))
         screen.print("What the public and the private rows contributed", style="bold")
         for sentence in summary["brought"]:
@@ -580,7 +587,7 @@ def _write_report(
     from dpadapt import persist
     from dpadapt.cli.inputs import predicted
     from dpadapt.report.before_spending import forecast_of_fit
-    from dpadapt.report.contributions import compare_on_public, fit_in_words
+    from dpadapt.report.contributions import errors_on_public, fit_in_words
     from dpadapt.report.html import fit_page
     from dpadapt.report.summarise import summarise_fit
 
@@ -588,7 +595,7 @@ def _write_report(
     declared = None if public is None else public.declared
     comparison = None
     if public is not None and public.y is not None:
-        comparison = compare_on_public(model, public.X, public.y, task=predicted(order.task))
+        comparison = errors_on_public(public.X, public.y, task=predicted(order.task))
     # Under add-remove the number of rows is private, and the fit used the public estimate.
     n_private = len(inputs.private.X) if order.rows is None else order.rows
     forecast = forecast_of_fit(model, declared, n_private)
@@ -603,6 +610,8 @@ def _write_report(
         brought=fit_in_words(model, declared, comparison, forecast),
         forecast=forecast,
         ledger=None if ledger is None else _ledger_facts(ledger),
+        n_private=None if _rows_are_private(order) else n_private,
+        scales=None if public is None else public.X.std(axis=0),
     )
     persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary

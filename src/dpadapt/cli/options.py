@@ -166,8 +166,11 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar on standard error, if it is a terminal; yield a function to call with a text after each step."""
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[str], None]]:
+    """Show a bar on standard error, if it is a terminal; yield a function to call with a text after each step.
+
+    With `total` None the number of steps is not known, and the bar only moves.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     screen = console(stderr=True)

@@ -8,6 +8,7 @@ from typing import Any
 from sklearn.base import clone, is_classifier
 
 from dpadapt import __version__
+from dpadapt.advice import Advice
 from dpadapt.data import Public
 from dpadapt.report.contributions import help_in_words
 from dpadapt.report.summarise import with_spread
@@ -56,6 +57,7 @@ def summarise_forecast(estimator: Any, public: Public, n_private: int, epsilons:
             verdict = _GATE_OPENS[forecast.gate]
         else:
             point |= {"shifts": list(forecast.shifts), "error_ratios": list(forecast.error_ratios)}
+            point["opens_at"] = _finite(forecast.opens_at)
             verdict = f"from {forecast.opens_at:.0%}" if math.isfinite(forecast.opens_at) else "never"
         point |= {"verdict": verdict if forecast.worthwhile else "unspent", "words": str(forecast)}
         points.append(point)
@@ -170,4 +172,45 @@ def summarise_rehearsal(
         "rows": {"public": n_public, "private": n_private},
         "panels": [panel],
         "words": [*words, *help_in_words(panel["levels"], panel["curves"])],
+    }
+
+
+def summarise_advice(advice: Advice, *, label: str, public: str, n_public: int, command: str) -> dict[str, Any]:
+    """Return the contents of the page of an advice.
+
+    Parameters
+    ----------
+    advice : Advice
+    label : str
+        The column that is predicted.
+    public : str
+        Name of the public table.
+    n_public : int
+        Its rows.
+    command : str
+        What to run next.
+    """
+    ways = [{"name": way.name, "ratios": way.expected.tolist()} for way in advice.candidates]
+    splits = []
+    if advice.chosen is not None:
+        splits = [
+            {"name": name, "ratios": ratios.tolist()}
+            for name, ratios in zip(advice.splits, advice.chosen.ratios, strict=True)
+        ]
+    return {
+        "kind": "advice",
+        "version": __version__,
+        "label": label,
+        "task": advice.task,
+        "verdict": advice.verdict,
+        "words": list(advice.sentences),
+        "measure": advice.measure,
+        "epsilons": list(advice.epsilons),
+        "epsilon": advice.epsilon,
+        "expected": [] if advice.chosen is None else advice.chosen.expected.tolist(),
+        "splits": splits,
+        "ways": ways,
+        "command": command,
+        "public": public,
+        "rows": {"public": n_public, "private": advice.n_private},
     }

@@ -1,4 +1,4 @@
-"""Results as self-contained HTML pages: of a fit, the demo, a rehearsal, a forecast."""
+"""Results as self-contained HTML pages: of a fit, the demo, an advice, a rehearsal, a forecast."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -25,6 +25,7 @@ def fit_page(summary: Mapping[str, Any]) -> str:
                     [row["value"] for row in part["rows"]],
                     title=f"Coefficients of {part['title']}",
                     x_label=part["unit"],
+                    spreads=[row["noise"] for row in part["rows"]],
                 )
             ),
         }
@@ -54,33 +55,42 @@ def forecast_page(summary: Mapping[str, Any]) -> str:
     return str(environment().get_template("forecast.html.j2").render(summary, forecast_charts=plots))
 
 
+def advice_page(summary: Mapping[str, Any]) -> str:
+    """Return the page of an advice; `summary` is from `summarise_advice`."""
+    chart = None
+    if summary["splits"]:
+        epsilons, (random, *shifted) = summary["epsilons"], summary["splits"]
+        lines = [_line_without_spread("no difference", list(zip(epsilons, random["ratios"], strict=True)), "ref")]
+        if shifted:
+            columns = list(zip(*(split["ratios"] for split in shifted), strict=True))
+            low, high = [min(column) for column in columns], [max(column) for column in columns]
+            lines.append(Line("with differences", epsilons, summary["expected"], low, high, "s2"))
+        panel = Panel(lines, [Level("the public model", 1.0)], "epsilon (smaller is more private)")
+        chart = Markup(
+            line_chart([panel], title="Expected error by epsilon", y_label="error / public model", whole=True)
+        )
+    return str(environment().get_template("advice.html.j2").render(summary, chart=chart))
+
+
 def _forecast_charts(forecast: Mapping[str, Any]) -> list[Markup]:
-    """Return the plots of a forecast: error over shift, or noise in a logit and gain needed over epsilon."""
+    """Return the plot of a forecast over epsilon: expected error, or noise in a logit."""
     points = forecast["points"]
+    epsilons = [point["epsilon"] for point in points]
     if forecast["task"] == "regression":
-        lines = []
-        for index, point in enumerate(points):
-            # The axis is logarithmic.
-            xy = [(s, r) for s, r in zip(point["shifts"], point["error_ratios"], strict=True) if s > 0]
-            lines.append(_line_without_spread(f"ε = {point['epsilon']:.3g}", xy, f"s{index % 6 + 1}"))
-        axis = "assumed shift, as a share of the public model's error"
-        panel = Panel(lines, [Level("the public model", 1.0)], axis)
-        title = "Forecast: error by assumed shift"
+        # One curve for a shift of middle size; the band goes from the smallest to the largest shift.
+        ratios = [[r for s, r in zip(p["shifts"], p["error_ratios"], strict=True) if s > 0] for p in points]
+        middle = [sorted(of_shifts)[len(of_shifts) // 2] for of_shifts in ratios]
+        line = Line("this fit", epsilons, middle, [min(r) for r in ratios], [max(r) for r in ratios], "s2")
+        panel = Panel([line], [Level("the public model", 1.0)], "epsilon (smaller is more private)")
+        title = "Forecast: error by epsilon"
         return [Markup(line_chart([panel], title=title, y_label="expected error ratio", whole=True))]
-    charts = []
-    for name, title, levels in (
-        (
-            "score_noise",
-            "noise in a logit (standard deviation)",
-            [Level("most information lost", 1.0), Level("little information lost", 0.1)],
-        ),
-        ("needed_gain", "log-loss gain needed per row", []),
-    ):
-        xy = [(point["epsilon"], point[name]) for point in points if point[name] is not None]
-        if any(value > 0 for _, value in xy):
-            panel = Panel([_line_without_spread(title, xy, "s2")], levels, "epsilon (smaller is more private)")
-            charts.append(Markup(line_chart([panel], title=f"Forecast: {title} by epsilon", y_label=title, whole=True)))
-    return charts
+    xy = [(point["epsilon"], point["score_noise"]) for point in points if point["score_noise"] is not None]
+    if not any(value > 0 for _, value in xy):
+        return []
+    title = "noise in a logit (standard deviation)"
+    levels = [Level("most information lost", 1.0), Level("little information lost", 0.1)]
+    panel = Panel([_line_without_spread(title, xy, "s2")], levels, "epsilon (smaller is more private)")
+    return [Markup(line_chart([panel], title=f"Forecast: {title} by epsilon", y_label=title, whole=True))]
 
 
 def _line_without_spread(name: str, points: Sequence[tuple[float, float]], style: str) -> Line:

@@ -119,8 +119,15 @@ def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) ->
     return parts
 
 
-def bar_chart(names: Sequence[str], values: Sequence[float], *, title: str, x_label: str) -> str:
-    """Return an SVG of horizontal bars from zero, positive ones to the right.
+def bar_chart(
+    names: Sequence[str],
+    values: Sequence[float],
+    *,
+    title: str,
+    x_label: str,
+    spreads: Sequence[float | None] | None = None,
+) -> str:
+    """Return an SVG of horizontal bars from zero, positive ones to the right, each with its spread as a whisker.
 
     Examples
     --------
@@ -129,26 +136,32 @@ def bar_chart(names: Sequence[str], values: Sequence[float], *, title: str, x_la
     """
     step, left, right = 26, 210, 74
     width, height = _WIDTH, _TOP + step * len(names) + 44
+    halves = [spread or 0.0 for spread in spreads] if spreads is not None else [0.0] * len(values)
     reach = max((abs(v) for v in values), default=0.0) or 1.0
-    smallest, largest = min(0.0, *values), max(0.0, *values)
+    smallest = min(0.0, *(value - half for value, half in zip(values, halves, strict=True)))
+    largest = max(0.0, *(value + half for value, half in zip(values, halves, strict=True)))
     span = (largest - smallest) or 1.0
     # Room at both ends for the values, which stand beside the bars.
     room = width - left - right - (56 if smallest < 0 else 0)
     zero = left + (56 if smallest < 0 else 0) + room * (-smallest / span)
     bottom = _TOP + step * len(names)
     parts = [_open(width, height, title)]
-    for row, (name, value) in enumerate(zip(names, values, strict=True)):
-        y, length = _TOP + row * step, abs(value) / span * room
+    for row, (name, value, half) in enumerate(zip(names, values, halves, strict=True)):
+        y, length, whisker = _TOP + row * step, abs(value) / span * room, half / span * room
         x = zero if value >= 0 else zero - length
-        anchor, place = ("start", zero + length + 6) if value >= 0 else ("end", zero - length - 6)
+        end = zero + length if value >= 0 else zero - length
+        anchor, place = ("start", end + whisker + 6) if value >= 0 else ("end", end - whisker - 6)
+        shown = f"{name}: {value:.4g}" + (f" ± {half:.2g}" if half else "")
         parts.append(
             f'<text class="row" x="{left - 10}" y="{y + 16}" text-anchor="end">{escape(_shortened(name, 30))}'
             f"<title>{escape(name)}</title></text>"
             f'<rect class="bar {"up" if value >= 0 else "down"}" x="{x:.1f}" y="{y + 3}" '
             f'width="{max(length, 0.5):.1f}" height="{step - 8}" rx="2">'
-            f"<title>{escape(name)}: {value:.4g}</title></rect>"
+            f"<title>{escape(shown)}</title></rect>"
             f'<text class="tick" x="{place:.1f}" y="{y + 16}" text-anchor="{anchor}">{_signed(value, reach)}</text>'
         )
+        if whisker:
+            parts.append(f'<path class="whisker" d="M{end - whisker:.1f} {y + step / 2 - 1}h{2 * whisker:.1f}"/>')
     parts.append(f'<path class="axis" d="M{zero:.1f} {_TOP - 4}V{bottom}"/>')
     parts.append(
         f'<text class="name" x="{(left + width - right) / 2}" y="{bottom + 28}" text-anchor="middle">'

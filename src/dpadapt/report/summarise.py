@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpadapt import __version__
 from dpadapt.accounting.receipt import SEED_WARNING, Receipt
 from dpadapt.methods import Method
 from dpadapt.report.contributions import demo_in_words
+from dpadapt.report.verdict import verdict_on_fit
 
 # Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand.
 _MAX_COEFFICIENT_BARS = 20
@@ -126,6 +128,8 @@ def summarise_fit(
     brought: Sequence[str] = (),
     forecast: Mapping[str, Any] | None = None,
     ledger: Mapping[str, Any] | None = None,
+    n_private: int | None = None,
+    scales: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """Return the contents of the report of one fit.
 
@@ -142,17 +146,23 @@ def summarise_fit(
     public : str or None
         What was used as public data, in words.
     comparison : mapping, optional
-        From `compare_on_public`.
+        From `errors_on_public`.
     brought : sequence of str
         From `fit_in_words`.
     forecast : mapping, optional
         From `forecast_of_fit`.
     ledger : mapping, optional
         With `words`: the state of the data set's ledger.
+    n_private : int, optional
+        Number of private rows, if it is public.
+    scales : ndarray of shape (n_features,), optional
+        Standard deviations of the encoded features in public rows: coefficients are shown per standard deviation.
     """
     receipt: Receipt = model.privacy_
     return {
         "kind": "fit",
+        "verdict": verdict_on_fit(model, forecast, n_private),
+        "rows": n_private,
         "dataset": dataset,
         "task": method.task,
         "label": label,
@@ -164,7 +174,7 @@ def summarise_fit(
         "receipt": receipt_facts(receipt),
         "public": public,
         "parameters": {name: _parameter_in_words(value) for name, value in model.get_params(deep=False).items()},
-        "coefficients": _coefficients(model, names, label),
+        "coefficients": _coefficients(model, names, label, scales),
         "comparison": None if comparison is None else dict(comparison),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
@@ -172,11 +182,18 @@ def summarise_fit(
     }
 
 
-def _coefficients(model: Any, names: Sequence[str], label: str) -> dict[str, Any]:
-    """Return the largest coefficients, for each class where there are several."""
+def _coefficients(model: Any, names: Sequence[str], label: str, scales: NDArray[np.float64] | None) -> dict[str, Any]:
+    """Return the largest coefficients per standard deviation, for each class where there are several.
+
+    With each stands the standard deviation that the noise gives it, where the estimator knows it.
+    """
     matrix = np.atleast_2d(np.asarray(getattr(model, "coef_", np.empty((0, len(names))))))
     if matrix.shape[1] != len(names):
-        return {"parts": [], "left_out": 0, "classes_left_out": 0}
+        return {"parts": [], "left_out": 0, "classes_left_out": 0, "noise": False, "scaled": False}
+    units = np.ones(len(names)) if scales is None else scales
+    noise = getattr(model, "coef_noise_", None)
+    spread = None if noise is None else np.atleast_2d(np.asarray(noise)) * units
+    matrix = matrix * units
     classes = [str(value) for value in getattr(model, "classes_", [])]
     # Beside a public model that is not linear, coefficients describe the correction alone.
     base = getattr(model, "public_base_", None)
@@ -186,17 +203,26 @@ def _coefficients(model: Any, names: Sequence[str], label: str) -> dict[str, Any
         titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
         unit = f"{unit} the log-odds of"
     parts = []
-    for title, row in list(zip(titles, matrix, strict=False))[:_MAX_COEFFICIENT_CHARTS]:
+    for index, (title, row) in enumerate(list(zip(titles, matrix, strict=False))[:_MAX_COEFFICIENT_CHARTS]):
         largest = np.argsort(-np.abs(row))[:_MAX_COEFFICIENT_BARS]
         parts.append({
             "title": title,
             "unit": f"{unit} {title}",
-            "rows": [{"name": names[k], "value": float(row[k])} for k in largest],
+            "rows": [
+                {
+                    "name": names[k],
+                    "value": float(row[k]),
+                    "noise": None if spread is None else float(spread[index, k]),
+                }
+                for k in largest
+            ],
         })  # fmt: skip
     return {
-        "parts": parts,
+        "parts": parts if np.any(matrix) else [],
         "left_out": max(0, len(names) - _MAX_COEFFICIENT_BARS),
         "classes_left_out": max(0, len(matrix) - _MAX_COEFFICIENT_CHARTS),
+        "noise": spread is not None,
+        "scaled": scales is not None,
     }
 
 

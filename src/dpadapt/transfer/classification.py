@@ -16,6 +16,7 @@ from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
+from dpadapt.transfer.gate import Gain
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
@@ -77,6 +78,10 @@ class PrivateTransferClassifier(LinearClassifier):
         How much of the private correction was adopted, 0 (the public model exactly) to 1: the factor that the gate
         multiplied it by, so that a correction halved has 0.5. Computed from releases; 1 where there is no gate. The
         regressor's `adopted_` is a share of energy instead.
+    estimated_gain_ : tuple of float or None
+        By how much the mean log-loss on the private population is less than that of the public model: an estimate, and
+        the ends of a 90% interval. Computed from what was released anyway. It holds under the assumptions of the gate
+        (see Notes). None where there is no gate.
     public_coef_, public_intercept_ : ndarray
         The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
     n_features_in_ : int
@@ -149,6 +154,7 @@ class PrivateTransferClassifier(LinearClassifier):
         require_shifted_labelled(self.public_model, prior, data.codes_public)
         notes: list[str] = []
         base: Base | None = None
+        gain: Gain | None = None
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
@@ -160,12 +166,13 @@ class PrivateTransferClassifier(LinearClassifier):
             )
             base = None if public_base is None else public_base.base
             change, adopted = np.zeros_like(prepared.start), 0.0
+            gain = Gain() if prepared.warm else None
             if budget.worthwhile:
                 # Before anything is charged: a model that the user gave may fail.
                 rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
-                change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
+                change, adopted, gain = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
@@ -185,6 +192,7 @@ class PrivateTransferClassifier(LinearClassifier):
             self.public_coef_ = np.zeros_like(coef)
         self.coef_ = coef
         self.intercept_, self.public_intercept_, self.adopted_ = intercept, public_intercept, adopted
+        self.estimated_gain_ = None if gain is None else gain.interval()
         self.classes_ = data.classes
         return self
 
@@ -200,6 +208,7 @@ class PrivateTransferClassifier(LinearClassifier):
             return None
         model = copy(self)
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept.copy(), 0.0
+        model.estimated_gain_ = Gain().interval()
         if getattr(self, "score_coef_", None) is not None:
             model.score_coef_ = np.zeros_like(self.score_coef_)
         return model

@@ -26,7 +26,15 @@ from dpadapt.transfer.classification_plan import (
     step_length,
     stride,
 )
-from dpadapt.transfer.gate import Path, Slope, loss_differences, row_divergences, slope_from_change, slope_from_losses
+from dpadapt.transfer.gate import (
+    Gain,
+    Path,
+    Slope,
+    loss_differences,
+    row_divergences,
+    slope_from_change,
+    slope_from_losses,
+)
 
 # Number of steps between two computations of the curvature. A larger one is faster but uses an older curvature.
 # Chosen by hand.
@@ -57,19 +65,24 @@ def private_change(
     X: NDArray[Any],
     codes: NDArray[np.int64],
     shares: Shares | None = None,
-) -> tuple[NDArray[np.float64], float]:
-    """Return the change of the public model in its coordinates and how far to go along it, from 0 to 1."""
+) -> tuple[NDArray[np.float64], float, Gain | None]:
+    """Return the change of the public model in its coordinates, how far to go along it, from 0 to 1, and the gain.
+
+    The gain is how much less the mean log-loss on the private population is than that of the public model.
+    """
     private = _private(X, codes, prepared, plan, shares)
     change, pace = _descend(runs[0], private, prepared, plan, budget)
     full = np.zeros_like(prepared.start)
     full[plan.used] = change
     if plan.gate_share == 0:
-        return full, 1.0
+        return full, 1.0, None
     path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
     measured, path = _released_slope(runs[1], private, change, path, pace, plan, budget)
     variance = EXCESS * (plan.noise / plan.weights[plan.used]) ** 2 + pace.curvature / budget.n_rows
     own = slope_from_change(change, pace.curvature + pace.ridge, variance)
-    return full, own.with_other(measured).fraction(path, plan.caution, plan.tolerance)
+    slope = own.with_other(measured)
+    fraction = slope.fraction(path, plan.caution, plan.tolerance)
+    return full, fraction, slope.gain(path, fraction)
 
 
 def _private(

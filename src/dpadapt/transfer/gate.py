@@ -19,6 +19,26 @@ from dpadapt.learning.shrinkage import least_threshold
 
 Vector = NDArray[np.float64]
 
+
+@dataclass(frozen=True)
+class Gain:
+    """An estimate of how much a change reduces the error on the private population, and the variance of the estimate.
+
+    It is computed from releases: it costs nothing more.
+    """
+
+    value: float = 0.0
+    variance: float = 0.0
+
+    def interval(self) -> tuple[float, float, float]:
+        """Return the estimate and the two ends of a 90% interval."""
+        half = _NORMAL_90 * math.sqrt(self.variance)
+        return self.value, self.value - half, self.value + half
+
+
+# 95% quantile of the normal distribution: 90% lie within this many standard deviations.
+_NORMAL_90 = 1.645
+
 # The gate of the classifier
 #
 # Along c times the change, log-loss is a linear function that depends on the label plus a convex one that doesn't. So
@@ -74,6 +94,10 @@ class Slope:
             reach = min(reach, _crossing(lambda c: path.divergence(c) - lower * c - most))
         best = _crossing(lambda c: path.steepness(c) - max(self.value, low))
         return min(reach, best)
+
+    def gain(self, path: "Path", c: float) -> Gain:
+        """Return by how much the loss falls at c, with the whole divergence: counting less would overstate it."""
+        return Gain(self.value * c - path.divergence(c) / _COUNTED_DIVERGENCE, (c * self.scatter) ** 2)
 
 
 class Path:

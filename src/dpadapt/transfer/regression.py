@@ -89,6 +89,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     stages_ : dict
         How much was adopted of each part: the factor of the "level", the mean factor of "slope and mix", and the share
         of the energy of the "directions". All 0 where there are no stages.
+    estimated_gain_ : tuple of float or None
+        By how much the squared error on the private population is less than that of the public model, as a share of
+        the latter: an estimate, and the ends of a 90% interval, from a release that measures it at the end. Large
+        errors are clipped there, and the rows are those of the fit, so that it is a little too large. None where the
+        budget does not pay for it, and where there is no gate.
     public_base_ : Base or None
         The public models, and the weights of their blend. None without public labels, and for the prior
         "same-population".
@@ -135,6 +140,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     score_coef_: NDArray[np.float64]
     correction_: NDArray[np.float64] | None
     stages_: dict[str, float]
+    estimated_gain_: tuple[float, float, float] | None
     public_center_: NDArray[np.float64] | None
     public_scale_: NDArray[np.float64] | None
     public_longest_: float | None
@@ -240,7 +246,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """Keep the base and its change."""
         self.public_base_, self.score_coef_, self.level_ = base, base.weights.copy(), 0.0
         self.correction_, self.stages_, self.adopted_ = None, dict.fromkeys(CHANGED_PARTS, 0.0), 0.0
+        self.estimated_gain_ = (0.0, 0.0, 0.0)
         if change is not None:
+            self.estimated_gain_ = change.gain
             self.score_coef_, self.level_ = change.score_coef, change.level
             self.stages_, self.adopted_ = change.stages, change.adopted
             if geometry is not None and change.solution is not None:
@@ -265,7 +273,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     def _forget_base(self) -> None:
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
-        self.score_coef_, self.level_ = np.zeros(0), 0.0
+        self.score_coef_, self.level_, self.estimated_gain_ = np.zeros(0), 0.0, None
 
     def _forget_linear(self) -> None:
         self.public_center_, self.public_scale_, self.public_longest_ = None, None, None

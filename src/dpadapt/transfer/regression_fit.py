@@ -1,8 +1,8 @@
 """The private part of the transfer regressor: what it releases, and what it keeps of it.
 
 `shifted_change` corrects a blend of public models whose population may have shifted, in three stages: a scout, the
-plane (level, slope and mix), and many directions. Each change passes through a gate. `same_population_change` filters
-private gradients where the populations are the same.
+plane (level, slope and mix), and many directions. Each change passes through a gate, and at the end private rows say
+what all of it gains. `same_population_change` filters private gradients where the populations are the same.
 """
 
 import math
@@ -20,9 +20,12 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.persons import Shares
 from dpadapt.rows import Block, Rows
 from dpadapt.transfer.base import combined
-from dpadapt.transfer.gate import Kept, keep, keep_few
+from dpadapt.transfer.gate import Gain, Kept, keep, keep_few
 from dpadapt.transfer.regression_plan import (
+    CHANGE_PARTS,
     CORRECTION_CURVATURE,
+    GAIN_LIMIT,
+    GAIN_NORM,
     PLANE_FIRST,
     PLANE_MAX_NORM,
     PLANE_STEPS,
@@ -63,6 +66,8 @@ _SCOUT_RANGE, _PLACE_VARIANCE, _LEAST_USUAL_SIZE = 5.0, 0.1, 0.05
 # a hundred times further apart on private rows than on public ones (400 Fourier features of randhie), and a scale that
 # is far too small makes steps diverge. Chosen by hand.
 _CENTRE_DEVIATIONS, _SCALE_LIMITS, _LOG_LARGEST_PLACE = 3.0, (0.2, 100.0), math.log1p(100.0)
+# A change counts as harmful if its gain is negative by this many standard deviations of the noise. Chosen by hand.
+_HARM_DEVIATIONS = 2.5
 # Largest residual, in public standard deviations, whose size the scout tells from larger ones; limits of the released
 # ratio of sizes. Chosen by hand.
 _LARGEST_SIZE, _SIZE_LIMITS = 50.0, (0.3, 5.0)
@@ -127,6 +132,9 @@ class Change:
         How much was adopted of each of `CHANGED_PARTS`, from 0 to 1.
     adopted : float
         Share of the energy of the whole that was adopted: 0 if and only if the base is unchanged.
+    gain : tuple of float
+        Estimate, and ends of a 90% interval, of how much less the squared error on the private population is than that
+        of the base, as a share of the latter. None if the budget did not pay for it.
     """
 
     score_coef: Vector
@@ -134,6 +142,7 @@ class Change:
     solution: Vector | None
     stages: dict[str, float]
     adopted: float
+    gain: tuple[float, float, float] | None
 
 
 def shifted_change(
@@ -185,22 +194,37 @@ def shifted_change(
     estimate = _plane_estimate(run["plane"], stage, private, plan.budget.n_rows)
     kept = keep_few(estimate, stage.variance, error=(plan.deviation * min(seen.low, 1.0)) ** 2)
     moved = kept.factors * estimate
-    score_coef = weights + seen.features.map[:, : k - 1] @ moved[1:]
-    level = float(seen.features.shift[: k - 1] @ moved[1:])
     stages = {
         "level": float(kept.factors[0]),
         "slope and mix": float(np.mean(kept.factors[1:])) if k > 1 else 0.0,
         "directions": 0.0,
     }
-    if lift is None:
-        return Change(score_coef, level + float(moved[0]), None, stages, kept.adopted / max(kept.seen, 1e-300))
-    # 4. Directions, beginning where the plane ended.
+    adopted, solution = kept.adopted / max(kept.seen, 1e-300), None
     with np.errstate(all="ignore"):
-        residuals = residuals - columns @ moved
-    solution, judged = _directions(run, plan, wide, mean, residuals, kept.established, shares)
-    stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
-    adopted = (kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300)
-    return Change(score_coef, level, solution + moved[0] * lift, stages, min(adopted, 1.0))
+        first, rest = columns[:, 0] * moved[0], columns[:, 1:] @ moved[1:]
+    if lift is not None:
+        # 4. Directions, beginning where the plane ended.
+        solution, judged = _directions(run, plan, wide, mean, residuals - first - rest, kept.established, shares)
+        stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
+        adopted = min((kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300), 1.0)
+        solution = solution + moved[0] * lift
+        with np.errstate(all="ignore"):
+            first, rest = np.zeros_like(first), rest + wide @ solution
+    # 5. Gain: what all of this is worth on private rows.
+    used = _Measured(1.0, 1.0, None)
+    if "gain" in run:
+        used = _measured(run["gain"], plan, seen.size, residuals, first, rest, shares)
+    whole = used.first if lift is None else used.rest
+    moved = moved * np.append(whole, np.full(k - 1, used.rest))
+    level = float(seen.features.shift[: k - 1] @ moved[1:]) + (float(moved[0]) if lift is None else 0.0)
+    return Change(
+        weights + seen.features.map[:, : k - 1] @ moved[1:],
+        level,
+        None if solution is None else used.rest * solution,
+        {part: value * (whole if part == "level" else used.rest) for part, value in stages.items()},
+        adopted * max(whole, used.rest),
+        used.gain if adopted > 0.0 else (0.0, 0.0, 0.0),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,6 +293,44 @@ def _plane_estimate(run: Run, stage: PlaneStage, rows: Rows, n_rows: float) -> V
             average += current - newton
         current = current - stage.step * newton
     return average / (PLANE_STEPS - PLANE_FIRST)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What the release of the gain says: the parts of the change to use, and the gain with its interval."""
+
+    first: float
+    rest: float
+    gain: tuple[float, float, float] | None
+
+
+def _measured(
+    run: Run, plan: ShiftedPlan, size: float, residuals: Vector, first: Vector, rest: Vector, shares: Shares | None
+) -> _Measured:
+    """Return which part of a change private rows support, and what it gains.
+
+    The change is `first`, which is used whole or not at all, and a part of `rest`. Released are the mean squared error
+    of the base and the means of what each part gains, each row's numbers clipped. The whole change is used unless it
+    is harmful; then the part that gains most, or nothing.
+    """
+    variance, n_rows = (plan.deviation * size) ** 2, plan.budget.n_rows
+    limit, norm = GAIN_LIMIT * variance, GAIN_NORM * variance
+    with np.errstate(all="ignore"):
+        after = (residuals - first)[:, None] - np.outer(rest, CHANGE_PARTS)
+        numbers = np.column_stack([residuals**2, (residuals**2)[:, None] - after**2])
+        numbers = np.clip(numbers, -limit, limit)
+    # Rows are scaled down to length `norm`: zeroing one moves the sum by at most that.
+    error, *gains = run.release(clipped_sum(numbers, norm, shares)) / n_rows
+    noise = plan.noise("gain") * norm
+    # Clipping makes large gains equal, so the largest is not simply taken.
+    best = 0 if gains[0] >= -_HARM_DEVIATIONS * noise else int(np.argmax(gains))
+    if gains[best] < -_HARM_DEVIATIONS * noise:
+        return _Measured(0.0, 0.0, (0.0, 0.0, 0.0))
+    error = max(float(error), noise, _LEAST_RELEASED_SHARE * limit)
+    share = float(np.clip(gains[best] / error, -1.0, 1.0))
+    # The gain of a row varies by 2 sqrt(error * squared change), and the squared change is about the gain.
+    gain = Gain(share, (noise / error) ** 2 * (1.0 + share**2) + 4.0 * abs(share) / n_rows)
+    return _Measured(1.0, float(CHANGE_PARTS[best]), gain.interval())
 
 
 def _directions(

@@ -460,6 +460,15 @@ _LEAST_DIRECTIONS_SHARE = 0.02
 # a hundredth each, all rows and epsilon 1, the development tasks gain 0.5% less.
 _ROW_MEAN_PART, _FACTS_PRECISION, _FACTS_PARTS = 0.02, 60.0, (0.02, 0.08)
 
+# The gain: at the end, what several parts of the whole change gain on private rows, beside the error of the base. A
+# noisy scout may take private rows for twenty times nearer than they are, and the change by slope and mix is then
+# twenty times too large; a smaller part of it is then used, or none.
+#
+# The parts; where a row's numbers are clipped, each by itself in residual variances, and all together in the same unit.
+CHANGE_PARTS, GAIN_LIMIT, GAIN_NORM = np.array([1.0, 0.3, 0.1]), 1.0, 1.5
+# Noise of the gain, in units of `GAIN_NORM`, and limits of the share of the budget that makes it so. Chosen by hand.
+_GAIN_NOISE, _GAIN_SHARES = 0.06, (0.003, 0.05)
+
 # Nothing is released if the level alone would be this uncertain: variance of a level, clipped at three standard
 # deviations, relative to the residual variance; and the factor on the noise, a safety margin. Chosen by hand.
 _MOST_LEVEL_VARIANCE, _LEVEL_NOISE_MARGIN = 0.15, 1.2
@@ -480,15 +489,17 @@ def budget_shares(signal: float, n_rows: float) -> dict[str, float]:
     Examples
     --------
     >>> list(budget_shares(20.0, 1000.0)), list(budget_shares(70.0, 1000.0))
-    (['plane'], ['scout', 'plane'])
+    (['plane'], ['scout', 'plane', 'gain'])
     >>> shares = budget_shares(1000.0, 5000.0)
     >>> list(shares), round(sum(shares.values()), 12)
-    (['scout', 'plane', 'row mean', 'sizes', 'correction', 'check'], 1.0)
+    (['scout', 'plane', 'row mean', 'sizes', 'correction', 'check', 'gain'], 1.0)
     """
     least, most = _SCOUT_SHARES
     precise = (SCOUT_NORM / (_SCOUT_NOISE * signal)) ** 2
     scout = _ramp(signal, *_SCOUT_SIGNALS) * min(max(least, precise), most)
-    rest = 1.0 - scout
+    low, high = _GAIN_SHARES
+    gain = _ramp(signal, *_SCOUT_SIGNALS) * min(max(low, (_GAIN_NOISE * signal) ** -2), high)
+    rest = 1.0 - scout - gain
     opened = _ramp(signal, *_DIRECTION_SIGNALS) * _ramp(n_rows, *_DIRECTION_ROWS)
     plane = rest * (1.0 - opened) + opened * min(rest, max(_LEAST_PLANE_SHARE, _PLANE_SIGNAL / signal))
     directions = rest - plane
@@ -498,6 +509,7 @@ def budget_shares(signal: float, n_rows: float) -> dict[str, float]:
     facts = min(max(low, (_FACTS_PRECISION / signal) ** 2 / max(directions, 1e-300)), high)
     parts = {"row mean": _ROW_MEAN_PART, "sizes": facts, "correction": 1.0 - _ROW_MEAN_PART - 2 * facts, "check": facts}
     shares = {"scout": scout, "plane": plane} | {part: directions * share for part, share in parts.items()}
+    shares["gain"] = gain
     return {part: share for part, share in shares.items() if share > 0.0}
 
 

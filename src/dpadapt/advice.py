@@ -1,0 +1,518 @@
+"""`advise`: from public rows and a few facts to a plan, with what to expect of it. Reads nothing private.
+
+What a private fit gains depends on how the private population differs, which public rows can't show. So the fit is
+rehearsed on splits of the public rows that have a difference in them: along a date, an age or another column, the lower
+half stays public and the upper half takes the role of the private rows. A random split, without any difference, stands
+beside them.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from sklearn.isotonic import isotonic_regression
+
+from dpadapt import checks
+from dpadapt.methods import Method, find
+from dpadapt.tables import Category, Date, EncodedRows, Number, Schema, TableModel, parse_days, parse_numbers
+from dpadapt.transfer.rehearsal import Rehearsal, rehearse
+
+# Most public rows that are rehearsed on, a random sample of more, and most rows in the role of private ones: more take
+# longer. Chosen by hand.
+_MOST_PUBLIC_ROWS, _MOST_REHEARSED_ROWS = 4_000, 20_000
+# Fewest public rows to rehearse on: a third of a half of them measures the error. Chosen by hand.
+_LEAST_PUBLIC_ROWS = 100
+# Columns along which public rows are split, dates and the column that the user names first. Each takes some seconds.
+_MOST_SHIFTS = 5
+# Fewest different values of a number to split along, and largest share of the rows that have one value.
+_LEAST_VALUES, _MOST_OF_ONE_VALUE = 10, 0.3
+# Rank correlation above which two columns split public rows alike. Chosen by hand.
+_MOST_ALIKE = 0.95
+# Words in the name of a column of numbers that is a time.
+_TIME_WORDS = frozenset({"year", "yr", "month", "week", "day", "date", "time", "quarter", "period"})
+# Random splits; each column is split along once, with noise of its own.
+_RANDOM_SPLITS = 2
+# Least mean gain over the shifts that is called a gain. Smaller ones drown in the differences between splits.
+_LEAST_GAIN = 0.02
+# Share of the gain at the largest epsilon that the recommended epsilon must reach. Chosen by hand.
+_MOST_OF_THE_GAIN = 0.8
+# By how much another method must be better on average, and how much worse than the public model it may be in its worst
+# split, to be preferred to the one with a gate. Chosen by hand.
+_PREFERRED_BY, _WORST_OF_OTHERS = 0.02, 1.02
+_ADVISED_EPSILONS = (0.1, 0.3, 1.0, 3.0)
+
+RANDOM = "no difference (random split)"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A way to fit, rehearsed.
+
+    Parameters
+    ----------
+    name : str
+        In words.
+    method : Method
+    use_public : bool
+        Whether the fit is given public rows.
+    params : dict
+        Parameters of the estimator that differ from the defaults.
+    ratios : ndarray of shape (n_splits, n_epsilons)
+        Error over that of the public model alone. The first split is random.
+    """
+
+    name: str
+    method: Method
+    use_public: bool
+    params: dict[str, Any]
+    ratios: NDArray[np.float64]
+
+    @property
+    def expected(self) -> NDArray[np.float64]:
+        """Geometric mean of the ratios over the splits with a difference, at each epsilon."""
+        shifted = self.ratios[1:] if len(self.ratios) > 1 else self.ratios
+        return np.asarray(np.exp(np.mean(np.log(np.maximum(shifted, 1e-12)), axis=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """A plan for a private fit, and what to expect of it.
+
+    Parameters
+    ----------
+    task : {"regression", "classification"}
+    unit : {"row", "person"}
+    adjacency : str
+    delta : float
+    n_private : int
+        Number of private rows that was stated.
+    n_units : int
+        Number of rows or persons that the noise is compared with.
+    epsilons : tuple of float
+    splits : tuple of str
+        How public rows were split: at random, then along these columns.
+    candidates : tuple of Candidate
+        Ways to fit. Empty if nothing could be rehearsed.
+    verdict : {"fit", "public model", "unknown"}
+        Whether to fit, to keep the public model, or that public rows can't tell.
+    epsilon : float
+        Recommended for the fit.
+    chosen : Candidate or None
+    measure : str
+        Error that was measured.
+    sentences : tuple of str
+        The advice in words.
+    model : TableModel
+        Unfitted, with what was chosen; ready for `fit`.
+    """
+
+    task: Literal["regression", "classification"]
+    unit: Literal["row", "person"]
+    adjacency: str
+    delta: float
+    n_private: int
+    n_units: int
+    epsilons: tuple[float, ...]
+    splits: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    verdict: Literal["fit", "public model", "unknown"]
+    epsilon: float
+    chosen: Candidate | None
+    measure: str
+    sentences: tuple[str, ...]
+    model: TableModel
+
+    def __str__(self) -> str:
+        """Show the sentences and the table."""
+        return "\n".join([*self.sentences, *self.table()])
+
+    def table(self) -> list[str]:
+        """Return the expected error over that of the public model: a line per split, a column per epsilon."""
+        if self.chosen is None:
+            return []
+        width = max(len(name) for name in self.splits) + 2
+        lines = ["", f"{'error / public model':<{width}}" + "".join(f"{f'ε = {e:g}':>10}" for e in self.epsilons)]
+        rows = [*zip(self.splits, self.chosen.ratios, strict=True)]
+        if len(self.splits) > 1:
+            rows.append(("mean over differences", self.chosen.expected))
+        return lines + [f"{name:<{width}}" + "".join(f"{ratio:>10.3f}" for ratio in ratios) for name, ratios in rows]
+
+
+def advise(
+    public: Any,
+    n_private: int,
+    *,
+    label: str,
+    schema: Schema | None = None,
+    task: Literal["regression", "classification"] | None = None,
+    person: str | None = None,
+    rows_per_person: float | None = None,
+    same_population: bool = False,
+    secret_size: bool = False,
+    split_by: str | None = None,
+    epsilons: Sequence[float] = _ADVISED_EPSILONS,
+    random_state: int | None = None,
+    done: Callable[[str], None] | None = None,
+) -> Advice:
+    """Return which private fit to make and what to expect of it, from public rows alone.
+
+    Parameters
+    ----------
+    public : DataFrame, path or Public
+        The public table. With the column `label`, fits are rehearsed on it.
+    n_private : int
+        How many private rows there are: a public number, or an estimate of it.
+    label : str
+        The column to predict.
+    schema : Schema, optional
+        Default: `Schema.infer` of the public table.
+    task : {"regression", "classification"}, optional
+        Default: by the type of the column `label` in the schema.
+    person : str, optional
+        The column with the id of each row's person, if persons have several rows: the privacy unit is then the person.
+    rows_per_person : float, optional
+        How many rows a private person has, on average. Default: as in the column `person` of the public table.
+    same_population : bool, default=False
+        Whether the public rows are a random sample of the private population.
+    secret_size : bool, default=False
+        Whether the number of private rows is itself secret; `n_private` is then an estimate.
+    split_by : str, optional
+        A column along which public and private people differ, such as a date: tried first.
+    epsilons : sequence of float
+        Budgets to compare.
+    random_state : int, optional
+        Seeds splits and noise.
+    done : callable, optional
+        Called with a few words after each rehearsal.
+
+    Returns
+    -------
+    Advice
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.uniform(20, 90, 400)
+    >>> public = pd.DataFrame({"age": age, "cost": (age / 10) ** 2 + rng.normal(size=400)})
+    >>> advice = advise(public, 2000, label="cost", epsilons=(1.0,), random_state=0)
+    >>> advice.verdict, advice.unit, advice.delta
+    ('fit', 'row', 1e-06)
+    """
+    n_private = checks.count(n_private, "n_private", least=2)
+    if not np.iterable(epsilons) or not len(list(epsilons)):
+        raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
+    tried = tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
+    known = Schema.infer(public, dataset="private data") if schema is None else schema
+    kind = task or _task_of(known, label)
+    method = find(None, kind)
+    unit: Literal["row", "person"] = "row" if person is None and not (rows_per_person or 1) > 1 else "person"
+    setting: dict[str, Any] = {"adjacency": "add-remove" if secret_size else "zero-out"}
+    if secret_size:
+        setting["n_rows"] = n_private
+    delta = _advised_delta(n_private)
+    model = TableModel(method.estimator(delta=delta, **setting), known, label=label)
+    rows = model.encode_public(public)
+    n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
+    names: tuple[str, ...] = (RANDOM,)
+    candidates: tuple[Candidate, ...] = ()
+    measure, repeated = "", False
+    if rows.y is not None and len(rows.y) >= _LEAST_PUBLIC_ROWS:
+        random = np.random.default_rng(random_state)
+        rows = _sampled(rows, random)
+        keys = shift_columns(rows, known, label, split_by)
+        names = (RANDOM, *(f"along {name}" for name in keys))
+        candidates, measure, repeated = _rehearsed(
+            _ways(kind, same_population), model, rows, list(keys.values()), min(n_units, _MOST_REHEARSED_ROWS),
+            tried, random, done,
+        )  # fmt: skip
+    chosen = None if not candidates else _preferred(candidates)
+    epsilon, verdict = _recommended(tried, chosen)
+    if chosen is not None:
+        params = {**setting, "delta": delta, "epsilon": epsilon, **chosen.params}
+        model = TableModel(chosen.method.estimator(**params), known, label=label, person=person)
+    else:
+        model.set_params(estimator__epsilon=epsilon, person=person)
+    advice = Advice(
+        kind, unit, str(setting["adjacency"]), delta, n_private, n_units, tried, names, candidates, verdict, epsilon,
+        chosen, measure, (), model,
+    )  # fmt: skip
+    return _in_words(advice, rows, person, repeated=repeated)
+
+
+def _task_of(schema: Schema, label: str) -> Literal["regression", "classification"]:
+    """Return what the type of the label's column suggests."""
+    column = schema.column(label)
+    return "classification" if isinstance(column, Category) else "regression"
+
+
+def _advised_delta(n: int) -> float:
+    """Return a power of ten that is at most a tenth of 1 / n, and at most 1e-6."""
+    return float(10.0 ** -max(6, math.ceil(math.log10(n)) + 1))
+
+
+def _rows_per_person(rows: EncodedRows, person: str | None, stated: float | None) -> float:
+    """Return how many rows a person has on average, as stated or as in public rows."""
+    if stated is not None:
+        return max(1.0, checks.positive(stated, "rows_per_person"))
+    if person is None:
+        return 1.0
+    if person not in rows.table.frame.columns:
+        raise ValueError(f"person: the public table has no column {person!r}. Give rows_per_person instead.")
+    return max(1.0, len(rows.table.frame) / max(rows.table.frame[person].nunique(), 1))
+
+
+def _sampled(rows: EncodedRows, random: np.random.Generator) -> EncodedRows:
+    """Return a random sample of the rows, if there are many."""
+    if len(rows.X) <= _MOST_PUBLIC_ROWS:
+        return rows
+    chosen = np.sort(random.choice(len(rows.X), _MOST_PUBLIC_ROWS, replace=False))
+    table = replace(rows.table, frame=rows.table.frame.iloc[chosen].reset_index(drop=True))
+    y = None if rows.y is None else rows.y[chosen]
+    return EncodedRows(table, rows.X[chosen], y, None, None, None, rows.unknown)
+
+
+def shift_columns(
+    rows: EncodedRows, schema: Schema, label: str, split_by: str | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Return columns to split public rows along, with a number for each row: the one asked for, dates, then numbers.
+
+    Of many numbers those are taken that stand at equal distances in the order of their correlation with the label, so
+    that mild and strong differences are among them.
+    """
+    frame = rows.table.frame
+    dates: dict[str, NDArray[np.float64]] = {}
+    numbers: dict[str, NDArray[np.float64]] = {}
+    for column in schema.columns:
+        if column.name == label or column.name not in frame.columns:
+            continue
+        if isinstance(column, Date):
+            dates[column.name] = parse_days(frame[column.name], column.format)
+        elif isinstance(column, Number) or column.name == split_by:
+            timed = not _TIME_WORDS.isdisjoint(re.split(r"[^a-z]+", column.name.lower()))
+            (dates if timed else numbers)[column.name] = parse_numbers(frame[column.name])
+    if split_by is not None and split_by not in {**dates, **numbers}:
+        raise ValueError(f"split_by: the public table has no column {split_by!r} with numbers or dates.")
+    first = {} if split_by is None else {split_by: {**dates, **numbers}[split_by]}
+    usable: dict[str, NDArray[np.float64]] = {}
+    for name, values in {**first, **dates}.items():
+        # One of several columns that sort the rows alike, such as a date and its year, is enough.
+        alike = any(_correlation(values, _filled(other)) > _MOST_ALIKE for other in usable.values())
+        if name == split_by or (_splits(values) and not alike):
+            usable[name] = values
+    others = {
+        name: values
+        for name, values in numbers.items()
+        if name not in usable
+        and _splits(values)
+        and all(_correlation(values, _filled(other)) <= _MOST_ALIKE for other in usable.values())
+    }
+    target = rows.y
+    if isinstance(schema.column(label), Category):
+        target = np.unique(np.asarray(rows.y), return_inverse=True)[1]
+    order = sorted(others, key=lambda name: _correlation(others[name], np.asarray(target, dtype=np.float64)))
+    left = max(0, _MOST_SHIFTS - len(usable))
+    places = np.unique(np.linspace(0, max(len(order) - 1, 0), min(left, len(order))).round().astype(int))
+    usable |= {order[place]: others[order[place]] for place in places}
+    return {name: _filled(values) for name, values in list(usable.items())[:_MOST_SHIFTS]}
+
+
+def _filled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a column with its median in place of missing cells."""
+    return np.where(np.isfinite(values), values, np.nanmedian(values))
+
+
+def _splits(values: NDArray[np.float64]) -> bool:
+    """Return whether a column has enough different values to split along."""
+    finite = values[np.isfinite(values)]
+    if len(finite) < len(values) / 2:
+        return False
+    _, counts = np.unique(finite, return_counts=True)
+    return len(counts) >= _LEAST_VALUES and counts.max() <= _MOST_OF_ONE_VALUE * len(values)
+
+
+def _correlation(values: NDArray[np.float64], target: NDArray[np.float64]) -> float:
+    """Return the size of the rank correlation."""
+    ranks = [rankdata(part) - (len(part) + 1) / 2 for part in (_filled(values), target)]
+    scale = math.sqrt(float(ranks[0] @ ranks[0]) * float(ranks[1] @ ranks[1]))
+    return abs(float(ranks[0] @ ranks[1])) / scale if scale > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to fit that is rehearsed."""
+
+    name: str
+    method: Method
+    use_public: bool
+    params: dict[str, Any]
+
+
+def _ways(task: Literal["regression", "classification"], same_population: bool) -> list[_Way]:
+    """Return the ways to fit; the default comes first."""
+    default = find(None, task)
+    plain = find("linear" if task == "regression" else "logistic", task)
+    ways = [_Way("the default, transfer with a gate", default, True, {})]
+    if same_population:
+        ways.append(_Way("transfer from the same population", default, True, {"prior": "same-population"}))
+    return [
+        *ways,
+        _Way(f"{plain.name}, started from the public model", plain, True, {}),
+        _Way("the private rows alone", plain, False, {}),
+    ]
+
+
+def _rehearsed(
+    ways: Sequence[_Way],
+    model: TableModel,
+    rows: EncodedRows,
+    keys: Sequence[NDArray[np.float64]],
+    n_private: int,
+    epsilons: Sequence[float],
+    random: np.random.Generator,
+    done: Callable[[str], None] | None,
+) -> tuple[tuple[Candidate, ...], str, bool]:
+    """Return each way with its ratios, the name of the error, and whether rows had to be used several times."""
+    seed = int(random.integers(2**31))
+    candidates: list[Candidate] = []
+    alone: list[float] = []
+    measure, repeated = "", False
+    for way in ways:
+        estimator = TableModel(
+            way.method.estimator(**_shared(model, way)), model.schema, label=model.label
+        ).configured()
+        results: list[Rehearsal] = []
+        for key in (None, *keys):
+            # Equal seeds give all ways the same splits.
+            results.append(
+                rehearse(
+                    estimator,
+                    rows.declared,
+                    n_private,
+                    epsilons=epsilons,
+                    repeats=_RANDOM_SPLITS if key is None else 1,
+                    split_by=key,
+                    use_public=way.use_public,
+                    random_state=seed,
+                )
+            )
+            if done is not None:
+                done(f"rehearsing {way.name}")
+        # All are compared with what the default way gives without any budget: the public model.
+        alone = alone or [float(np.mean(result.public_only)) for result in results]
+        ratios = [np.mean(r.errors, axis=0) / max(base, 1e-300) for r, base in zip(results, alone, strict=True)]
+        candidates.append(Candidate(way.name, way.method, way.use_public, way.params, np.array(ratios)))
+        measure, repeated = results[0].metric, any(result.repeated_rows for result in results)
+    return tuple(candidates), measure, repeated
+
+
+def _shared(model: TableModel, way: _Way) -> dict[str, Any]:
+    """Return the parameters of the setting that the method has, and those of the way."""
+    known = way.method.estimator().get_params(deep=False)
+    setting = {name: getattr(model.estimator, name) for name in ("delta", "adjacency", "n_rows")}
+    return {**{name: value for name, value in setting.items() if name in known}, **way.params}
+
+
+def _preferred(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the way to advise: the one with a gate, unless another is clearly better and safe."""
+    default, *others = candidates
+    for other in sorted(others, key=lambda candidate: float(np.mean(np.log(candidate.expected)))):
+        better = np.mean(np.log(default.expected)) - np.mean(np.log(other.expected)) > _PREFERRED_BY
+        if better and float(np.max(other.ratios)) <= _WORST_OF_OTHERS:
+            return other
+    return default
+
+
+def _recommended(
+    epsilons: Sequence[float], chosen: Candidate | None
+) -> tuple[float, Literal["fit", "public model", "unknown"]]:
+    """Return the smallest epsilon with most of the gain, and whether to fit at all."""
+    if chosen is None:
+        usual = min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
+        return usual, "unknown"
+    # More budget does not harm: what falls with epsilon is chance.
+    gains = isotonic_regression(1.0 - chosen.expected)
+    if gains.max() < _LEAST_GAIN:
+        return epsilons[-1], "public model"
+    enough = np.flatnonzero(gains >= _MOST_OF_THE_GAIN * gains.max())
+    return epsilons[int(enough[0])], "fit"
+
+
+def _in_words(advice: Advice, rows: EncodedRows, person: str | None, *, repeated: bool) -> Advice:
+    """Return the advice with its sentences."""
+    sentences = [_verdict(advice, rows), *_expectations(advice), _setting(advice, person)]
+    if repeated and advice.candidates:
+        sentences.append(
+            "There are fewer public rows than private ones: some took the role of several private rows. With "
+            "as many different rows, errors would be lower."
+        )
+    if advice.unit == "person" and person is None:
+        sentences.append("Name the column with the person's id when you fit: without it, single rows are protected.")
+    return replace(advice, sentences=tuple(sentences))
+
+
+def _verdict(advice: Advice, rows: EncodedRows) -> str:
+    if advice.chosen is None:
+        why = "have no label" if rows.y is None else f"are fewer than {_LEAST_PUBLIC_ROWS}"
+        return (
+            f"Public rows {why}, so nothing can be rehearsed: the gain is unknown. Fit at epsilon "
+            f"{advice.epsilon:g}, and look at the report."
+        )
+    gains = 1.0 - advice.chosen.expected
+    at = advice.epsilons.index(advice.epsilon)
+    if advice.verdict == "public model":
+        return (
+            f"Keep the public model for now: at none of these budgets are {advice.n_private:,} private rows expected "
+            f"to lower its error by {_LEAST_GAIN:.0%} or more."
+        )
+    low, high = _range(advice.chosen.ratios, at)
+    spread = f" ({low} to {high} over {len(advice.splits) - 1} differences)" if len(advice.splits) > 2 else ""
+    return (
+        f"Fit at epsilon {advice.epsilon:g} with {advice.chosen.name}. If the private population differs from the "
+        f"public one as public rows differ among themselves, the error is expected to be {gains[at]:.0%} lower than "
+        f"that of the public model{spread}."
+    )
+
+
+def _range(ratios: NDArray[np.float64], at: int) -> tuple[str, str]:
+    """Return the smallest and the largest gain over the splits with a difference."""
+    gains = 1.0 - ratios[1:, at]
+    low, high = float(gains.min()), float(gains.max())
+    return ("nothing" if round(low, 2) == 0 else f"{low:.0%}"), f"{high:.0%}"
+
+
+def _expectations(advice: Advice) -> list[str]:
+    """Return what to expect without a difference, and of more rows."""
+    if advice.chosen is None:
+        return []
+    at = advice.epsilons.index(advice.epsilon)
+    none = 1.0 - float(advice.chosen.ratios[0, at])
+    usual = f"{none:.0%} lower" if none >= 0.005 else ("the same" if none > -0.005 else f"{-none:.0%} higher")
+    sentences = [f"If it does not differ at all, the error is expected to be {usual}."]
+    gains = 1.0 - advice.chosen.expected
+    later = [k for k, epsilon in enumerate(advice.epsilons) if epsilon > advice.epsilon]
+    if later:
+        factor = advice.epsilons[later[0]] / advice.epsilon
+        sentences.append(
+            f"With {factor:.2g} times as many private rows the noise would matter as little as at epsilon "
+            f"{advice.epsilons[later[0]]:g} now, where the error is {gains[later[0]]:.0%} lower."
+        )
+    return sentences
+
+
+def _setting(advice: Advice, person: str | None) -> str:
+    unit = (
+        "one row (one person, if nobody has two rows)"
+        if advice.unit == "row"
+        else f"one person with all rows (about {advice.n_units:,} persons)"
+    )
+    size = "is secret" if advice.adjacency == "add-remove" else "is public"
+    return (
+        f"Setting: what is protected is {unit}; the number of private rows {size} ({advice.adjacency}); "
+        f"delta = {advice.delta:g}, at most a tenth of one in the number of rows."
+    )

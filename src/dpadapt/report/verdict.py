@@ -1,0 +1,110 @@
+"""The verdict on a fit: use it, use the public model, or spend more. Made from releases and public facts alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Smallest shift, as a share of the public model's error, whose absence is worth a verdict: if the gate would have
+# opened at a smaller one, private rows that changed nothing say that the public model is right. Chosen by hand.
+_SMALL_SHIFT = 0.1
+
+
+def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: int | None) -> dict[str, str]:
+    """Return the verdict: its `kind` ("go", "stay", "more" or "open"), a `title` and `words`.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    forecast : mapping or None
+        From `forecast_of_fit`.
+    n_private : int or None
+        The number of private rows, if it is public.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Model
+    >>> receipt = Model(epsilon=1.0, entries=(1,), seeded=False)
+    >>> fitted = Model(privacy_=receipt, adopted_=0.8, estimated_gain_=(0.24, 0.17, 0.3))
+    >>> verdict_on_fit(fitted, None, 600)["title"]
+    'Use this model'
+    """
+    receipt, gain = model.privacy_, getattr(model, "estimated_gain_", None)
+    rows = "The private rows" if n_private is None else f"The {n_private:,} private rows"
+    if receipt.seeded:
+        return _verdict("more", "Do not use this model", "Its noise came from a seed. Fit again without a seed.")
+    if not receipt.entries:
+        return _verdict(
+            "more",
+            "Use the public model; more rows or a larger budget are needed",
+            f"The budget is too small for this number of private rows. Nothing was spent, and this model is the "
+            f"public one{_what_would_pay(model, forecast)}",
+        )
+    if gain is None:
+        return _verdict(
+            "open",
+            "Measure this model before you use it",
+            "No public model with labels stands behind it, so nothing here says how good it is. dpadapt evaluate "
+            "measures it on private rows at a small cost.",
+        )
+    value, low, high = gain
+    if getattr(model, "adopted_", 0.0) == 0.0:
+        return _unchanged(model, forecast, rows)
+    loss = f"log-loss by about {value:.3f} per row ({low:.3f} to {high:.3f}"
+    share = f"squared error by about {value:.0%} ({low:.0%} to {high:.0%}"
+    words = (
+        f"{rows} lower the public model's {loss if hasattr(model, 'classes_') else share} with 90% confidence). "
+        f"This is an estimate for the private population, made from the noisy releases themselves."
+    )
+    if low > 0:
+        return _verdict("go", "Use this model", words)
+    return _verdict(
+        "more",
+        "Use this model; its gain is uncertain",
+        f"{words} More rows or a larger budget would make it certain{_what_would_pay(model, forecast)}",
+    )
+
+
+def _unchanged(model: Any, forecast: Mapping[str, Any] | None, rows: str) -> dict[str, str]:
+    """Return the verdict where nothing was adopted: was there nothing to see, or too much noise to see it?"""
+    own = _point(model, forecast)
+    seen = own is not None and own.get("opens_at") is not None and own["opens_at"] <= _SMALL_SHIFT
+    if seen and own is not None:
+        return _verdict(
+            "stay",
+            "Use the public model",
+            f"{rows} gave no evidence against the public model, and this model is the public one. A difference that "
+            f"costs more than about {own['opens_at']:.0%} of its error would probably have been seen.",
+        )
+    return _verdict(
+        "more",
+        "Use the public model; more rows or a larger budget would tell more",
+        f"{rows} gave no evidence that exceeds the noise, and this model is the public one. A moderate difference "
+        f"could have been missed{_what_would_pay(model, forecast)}",
+    )
+
+
+def _point(model: Any, forecast: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the forecast at the epsilon of the fit."""
+    if forecast is None:
+        return None
+    return next((point for point in forecast["points"] if point["epsilon"] == model.epsilon), None)
+
+
+def _what_would_pay(model: Any, forecast: Mapping[str, Any] | None) -> str:
+    """Return the end of a sentence: the least larger budget at which a smaller difference would be seen."""
+    own = _point(model, forecast)
+    if own is None or forecast is None:
+        return "."
+    before = own.get("opens_at")
+    for point in forecast["points"]:
+        after = point.get("opens_at")
+        if point["epsilon"] > own["epsilon"] and after is not None and (before is None or after < before):
+            factor = point["epsilon"] / own["epsilon"]
+            return (
+                f": with {factor:.2g} times the epsilon, or about {factor:.2g} times the rows, a difference of "
+                f"{after:.0%} of its error would be seen."
+            )
+    return "."
+
+
+def _verdict(kind: str, title: str, words: str) -> dict[str, str]:
+    return {"kind": kind, "title": title, "words": words}
