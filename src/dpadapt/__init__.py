@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from dpadapt.accounting.receipt import Receipt
     from dpadapt.clustering.estimator import PrivateSourceTargetClustering
     from dpadapt.data import Public
-    from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+    from dpadapt.errors import (
+        AssumedBoundsWarning,
+        BudgetExceeded,
+        DataUnavailable,
+        LedgerError,
+        NoLedgerWarning,
+        PrivacyError,
+        PrivacyWarning,
+    )
     from dpadapt.hybrid.classifier import PrivateHybridClassifier
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
@@ -36,11 +44,14 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Adjacency",
+    "AssumedBoundsWarning",
     "BudgetExceeded",
     "DataUnavailable",
     "Ledger",
     "LedgerError",
+    "NoLedgerWarning",
     "PrivacyError",
+    "PrivacyWarning",
     "PrivateHybridClassifier",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
@@ -65,11 +76,14 @@ __all__ = [
 
 _HOME = {
     "Adjacency": "mechanisms.adjacency",
+    "AssumedBoundsWarning": "errors",
     "BudgetExceeded": "errors",
     "DataUnavailable": "errors",
     "Ledger": "accounting.ledger",
     "LedgerError": "errors",
+    "NoLedgerWarning": "errors",
     "PrivacyError": "errors",
+    "PrivacyWarning": "errors",
     "PrivateHybridClassifier": "hybrid.classifier",
     "PrivateLinearRegression": "learning.linear",
     "PrivateLogisticRegression": "learning.logistic",

@@ -1,7 +1,7 @@
 """`TableModel`: a private estimator for data frames and files, encoded by a schema. `dpadapt fit` uses it too."""
 
 import filecmp
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.errors import PrivacyError
+from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.persons import Shares, person_shares, row_shares
 from dpadapt.tables.encoding import (
@@ -219,6 +219,14 @@ class TableModel(PrivateEstimator):
     def _counts_rows(self) -> bool:
         """Whether the estimator can be told how much each row counts."""
         return "persons" in signature(self.estimator.fit).parameters
+
+    def _taken_for_granted(self, given: Mapping[str, Any]) -> list[tuple[type[Warning], str]]:
+        """Return the warning of the estimator about a missing ledger; bounds are those of the schema."""
+        asked = {"ledger": given.get("ledger"), "persons": self.person}
+        if not isinstance(self.estimator, PrivateEstimator):
+            return []
+        granted = self.estimator._taken_for_granted(asked)
+        return [(category, text) for category, text in granted if category is NoLedgerWarning]
 
     def fit(self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None) -> "TableModel":
         """Fit the estimator on private rows, helped by public ones.
