@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         PrivacyError,
         PrivacyWarning,
     )
+    from dpadapt.evaluation import Evaluation, evaluate
     from dpadapt.hybrid.classifier import PrivateHybridClassifier
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
@@ -47,6 +48,7 @@ __all__ = [
     "AssumedBoundsWarning",
     "BudgetExceeded",
     "DataUnavailable",
+    "Evaluation",
     "Ledger",
     "LedgerError",
     "NoLedgerWarning",
@@ -68,6 +70,7 @@ __all__ = [
     "check_tables",
     "delta",
     "epsilon",
+    "evaluate",
     "forecast",
     "load",
     "rehearse",
@@ -79,6 +82,7 @@ _HOME = {
     "AssumedBoundsWarning": "errors",
     "BudgetExceeded": "errors",
     "DataUnavailable": "errors",
+    "Evaluation": "evaluation",
     "Ledger": "accounting.ledger",
     "LedgerError": "errors",
     "NoLedgerWarning": "errors",
@@ -100,6 +104,7 @@ _HOME = {
     "check_tables": "tables.checking",
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
+    "evaluate": "evaluation",
     "forecast": "transfer.forecast",
     "load": "persist",
     "rehearse": "transfer.rehearsal",

@@ -143,17 +143,17 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
-        caller = _asked_by(sys._getframe(1))
+        caller = asked_by(sys._getframe(1))
         if caller is not None:
             for category, text in self._taken_for_granted(kwargs):
-                _warn_once_per_line(text, category, caller)
+                warn_once_per_line(text, category, caller)
         with np.errstate(all="ignore"):
             return fit(self, *args, **kwargs)
 
     return guarded
 
 
-def _asked_by(frame: FrameType | None) -> FrameType | None:
+def asked_by(frame: FrameType | None) -> FrameType | None:
     """Return the frame of the line that asked for a fit, or None if it gets no warnings."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -165,7 +165,7 @@ def _asked_by(frame: FrameType | None) -> FrameType | None:
     return None
 
 
-def _warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
+def warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
     """Warn as Python's default filter does; where the filters ask for every warning, or for errors, each time."""
     place = (caller.f_code.co_filename, caller.f_lineno, category.__name__)
     matching = (
@@ -256,17 +256,11 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     def _taken_for_granted(self, given: Mapping[str, Any]) -> list[tuple[type[Warning], str]]:
         """Return the warnings about a call of `fit` with these keyword arguments; no private row is read."""
         texts: list[tuple[type[Warning], str]] = []
-        if given.get("ledger") is None:
+        budget = getattr(self, "epsilon", None), getattr(self, "delta", 0.0)
+        if given.get("ledger") is None and _is_budget(*budget):
             unit: Unit = "row" if given.get("persons") is None else "person"
-            line = ledger_line(self, unit)
-            if line:
-                texts.append(
-                    (
-                        NoLedgerWarning,
-                        f"no ledger is charged, so nothing adds up what further fits on the same rows cost. Write "
-                        f"fit(..., ledger={line}), with the name of your private data set.",
-                    )
-                )
+            adjacency = str(getattr(self, "adjacency", Adjacency.ZERO_OUT.value))
+            texts.append((NoLedgerWarning, no_ledger("fit", *budget, adjacency, unit)))
         public = given.get("public")
         assumed = []
         if getattr(self, "target_bounds", 0) is None and getattr(public, "y", None) is None:
@@ -623,16 +617,20 @@ def moderate(values: NDArray[np.float64], name: str, largest: float = checks.LAR
     return values
 
 
-def ledger_line(estimator: Any, unit: Unit) -> str:
-    """Return the call that opens a ledger for fits like this one; empty if its budget is no positive finite number."""
-    epsilon: Any = getattr(estimator, "epsilon", None)
-    delta: Any = getattr(estimator, "delta", 0.0)
-    if not all(isinstance(number, int | float) for number in (epsilon, delta)) or not 0 < epsilon < math.inf:
-        return ""
-    adjacency = str(getattr(estimator, "adjacency", "zero-out"))
+def _is_budget(epsilon: Any, delta: Any) -> bool:
+    """Return whether these are a finite budget; a fit refuses anything else, or protects nothing."""
+    return all(isinstance(number, int | float) for number in (epsilon, delta)) and 0 < epsilon < math.inf
+
+
+def no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -> str:
+    """Return the text of a `NoLedgerWarning` about a call, with the line to write."""
     further = "" if adjacency == Adjacency.ZERO_OUT.value else f', adjacency="{adjacency}"'
     further += "" if unit == "row" else f', unit="{unit}"'
-    return f'Ledger.open("private.ledger", epsilon={PROPOSED_FITS * epsilon:.12g}, delta={delta:.12g}{further})'
+    line = f'Ledger.open("private.ledger", epsilon={PROPOSED_FITS * epsilon:.12g}, delta={delta:.12g}{further})'
+    return (
+        f"no ledger is charged, so nothing adds up what further fits on the same rows cost. Write {call}(..., "
+        f"ledger={line}), with the name of your private data set."
+    )
 
 
 def features_assumption(X_public: Any) -> list[str]:
