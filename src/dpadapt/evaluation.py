@@ -48,9 +48,9 @@ _PUBLIC_ERRORS, _SHARE_OF_RANGE = 4.0, 0.25
 # knots mean more noise; fewer make the interval wider than the losses are spread. Most losses are small. Chosen by
 # hand.
 _LOSS_KNOTS = np.array([0.0, 0.1, 0.3, 1.0])
-# Fewest and most bins of scores. Scores in one bin are ties, which lower the area by about 0.5 over the square of their
-# number (measured on logistic models); the noise grows with its root. The number grows with rows times epsilon, if that
-# is public, from the fewest bins at 100 on, by this power. Chosen by hand.
+# Fewest and most bins of scores. Scores in one bin are ties, which lower the area by about the inverse square of their
+# number; the noise grows with its root. The number grows with rows times epsilon, if that is public, from the fewest
+# bins at 100 on, by this power: so the ties lower the area by less than its noise and sampling move it. Chosen by hand.
 _FEWEST_BINS, _MOST_BINS, _BINS_POWER = 12, 64, 0.3
 _FEWEST_BINS_UP_TO = 100.0
 # Log-odds of the outermost edges, and how much closer those in the middle are, if no public rows say where scores lie.
