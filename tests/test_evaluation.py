@@ -405,3 +405,18 @@ def test_three_classes_have_a_log_loss_and_no_area():
     assert evaluate(model, X_FIT, labels, metric="log-loss", **EXACT).value > 0
     with pytest.raises(ValueError, match="'auc' is for two classes, the model has 3"):
         evaluate(model, X_FIT, labels, metric="auc", **EXACT)
+
+
+class InFloat32(LinearRegression):
+    def predict(self, X):
+        return super().predict(X).astype(np.float32)
+
+
+def test_predictions_in_float32_are_refused_where_the_number_of_rows_is_private():
+    model, spend = InFloat32().fit(X_FIT, NUMBER_FIT), {"error_bound": 4.0, "epsilon": 1.0}
+    evaluate(model, X, NUMBER, ledger=Ledger(9.0), **spend)
+    for terms in ({"adjacency": Adjacency.ADD_REMOVE}, {"unit": "person"}):
+        ledger, persons = Ledger(9.0, **terms), np.arange(400) if "unit" in terms else None
+        with pytest.raises(ValueError, match="float32"):
+            evaluate(model, X, NUMBER, ledger=ledger, persons=persons, **spend)
+        assert ledger.entries == []

@@ -183,7 +183,7 @@ def evaluate(
     else:
         raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
     known = None if public is None else _public_rows(model, public)
-    rows = _private_rows(model, X, y, persons)
+    rows = _private_rows(model, X, y, persons, fixed=child.fixed_rows)
     # The number of rows, or of persons, is public unless one may be added or removed.
     n_units = 0 if child.adjacency is Adjacency.ADD_REMOVE else rows.n_units
     measure = _measure(chosen, model, known, error_bound, n_bins=_number_of_bins(epsilon * n_units))
@@ -207,12 +207,16 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Private rows. `present` says which count; a missing label, cell or id makes a row count nothing."""
+    """Private rows. `present` says which count; a missing label, cell or id makes a row count nothing.
+
+    `fixed` says whether neighbours have equally many rows.
+    """
 
     X: NDArray[np.float64]
     y: NDArray[Any]
     present: NDArray[np.bool_]
     shares: Shares | None
+    fixed: bool
 
     @property
     def n_units(self) -> int:
@@ -309,7 +313,7 @@ def _public_rows(model: Any, public: Any) -> tuple[NDArray[np.float64], Any]:
 _NOT_ROWS = "X must hold rows of numbers, and y one label for each. What came instead is private and not shown."
 
 
-def _private_rows(model: Any, X: Any, y: Any, persons: Any) -> _Rows:
+def _private_rows(model: Any, X: Any, y: Any, persons: Any, *, fixed: bool) -> _Rows:
     """Return the private rows as arrays, or refuse them without showing a value or a number of rows."""
     if isinstance(model, TableModel):
         if persons is not None and not isinstance(persons, str):
@@ -318,7 +322,7 @@ def _private_rows(model: Any, X: Any, y: Any, persons: Any) -> _Rows:
         if rows.shares is None or rows.y is None:
             raise ValueError("the model has no label to evaluate.")
         present = rows.shares.values > 0
-        return _Rows(rows.X, rows.y, present, None if persons is None else rows.shares)
+        return _Rows(rows.X, rows.y, present, None if persons is None else rows.shares, fixed)
     names = getattr(X, "columns", None), getattr(model, "feature_names_in_", None)
     if all(part is not None for part in names) and list(names[0]) != list(names[1]):  # type: ignore[arg-type]
         raise ValueError("X must have the columns that the model was fitted on, in the same order.")
@@ -336,7 +340,8 @@ def _private_rows(model: Any, X: Any, y: Any, persons: Any) -> _Rows:
     with np.errstate(all="ignore"):
         present = np.isfinite(table).all(axis=tuple(range(1, table.ndim))) & ~missing
     shares = None if persons is None else person_shares(persons, len(table)).where(present)
-    return _Rows(np.where(present.reshape(-1, *[1] * (table.ndim - 1)), table, 0.0), labels, present, shares)
+    table = np.where(present.reshape(-1, *[1] * (table.ndim - 1)), table, 0.0)
+    return _Rows(table, labels, present, shares, fixed)
 
 
 def _predicted(model: Any, rows: _Rows, method: str) -> NDArray[Any]:
@@ -345,7 +350,14 @@ def _predicted(model: Any, rows: _Rows, method: str) -> NDArray[Any]:
     # A null row comes first: there may be no private row, and models refuse empty tables.
     padded = np.concatenate([np.zeros((1, *rows.X.shape[1:])), rows.X])
     axes = 1 if method == "predict" else 2
-    return on_private_rows(function, padded, "model", axes=axes)[1:]
+    predicted = on_private_rows(function, padded, "model", axes=axes)[1:]
+    if predicted.dtype == np.float32 and not rows.fixed:
+        # In float32, how a row's prediction is rounded depends on how many rows there are.
+        raise ValueError(
+            "model predicts in float32, which is rounded differently for other numbers of rows. Evaluate it under "
+            "zero-out or replace-one adjacency without persons, or let it predict in float64."
+        )
+    return predicted
 
 
 def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
