@@ -6,7 +6,6 @@ so that rows without a label count nothing, and data sets of any size are treate
 """
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +20,7 @@ from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
-from dpadapt.errors import NoLedgerWarning
-from dpadapt.learning.estimator import asked_by, no_ledger, public_table, require_plain, warn_once_per_line
+from dpadapt.learning.estimator import public_table, require_plain, warn_of_no_ledger
 from dpadapt.learning.row_by_row import on_private_rows
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, histogram, soft_histogram
@@ -173,10 +171,7 @@ def evaluate(
     persons = model.person if persons is None and isinstance(model, TableModel) else persons
     unit: Unit = "row" if persons is None else "person"
     if ledger is None:
-        caller = asked_by(sys._getframe(1))
-        if caller is not None:
-            text = no_ledger("evaluate", epsilon, delta or 1e-6, Adjacency.ZERO_OUT.value, unit)
-            warn_once_per_line(text, NoLedgerWarning, caller)
+        warn_of_no_ledger("evaluate", epsilon, delta or 1e-6, Adjacency.ZERO_OUT.value, unit)
         child = Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=unit, random_state=random_state)
     elif isinstance(ledger, Ledger):
         child = ledger.child(epsilon, delta, label="evaluation", unit=unit, random_state=random_state)

@@ -143,17 +143,17 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
-        caller = asked_by(sys._getframe(1))
+        caller = _asked_by(sys._getframe(1))
         if caller is not None:
             for category, text in self._taken_for_granted(kwargs):
-                warn_once_per_line(text, category, caller)
+                _warn_once_per_line(text, category, caller)
         with np.errstate(all="ignore"):
             return fit(self, *args, **kwargs)
 
     return guarded
 
 
-def asked_by(frame: FrameType | None) -> FrameType | None:
+def _asked_by(frame: FrameType | None) -> FrameType | None:
     """Return the frame of the line that asked for a fit, or None if it gets no warnings."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -165,7 +165,7 @@ def asked_by(frame: FrameType | None) -> FrameType | None:
     return None
 
 
-def warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
+def _warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
     """Warn as Python's default filter does; where the filters ask for every warning, or for errors, each time."""
     place = (caller.f_code.co_filename, caller.f_lineno, category.__name__)
     matching = (
@@ -260,7 +260,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         if given.get("ledger") is None and _is_budget(*budget):
             unit: Unit = "row" if given.get("persons") is None else "person"
             adjacency = str(getattr(self, "adjacency", Adjacency.ZERO_OUT.value))
-            texts.append((NoLedgerWarning, no_ledger("fit", *budget, adjacency, unit)))
+            texts.append((NoLedgerWarning, _no_ledger("fit", *budget, adjacency, unit)))
         public = given.get("public")
         assumed = []
         if getattr(self, "target_bounds", 0) is None and getattr(public, "y", None) is None:
@@ -622,7 +622,7 @@ def _is_budget(epsilon: Any, delta: Any) -> bool:
     return all(isinstance(number, int | float) for number in (epsilon, delta)) and 0 < epsilon < math.inf
 
 
-def no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -> str:
+def _no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -> str:
     """Return the text of a `NoLedgerWarning` about a call, with the line to write."""
     further = "" if adjacency == Adjacency.ZERO_OUT.value else f', adjacency="{adjacency}"'
     further += "" if unit == "row" else f', unit="{unit}"'
@@ -631,6 +631,13 @@ def no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -
         f"no ledger is charged, so nothing adds up what further fits on the same rows cost. Write {call}(..., "
         f"ledger={line}), with the name of your private data set."
     )
+
+
+def warn_of_no_ledger(call: str, epsilon: float, delta: float, adjacency: str, unit: Unit) -> None:
+    """Warn whoever called the function that calls this one, whose name is `call`: it was given no ledger."""
+    caller = _asked_by(sys._getframe(2))
+    if caller is not None:
+        _warn_once_per_line(_no_ledger(call, epsilon, delta, adjacency, unit), NoLedgerWarning, caller)
 
 
 def features_assumption(X_public: Any) -> list[str]:
