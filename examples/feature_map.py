@@ -7,7 +7,7 @@ preparation: it costs nothing and uses no private row. A map learned from privat
 
 import numpy as np
 
-from dpadapt import PrivateTransferRegressor, Public
+from dpadapt import Ledger, PrivateTransferRegressor, Public
 
 rng = np.random.default_rng(0)
 
@@ -30,7 +30,9 @@ X, y = clinic(2000, effect=1.5)
 metric, y_public = clinic(3000, effect=1.2)
 X_public = np.column_stack([metric[:, 0] / 0.4536, metric[:, 1] / 0.0254])
 
-model = PrivateTransferRegressor(epsilon=1.0, delta=1e-6).fit(X, y, public=Public(to_metric(X_public), y_public))
+ledger = Ledger(epsilon=3.0, delta=1e-6)  # the most that may ever be spent on X, y
+model = PrivateTransferRegressor(epsilon=1.0, delta=1e-6)
+model.fit(X, y, public=Public(to_metric(X_public), y_public), ledger=ledger)
 X_new, y_new = clinic(1000, effect=1.5)
 print(f"R² on new rows of the private clinic: {model.score(X_new, y_new):.2f}")
 print(model.privacy_)

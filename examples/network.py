@@ -31,7 +31,7 @@ for transfer in ("cold", "warm", "mirror"):
     print(f"{transfer:8} accuracy {model.score(X[test], y[test]):.3f}, temperature {model.temperature_:.2f}")
 
 # With a budget too small to help, nothing is spent and the fit returns the network trained on public images.
-probed = PrivateNetwork(start, 1e-9, 1e-15).fit(X[private], y[private], public=public).module_
+probed = PrivateNetwork(start, 1e-9, 1e-15).fit(X[private], y[private], public=public, ledger=ledger).module_
 for weights in list(probed.parameters())[:-2]:
     weights.requires_grad_(False)
 model = fitted(probed, public_steps=0)

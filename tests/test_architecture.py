@@ -28,7 +28,7 @@ LAYERS = [
     {"clustering", "hybrid", "representation"},
     {"papers"},
     {"methods", "tables", "datasets"},
-    {"persist"},
+    {"persist", "evaluation"},
     {"audit", "advice"},
     {"report"},
     {"demo"},

@@ -1,11 +1,12 @@
 """Every Python block of the README and the docs runs, in order, in one namespace per page; links point somewhere."""
 
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
-from dpadapt import DataUnavailable
+from dpadapt import DataUnavailable, NoLedgerWarning
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,6 +19,13 @@ def skip_without_extras(code):
         pytest.importorskip(extra)
 
 
+def run(code, name, namespace):
+    """Run a piece of documentation. What it shows is imitated, so each of its fits must be charged to a ledger."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoLedgerWarning)
+        exec(compile(code, name, "exec"), namespace)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -25,7 +33,7 @@ def test_python_blocks_run(page, capsys, tmp_path, monkeypatch):
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         skip_without_extras(block)
         try:
-            exec(compile(block, page.name, "exec"), namespace)
+            run(block, page.name, namespace)
         except DataUnavailable:
             pytest.skip("needs real data sets: set DPADAPT_DATA")
 
@@ -40,7 +48,7 @@ def test_local_links_exist(page):
 def test_examples_run(example, capsys):
     code = example.read_text(encoding="utf-8")
     skip_without_extras(code)
-    exec(compile(code, example.name, "exec"), {"__name__": "__main__"})
+    run(code, example.name, {"__name__": "__main__"})
     assert capsys.readouterr().out
 
 

@@ -1,7 +1,15 @@
 """The exception tree: one `except PrivacyError` catches every error about the guarantee, and no other."""
 
 import dpadapt
-from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+from dpadapt.errors import (
+    AssumedBoundsWarning,
+    BudgetExceeded,
+    DataUnavailable,
+    LedgerError,
+    NoLedgerWarning,
+    PrivacyError,
+    PrivacyWarning,
+)
 
 
 def test_ledger_and_budget_errors_are_privacy_errors():
@@ -18,5 +26,12 @@ def test_privacy_errors_are_not_argument_errors():
 
 
 def test_errors_are_public_names():
-    for error in (BudgetExceeded, DataUnavailable, LedgerError, PrivacyError):
+    warnings = (AssumedBoundsWarning, NoLedgerWarning, PrivacyWarning)
+    for error in (BudgetExceeded, DataUnavailable, LedgerError, PrivacyError, *warnings):
         assert getattr(dpadapt, error.__name__) is error
+
+
+def test_one_filter_silences_every_warning_of_the_library():
+    for warning in (AssumedBoundsWarning, NoLedgerWarning):
+        assert issubclass(warning, PrivacyWarning)
+    assert issubclass(PrivacyWarning, UserWarning)

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from dpadapt.advice import advise
     from dpadapt.clustering.estimator import PrivateSourceTargetClustering
     from dpadapt.data import Public
-    from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+    from dpadapt.errors import (
+        AssumedBoundsWarning,
+        BudgetExceeded,
+        DataUnavailable,
+        LedgerError,
+        NoLedgerWarning,
+        PrivacyError,
+        PrivacyWarning,
+    )
+    from dpadapt.evaluation import Evaluation, evaluate
     from dpadapt.hybrid.classifier import PrivateHybridClassifier
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
@@ -37,11 +46,15 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Adjacency",
+    "AssumedBoundsWarning",
     "BudgetExceeded",
     "DataUnavailable",
+    "Evaluation",
     "Ledger",
     "LedgerError",
+    "NoLedgerWarning",
     "PrivacyError",
+    "PrivacyWarning",
     "PrivateHybridClassifier",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
@@ -59,6 +72,7 @@ __all__ = [
     "check_tables",
     "delta",
     "epsilon",
+    "evaluate",
     "forecast",
     "load",
     "rehearse",
@@ -67,11 +81,15 @@ __all__ = [
 
 _HOME = {
     "Adjacency": "mechanisms.adjacency",
+    "AssumedBoundsWarning": "errors",
     "BudgetExceeded": "errors",
     "DataUnavailable": "errors",
+    "Evaluation": "evaluation",
     "Ledger": "accounting.ledger",
     "LedgerError": "errors",
+    "NoLedgerWarning": "errors",
     "PrivacyError": "errors",
+    "PrivacyWarning": "errors",
     "PrivateHybridClassifier": "hybrid.classifier",
     "PrivateLinearRegression": "learning.linear",
     "PrivateLogisticRegression": "learning.logistic",
@@ -89,6 +107,7 @@ _HOME = {
     "check_tables": "tables.checking",
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
+    "evaluate": "evaluation",
     "forecast": "transfer.forecast",
     "load": "persist",
     "rehearse": "transfer.rehearsal",

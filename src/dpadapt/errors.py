@@ -1,4 +1,4 @@
-"""Exceptions.
+"""Exceptions and warnings.
 
 ::
 
@@ -7,6 +7,12 @@
     ├── BudgetExceeded           the cap does not allow this release; nothing was drawn or recorded
     └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
     DataUnavailable              a data set is neither on disk nor downloadable
+
+    PrivacyWarning (UserWarning) something that a fit takes for granted; raised as an error, it stops before spending
+    ├── NoLedgerWarning          nothing adds up what further fits on the same rows cost
+    └── AssumedBoundsWarning     bounds were not given, so that default ones are assumed
+
+Warnings follow from arguments and public data alone, never from private rows.
 
 No message contains a private value: no row, norm, count or label.
 """
@@ -22,6 +28,18 @@ class BudgetExceeded(PrivacyError):
 
 class LedgerError(PrivacyError):
     """A ledger file can't be trusted (altered, or made for another data set) or can't be used now (held, no room)."""
+
+
+class PrivacyWarning(UserWarning):
+    """A fit takes something for granted. Issued before anything is spent, and never because of a private value."""
+
+
+class NoLedgerWarning(PrivacyWarning):
+    """A fit is charged to no ledger, so that nothing adds up what further fits on the same rows cost."""
+
+
+class AssumedBoundsWarning(PrivacyWarning):
+    """Bounds of private values were not given, so that default ones are assumed; values outside are clipped."""
 
 
 class DataUnavailable(RuntimeError):

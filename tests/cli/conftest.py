@@ -88,7 +88,7 @@ class Site:
         return self.folder / "model"
 
     def fit(self, **changes) -> list[str]:
-        """Arguments of a good fit, with changes; None leaves an option out."""
+        """Arguments of a good fit, with changes; None leaves an option out, and refuses a ledger."""
         options = {
             "private": self.private,
             "public": self.folder / "public.csv",
@@ -100,7 +100,7 @@ class Site:
             "ledger": self.ledger,
             "out": self.out,
         } | changes
-        return ["fit", *_arguments(options)]
+        return ["fit", *_arguments(options), *(["--no-ledger"] if options["ledger"] is None else [])]
 
     def before(self, command: str, **changes) -> list[str]:
         """Arguments of a good forecast or rehearsal, with changes."""

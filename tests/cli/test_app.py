@@ -13,7 +13,7 @@ from dpadapt import __version__
 from dpadapt.cli import main
 from dpadapt.methods import METHODS
 
-COMMANDS = ["schema", "forecast", "rehearse", "fit", "predict", "cost", "calibrate", "ledger", "demo"]
+COMMANDS = ["schema", "forecast", "rehearse", "fit", "predict", "evaluate", "cost", "calibrate", "ledger", "demo"]
 
 
 def test_version(run):

@@ -63,10 +63,12 @@ WORDS += ["age", "visit", "[red]x[/red]", "{0}", "%s", "\u202e", "a\nb", "'", '"
 CHOICES = {
     "--task": ["regression", "classification", "clustering", "nonsense", ""],
     "--adjacency": ["zero-out", "add-remove", "replace-one", "nonsense"],
+    "--metric": ["accuracy", "log-loss", "squared-error", "auc", "nonsense"],
     "--method": ["transfer", "linear", "logistic", "hybrid", "subspace", "clustering", "nonsense", "", "pda-dpmd"],
 }
 KINDS = {
     "--epsilon": NUMBERS, "--delta": NUMBERS, "--ledger-epsilon": NUMBERS, "--ledger-delta": NUMBERS,
+    "--error-bound": NUMBERS,
     "--agents-epsilon": NUMBERS, "--rate": NUMBERS, "--gaussian": NUMBERS, "--laplace": NUMBERS, "--pure": NUMBERS,
     "--rows": COUNTS, "--clusters": COUNTS, "--seed": COUNTS, "--steps": COUNTS,
     "--label": WORDS, "--tasks": WORDS, "--split-by": WORDS, "--dataset": WORDS, "--category": WORDS,
@@ -122,6 +124,8 @@ class Site:
             "hybrid": [*fit, "--schema", schema, "--label", "ill", "--task", "classification", "--method", "hybrid",
                        "--agents", here["people"], "--agents-epsilon", "1"],
             "predict": ["predict", str(self.folder / "saved"), here["new"], "-o", str(self.folder / "p.csv")],
+            "evaluate": ["evaluate", str(self.folder / "saved"), "--private", here["private"], "--epsilon", "0.1",
+                         "--public", here["public"], "--ledger", ledger],
             "cost": ["cost", "--gaussian", "1.5", "--delta", "1e-6"],
             "calibrate": ["calibrate", "--epsilon", "1", "--delta", "1e-6"],
             "ledger show": ["ledger", "show", ledger],
@@ -243,11 +247,11 @@ def spoil(site: Site, command: str, arguments: list[str], chance: random.Random)
         return arguments[:at] + arguments[at + 2 :]
     if way < 0.60:
         return [*arguments, chance.choice(["--nonsense", "extra", "--help=1", "-x", "\x1b[2J"])]
-    if way < 0.63 and command in ("predict", "schema", "ledger show", "ledger history"):
+    if way < 0.63 and command in ("predict", "evaluate", "schema", "ledger show", "ledger history"):
         at = 2 if command.startswith("ledger") else 1
         return [*arguments[:at], odd_path(site, command, chance), *arguments[at + 1 :]]
     inputs = sorted(path for path in site.folder.iterdir() if path.is_file() and str(path) in arguments)
-    if command == "predict":
+    if command in ("predict", "evaluate"):
         inputs += [site.folder / "saved" / name for name in ("model.json", "model.json", "receipt.json", "arrays.npz")]
     if not inputs:
         return arguments
@@ -262,7 +266,7 @@ def spoil(site: Site, command: str, arguments: list[str], chance: random.Random)
 
 
 COMMANDS = ["regression", "regression", "classification", "clustering", "hybrid", "predict", "predict", "schema"]
-COMMANDS += ["forecast", "rehearse", "cost", "calibrate", "ledger show", "ledger history"]
+COMMANDS += ["forecast", "rehearse", "evaluate", "cost", "calibrate", "ledger show", "ledger history"]
 
 
 def try_one(template: Path, folder: Path, seed: int, capsys) -> tuple[str, int]:

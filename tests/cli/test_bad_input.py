@@ -155,7 +155,7 @@ def test_unknown_kind_of_file(run, site, tmp_path):
         ({"label": "nonsense"}, "--label"),
         ({"ledger_epsilon": 0}, "--ledger-epsilon"),
         ({"ledger_delta": 2}, "--ledger-delta"),
-        ({"ledger_epsilon": 99}, "epsilon=3.0"),
+        ({"ledger_epsilon": 99}, "was made with 3"),
         ({"ledger": None, "ledger_epsilon": 5}, "--ledger"),
         ({"adjacency": "nonsense"}, "--adjacency"),
         ({"adjacency": "add-remove"}, "--rows"),

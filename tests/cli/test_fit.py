@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from dpadapt import Ledger, PrivateLinearRegression, persist
+from dpadapt.accounting.ledger import NOT_ADDED_UP
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Gaussian
@@ -177,11 +178,16 @@ def test_a_new_ledger_gets_the_cap_asked_for(run, site, tmp_path):
     assert (ledger.epsilon, ledger.delta, ledger.dataset) == (5.0, 1e-5, "patients")
 
 
-def test_a_new_ledger_without_a_cap_has_nothing_left(run, site, tmp_path):
-    new = tmp_path / "new.ledger"
-    assert run(*site.fit(ledger=new)).code == 0
-    assert Ledger.open(new).remaining() < 0.01
-    assert run(*site.fit(ledger=new)).code == 2
+def test_a_fit_without_a_ledger_says_that_further_fits_are_not_added_up(run, site):
+    outcome = run(*site.fit(ledger=None))
+    assert outcome.code == 0
+    assert "nothing adds up what further fits" in " ".join(outcome.out.split())
+    assert NOT_ADDED_UP in Receipt.from_json((site.out / "receipt.json").read_text()).warnings
+    assert not Ledger.open(site.ledger).entries
+    assert "ledger" not in persist.load(site.out).extra
+    assert run(*site.fit(ledger=site.folder / "kept.ledger")).code == 0
+    assert NOT_ADDED_UP not in Receipt.from_json((site.out / "receipt.json").read_text()).warnings
+    assert persist.load(site.out).extra["ledger"] == "../kept.ledger"
 
 
 @pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
@@ -692,7 +698,7 @@ def test_person_protects_all_rows_of_an_id(run, site):
     table.assign(id=[f"p{k // 3}" for k in range(len(table))]).to_csv(site.private, index=False)
     refused = run(*site.fit(person="id"))
     assert refused.code == 2
-    assert "unit='row', not 'person'" in refused.err
+    assert "this ledger protects rows, and --person asks for persons" in refused.err
     assert site.untouched()
     site.ledger.unlink()
     outcome = run(*site.fit(person="id", ledger_epsilon=3))
@@ -709,7 +715,7 @@ def test_person_protects_all_rows_of_an_id(run, site):
     ("changes", "named"),
     [
         ({"person": "age"}, 'set type = "ignore"'),
-        ({"person": "patient"}, "no column 'patient'"),
+        ({"person": "patient", "ledger": None}, "no column 'patient'"),
         ({"person": "id", "method": "noisy-sgd"}, "NoisySGD protects rows, not persons"),
     ],
 )

@@ -26,6 +26,7 @@ from dpadapt.mechanisms.bounded import (
     histogram,
     histogram_of_blocks,
     responses,
+    soft_histogram,
     threshold_votes,
     votes,
     weighted_votes,
@@ -160,6 +161,12 @@ MAKERS = [
     ),
     Maker("histogram", codes, st.integers(1, 4), make_codes(histogram)),
     Maker(
+        "soft_histogram",
+        records,
+        st.tuples(st.integers(1, 4), dtypes),
+        lambda records, o: soft_histogram(table(records, *o)),
+    ),
+    Maker(
         "histogram_of_blocks",
         codes,
         st.tuples(st.integers(1, 4), st.integers(0, 5)),
@@ -281,6 +288,7 @@ def test_extreme_rows_raise_no_numerical_error(dtype):
                 clipped_outer_sum(rows, lambda block: block.y.copy(), clip_norm)
                 clipped_outer_sum(rows, lambda block: np.column_stack([block.y, block.y]), clip_norm)
             histogram(pair[0], 3)
+            soft_histogram(pair)
             responses(pair[0], 3)
             votes(pair)
             weighted_votes([np.array([True])], pair[:, 0])
@@ -308,12 +316,13 @@ def test_a_bound_that_is_too_low_is_detected(maker):
         battery()
 
 
-@pytest.mark.parametrize("maker", [clipped_gram, votes, histogram])
+@pytest.mark.parametrize("maker", [clipped_gram, votes, histogram, soft_histogram])
 def test_a_replacement_bound_that_is_too_low_is_detected(maker):
     D, D_neighbour, make = {
         clipped_gram: ([[1.0, 0.0]], [[0.0, 1.0]], lambda rows: clipped_gram(rows, 1.0)),
         votes: ([[1, 0]], [[0, 1]], votes),
         histogram: ([0], [1], lambda codes: histogram(codes, 2)),
+        soft_histogram: ([[1.0, 0.0]], [[0.0, 1.0]], soft_histogram),
     }[maker]
     first, second = make(D), make(D_neighbour)
     assert -1e-9 < excess(first, second, Adjacency.REPLACE_ONE, 0.0) <= 0  # tight
@@ -339,6 +348,11 @@ PERSONAL = {
         codes,
         st.none(),
         lambda rows, o, shares: histogram([-1 if r is NULL else r for r in rows], 3, shares),
+    ),
+    "soft_histogram": (
+        records,
+        st.none(),
+        lambda rows, o, shares: soft_histogram(table(rows, 3, np.float64), shares),
     ),
     "votes": (records, st.none(), lambda rows, o, shares: votes(table(rows, 3, np.float64), shares)),
 }

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpadapt import (
     Ledger,
+    NoLedgerWarning,
     PrivacyError,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -388,3 +389,13 @@ def test_columns_that_are_constant_in_public_rows_are_kept():
     )
     new = rows(200, rng.integers(0, 2, 200))
     assert np.sqrt(np.mean((model.predict(new) - new["y"]) ** 2)) < 2.5
+
+
+@pytest.mark.parametrize(("person", "unit"), [(None, ""), ("id", ', unit="person"')])
+def test_a_table_fitted_without_a_ledger_warns_once_with_the_line_to_write(person, unit):
+    model = TableModel(PrivateTransferRegressor(epsilon=1.0), SCHEMA, label="cost", person=person)
+    with pytest.warns(NoLedgerWarning) as caught:
+        model.fit(PRIVATE)  # bounds are those of the schema, so nothing is said about them
+    assert [each.filename for each in caught] == [__file__]
+    assert f'Ledger.open("private.ledger", epsilon=3, delta=1e-06{unit})' in str(caught[0].message)
+    assert any("no ledger was charged" in text for text in model.privacy_.warnings)

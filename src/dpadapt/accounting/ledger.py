@@ -24,7 +24,7 @@ from dpadapt.accounting.store import Check, ChildStore, FileStore, MemoryStore, 
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import Mechanism, Plan, Sampled, as_plan
+from dpadapt.mechanisms.mechanism import Event, Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
 from dpadapt.persons import UNITS, Unit
 
@@ -32,6 +32,8 @@ Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
 # Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
 _CAP_TOLERANCE = 1e-9
+# On receipts of fits without a ledger.
+NOT_ADDED_UP = "no ledger was charged: nothing adds up what further fits on the same rows cost"
 
 
 # The rows of a batch: their indices, or all of them.
@@ -247,6 +249,7 @@ class Ledger:
         self._store = store
         self._random = random
         self._draw: Draw = _draw
+        self._notes: tuple[str, ...] = ()
 
     @property
     def epsilon(self) -> float:
@@ -383,6 +386,22 @@ class Ledger:
         ledger._setup(ChildStore(filter, self, label), filter, random, own)
         ledger.dataset = self.dataset
         ledger._draw = self._draw
+        ledger._notes = self._notes
+        return ledger
+
+    @classmethod
+    def of_one_fit(
+        cls,
+        epsilon: float,
+        delta: float,
+        *,
+        adjacency: Adjacency,
+        unit: Unit = "row",
+        random_state: int | None = None,
+    ) -> "Ledger":
+        """Return a ledger in memory for a fit that nobody keeps a ledger for: its receipts warn of that."""
+        ledger = cls(epsilon, delta, adjacency=adjacency, unit=unit, random_state=random_state)
+        ledger._notes = (NOT_ADDED_UP,)
         return ledger
 
     def release(self, mechanism: Mechanism, bounded: Bounded, *, label: str) -> Any:
@@ -475,6 +494,14 @@ class Ledger:
             return max(0.0, self.epsilon - sums.pure)
         return gaussian_epsilon(self._filter.room(sums), self.delta)
 
+    def allows(self, event: Event) -> bool:
+        """Return whether a further release of this cost would be let through now; nothing is charged."""
+        return self._within_cap(self._filter.needs(self._store.sums(), [Entry("", event)]))
+
+    def _within_cap(self, needs: float) -> bool:
+        # Not `needs > cap`: a cost of NaN must be refused.
+        return needs <= self.epsilon * (1 + _CAP_TOLERANCE)
+
     @property
     def entries(self) -> list[Entry]:
         """Everything charged so far, oldest first."""
@@ -495,7 +522,7 @@ class Ledger:
             adjacency=self.adjacency,
             entries=tuple(entry for charge in charges for entry in charge),
             assumptions=tuple(assumptions),
-            warnings=tuple(warnings),
+            warnings=tuple(dict.fromkeys([*self._notes, *warnings])),
             charges=max(1, len(charges)),
             cap=self.epsilon,
             unit=self.unit,
@@ -518,8 +545,7 @@ class Ledger:
             if math.isinf(self.epsilon):
                 return
             needs = self._filter.needs(before(), charge)
-            # Not `needs > cap`: a cost of NaN must be refused.
-            if not needs <= self.epsilon * (1 + _CAP_TOLERANCE):
+            if not self._within_cap(needs):
                 raise BudgetExceeded(
                     f"{label!r} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over this ledger's "
                     f"cap of {self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise; another "

@@ -16,7 +16,20 @@ from typing import Annotated, Any
 import typer
 
 from dpadapt import __version__
-from dpadapt.cli import advise, audit, before_spending, check, cost, demo, fit, ledger, predict, schema, statement
+from dpadapt.cli import (
+    advise,
+    audit,
+    before_spending,
+    check,
+    cost,
+    demo,
+    evaluate,
+    fit,
+    ledger,
+    predict,
+    schema,
+    statement,
+)
 from dpadapt.cli.options import Incomplete, printable, reason, say, teach
 
 _HELP = teach(
@@ -47,6 +60,7 @@ before_spending.mount_forecast(app)
 before_spending.mount_rehearse(app)
 fit.mount(app)
 predict.mount(app)
+evaluate.mount(app)
 cost.mount(app)
 ledger.mount(app)
 statement.mount(app)
@@ -109,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _failed(error: BaseException, given: Sequence[str]) -> int:
     """Print one line on standard error and return the exit code."""
-    # After Incomplete alone something was spent: `fit`, the only command that spends, sees to it.
+    # After Incomplete alone something was spent: `fit` and `evaluate`, the commands that spend, see to it.
     if isinstance(error, Incomplete):
         message, code = str(error), error.code
     elif isinstance(error, typer.Abort | KeyboardInterrupt):

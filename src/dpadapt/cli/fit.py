@@ -31,6 +31,7 @@ from dpadapt.methods import METHODS, Method, Task
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
+    from dpadapt.cli.budget import LedgerPlan
     from dpadapt.hybrid.agents import SimulatedAgents
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
@@ -46,16 +47,16 @@ most --epsilon and --delta. Everything is checked before anything is spent. The 
 
 Before fitting, dpadapt forecast and dpadapt rehearse estimate from public rows what a budget could buy, for free.
 
-With --ledger, the cost is charged to a file that belongs to the private data set, together with everything spent on
-it before; a fit that would exceed its cap is refused. Without a ledger, nothing adds up what several fits cost.
+The cost is charged to a ledger: a file that belongs to the private data set and adds up everything spent on it. By
+default it is named after the data set and lies beside the schema; --ledger names another. The first fit fixes its cap,
+three times --epsilon unless --ledger-epsilon says otherwise; a fit that would exceed the cap is refused.
 
 Example:
 
 \b
   dpadapt fit --private private.csv --public public.csv \\
               --schema schema.toml --label cost --task regression \\
-              --epsilon 1 --delta 1e-6 --ledger patients.ledger \\
-              --ledger-epsilon 3 --out model/
+              --epsilon 1 --delta 1e-6 --ledger-epsilon 3 --out model/
 
 With --task clustering it chooses rows of the public table instead: --clusters centres, where the private rows already
 serve as centres. There is no label, and chosen.csv has the rows in place of a report.
@@ -97,10 +98,21 @@ def _fit(
     ] = None,
     delta: Delta = 1e-6,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data set, shared by all fits on it. Created if missing.")
+        Path | None,
+        typer.Option(
+            help="Ledger of the private data set, shared by all fits on it. Created if missing. Default: the data "
+            "set's name, as in the schema, with .ledger, beside the schema."
+        ),
     ] = None,
+    no_ledger: Annotated[
+        bool, typer.Option("--no-ledger", help="Charge no ledger: nothing then adds up what several fits cost.")
+    ] = False,
     ledger_epsilon: Annotated[
-        float | None, typer.Option(help="Cap of a new ledger: the most that may ever be spent. Default: --epsilon.")
+        float | None,
+        typer.Option(
+            help="Cap of a new ledger: the most that may ever be spent on these rows. Default: asked for, or three "
+            "times --epsilon."
+        ),
     ] = None,
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
     method: Annotated[
@@ -146,7 +158,7 @@ def _fit(
         epsilon=epsilon,
         delta=delta,
         out=out,
-        ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta),
+        ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta, refused=no_ledger),
         method=method,
         adjacency=adjacency.value,
         rows=rows,
@@ -202,11 +214,12 @@ _REPORT, _CHOSEN = "report.html", "chosen.csv"
 
 @dataclass(frozen=True)
 class LedgerOptions:
-    """Which ledger to charge, and the cap of a new one."""
+    """Which ledger to charge, by default the one beside the schema, and the cap of a new one."""
 
     path: Path | None
     epsilon: float | None
     delta: float | None
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -314,7 +327,7 @@ class Spending:
         if self._ledger is None:
             return ""
         # A fit is charged at once. If its charge was refused, new entries in the file are those of other processes.
-        if isinstance(error, BudgetExceeded) and self._order.ledger.path is not None:
+        if isinstance(error, BudgetExceeded) and not self._order.ledger.refused:
             return ""
         try:
             charged = len(self._ledger.entries) > self._entries_before
@@ -325,7 +338,7 @@ class Spending:
 
 def _receipt_text(ledger: "Ledger", order: Order) -> str:
     """Return the receipt of a fit that no file holds; a durable ledger holds its charges anyway."""
-    return "" if order.ledger.path is not None else str(ledger.receipt().to_json())
+    return str(ledger.receipt().to_json()) if order.ledger.refused else ""
 
 
 def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
@@ -338,12 +351,15 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     method = _check_options(order)
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = _unfitted(order, method, schema)
+    plan = _plan_ledger(order, schema)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
-    durable = _open_ledger(order, schema.dataset)
     # Without a ledger's file, one in memory shows whether the fit was charged.
-    ledger = durable or Ledger(order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency), unit=order.unit)
+    durable = None if plan is None else plan.open()
+    ledger = durable or Ledger.of_one_fit(
+        order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency), unit=order.unit
+    )
     spending.begin(ledger)
 
     try:
@@ -357,16 +373,16 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
         facts = (*model.privacy_.assumptions, "that there are at least two private rows")
         model.model_.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
-    _save(model, order)
+    _save(model, order, plan)
     spending.written += ["model.json", "arrays.npz", "receipt.json"]
     spending.stage = f"{_report_name(order)} could not be made"
     with working("writing the report"):
         if order.task == "clustering":
-            summary = _write_chosen(model, order, inputs)
+            summary = _write_chosen(model, order, inputs, durable)
         else:
             summary = _write_report(model, order, method, inputs, durable)
     spending.written.append(_report_name(order))
-    return {**summary, "notes": model.notes_}
+    return {**summary, "notes": [*model.notes_, *([plan.note] if plan is not None and plan.note else [])]}
 
 
 def _rows_are_private(order: Order) -> bool:
@@ -387,8 +403,8 @@ def _check_options(order: Order) -> Method:
     checks.positive(order.epsilon, "--epsilon")
     check_delta(order.delta, "--delta", method)
     cap = order.ledger
-    if cap.path is None and (cap.epsilon is not None or cap.delta is not None):
-        raise ValueError("--ledger-epsilon and --ledger-delta are the cap of a ledger. Name its file with --ledger.")
+    if cap.refused and any(part is not None for part in (cap.path, cap.epsilon, cap.delta)):
+        raise ValueError("--no-ledger: --ledger, --ledger-epsilon and --ledger-delta ask for a ledger. Leave one out.")
     if cap.epsilon is not None:
         checks.positive(cap.epsilon, "--ledger-epsilon")
     if cap.delta is not None:
@@ -529,32 +545,26 @@ def _people(order: Order, model: "TableModel") -> "SimulatedAgents | None":
     return SimulatedAgents(rows.X, rows.y, order.agents.epsilon, random_state=order.seed)
 
 
-def _open_ledger(order: Order, dataset: str) -> "Ledger | None":
-    """Open the ledger, or create it with the given cap (default: what this fit may spend)."""
-    from dpadapt.accounting.ledger import Ledger
-    from dpadapt.mechanisms.adjacency import Adjacency
+def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
+    """Return the ledger to charge, by default that of the data set beside the schema; None if one is refused."""
+    from dpadapt.cli.budget import Wish, cost_of_budget, default_ledger, plan_ledger
 
-    path, cap = order.ledger.path, (order.ledger.epsilon, order.ledger.delta)
-    if path is None:
+    if order.ledger.refused:
         return None
-    adjacency = Adjacency.of(order.adjacency)
-    try:
-        if not path.exists():
-            cap = order.epsilon if cap[0] is None else cap[0], order.delta if cap[1] is None else cap[1]
-        elif not path.is_file():
-            raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
-        return Ledger.open(path, epsilon=cap[0], delta=cap[1], adjacency=adjacency, dataset=dataset, unit=order.unit)
-    except OSError as error:
-        raise ValueError(f"--ledger {path}: can't be opened or made ({error.strerror}).") from None
+    # Clustering draws Laplace noise by default.
+    event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
+    wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, schema.dataset)
+    path = order.ledger.path or default_ledger(schema.dataset, order.schema.parent)
+    return plan_ledger(path, wish, epsilon=order.ledger.epsilon, delta=order.ledger.delta)
 
 
-def _save(model: "TableModel", order: Order) -> None:
+def _save(model: "TableModel", order: Order, plan: "LedgerPlan | None") -> None:
     """Save the model; if its folder fails, save it elsewhere, because another fit would spend again."""
     from dpadapt import persist
 
     try:
         # The report of an earlier model must not stand beside this one.
-        persist.save(model, order.out, stale=[_REPORT])
+        persist.save(model, order.out, extra=_extra(order, plan), stale=[_REPORT])
     except BaseException as error:
         failed = f"--out {order.out}: can't write there any more ({reason(error)})."
         if not model.privacy_.entries:
@@ -563,7 +573,7 @@ def _save(model: "TableModel", order: Order) -> None:
         spare = None
         try:
             spare = tempfile.mkdtemp(prefix="dpadapt-model-")
-            persist.save(model, spare)
+            persist.save(model, spare, extra=_extra(order, plan))
         except Exception:
             if spare is not None:
                 with suppress(OSError):  # only an empty folder is removed
@@ -578,6 +588,15 @@ def _save(model: "TableModel", order: Order) -> None:
             f"saved to {spare} instead.",
             code=code,
         ) from None
+
+
+def _extra(order: Order, plan: "LedgerPlan | None") -> dict[str, Any]:
+    """Return what is kept beside the model: where its ledger is, seen from its folder, for `dpadapt evaluate`."""
+    if plan is None:
+        return {}
+    with suppress(ValueError):  # on another drive
+        return {"ledger": os.path.relpath(plan.path, order.out)}
+    return {}
 
 
 def _write_report(
@@ -627,7 +646,7 @@ def _ledger_facts(ledger: "Ledger") -> dict[str, Any]:
     }
 
 
-def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[str, Any]:
+def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs, ledger: "Ledger | None") -> dict[str, Any]:
     """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
     from dpadapt import persist
     from dpadapt.report.summarise import receipt_facts
@@ -644,4 +663,6 @@ def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[st
             f"{model.cost_estimate_:.4g} from a public row to its nearest centre, an estimate in the units of the "
             f"encoded columns"
         )
+    if ledger is not None:
+        facts["ledger"] = _ledger_facts(ledger)["words"]
     return {"facts": facts, "receipt": receipt_facts(model.privacy_)}

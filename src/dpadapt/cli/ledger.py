@@ -15,7 +15,7 @@ _GROUP = teach(
     """
 Show the ledger of a private data set: its cap, what was spent, and on what.
 
-A ledger is a file to which every fit on one private data set is charged before noise is drawn (dpadapt fit --ledger).
+A ledger is a file to which every fit on one private data set is charged before noise is drawn.
 It refuses what would exceed its cap. Reading it costs nothing.
 
 Examples:
@@ -48,7 +48,7 @@ Example:
 """
 )
 
-File = Annotated[Path, typer.Argument(help="A ledger created by dpadapt fit --ledger or Ledger.open.")]
+File = Annotated[Path, typer.Argument(help="A ledger created by dpadapt fit or Ledger.open.")]
 
 
 def mount(app: typer.Typer) -> None:

@@ -208,8 +208,9 @@ class PrivateHybridClassifier(LinearClassifier):
         # Release, ask people, and let others of them choose.
         outcome = fit_plan(plan, runs, rows, agents)
 
+        ranges = "bounds (-1 to 1, the default)" if self.bounds is None else "bounds"
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = [source, "the bounds and groups of the columns"]
+        assumed = [source, f"the {ranges} and groups of the columns"]
         decided = f"mode {plan.mode!r} was used, because {plan.reason}" if plan.reason else ""
         notes = [text for text in (decided, outcome.decision) if text]
         if agents is not None and outcome.people:

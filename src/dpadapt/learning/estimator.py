@@ -10,12 +10,13 @@ import re
 import sys
 import warnings
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
 from inspect import signature
 from textwrap import indent
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
-from dpadapt.errors import PrivacyError
+from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
 from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares
@@ -64,7 +65,7 @@ _SHARED_PARAMETERS = {
     are protected.""",
     "ledger": """ledger : Ledger, optional
     Ledger of the private data set, to which this fit is charged. Without one, nothing adds up what several fits cost
-    together.""",
+    together, and a `NoLedgerWarning` says so.""",
 }
 
 # Least n * mu at which anything is released. At 7, a single mean of clipped terms has noise of a seventh of its range:
@@ -121,19 +122,60 @@ def _with_shared_parameters(doc: str | None) -> str | None:
     )
 
 
-def _without_float_errors(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `fit`, run with all floating-point errors ignored, whatever the caller has set.
+# Libraries whose frames stand between a fit and the line that asked for it.
+_BETWEEN = ("sklearn.", "joblib.")
+# Fits that these ask for are on public or made-up rows, or inside a fit that has warned already: they get no warnings.
+_QUIET_CALLERS = ("dpadapt.", "sklearn.utils.estimator_checks")
+# Warnings that were shown, with their places. Python's own record of them is emptied whenever scikit-learn checks an
+# array, so that a search over parameters would repeat each warning for each fit.
+_SHOWN: set[tuple[str, int, str]] = set()
+# Unit: the first fit's epsilon. The cap that is proposed for a new ledger: room for a few more fits, none of them free.
+# Chosen by hand.
+PROPOSED_FITS = 3.0
+
+
+def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `fit`, which first warns of what it takes for granted, and then ignores all floating-point errors.
 
     An error or a warning that only some private rows cause, such as an underflow, would reveal such a row. (Functions
     that private rows pass through also ignore overflow themselves, so that they can be used and tested alone.)
     """
 
     @wraps(fit)
-    def protected(*args: Any, **kwargs: Any) -> Any:
+    def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
+        caller = _asked_by(sys._getframe(1))
+        if caller is not None:
+            for category, text in self._taken_for_granted(kwargs):
+                _warn_once_per_line(text, category, caller)
         with np.errstate(all="ignore"):
-            return fit(*args, **kwargs)
+            return fit(self, *args, **kwargs)
 
-    return protected
+    return guarded
+
+
+def _asked_by(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the line that asked for a fit, or None if it gets no warnings."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith(_QUIET_CALLERS):
+            return None
+        if not name.startswith(_BETWEEN):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
+    """Warn as Python's default filter does; where the filters ask for every warning, or for errors, each time."""
+    place = (caller.f_code.co_filename, caller.f_lineno, category.__name__)
+    matching = (
+        action
+        for action, message, kind, *_ in warnings.filters
+        if issubclass(category, kind) and (message is None or message.match(text))
+    )
+    if place not in _SHOWN or next(matching, "default") in ("error", "always", "all"):
+        warnings.warn_explicit(text, category, place[0], place[1], registry={})
+    _SHOWN.add(place)
 
 
 class _ShownByPublicPath(ABCMeta):
@@ -157,6 +199,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     n_rows: int | None
     random_state: int | None
 
+    # Whether features are taken to lie in about [-1, 1] where no public rows show their ranges.
+    _assumes_unit_features: ClassVar[bool] = False
+
     # With metadata routing, scikit-learn always passes public data and the ledger to `fit`.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"public": True, "ledger": True}
 
@@ -169,7 +214,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             if "persons" in signature(cls.fit).parameters:
                 # As above, for the estimators that have it.
                 setattr(cls, f"_{cls.__name__}__metadata_request__fit", {"persons": True})
-            cls.fit = _without_float_errors(cls.fit)
+            cls.fit = _guarded(cls.fit)
 
     def __sklearn_tags__(self) -> Any:
         """Declare to scikit-learn that scores on small data sets are poor."""
@@ -195,9 +240,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
 
     def _ledger(self, ledger: Ledger | None, unit: Unit = "row") -> Ledger:
         """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""
-        adjacency = Adjacency.of(self.adjacency)
+        adjacency, seed = Adjacency.of(self.adjacency), self.random_state
         if ledger is None:
-            return Ledger(self.epsilon, self.delta, adjacency=adjacency, unit=unit, random_state=self.random_state)
+            return Ledger.of_one_fit(self.epsilon, self.delta, adjacency=adjacency, unit=unit, random_state=seed)
         if not isinstance(ledger, Ledger):
             raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
         if ledger.adjacency is not adjacency:
@@ -206,7 +251,30 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 f"Make them agree."
             )
         name = type(self).__name__
-        return ledger.child(self.epsilon, self.delta, label=name, unit=unit, random_state=self.random_state)
+        return ledger.child(self.epsilon, self.delta, label=name, unit=unit, random_state=seed)
+
+    def _taken_for_granted(self, given: Mapping[str, Any]) -> list[tuple[type[Warning], str]]:
+        """Return the warnings about a call of `fit` with these keyword arguments; no private row is read."""
+        texts: list[tuple[type[Warning], str]] = []
+        budget = getattr(self, "epsilon", None), getattr(self, "delta", 0.0)
+        if given.get("ledger") is None and _is_budget(*budget):
+            unit: Unit = "row" if given.get("persons") is None else "person"
+            adjacency = str(getattr(self, "adjacency", Adjacency.ZERO_OUT.value))
+            texts.append((NoLedgerWarning, _no_ledger("fit", *budget, adjacency, unit)))
+        public = given.get("public")
+        assumed = []
+        if getattr(self, "target_bounds", 0) is None and getattr(public, "y", None) is None:
+            assumed.append("the target lies between -1 and 1; declare its range with target_bounds=(low, high)")
+        if getattr(self, "bounds", 0) is None:
+            assumed.append("features lie between -1 and 1; declare their ranges with bounds=(low, high)")
+        if self._assumes_unit_features and public is None:
+            assumed.append(
+                "features lie in about [-1, 1]; scale them by ranges that are known without the private rows, or "
+                "give public rows"
+            )
+        if assumed:
+            texts.append((AssumedBoundsWarning, f"it is assumed that {', and that '.join(assumed)}."))
+        return texts
 
     def _receipt(self, ledger: Ledger, budget: Budget, assumed: Sequence[str], *, notes: Sequence[str] = ()) -> Receipt:
         """Return the receipt of this fit, with what is taken to be public and what a reader should know.
@@ -547,6 +615,34 @@ def moderate(values: NDArray[np.float64], name: str, largest: float = checks.LAR
     if values.size and not max(values.max(), -values.min()) <= largest:
         raise ValueError(f"{name} must hold numbers up to {largest:g}. Choose a larger unit.")
     return values
+
+
+def _is_budget(epsilon: Any, delta: Any) -> bool:
+    """Return whether these are a finite budget; a fit refuses anything else, or protects nothing."""
+    return all(isinstance(number, int | float) for number in (epsilon, delta)) and 0 < epsilon < math.inf
+
+
+def _no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -> str:
+    """Return the text of a `NoLedgerWarning` about a call, with the line to write."""
+    further = "" if adjacency == Adjacency.ZERO_OUT.value else f', adjacency="{adjacency}"'
+    further += "" if unit == "row" else f', unit="{unit}"'
+    line = f'Ledger.open("private.ledger", epsilon={PROPOSED_FITS * epsilon:.12g}, delta={delta:.12g}{further})'
+    return (
+        f"no ledger is charged, so nothing adds up what further fits on the same rows cost. Write {call}(..., "
+        f"ledger={line}), with the name of your private data set."
+    )
+
+
+def warn_of_no_ledger(call: str, epsilon: float, delta: float, adjacency: str, unit: Unit) -> None:
+    """Warn whoever called the function that calls this one, whose name is `call`: it was given no ledger."""
+    caller = _asked_by(sys._getframe(2))
+    if caller is not None:
+        _warn_once_per_line(_no_ledger(call, epsilon, delta, adjacency, unit), NoLedgerWarning, caller)
+
+
+def features_assumption(X_public: Any) -> list[str]:
+    """Return the range of the features that a fit assumed, for its receipt; nothing if public rows show it."""
+    return ["the range of the features: about -1 to 1, the default without public rows"] if X_public is None else []
 
 
 def bounds_assumption(target_bounds: Any) -> str:

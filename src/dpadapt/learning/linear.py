@@ -16,7 +16,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise
-from dpadapt.learning.estimator import Budget, PrivateEstimator, bounds_assumption
+from dpadapt.learning.estimator import Budget, PrivateEstimator, bounds_assumption, features_assumption
 from dpadapt.learning.preparation import (
     Geometry,
     declared_geometry,
@@ -93,6 +93,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     >>> model.score(X, y) > 0.95
     True
     """
+
+    # Without public rows, see `declared_geometry`.
+    _assumes_unit_features = True
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
                 errors = np.asarray((data.y - Z @ start) / shrinkage, dtype=np.float64)
             rows = Rows(Z, errors, max_norm=geometry.max_norm, shares=data.shares)
             change = shrinkage * plan.change(run, rows)
-        assumed = [] if warm else [bounds_assumption(self.target_bounds)]
+        assumed = [] if warm else [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, assumed)
         coef, intercept = geometry.coefficients(start + change)

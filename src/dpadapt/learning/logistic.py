@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
-from dpadapt.learning.estimator import Budget, LinearClassifier
+from dpadapt.learning.estimator import Budget, LinearClassifier, features_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
 from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry, usable_rows
 from dpadapt.learning.shrinkage import james_stein
@@ -69,6 +69,9 @@ class PrivateLogisticRegression(LinearClassifier):
     True
     """
 
+    # Without public rows, see `declared_geometry`.
+    _assumes_unit_features = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -124,7 +127,7 @@ class PrivateLogisticRegression(LinearClassifier):
             change = _correction(run, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source])
+        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *features_assumption(data.X_public)])
         self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept)
         self.classes_ = data.classes
         return self

@@ -8,6 +8,7 @@ from dpadapt.mechanisms.bounded import (
     clipped_sum,
     histogram,
     responses,
+    soft_histogram,
     votes,
 )
 from dpadapt.mechanisms.choices import ExponentialMechanism, PermuteAndFlip, RandomizedResponse
@@ -31,5 +32,6 @@ __all__ = [
     "clipped_sum",
     "histogram",
     "responses",
+    "soft_histogram",
     "votes",
 ]

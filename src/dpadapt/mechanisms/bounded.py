@@ -262,6 +262,31 @@ def histogram(codes: ArrayLike, n_bins: int, shares: Shares | None = None) -> Bo
     )
 
 
+def soft_histogram(rows: ArrayLike, shares: Shares | None = None) -> Bounded:
+    """Add up how much each record belongs to each bin: parts of at least 0 that add up to at most 1.
+
+    Negative parts become 0, and the parts of a record that add up to more than 1 are scaled down. Sums of parts are no
+    whole numbers: they need continuous noise.
+
+    Examples
+    --------
+    >>> soft_histogram([[0.25, 0.75], [0.0, 1.0], [2.0, -1.0]]).value.round(3)
+    array([1.25, 1.75])
+    """
+    parts = np.maximum(_finite_rows(rows), 0.0)
+    if parts.ndim != 2:
+        raise ValueError(f"rows must have one row per record and one column per bin, got {parts.ndim} axes.")
+    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
+    with np.errstate(all="ignore"):
+        # Parts whose sum overflows are all scaled to 0.
+        factors = _clip_factors(parts.sum(axis=1), 1.0)
+        total = parts.T @ _shared(factors, shares)
+    # A record's part t has entries of at least 0 that add up to at most 1. So has a person's, a sum of shares of such
+    # parts. Hence |t|_inf <= |t|_2 <= |t|_1 <= 1. For another record's part u, |t - u|_1 <= 2, |t - u|_inf <= 1, and
+    # |t - u|² = |t|² + |u|² - 2 t'u <= 2, because t'u >= 0.
+    return replace(histogram([], parts.shape[1]), value=total, unit=_unit(shares), monotone=False)
+
+
 def histogram_of_blocks(codes: Iterable[ArrayLike], n_bins: int) -> Bounded:
     """Count records as `histogram`, with their codes in blocks that are read once. Every record must be in one block.
 

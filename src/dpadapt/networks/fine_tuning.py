@@ -5,6 +5,7 @@ Benefits of Public Representations for Private Transfer Learning under Distribut
 """
 
 import copy
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import BudgetExceeded
+from dpadapt.learning.estimator import warn_of_no_ledger
 from dpadapt.networks.public_training import as_inputs, as_targets, split_rows, train_publicly
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
 
@@ -179,7 +181,7 @@ def three_ways(
     ledger : Ledger, optional
         The private data set's ledger. Every fit is charged, three at each epsilon, and the cap must allow for all of
         them. If it does not, the results so far are returned, with a warning. Without a ledger the total cost of the
-        fits is not recorded.
+        fits is not recorded, and a `NoLedgerWarning` says so.
 
     Returns
     -------
@@ -187,6 +189,9 @@ def three_ways(
         The first is "public only": the accuracy of the module before any private row is read. If that is no better than
         chance, the private task is out of the public data's distribution, and only the features can help.
     """
+    if ledger is None:
+        spent = len(WAYS) * math.fsum(epsilons)
+        warn_of_no_ledger("three_ways", spent, estimator.delta, estimator.adjacency, "row")
     settings = {} if settings is None else settings
     for way in settings:
         checks.one_of(way, WAYS, "settings")

@@ -130,8 +130,8 @@ def fit_in_words(
         sentences.append(f"Forecast from public rows: {own['words']}{planned if own['worthwhile'] else ''}")
     cost = f"ε = {model.privacy_.epsilon:.3g} was spent" if spent else "Nothing was spent"
     sentences.append(
-        f"{cost}. The error of the model on the private population is unknown: measuring it would be another release. "
-        f"A rehearsal on public rows (dpadapt rehearse) estimates it without any privacy cost."
+        f"{cost}. The error of the model on the private population is unknown: measuring it is another release, which "
+        f"dpadapt evaluate makes. A rehearsal on public rows (dpadapt rehearse) estimates it without any privacy cost."
     )
     return sentences
 

@@ -17,7 +17,13 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, released_gradient
-from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput, bounds_assumption
+from dpadapt.learning.estimator import (
+    Budget,
+    PrivateEstimator,
+    RegressionInput,
+    bounds_assumption,
+    features_assumption,
+)
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.learning.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
@@ -255,6 +261,9 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     True
     """
 
+    # Without public rows, see `declared_geometry`.
+    _assumes_unit_features = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -342,7 +351,8 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             rows = data.X if basis is None else np.nan_to_num(data.X @ basis, nan=0.0)
         geometry = data.X_public if data.X_public is None or basis is None else data.X_public @ basis
         plain.fit(rows, data.y, public=None if geometry is None else Public(geometry), ledger=data.ledger)
-        assumed = [bounds_assumption(self.target_bounds), *basis_assumptions(self.basis)]
+        assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
+        assumed += basis_assumptions(self.basis)
         self.privacy_ = self._receipt(data.ledger, data.budget, assumed)
         self.n_components_ = rows.shape[1]
         self.predicted_excess_ = None

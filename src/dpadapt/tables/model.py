@@ -1,7 +1,7 @@
 """`TableModel`: a private estimator for data frames and files, encoded by a schema. `dpadapt fit` uses it too."""
 
 import filecmp
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.errors import PrivacyError
+from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.persons import Shares, person_shares, row_shares
 from dpadapt.tables.encoding import (
@@ -220,6 +220,14 @@ class TableModel(PrivateEstimator):
         """Whether the estimator can be told how much each row counts."""
         return "persons" in signature(self.estimator.fit).parameters
 
+    def _taken_for_granted(self, given: Mapping[str, Any]) -> list[tuple[type[Warning], str]]:
+        """Return the warning of the estimator about a missing ledger; bounds are those of the schema."""
+        asked = {"ledger": given.get("ledger"), "persons": self.person}
+        if not isinstance(self.estimator, PrivateEstimator):
+            return []
+        granted = self.estimator._taken_for_granted(asked)
+        return [(category, text) for category, text in granted if category is NoLedgerWarning]
+
     def fit(self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None) -> "TableModel":
         """Fit the estimator on private rows, helped by public ones.
 
@@ -245,6 +253,23 @@ class TableModel(PrivateEstimator):
         """Return private rows to fit on, encoded; `empty` accepts a table without rows."""
         table = as_table(X, origin="X", private=True, empty=empty, encoding=self.encoding)
         return self._encoded(_with_labels(table, self.label, y), needs_label=True)
+
+    def encode_for_evaluation(self, X: Any, y: Any = None, *, person: str | None = None) -> EncodedRows:
+        """Return private rows to evaluate on, encoded, with how much each counts; there may be none.
+
+        Unlike in a fit, rows without a label count nothing whatever the estimator is, and `person` may name a column of
+        ids though the model was fitted without one.
+        """
+        table = as_table(X, origin="X", private=True, empty=True, encoding=self.encoding)
+        table, label = _with_labels(table, self.label, y), self.label or ""
+        check_columns(table, self.schema, label=self.label)
+        task: Literal["regression", "classification"] = (
+            "regression" if is_regressor(self.estimator) else "classification"
+        )
+        labels, labelled = encode_labels(table, self.schema, label=label, task=task)
+        shares = row_shares(labelled) if person is None else self._person_shares(table, person).where(labelled)
+        rows = encode_features(table, self.schema, label=self.label)
+        return EncodedRows(table, rows, self._with_any_label(labels, labelled), shares)
 
     def encode_public(self, public: Any) -> EncodedRows:
         """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""
@@ -299,11 +324,14 @@ class TableModel(PrivateEstimator):
             return None
         if self.person is None:
             return row_shares(labelled)
-        if self.person not in table.frame.columns:
-            raise ValueError(f"{table.origin}: there is no column {self.person!r}, which person names. Correct it.")
-        ids = table.frame[self.person]
         # A person without any label still counts as a person: the number of persons must not tell who has labels.
-        return person_shares(ids, len(ids)).where(labelled)
+        return self._person_shares(table, self.person).where(labelled)
+
+    def _person_shares(self, table: Table, person: str) -> Shares:
+        if person not in table.frame.columns:
+            raise ValueError(f"{table.origin}: there is no column {person!r}, which person names. Correct it.")
+        ids = table.frame[person]
+        return person_shares(ids, len(ids))
 
     def fit_encoded(
         self,
@@ -385,7 +413,7 @@ class TableModel(PrivateEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Return R² or the share of correct classes; `y` defaults to the column `label` of `X`.
 
-        A score of private rows is exact: it is no release, and nobody may see it.
+        A score of private rows is exact: it is no release, and nobody may see it. `dpadapt.evaluate` releases one.
         """
         check_is_fitted(self)
         rows = self.encode_private(X, y)

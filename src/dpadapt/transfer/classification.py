@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import ClassificationInput, LinearClassifier
+from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined
 from dpadapt.transfer.classification_fit import private_change
@@ -114,6 +114,9 @@ class PrivateTransferClassifier(LinearClassifier):
     True
     """
 
+    # Without public rows, see `declared_geometry`.
+    _assumes_unit_features = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -180,7 +183,8 @@ class PrivateTransferClassifier(LinearClassifier):
             if prepared.warm:
                 public_coef, public_intercept = corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = [data.source, OFFSET_ASSUMPTION] if base is not None and base.given else [data.source]
+        assumed = [data.source, *features_assumption(data.X_public)]
+        assumed += [OFFSET_ASSUMPTION] if base is not None and base.given else []
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
         self.public_base_ = base
         self.score_coef_: NDArray[np.float64] | None = None

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
+from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
@@ -147,6 +147,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     public_target_mean_: float | None
     public_coef_: NDArray[np.float64] | None
     public_intercept_: float | None
+
+    # Without public rows, see `declared_geometry`.
+    _assumes_unit_features = True
 
     def __init__(
         self,
@@ -325,7 +328,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         )
         unlabelled = None if data.X_public is None else Public(data.X_public)
         plain.fit(data.X, data.y, public=unlabelled, persons=data.shares, ledger=data.ledger)
-        self.privacy_ = self._receipt(data.ledger, data.budget, [bounds_assumption(self.target_bounds)])
+        assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
+        self.privacy_ = self._receipt(data.ledger, data.budget, assumed)
         self._forget_base()
         self._forget_linear()
         self.coef_, self.intercept_ = plain.coef_, plain.intercept_

@@ -1,0 +1,520 @@
+"""`evaluate`: how good a model is on private rows, released through the ledger, with an interval.
+
+Every metric is a smooth function of one histogram to which each row adds at most 1 in all: right and wrong predictions,
+losses shared out between fixed knots, or scores by class. The histogram is released once. It needs no number of rows,
+so that rows without a label count nothing, and data sets of any size are treated alike under every adjacency.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+
+from dpadapt import checks
+from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.receipt import Receipt
+from dpadapt.data import Public
+from dpadapt.learning.estimator import public_table, require_plain, warn_of_no_ledger
+from dpadapt.learning.row_by_row import on_private_rows
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import Bounded, histogram, soft_histogram
+from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares
+from dpadapt.tables.model import TableModel
+from dpadapt.tables.reading import Table
+
+METRICS = ("accuracy", "log-loss", "squared-error", "auc")
+# Probability, at least about, with which the interval covers the metric of the population of the private rows.
+INTERVAL_COVERAGE = 0.95
+# Standard deviations that cover 95%: of normal noise, and of a single Laplace variable, log(20) / sqrt(2). Sums of
+# several Laplace variables lie between the two.
+_NORMAL_DEVIATIONS, _LAPLACE_DEVIATIONS = 1.96, math.log(20.0) / math.sqrt(2.0)
+# Nats. The largest log-loss of a row that counts by default: that of a probability of 1%. A larger one means more
+# noise, a smaller one hides more of what confident mistakes cost. Chosen by hand.
+_LARGEST_LOG_LOSS = -math.log(0.01)
+# The largest absolute error that counts by default: in root mean squared errors on public rows, or as a share of the
+# label's declared range. Noise grows with its square; normal errors lie beyond four root mean squares in 1 of 16,000
+# rows. Chosen by hand.
+_PUBLIC_ERRORS, _SHARE_OF_RANGE = 4.0, 0.25
+# Shares of the largest loss at which losses are counted; a loss between two knots is shared out between them. More
+# knots mean more noise; fewer make the interval wider than the losses are spread. Most losses are small. Chosen by
+# hand.
+_LOSS_KNOTS = np.array([0.0, 0.1, 0.3, 1.0])
+# Fewest and most bins of scores. Scores in one bin are ties, which lower the area by about the inverse square of their
+# number; the noise grows with its root. The number grows with rows times epsilon, if that is public, from the fewest
+# bins at 100 on, by this power: so the ties lower the area by less than its noise and sampling move it. Chosen by hand.
+_FEWEST_BINS, _MOST_BINS, _BINS_POWER = 12, 64, 0.3
+_FEWEST_BINS_UP_TO = 100.0
+# Log-odds of the outermost edges, and how much closer those in the middle are, if no public rows say where scores lie.
+# Chosen by hand.
+_OUTERMOST_EDGE, _EDGE_POWER = 4.0, 1.5
+# Rows in each bin that the spread of losses is computed with in addition, so that a handful of equal losses does not
+# pass for certainty: Agresti and Coull add two.
+_PSEUDO_ROWS = 1.0
+# Standard deviations of its noise that a number of rows must reach to divide by it. Below, anything is possible.
+_LEAST_CLEAR_ROWS = 4.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A metric on private rows, released with noise.
+
+    Parameters
+    ----------
+    metric : str
+    value : float
+        The estimate. A log-loss or squared error is a mean of clipped losses: `receipt` says at which value.
+    low, high : float
+        Cover the metric of the population that the private rows were drawn from with a probability of about 95%: both
+        the noise and the sampling of the rows are allowed for. If there are too few rows for the noise, they are the
+        least and the largest possible value.
+    receipt : Receipt
+        What was released and what it cost.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    receipt: Receipt
+
+    @property
+    def summary(self) -> str:
+        """The result in one line."""
+        return (
+            f"{self.metric} = {self.value:.4g}, {INTERVAL_COVERAGE:.0%} interval {self.low:.4g} to {self.high:.4g} "
+            f"(noise and sampling)"
+        )
+
+    def __str__(self) -> str:
+        """Return the result and its receipt as text."""
+        return f"{self.summary}\n{self.receipt}"
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    metric: str | None = None,
+    delta: float = 0.0,
+    error_bound: float | None = None,
+    public: Public | None = None,
+    persons: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> Evaluation:
+    """Release how good a fitted model is on private rows.
+
+    `model.score`, `cross_val_score` and `GridSearchCV` compute exact scores of private rows, which are charged to
+    nobody and must not be released. This is the way to release one.
+
+    Privacy
+    -------
+    Protects one private row, or all rows of one person. Releases one histogram of right and wrong predictions, of
+    clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly `epsilon`, `delta`. The
+    adjacency is that of the ledger, and zero-out without one. The model must be public or released, and must predict
+    each row by itself. Rows that are not finite or have no label count nothing.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted, with `predict`; for the log-loss and the area under the curve with `predict_proba`. A `TableModel` is
+        evaluated on tables.
+    X : array-like of shape (n_rows, n_features); or a table, for a `TableModel`
+        Private features. If the model was fitted on these rows, the result is too good, and the ledger must be the one
+        that the fit was charged to.
+    y : array-like of shape (n_rows,)
+        Private labels. Default for a `TableModel`: the column of the label.
+    epsilon : float
+        What this evaluation costs.
+    metric : {"accuracy", "log-loss", "squared-error", "auc"}, optional
+        The share of right predictions, the mean log-loss, the mean squared error, or the area under the ROC curve of
+        two classes. Default: accuracy of a classifier, squared error of a regressor.
+    delta : float, default=0
+        Positive: Gaussian instead of Laplace noise. A ledger with many Gaussian charges has more room for it.
+    error_bound : float, optional
+        The largest loss of a row that counts: an absolute error, or a log-loss. Default of an absolute error: four root
+        mean squared errors on public rows, else a quarter of the range that the schema declares. Default of a log-loss:
+        that of a probability of 1%.
+    public : Public, optional
+        Public rows, which are not protected. They only set the error bound (if they have labels) or the bins of scores.
+    persons : array-like of shape (n_rows,), or str, optional
+        The id of each row's person, or for a `TableModel` the column of the ids (default: the model's `person`): each
+        person then counts as one row. Default: single rows are protected.
+    ledger : Ledger, optional
+        Of the private rows. Without one, nothing adds up what several evaluations cost together.
+    random_state : int, optional
+        For tests only: seeds the noise, which voids the guarantee.
+
+    Examples
+    --------
+    >>> from dpadapt import Ledger, PrivateLogisticRegression, evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (4000, 2))
+    >>> y = X[:, 0] > 0
+    >>> ledger = Ledger(epsilon=2.0, delta=1e-6, random_state=0)
+    >>> model = PrivateLogisticRegression(classes=[False, True]).fit(X[:3000], y[:3000], ledger=ledger)
+    >>> result = evaluate(model, X[3000:], y[3000:], epsilon=0.1, ledger=ledger)
+    >>> result.low < 0.98 < result.high
+    True
+    """
+    epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
+    chosen = checked_metric(model, metric)
+    persons = model.person if persons is None and isinstance(model, TableModel) else persons
+    unit: Unit = "row" if persons is None else "person"
+    if ledger is None:
+        warn_of_no_ledger("evaluate", epsilon, delta or 1e-6, Adjacency.ZERO_OUT.value, unit)
+        child = Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=unit, random_state=random_state)
+    elif isinstance(ledger, Ledger):
+        child = ledger.child(epsilon, delta, label="evaluation", unit=unit, random_state=random_state)
+    else:
+        raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
+    known = None if public is None else _public_rows(model, public)
+    rows = _private_rows(model, X, y, persons, fixed=child.fixed_rows)
+    # The number of rows, or of persons, is public unless one may be added or removed.
+    n_units = 0 if child.adjacency is Adjacency.ADD_REMOVE else rows.n_units
+    measure = _measure(chosen, model, known, error_bound, n_bins=_number_of_bins(epsilon * n_units))
+    with np.errstate(all="ignore"):
+        bounded = measure.count(_inner(model), rows)
+    noise = Gaussian(1 / gaussian_mu(epsilon, delta)) if delta else Laplace(1 / epsilon)
+    counts = child.release(noise, bounded, label=chosen)
+    # From here on only released and public numbers are used.
+    scale = noise.scale(bounded, child.adjacency)
+    spread, deviations = (scale, _NORMAL_DEVIATIONS) if delta else (math.sqrt(2.0) * scale, _LAPLACE_DEVIATIONS)
+    value, low, high = measure.interval(np.asarray(counts, dtype=np.float64), spread, deviations)
+    assumed = ["the model: it is public or was released, and it predicts each row by itself", *measure.assumed]
+    assumed += [
+        "the columns and their order",
+        "that all private cells and labels are of the kind that the model expects",
+    ]
+    assumed += [IDS_ASSUMPTION] if unit == "person" else []
+    assumed += [f"the number of {unit}s"] if chosen == "auc" and n_units else []
+    return Evaluation(chosen, value, low, high, child.receipt(assumptions=assumed))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Private rows. `present` says which count; a missing label, cell or id makes a row count nothing.
+
+    `fixed` says whether neighbours have equally many rows.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[Any]
+    present: NDArray[np.bool_]
+    shares: Shares | None
+    fixed: bool
+
+    @property
+    def n_units(self) -> int:
+        """Number of rows, or of persons."""
+        return len(self.X) if self.shares is None else self.shares.n_units
+
+
+@dataclass(frozen=True, eq=False)
+class _Measure:
+    """How a metric is counted and computed.
+
+    Parameters
+    ----------
+    count : callable
+        Takes the model and private rows; returns the histogram to release.
+    value : callable
+        Takes the released counts; returns the metric and its gradient.
+    totals : callable
+        Takes the counts; returns the numbers that `value` divides by, and of how many bins each is the sum.
+    largest : float
+        The largest possible value.
+    pseudo : float
+        Rows to add to each bin for the spread of the losses.
+    assumed : tuple of str
+        For the receipt.
+    """
+
+    count: Callable[[Any, _Rows], Bounded]
+    value: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+    totals: Callable[[NDArray[np.float64]], Sequence[tuple[float, int]]]
+    largest: float
+    pseudo: float
+    assumed: tuple[str, ...] = ()
+
+    def interval(self, counts: NDArray[np.float64], spread: float, deviations: float) -> tuple[float, float, float]:
+        """Return the metric and its interval, given noise of standard deviation `spread` in each count."""
+        with np.errstate(all="ignore"):
+            value, gradient = self.value(counts)
+        clear = all(total > _LEAST_CLEAR_ROWS * spread * math.sqrt(bins) for total, bins in self.totals(counts))
+        if not clear or not math.isfinite(value):
+            value = self.largest / 2 if not math.isfinite(value) else min(max(value, 0.0), self.largest)
+            return value, 0.0, self.largest
+        # The metric f does not change if all counts are multiplied, so to first order the error of f is the sum over
+        # rows of g't, where g is its gradient and t the row's part of the histogram. (g't)² <= Σ t_k g_k², because t is
+        # at least 0 and adds up to at most 1; the same holds for persons. So the sum of counts times g² is no less than
+        # the variance from sampling, and is equal to it where every row is in one bin.
+        sampling = float((np.maximum(counts, 0.0) + self.pseudo) @ gradient**2)
+        noise = float(spread**2 * np.sum(gradient**2))
+        half = math.sqrt(_NORMAL_DEVIATIONS**2 * sampling + deviations**2 * noise)
+        value = min(max(value, 0.0), self.largest)
+        return value, max(0.0, value - half), min(self.largest, value + half)
+
+
+def checked_metric(model: Any, metric: str | None) -> str:
+    """Return the metric, or refuse one that the model can't have."""
+    estimator = _inner(model)
+    if not hasattr(estimator, "predict"):
+        raise TypeError(f"model must be a fitted model that predicts, got {type(model).__name__}.")
+    if metric is None:
+        if not is_classifier(estimator) and not is_regressor(estimator):
+            raise ValueError(f"metric must be given: one of {', '.join(map(repr, METRICS))}.")
+        return "accuracy" if is_classifier(estimator) else "squared-error"
+    chosen = checks.one_of(metric, METRICS, "metric")
+    if chosen == "squared-error":
+        if is_classifier(estimator):
+            raise ValueError("metric: 'squared-error' is for models that predict a number. Use 'log-loss'.")
+        return chosen
+    if is_regressor(estimator):
+        raise ValueError(f"metric: {chosen!r} is for models that predict a class. Use 'squared-error'.")
+    if chosen != "accuracy" and not hasattr(estimator, "predict_proba"):
+        raise ValueError(f"metric: {chosen!r} needs a model with predict_proba. Use 'accuracy'.")
+    if chosen == "auc" and len(estimator.classes_) != 2:
+        raise ValueError(f"metric: 'auc' is for two classes, the model has {len(estimator.classes_)}. Use 'log-loss'.")
+    return chosen
+
+
+def _inner(model: Any) -> Any:
+    """Return the model that predicts for encoded rows."""
+    return vars(model).get("model_", model.estimator) if isinstance(model, TableModel) else model
+
+
+def _public_rows(model: Any, public: Any) -> tuple[NDArray[np.float64], Any]:
+    """Return public features and labels, encoded."""
+    if isinstance(public, Table) and isinstance(model, TableModel):  # that the command has read
+        rows = model.encode_public(public)
+        return rows.X, rows.y
+    public = checks.declared_public(public)
+    if isinstance(model, TableModel):
+        rows = model.encode_public(public)
+        return rows.X, rows.y
+    return public_table(public.X, allow_nd=True), None if public.y is None else np.asarray(public.y)
+
+
+_NOT_ROWS = "X must hold rows of numbers, and y one label for each. What came instead is private and not shown."
+
+
+def _private_rows(model: Any, X: Any, y: Any, persons: Any, *, fixed: bool) -> _Rows:
+    """Return the private rows as arrays, or refuse them without showing a value or a number of rows."""
+    if isinstance(model, TableModel):
+        if persons is not None and not isinstance(persons, str):
+            raise TypeError("persons must name the column of the ids, because the model is one of tables.")
+        rows = model.encode_for_evaluation(X, y, person=persons)
+        if rows.shares is None or rows.y is None:
+            raise ValueError("the model has no label to evaluate.")
+        present = rows.shares.values > 0
+        return _Rows(rows.X, rows.y, present, None if persons is None else rows.shares, fixed)
+    names = getattr(X, "columns", None), getattr(model, "feature_names_in_", None)
+    if all(part is not None for part in names) and list(names[0]) != list(names[1]):  # type: ignore[arg-type]
+        raise ValueError("X must have the columns that the model was fitted on, in the same order.")
+    table, labels, refusal = np.empty((0, 0)), np.empty(0), _NOT_ROWS
+    try:
+        require_plain(X, "X")
+        table, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+        missing = np.asarray(pd.isna(labels))
+    except Exception as error:
+        refusal = f"{_NOT_ROWS} ({type(error).__name__})"
+        missing = np.ones(1, dtype=bool)
+    if table.ndim < 2 or labels.ndim != 1 or missing.shape != labels.shape or len(table) != len(labels):
+        # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
+        raise ValueError(refusal)
+    with np.errstate(all="ignore"):
+        present = np.isfinite(table).all(axis=tuple(range(1, table.ndim))) & ~missing
+    shares = None if persons is None else person_shares(persons, len(table)).where(present)
+    table = np.where(present.reshape(-1, *[1] * (table.ndim - 1)), table, 0.0)
+    return _Rows(table, labels, present, shares, fixed)
+
+
+def _predicted(model: Any, rows: _Rows, method: str) -> NDArray[Any]:
+    """Return what the model predicts for private rows; nothing that it says about them is shown."""
+    function = getattr(model, method)
+    # A null row comes first: there may be no private row, and models refuse empty tables.
+    padded = np.concatenate([np.zeros((1, *rows.X.shape[1:])), rows.X])
+    axes = 1 if method == "predict" else 2
+    predicted = on_private_rows(function, padded, "model", axes=axes)[1:]
+    if predicted.dtype == np.float32 and not rows.fixed:
+        # In float32, how a row's prediction is rounded depends on how many rows there are.
+        raise ValueError(
+            "model predicts in float32, which is rounded differently for other numbers of rows. Evaluate it under "
+            "zero-out or replace-one adjacency without persons, or let it predict in float64."
+        )
+    return predicted
+
+
+def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each label among the classes; -1 for a label that is none of them."""
+    try:
+        return np.asarray(pd.Index(classes).get_indexer(pd.Index(labels)), dtype=np.int64)
+    except Exception:
+        pass
+    raise ValueError(
+        "y must hold labels of the kind of the model's classes. What came instead is private and not shown."
+    )
+
+
+def _numbers(labels: NDArray[Any]) -> NDArray[np.float64]:
+    """Return labels as numbers; what is none becomes NaN, and its row counts nothing."""
+    try:
+        return np.asarray(pd.to_numeric(pd.Series(labels), errors="coerce"), dtype=np.float64)
+    except Exception:
+        pass
+    raise ValueError("y must hold numbers. What came instead is private and not shown.")
+
+
+def _binned(codes: NDArray[Any], n_bins: int, rows: _Rows) -> Bounded:
+    """Return the histogram of codes over the rows that count."""
+    return histogram(np.where(rows.present, codes, -1), n_bins, rows.shares)
+
+
+def _shared_out(losses: NDArray[np.float64], largest: float, rows: _Rows) -> Bounded:
+    """Return the histogram of losses, each shared out between the two knots around it."""
+    with np.errstate(all="ignore"):
+        shares = np.clip(losses / largest, 0.0, 1.0)
+    place = np.clip(np.searchsorted(_LOSS_KNOTS, shares, side="right") - 1, 0, len(_LOSS_KNOTS) - 2)
+    upper = (shares - _LOSS_KNOTS[place]) / (_LOSS_KNOTS[place + 1] - _LOSS_KNOTS[place])
+    parts = np.zeros((len(losses), len(_LOSS_KNOTS)))
+    every = np.arange(len(losses))
+    parts[every, place], parts[every, place + 1] = 1.0 - upper, upper
+    # Rows that don't count, and losses that are not finite, become null rows.
+    parts[~rows.present | np.isnan(shares)] = np.nan
+    return soft_histogram(parts, rows.shares)
+
+
+def _mean_of(knots: NDArray[np.float64]) -> Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]:
+    """Return the function that computes the mean of what was counted at `knots`, and its gradient."""
+
+    def mean(counts: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value = float(knots @ counts / counts.sum())
+        return value, (knots - value) / counts.sum()
+
+    return mean
+
+
+def _one_total(counts: NDArray[np.float64]) -> Sequence[tuple[float, int]]:
+    return [(float(counts.sum()), len(counts))]
+
+
+def _measure(
+    metric: str, model: Any, public: tuple[NDArray[np.float64], Any] | None, bound: float | None, *, n_bins: int
+) -> _Measure:
+    """Return how the metric is counted, from public facts alone."""
+    if bound is not None and metric in ("accuracy", "auc"):
+        raise ValueError(f"error_bound: {metric} has no errors to bound. Leave it out.")
+    if metric == "accuracy":
+
+        def right(inner: Any, rows: _Rows) -> Bounded:
+            codes = _codes(rows.y, inner.classes_) if hasattr(inner, "classes_") else rows.y
+            predicted = _predicted(inner, rows, "predict")
+            predicted = _codes(predicted, inner.classes_) if hasattr(inner, "classes_") else predicted
+            # An unknown label has code -1, which is never predicted.
+            return _binned((predicted == codes).astype(np.int64), 2, rows)
+
+        return _Measure(right, _mean_of(np.array([0.0, 1.0])), _one_total, 1.0, _PSEUDO_ROWS)
+    if metric == "auc":
+        return _area(*_score_edges(_inner(model), public, n_bins))
+    if metric == "log-loss":
+        largest = _LARGEST_LOG_LOSS if bound is None else checks.scale(bound, "error_bound")
+
+        def loss(inner: Any, rows: _Rows) -> Bounded:
+            codes = _codes(rows.y, inner.classes_)
+            probabilities = _predicted(inner, rows, "predict_proba")
+            chances = probabilities[np.arange(len(codes)), np.maximum(codes, 0)]
+            # A class that the model does not know had probability 0.
+            return _shared_out(-np.log(np.where(codes >= 0, chances, 0.0)), largest, rows)
+
+        chance = math.exp(-largest)
+        said = f"the largest log-loss of a row that counts: {largest:.4g}, that of a probability of {chance:.3g}"
+        return _Measure(loss, _mean_of(largest * _LOSS_KNOTS), _one_total, largest, _PSEUDO_ROWS, (said,))
+    error, origin = _error_bound(model, public, bound)
+
+    def squared(inner: Any, rows: _Rows) -> Bounded:
+        return _shared_out((_predicted(inner, rows, "predict") - _numbers(rows.y)) ** 2, error**2, rows)
+
+    said = f"the largest absolute error of a row that counts: {error:.4g} ({origin})"
+    return _Measure(squared, _mean_of(error**2 * _LOSS_KNOTS), _one_total, error**2, _PSEUDO_ROWS, (said,))
+
+
+def _error_bound(model: Any, public: tuple[NDArray[np.float64], Any] | None, bound: float | None) -> tuple[float, str]:
+    """Return the largest absolute error that counts, and where it comes from."""
+    if bound is not None:
+        return checks.scale(bound, "error_bound"), "declared"
+    if public is not None and public[1] is not None:
+        errors = np.asarray(_inner(model).predict(public[0]), dtype=np.float64) - np.asarray(
+            public[1], dtype=np.float64
+        )
+        largest = _PUBLIC_ERRORS * math.sqrt(float(np.mean(errors**2)))
+        if 0 < largest < math.inf:
+            return largest, f"{_PUBLIC_ERRORS:g} root mean squared errors on public rows"
+    if isinstance(model, TableModel) and model.label is not None:
+        low, high = model.schema.bounds(model.label)
+        return _SHARE_OF_RANGE * (high - low), "a quarter of the range in the schema"
+    raise ValueError(
+        "error_bound must be given for a squared error: the largest absolute error of a row that counts, chosen "
+        "without the private rows. Or give labelled public rows."
+    )
+
+
+def _number_of_bins(signal: float) -> int:
+    """Return the number of bins of scores for this many rows times epsilon."""
+    grown = _FEWEST_BINS * (max(signal, _FEWEST_BINS_UP_TO) / _FEWEST_BINS_UP_TO) ** _BINS_POWER
+    return int(min(grown, _MOST_BINS))
+
+
+def _score_edges(
+    model: Any, public: tuple[NDArray[np.float64], Any] | None, n_bins: int
+) -> tuple[NDArray[np.float64], str]:
+    """Return the log-odds that separate the bins of scores, and where they come from."""
+    if public is None:
+        places = np.linspace(-1.0, 1.0, n_bins - 1)
+        edges = _OUTERMOST_EDGE * np.sign(places) * np.abs(places) ** _EDGE_POWER
+        return edges, f"between log-odds of -{_OUTERMOST_EDGE:g} and {_OUTERMOST_EDGE:g}"
+    scores = _log_odds(np.asarray(model.predict_proba(public[0])))
+    levels = np.arange(1, n_bins) / n_bins
+    # Scores that are infinite have quantiles too.
+    return np.unique(np.quantile(scores, levels, method="nearest")), "quantiles of public rows"
+
+
+def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the log-odds of the second class; infinite where the model is certain."""
+    chances = np.asarray(probabilities, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.log(chances[:, 1]) - np.log(chances[:, 0]))
+
+
+def _area(edges: NDArray[np.float64], origin: str) -> _Measure:
+    """Return how the area under the ROC curve is counted: by the bin of the score, for each class."""
+    n_bins = len(edges) + 1
+
+    def scores_by_class(inner: Any, rows: _Rows) -> Bounded:
+        codes = _codes(rows.y, inner.classes_)
+        scores = _log_odds(_predicted(inner, rows, "predict_proba"))
+        # A row is in one bin of its class, or in none if its class is unknown.
+        cells = np.searchsorted(edges, scores, side="right") + n_bins * codes
+        return _binned(np.where((codes >= 0) & ~np.isnan(scores), cells, -1), 2 * n_bins, rows)
+
+    def area(counts: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        negative, positive = counts[:n_bins], counts[n_bins:]
+        # The share of the other class that has a lower (higher) score; half of those in the same bin.
+        lower = (np.cumsum(negative) - negative / 2) / negative.sum()
+        higher = 1.0 - (np.cumsum(positive) - positive / 2) / positive.sum()
+        value = float(positive @ lower / positive.sum())
+        return value, np.concatenate([(higher - value) / negative.sum(), (lower - value) / positive.sum()])
+
+    def totals(counts: NDArray[np.float64]) -> Sequence[tuple[float, int]]:
+        return [(float(part.sum()), n_bins) for part in (counts[:n_bins], counts[n_bins:])]
+
+    return _Measure(scores_by_class, area, totals, 1.0, 0.0, (f"the {n_bins} bins of scores ({origin})",))

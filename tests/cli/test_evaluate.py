@@ -1,0 +1,144 @@
+"""`dpadapt evaluate`: a metric of private rows, charged to the ledger of the fit."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from dpadapt import Public, evaluate, load
+from dpadapt.accounting.ledger import Ledger
+
+
+@pytest.fixture
+def fitted(run, site):
+    """A classification, a regression, and test rows of the same data set."""
+    site.ledger.unlink()
+    for label, task in (("ill", "classification"), ("cost", "regression")):
+        method = "logistic" if task == "classification" else "linear"
+        changes = {"label": label, "task": task, "method": method, "out": site.folder / label, "ledger_epsilon": None}
+        assert run(*site.fit(**changes, epsilon=1)).code == 0
+    rows = pd.read_csv(site.private)
+    rows.sample(400, random_state=0).to_csv(site.folder / "test.csv", index=False)
+    return site
+
+
+def order(site, label="ill", *more, epsilon="0.2", private="test.csv"):
+    return ["evaluate", site.folder / label, "--private", site.folder / private, "--epsilon", epsilon, *more]
+
+
+def test_a_model_is_evaluated_and_the_ledger_of_its_fit_is_charged(run, fitted):
+    before = Ledger.open(fitted.ledger).n_charges
+    outcome = run(*order(fitted))
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("accuracy = ")
+    assert "95% interval" in outcome.out
+    ledger = Ledger.open(fitted.ledger)
+    assert ledger.n_charges == before + 1
+    assert ledger.entries[-1].label == "evaluation: accuracy"
+    assert f"{ledger.spent():.4g} of 3 spent" in " ".join(outcome.out.split())
+
+
+@pytest.mark.parametrize(
+    ("label", "metric"), [("ill", "accuracy"), ("ill", "log-loss"), ("ill", "auc"), ("cost", "squared-error")]
+)
+def test_the_command_and_python_measure_the_same(run, fitted, label, metric):
+    options = ["--metric", metric, "--public", fitted.folder / "public.csv", "--no-ledger", "--json"]
+    outcome = run(*order(fitted, label, *options, epsilon="1e6"))
+    assert outcome.code == 0, outcome.err
+    shown = json.loads(outcome.out)
+    model, rows = load(fitted.folder / label).model, pd.read_csv(fitted.folder / "test.csv")
+    public = Public(pd.read_csv(fitted.folder / "public.csv"))
+    same = evaluate(model, rows, metric=metric, epsilon=1e6, public=public)
+    assert shown["value"] == pytest.approx(same.value, rel=1e-3)
+    assert shown["receipt"]["assumptions"] == list(same.receipt.assumptions)
+
+
+def test_rows_without_labels_and_in_another_order_change_nothing_that_is_said(run, fitted):
+    rows = pd.read_csv(fitted.folder / "test.csv")
+    rows.loc[rows.index[:40], "ill"] = None
+    rows[rows.columns[::-1]].to_csv(fitted.folder / "holes.csv", index=False)
+    first, second = (run(*order(fitted, private=name)) for name in ("test.csv", "holes.csv"))
+    assert (second.code, second.err) == (0, "")
+    words = [[w for w in outcome.out.split() if not any(c.isdigit() for c in w)] for outcome in (first, second)]
+    assert words[0] == words[1]
+
+
+def test_an_evaluation_beyond_the_cap_is_refused_before_a_private_cell_is_read(run, fitted, monkeypatch):
+    before = Ledger.open(fitted.ledger).n_charges
+
+    def fail(*_args, **_options):
+        raise AssertionError("a private cell was read")
+
+    monkeypatch.setattr("dpadapt.cli.evaluate._tables", fail)
+    outcome = run(*order(fitted, epsilon="2.9"))
+    assert outcome.code == 2
+    assert "No private cell was read and nothing was spent" in outcome.err
+    assert Ledger.open(fitted.ledger).n_charges == before
+
+
+def test_persons_need_a_ledger_of_persons(run, fitted):
+    outcome = run(*order(fitted, "ill", "--person", "id"))
+    assert outcome.code == 2
+    assert "Leave --person out" in outcome.err
+    new = fitted.folder / "persons.ledger"
+    outcome = run(*order(fitted, "ill", "--person", "id", "--ledger", new))
+    assert outcome.code == 0, outcome.err
+    assert (Ledger.open(new).unit, Ledger.open(new).delta) == ("person", 1e-6)
+    assert "New ledger" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("label", "more", "words"),
+    [
+        ("cost", ["--metric", "auc"], "predict a class"),
+        ("ill", ["--metric", "squared-error"], "predict a number"),
+        ("ill", ["--error-bound", "0"], "--error-bound"),
+        ("ill", ["--delta", "2"], "--delta"),
+        ("ill", ["--no-ledger", "--ledger-epsilon", "3"], "--no-ledger"),
+        ("ill", ["--ledger-epsilon", "9"], "can't be changed"),
+        ("ill", ["--public", "test.csv"], "this is the private file"),
+        ("ill", ["--adjacency", "add-remove"], "Use --adjacency zero-out"),
+        ("nothing", [], "nothing"),
+    ],
+)
+def test_bad_options_are_named_and_nothing_is_spent(run, fitted, monkeypatch, label, more, words):
+    monkeypatch.chdir(fitted.folder)
+    before = Ledger.open(fitted.ledger).n_charges
+    outcome = run(*order(fitted, label, *more))
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+    assert Ledger.open(fitted.ledger).n_charges == before
+
+
+def test_a_private_cell_that_is_no_label_is_refused_and_not_shown(run, fitted):
+    rows = pd.read_csv(fitted.folder / "test.csv", dtype=str)
+    rows.loc[3, "ill"] = "ZEBRA7731"
+    rows.to_csv(fitted.folder / "odd.csv", index=False)
+    outcome = run(*order(fitted, private="odd.csv"))
+    assert "ZEBRA7731" not in outcome.out + outcome.err
+    assert outcome.code == 2
+
+
+def test_a_model_whose_ledger_is_gone_or_was_refused_asks_for_one(run, fitted):
+    fitted.ledger.rename(fitted.folder / "moved.ledger")
+    outcome = run(*order(fitted))
+    assert outcome.code == 2
+    assert "is not at" in outcome.err
+    assert run(*order(fitted, "ill", "--ledger", fitted.folder / "moved.ledger")).code == 0
+    assert run(*fitted.fit(ledger=None, method="linear", out=fitted.folder / "alone")).code == 0
+    outcome = run(*order(fitted, "alone"))
+    assert outcome.code == 2
+    assert "does not say which ledger" in outcome.err
+    assert run(*order(fitted, "alone", "--no-ledger")).code == 0
+
+
+def test_a_result_that_cannot_be_printed_is_shown_on_standard_error(run, fitted, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dpadapt.cli.evaluate._print", fail)
+    outcome = run(*order(fitted))
+    assert outcome.code == 1
+    assert "The budget is spent" in outcome.err
+    assert "accuracy = " in outcome.err

@@ -1,0 +1,422 @@
+"""`evaluate`: metrics of private rows leave through one release, whose bound, path and interval are checked here."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from dpadapt import (
+    Adjacency,
+    BudgetExceeded,
+    Evaluation,
+    Ledger,
+    NoLedgerWarning,
+    PrivacyError,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+    Schema,
+    TableModel,
+    audit,
+    evaluate,
+)
+from dpadapt.accounting.ledger import NOT_ADDED_UP
+from dpadapt.evaluation import METRICS, _number_of_bins
+from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
+
+SECRET = "ZEBRA7731"
+
+
+def drawn(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    score = X @ [1.0, 0.5, -0.5]
+    return X, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int), score + rng.standard_normal(n)
+
+
+X_FIT, CLASS_FIT, NUMBER_FIT = drawn(2000, 0)
+CLASSIFIER = LogisticRegression().fit(X_FIT, CLASS_FIT)
+REGRESSOR = LinearRegression().fit(X_FIT, NUMBER_FIT)
+X, CLASS, NUMBER = drawn(400, 1)
+# Without noise to speak of.
+EXACT = {"epsilon": 1e9, "random_state": 0}
+
+
+def of(metric, rows=slice(None), **options):
+    """Evaluate the model that has the metric, without noise unless `options` say otherwise."""
+    model, labels = (REGRESSOR, NUMBER) if metric == "squared-error" else (CLASSIFIER, CLASS)
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+    return evaluate(model, X[rows], labels[rows], metric=metric, **{**EXACT, **bound, **options})
+
+
+def test_without_noise_the_metrics_are_those_of_the_rows():
+    chances = CLASSIFIER.predict_proba(X)
+    losses = -np.log(chances[np.arange(len(X)), CLASS])
+    assert of("accuracy").value == pytest.approx(CLASSIFIER.score(X, CLASS), abs=1e-6)
+    assert of("log-loss").value == pytest.approx(np.minimum(losses, -math.log(0.01)).mean(), abs=1e-6)
+    errors = np.minimum((REGRESSOR.predict(X) - NUMBER) ** 2, 16.0)
+    assert of("squared-error").value == pytest.approx(errors.mean(), abs=1e-6)
+    assert of("auc").value == pytest.approx(roc_auc_score(CLASS, chances[:, 1]), abs=0.002)
+    assert of("auc", public=Public(X_FIT)).value == pytest.approx(roc_auc_score(CLASS, chances[:, 1]), abs=0.002)
+
+
+def test_losses_are_clipped_at_the_bound_which_is_on_the_receipt():
+    low = of("squared-error", error_bound=1.0)
+    assert low.value == pytest.approx(np.minimum((REGRESSOR.predict(X) - NUMBER) ** 2, 1.0).mean(), abs=1e-6)
+    assert any("largest absolute error of a row that counts: 1 (declared)" in fact for fact in low.receipt.assumptions)
+    loss = of("log-loss", error_bound=0.5)
+    assert loss.value < 0.5
+    assert any("largest log-loss of a row that counts: 0.5" in fact for fact in loss.receipt.assumptions)
+    public = of("squared-error", error_bound=None, public=Public(X_FIT, NUMBER_FIT))
+    wanted = 4 * math.sqrt(np.mean((REGRESSOR.predict(X_FIT) - NUMBER_FIT) ** 2))
+    assert any(f"counts: {wanted:.4g} (4 root mean squared errors" in fact for fact in public.receipt.assumptions)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("delta", "event"), [(0.0, LaplaceEvent), (1e-6, GaussianEvent)])
+def test_an_evaluation_is_one_release_that_costs_its_epsilon(metric, delta, event):
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    result = of(metric, epsilon=0.2, delta=delta, ledger=ledger, random_state=None)
+    [entry] = ledger.entries
+    assert isinstance(entry.event, event)
+    assert entry.label == f"evaluation: {metric}"
+    assert result.receipt.epsilon == pytest.approx(0.2, rel=1e-6)
+    assert result.receipt.delta == delta
+    assert result.receipt.warnings == ()
+    result.receipt.verify()
+    assert result.low <= result.value <= result.high
+    assert str(result).startswith(f"{metric} = ")
+    assert "95% interval" in str(result)
+
+
+def test_a_ledger_without_room_refuses_and_nothing_is_drawn():
+    ledger = Ledger(epsilon=0.1, delta=1e-6)
+    with pytest.raises(BudgetExceeded):
+        of("accuracy", epsilon=0.5, ledger=ledger)
+    assert ledger.entries == []
+
+
+# The bound: no neighbour moves what is released further than the noise allows for.
+
+
+def recorded(metric, rows, labels, adjacency, persons=None):
+    """Return the release of an evaluation on these rows."""
+    model = REGRESSOR if metric == "squared-error" else CLASSIFIER
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+    unit = "row" if persons is None else "person"
+
+    def run(data, ledger):
+        return evaluate(model, *data, metric=metric, epsilon=1.0, ledger=ledger, persons=persons, **bound)
+
+    tape = audit.record(run, (rows, labels), adjacency=adjacency, unit=unit)
+    [release] = tape.releases
+    return release
+
+
+EXTREME = [(0.0, 0), (50.0, 0), (-50.0, 1), (math.nan, 1), (1e300, 0), (0.3, None), (0.2, 7), (-1e-9, 1)]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_no_row_moves_the_release_further_than_its_noise_allows(metric, adjacency):
+    labels = (NUMBER if metric == "squared-error" else CLASS)[:6].astype(object)
+    seen = 0.0
+    for cell, label in EXTREME:
+        first_rows, first_labels = X[:6].copy(), labels.copy()
+        first_rows[2], first_labels[2] = cell, label
+        first = recorded(metric, first_rows, first_labels, adjacency)
+        for other_cell, other_label in EXTREME if adjacency is Adjacency.REPLACE_ONE else [(math.nan, 0)]:
+            rows, changed = first_rows.copy(), first_labels.copy()
+            rows[2], changed[2] = other_cell, other_label
+            if adjacency is Adjacency.ADD_REMOVE:
+                rows, changed = np.delete(first_rows, 2, axis=0), np.delete(first_labels, 2)
+            second = recorded(metric, rows, changed, adjacency)
+            # At epsilon 1, the scale of Laplace noise is the l1 sensitivity, and a little for rounding.
+            assert second.scale == first.scale
+            distance = np.abs(first.value - second.value).sum()
+            assert distance <= first.scale * (1 + 1e-9)
+            seen = max(seen, distance / first.scale)
+    assert seen > 0.99  # the bound is reached
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_no_person_moves_the_release_further_than_its_noise_allows(metric, adjacency):
+    labels = (NUMBER if metric == "squared-error" else CLASS)[:9].astype(object)
+    ids = np.array([0, 1, 1, 1, 1, 2, 2, 3, 4])
+    hers = ids == 1
+    first_rows, first_labels = X[:9].copy(), labels.copy()
+    first_rows[hers], first_labels[hers] = 50.0, 0
+    first = recorded(metric, first_rows, first_labels, adjacency, ids)
+    rows, changed, names = first_rows.copy(), first_labels.copy(), ids
+    if adjacency is Adjacency.ZERO_OUT:
+        rows[hers] = math.nan
+    elif adjacency is Adjacency.REPLACE_ONE:
+        rows[hers], changed[hers] = -50.0, 0  # another prediction for other rows
+    else:
+        rows, changed, names = rows[~hers], changed[~hers], ids[~hers]
+    second = recorded(metric, rows, changed, adjacency, names)
+    assert np.abs(first.value - second.value).sum() <= first.scale * (1 + 1e-9)
+    # The same rows as persons of their own move it further: the shares are what bounds it.
+    alone = recorded(metric, first_rows, first_labels, adjacency, np.arange(9))
+    nobody = recorded(metric, np.where(hers[:, None], math.nan, first_rows), first_labels, adjacency, np.arange(9))
+    assert np.abs(alone.value - nobody.value).sum() > 3
+
+
+def test_a_person_counts_as_one_row():
+    ids = np.concatenate([np.zeros(200), np.arange(1, 201)])
+    labels = CLASSIFIER.predict(X)
+    labels[:200] = 1 - labels[:200]  # one person, with 200 rows that are all wrong
+    result = evaluate(CLASSIFIER, X, labels, persons=ids, **EXACT)
+    assert result.value == pytest.approx(200 / 201, abs=1e-6)
+    assert result.receipt.unit == "person"
+    assert evaluate(CLASSIFIER, X, labels, **EXACT).value == pytest.approx(0.5, abs=1e-6)
+
+
+def test_a_ledger_of_the_other_unit_is_refused():
+    with pytest.raises(PrivacyError, match="protects persons"):
+        of("accuracy", ledger=Ledger(9.0, unit="person"))
+    with pytest.raises(PrivacyError, match="protects rows"):
+        of("accuracy", ledger=Ledger(9.0), persons=np.arange(400))
+
+
+# Replay: what is shown depends on the release alone.
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_everything_that_is_shown_follows_from_the_release(metric, adjacency):
+    model = REGRESSOR if metric == "squared-error" else CLASSIFIER
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+
+    def run(data, ledger):
+        return evaluate(model, *data, metric=metric, epsilon=1.0, ledger=ledger, **bound)
+
+    labels = NUMBER if metric == "squared-error" else CLASS
+    tape = audit.record(run, (X, labels), adjacency=adjacency)
+    others = 1e3 * X[::-1] + 5, np.where(np.arange(400) % 3 > 0, labels[::-1], np.nan)
+    if adjacency is Adjacency.ADD_REMOVE:
+        others = others[0][:250], others[1][:250]
+    replayed = audit.replay(run, others, tape, adjacency=adjacency, poison=math.nan)
+    assert repr(replayed.result) == repr(tape.result)
+
+
+# Rows that count nothing.
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_rows_without_a_label_or_a_finite_cell_count_nothing(metric):
+    rows, labels = X.copy(), (NUMBER if metric == "squared-error" else CLASS).astype(object)
+    rows[:50, 0], labels[50:100], labels[100] = math.nan, None, math.nan
+    model = REGRESSOR if metric == "squared-error" else CLASSIFIER
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        partly = evaluate(model, rows, labels, metric=metric, ledger=Ledger(2e9), **EXACT, **bound)
+    assert partly.value == pytest.approx(of(metric, slice(101, None)).value, abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_no_row_at_all_leaves_everything_possible(metric):
+    result = of(metric, slice(0, 0), epsilon=1.0, ledger=Ledger(9.0))
+    assert 0 <= result.low <= result.value <= result.high
+    assert result.low == 0
+    assert result.high == pytest.approx({"squared-error": 16.0, "log-loss": -math.log(0.01)}.get(metric, 1.0))
+
+
+def test_an_unknown_class_counts_as_wrong():
+    labels = CLASS.copy()
+    labels[:100] = 9
+    assert evaluate(CLASSIFIER, X, labels, **EXACT).value == pytest.approx(
+        np.mean(CLASSIFIER.predict(X) == labels), abs=1e-6
+    )
+
+
+# Intervals.
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_intervals_cover_the_metric_of_the_population(metric, delta):
+    """Of 150 intervals at 95%, fewer than 133 cover with probability below 1e-3 (binomial)."""
+    big, classes, numbers = drawn(200_000, 5)
+    truth = {
+        "accuracy": lambda: CLASSIFIER.score(big, classes),
+        "log-loss": lambda: evaluate(CLASSIFIER, big, classes, metric="log-loss", **EXACT).value,
+        "squared-error": lambda: np.minimum((REGRESSOR.predict(big) - numbers) ** 2, 16.0).mean(),
+        "auc": lambda: roc_auc_score(classes, CLASSIFIER.predict_proba(big)[:, 1]),
+    }[metric]()
+    model = REGRESSOR if metric == "squared-error" else CLASSIFIER
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+    covered, narrow = 0, 0
+    for seed in range(150):
+        rows, class_of, number = drawn(600, 1000 + seed)
+        labels = number if metric == "squared-error" else class_of
+        spend = {"epsilon": 0.5, "delta": delta, "random_state": seed, "ledger": Ledger(9.0, 1e-3)}
+        result = evaluate(model, rows, labels, metric=metric, **spend, **bound)
+        covered += result.low <= truth <= result.high
+        half = (result.high - result.low) / 8
+        narrow += result.value - half <= truth <= result.value + half
+    assert covered >= 133
+    assert narrow < 133  # intervals of a quarter of the width are found out
+
+
+def test_more_budget_gives_narrower_intervals():
+    for metric in METRICS:
+        wide, narrow = (of(metric, epsilon=epsilon, random_state=1) for epsilon in (0.3, 30.0))
+        assert wide.high - wide.low > narrow.high - narrow.low
+
+
+def test_bins_of_scores_grow_with_rows_and_budget_where_these_are_public():
+    assert _number_of_bins(0.0) == _number_of_bins(100.0) == 12
+    assert 12 < _number_of_bins(1000.0) < _number_of_bins(10_000.0) <= 64
+
+    def bins(adjacency):
+        return len(recorded("auc", X, CLASS, adjacency).value)
+
+    # At epsilon 1 and 400 rows; under add-remove nothing may depend on the number of rows.
+    assert bins(Adjacency.ZERO_OUT) == 2 * _number_of_bins(400.0) > bins(Adjacency.ADD_REMOVE) == 24
+
+
+# Tables.
+
+
+def visits(n, seed):
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(18, 90, n).round(1)
+    frame = pd.DataFrame({"id": np.arange(n) // 2, "age": age, "cost": 10 * age + rng.normal(0, 50, n)})
+    frame["ill"] = np.where(age + rng.normal(0, 20, n) > 60, "yes", "no")
+    return frame
+
+
+PUBLIC, PRIVATE, TEST = visits(300, 1), visits(500, 2), visits(800, 3)
+SCHEMA = Schema.infer(PUBLIC, dataset="visits")
+
+
+@pytest.fixture(scope="module")
+def of_tables():
+    models = {
+        "ill": TableModel(PrivateTransferClassifier(epsilon=1.0, random_state=0), SCHEMA, label="ill"),
+        "cost": TableModel(PrivateTransferRegressor(epsilon=1.0, random_state=0), SCHEMA, label="cost"),
+    }
+    return {name: model.fit(PRIVATE, public=Public(PUBLIC)) for name, model in models.items()}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_tables_are_evaluated_with_missing_labels_and_persons(of_tables, metric):
+    label = "cost" if metric == "squared-error" else "ill"
+    model, holed = of_tables[label], TEST.assign(**{label: TEST[label].where(TEST.index % 5 > 0)})
+    whole = evaluate(model, TEST[TEST.index % 5 > 0], metric=metric, **EXACT)
+    partly = evaluate(model, holed, metric=metric, **EXACT)
+    tolerance = 0.01 * whole.value if metric == "auc" else 1e-6 * max(1.0, whole.value)  # bins grow with rows
+    assert partly.value == pytest.approx(whole.value, abs=tolerance)
+    ledger = Ledger(3.0, 1e-6, unit="person")
+    personal = evaluate(model, TEST, metric=metric, epsilon=0.5, persons="id", ledger=ledger)
+    assert personal.receipt.unit == "person"
+    assert isinstance(personal, Evaluation)
+
+
+def test_the_squared_error_of_a_table_is_bounded_by_the_schema_or_by_public_rows(of_tables):
+    low, high = SCHEMA.bounds("cost")
+    by_schema, by_public = (
+        evaluate(of_tables["cost"], TEST, public=known, **EXACT) for known in (None, Public(PUBLIC))
+    )
+    assert any(f"{(high - low) / 4:.4g} (a quarter of the range" in fact for fact in by_schema.receipt.assumptions)
+    assert any("root mean squared errors on public rows" in fact for fact in by_public.receipt.assumptions)
+    assert by_schema.value == pytest.approx(np.mean((of_tables["cost"].predict(TEST) - TEST["cost"]) ** 2), rel=0.01)
+
+
+# Refusals and warnings.
+
+
+def test_without_a_ledger_it_warns_with_the_line_to_write():
+    with pytest.warns(NoLedgerWarning, match=r"evaluate\(\.\.\., ledger=Ledger\.open") as caught:
+        result = of("accuracy", epsilon=0.5)
+    assert [each.filename for each in caught] == [__file__]
+    assert NOT_ADDED_UP in result.receipt.warnings
+
+
+class Mixing(ClassifierMixin, BaseEstimator):
+    """Predicts by comparing a row with the others."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, X):
+        return (X[:, 0] > np.median(X[:, 0])).astype(int)
+
+
+class Quoting(ClassifierMixin, BaseEstimator):
+    """Quotes a row in its error."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, X):
+        raise ValueError(f"{SECRET} {X[1]}")
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "options", "words"),
+    [
+        (CLASSIFIER, (X, CLASS), {"metric": "f1"}, "metric must be one of"),
+        (CLASSIFIER, (X, CLASS), {"metric": "squared-error"}, "'squared-error' is for models that predict a number"),
+        (REGRESSOR, (X, NUMBER), {"metric": "auc"}, "is for models that predict a class"),
+        (REGRESSOR, (X, NUMBER), {}, "error_bound must be given"),
+        (REGRESSOR, (X, NUMBER), {"error_bound": -1.0}, "error_bound"),
+        (CLASSIFIER, (X, CLASS), {"error_bound": 1.0}, "has no errors to bound"),
+        (Mixing(), (X, CLASS), {"metric": "log-loss"}, "predict_proba"),
+        (Mixing(), (X, CLASS), {}, "mixes rows"),
+        (Quoting(), (X, CLASS), {}, "fails on private rows"),
+        (CLASSIFIER, (X, CLASS), {"epsilon": 0.0}, "epsilon"),
+        (CLASSIFIER, (X, CLASS), {"delta": 1.5}, "delta"),
+        (CLASSIFIER, (X, CLASS[:-1]), {}, "one label for each"),
+        (CLASSIFIER, (X[:, 0], CLASS), {}, "rows of numbers"),
+        (CLASSIFIER, (np.full((4, 3), SECRET), CLASS[:4]), {}, "rows of numbers"),
+        (CLASSIFIER, (X, CLASS), {"persons": [1, 2]}, "persons"),
+        (CLASSIFIER, (X[:, :2], CLASS), {}, "fails on private rows"),
+        (object(), (X, CLASS), {}, "model that predicts"),
+    ],
+)
+def test_bad_input_is_refused_with_one_line_that_shows_no_value_before_anything_is_charged(model, data, options, words):
+    ledger = Ledger(9.0, 1e-6, unit="person" if "persons" in options else "row")
+    with pytest.raises((ValueError, TypeError), match=words) as failure:
+        evaluate(model, *data, **{"epsilon": 1.0, "ledger": ledger, **options})
+    assert ledger.entries == []
+    assert SECRET not in str(failure.value)
+    assert failure.value.__context__ is None
+
+
+def test_columns_in_another_order_are_refused():
+    names = ["a", "b", "c"]
+    model = LogisticRegression().fit(pd.DataFrame(X_FIT, columns=names), CLASS_FIT)
+    frame = pd.DataFrame(X, columns=names)
+    assert evaluate(model, frame, CLASS, **EXACT).value == pytest.approx(model.score(frame, CLASS), abs=1e-6)
+    with pytest.raises(ValueError, match="in the same order"):
+        evaluate(model, frame[["b", "a", "c"]], CLASS, **EXACT)
+
+
+def test_three_classes_have_a_log_loss_and_no_area():
+    labels = CLASS_FIT + (NUMBER_FIT > 1)
+    model = LogisticRegression().fit(X_FIT, labels)
+    assert evaluate(model, X_FIT, labels, metric="log-loss", **EXACT).value > 0
+    with pytest.raises(ValueError, match="'auc' is for two classes, the model has 3"):
+        evaluate(model, X_FIT, labels, metric="auc", **EXACT)
+
+
+class InFloat32(LinearRegression):
+    def predict(self, X):
+        return super().predict(X).astype(np.float32)
+
+
+def test_predictions_in_float32_are_refused_where_the_number_of_rows_is_private():
+    model, spend = InFloat32().fit(X_FIT, NUMBER_FIT), {"error_bound": 4.0, "epsilon": 1.0}
+    evaluate(model, X, NUMBER, ledger=Ledger(9.0), **spend)
+    for terms in ({"adjacency": Adjacency.ADD_REMOVE}, {"unit": "person"}):
+        ledger, persons = Ledger(9.0, **terms), np.arange(400) if "unit" in terms else None
+        with pytest.raises(ValueError, match="float32"):
+            evaluate(model, X, NUMBER, ledger=ledger, persons=persons, **spend)
+        assert ledger.entries == []
