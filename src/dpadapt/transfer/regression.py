@@ -71,6 +71,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         treat each row by itself. If no correction is adopted, its predictions are returned as they are. "linear" is a
         ridge model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows it takes
         the place of the blend, and the receipt says so.
+    {max_weight}
+    {mean_weight}
     {adjacency}
     {n_rows}
     {random_state}
@@ -150,6 +152,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         prior: str = "shifted",
         target_bounds: tuple[float, float] | None = None,
         public_model: Any = None,
+        max_weight: float | None = None,
+        mean_weight: float | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -159,12 +163,21 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.prior = prior
         self.target_bounds = target_bounds
         self.public_model = public_model
+        self.max_weight = max_weight
+        self.mean_weight = mean_weight
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: Public | None = None,
+        persons: Any = None,
+        sample_weight: Any = None,
+        ledger: Ledger | None = None,
     ) -> "PrivateTransferRegressor":
         """Fit on private `X`, `y`.
 
@@ -174,11 +187,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {private target}
         {public}
         {persons}
+        {sample_weight}
         {ledger}
         """
         prior = checks.one_of(self.prior, _PRIORS, "prior")
         checks.bounds(self.target_bounds, "target_bounds")
-        data = self._read_regression(X, y, public, ledger, persons=persons)
+        data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
@@ -311,6 +325,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             self.epsilon,
             self.delta,
             target_bounds=self.target_bounds,
+            max_weight=self.max_weight,
+            mean_weight=self.mean_weight,
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,
