@@ -27,7 +27,7 @@ EVERY = [
 ]
 # The largest weight, and weights of the last record. Most are far above it, and bad ones count as 0.
 MOST = 3.0
-EXTREME = (1e9, MOST, 0.5, math.nan, -5.0)
+EXTREME = (1e9, 0.5, MOST, 1e300, math.nan, -5.0)
 BOUNDS = {"max_weight": MOST, "mean_weight": 1.5}
 
 

@@ -189,7 +189,7 @@ def _fit(
 
 def _print(order: "Order", summary: dict[str, Any]) -> None:
     """Print the receipt, what each part of the data contributed, and what was written."""
-    from dpadapt.report.terminal import fit_table, receipt_table
+    from dpadapt.report.terminal import class_table, fit_table, receipt_table
 
     screen = console()
     if order.task == "clustering":
@@ -199,6 +199,11 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
         screen.print("What the public and the private rows contributed", style="bold")
         for sentence in summary["brought"]:
             screen.print(sentence, markup=False)
+        if summary["by_class"]:
+            screen.print(class_table(summary["by_class"]))
+        for sentence in (summary["threshold"], *summary["groups"]):
+            if sentence:
+                screen.print(sentence, markup=False)
     for note in summary["notes"]:
         screen.print(note, markup=False)
     for warning in summary["receipt"]["warnings"]:

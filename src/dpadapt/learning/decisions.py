@@ -4,9 +4,11 @@ Nothing here reads a private row, and nothing changes what a fit releases or wha
 
 *Class weights.* The model that minimises a log-loss in which class k counts w_k has probabilities in proportion to
 w_k p_k(x), with p the probabilities of the unweighted model: its scores are those of the unweighted model plus log w_k.
-So the weights are added to the intercepts after the fit. Multiplying the terms of private rows by them instead would
-have the same minimum, but with one class in twenty and balanced weights the rows would amount to a tenth of their
-number, and the noise to ten times as much.
+So the weights are added to the intercepts after the fit. Multiplying the terms of private rows by them instead aims at
+the same minimum, but with one class in twenty and balanced weights the rows would amount to a tenth of their number.
+Compared on made-up rows of that kind with a shift, epsilon 1, six seeds, by the weighted log-loss on new rows:
+`PrivateLogisticRegression` 0.415 against 0.446 with 3,000 private rows, 0.392 against 0.403 with 12,000;
+`PrivateTransferClassifier` (linear) 0.416 against 0.550, and 0.391 against 0.394.
 
 *Thresholds.* With probabilities that are right, calling the second class at probability p costs (1 - p) times the cost
 of a false alarm, and not calling it p times the cost of a miss: the threshold of least cost is known without any data.

@@ -13,7 +13,7 @@ import numpy as np
 from dpadapt import __version__
 from dpadapt.accounting.receipt import SEED_WARNING, Receipt
 from dpadapt.methods import Method
-from dpadapt.report.contributions import demo_in_words
+from dpadapt.report.contributions import class_numbers, demo_in_words, groups_in_words, threshold_in_words
 
 # Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand.
 _MAX_COEFFICIENT_BARS = 20
@@ -166,6 +166,9 @@ def summarise_fit(
         "parameters": {name: _parameter_in_words(value) for name, value in model.get_params(deep=False).items()},
         "coefficients": _coefficients(model, names, label),
         "comparison": None if comparison is None else dict(comparison),
+        "by_class": class_numbers(model),
+        "threshold": threshold_in_words(model, label),
+        "groups": groups_in_words(model, names),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
         "ledger": None if ledger is None else dict(ledger),

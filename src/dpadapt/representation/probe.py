@@ -170,7 +170,7 @@ class PrivateProbe(LinearClassifier):
         moments = estimate(plan, release_moments(plan, runs[:2], data.X))
         prepared = recoloured(plan.frame, moments, len(data.classes))
         head = make_plan(prepared, plan.head, self.prior)
-        change, adopted = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes)
+        change, adopted, _ = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes)
         # The receipt first, as above.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
         self.coef_, self.intercept_ = corrected(prepared, change, adopted)

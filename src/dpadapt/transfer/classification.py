@@ -38,7 +38,8 @@ class PrivateTransferClassifier(LinearClassifier):
     -------
     Protects one private row (see `adjacency`).
     Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
-    falls, and how far its probabilities move; Gaussian.
+    falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares.
+    All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 
@@ -83,6 +84,10 @@ class PrivateTransferClassifier(LinearClassifier):
     public_by_class_ : dict or None
         Recall and precision of each class on public rows, of this model and of the public model, with scores of public
         models that were not fitted to these rows, and the number of rows ("support"). None without public labels.
+    own_effect_ : ndarray of shape (n_features,)
+        For each column that is constant in public rows, such as the indicator of a category that these lack: how much
+        of its own effect was kept, from 0 (predicted at the overall level) to 1. It is shrunk by the noise that it
+        carries. NaN for the other columns. Computed from releases and public data.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1: the factor that the gate
         multiplied it by, so that a correction halved has 0.5. Computed from releases; 1 where there is no gate. The
@@ -179,6 +184,7 @@ class PrivateTransferClassifier(LinearClassifier):
         rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
         require_public(rule, data.X_public)
         held_out: HeldOut | None = None
+        own_effect = np.full(data.n_features, np.nan)
         notes: list[str] = []
         base: Base | None = None
         public_coef: NDArray[np.float64] | None = None
@@ -191,6 +197,8 @@ class PrivateTransferClassifier(LinearClassifier):
                 public, data.X_public, data.codes_public, data.classes, prior=prior, model=self.public_model
             )
             base = None if public_base is None else public_base.base
+            if base is not None:
+                own_effect[base.columns.constant] = 0.0
             held_out = held_out_scores(public, data.X_public, data.codes_public, len(data.classes), public_base)
             change, adopted = np.zeros_like(prepared.start), 0.0
             if budget.worthwhile:
@@ -198,7 +206,8 @@ class PrivateTransferClassifier(LinearClassifier):
                 rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
-                change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
+                found = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
+                change, adopted, own_effect[list(prepared.unseen)] = found
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
@@ -214,9 +223,10 @@ class PrivateTransferClassifier(LinearClassifier):
         if base is not None:
             # The correction is linear in standardised cells and in the scores of the base.
             coef, self.score_coef_ = coef[:, : data.n_features] / base.columns.scale, coef[:, data.n_features :].copy()
+            coef *= np.where(base.columns.constant, own_effect, 1.0)
             intercept = intercept - coef @ base.columns.center
             self.public_coef_ = np.zeros_like(coef)
-        self.coef_ = coef
+        self.coef_, self.own_effect_ = coef, own_effect
         self.intercept_, self.adopted_ = intercept + shift, adopted
         self.public_intercept_ = None if public_intercept is None else public_intercept + shift
         self.classes_ = data.classes

@@ -91,6 +91,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     stages_ : dict
         How much was adopted of each part: the factor of the "level", the mean factor of "slope and mix", and the share
         of the energy of the "directions". All 0 where there are no stages.
+    own_effect_ : ndarray of shape (n_features,)
+        For each column that is constant in public rows, such as the indicator of a category that these lack: how much
+        of its own effect was kept, from 0 (predicted at the overall level) to 1. It is shrunk by the noise that it
+        carries. NaN for the other columns. Computed from releases and public data.
     public_base_ : Base or None
         The public models, and the weights of their blend. None without public labels, and for the prior
         "same-population".
@@ -254,9 +258,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """Keep the base and its change."""
         self.public_base_, self.score_coef_, self.level_ = base, base.weights.copy(), 0.0
         self.correction_, self.stages_, self.adopted_ = None, dict.fromkeys(CHANGED_PARTS, 0.0), 0.0
+        self.own_effect_ = np.where(base.columns.constant, 0.0, np.nan)
         if change is not None:
             self.score_coef_, self.level_ = change.score_coef, change.level
             self.stages_, self.adopted_ = change.stages, change.adopted
+            self.own_effect_[base.columns.constant] = change.own_effect
             if geometry is not None and change.solution is not None:
                 self.public_center_, self.public_scale_ = geometry.center, geometry.scale
                 self.public_longest_, self.correction_ = geometry.longest, change.solution
@@ -280,6 +286,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     def _forget_base(self) -> None:
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
         self.score_coef_, self.level_ = np.zeros(0), 0.0
+        self.own_effect_ = np.full(self.n_features_in_, np.nan)
 
     def _forget_linear(self) -> None:
         self.public_center_, self.public_scale_, self.public_longest_ = None, None, None
