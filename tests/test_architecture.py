@@ -20,7 +20,7 @@ NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
 LAYERS = [
     {"errors", "data", "persons", "moved"},
     {"checks"},
-    {"rows"},
+    {"rows", "weights"},
     {"mechanisms"},
     {"accounting"},
     {"learning"},

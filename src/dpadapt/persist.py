@@ -476,6 +476,8 @@ def _pack(value: Any, name: str) -> Any:
             return {"array": _pack(value.tolist(), name), "dtype": value.dtype.str}
         case dict() if all(isinstance(key, str) for key in value):
             return {"dict": {key: _pack(item, name) for key, item in value.items()}}
+        case dict():
+            return {"pairs": [[_pack(key, name), _pack(item, name)] for key, item in value.items()]}
     raise TypeError(f"{name} can't be saved: {type(value).__name__} is neither a number, text, list nor array.")
 
 
@@ -491,6 +493,8 @@ def _unpack(value: Any) -> Any:
             return np.array(_unpack(items), dtype=np.dtype(kind))
         case {"dict": dict(items)}:
             return {key: _unpack(item) for key, item in items.items()}
+        case {"pairs": list(pairs)}:
+            return {_unpack(key): _unpack(item) for key, item in pairs}
     return value
 
 

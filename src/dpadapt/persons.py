@@ -1,15 +1,16 @@
 """`Shares`: how much each private row counts where a person may have several rows, and whose protection follows.
 
 If the unit of privacy is the person, a row counts 1 / (number of rows of its person). Every bounded statistic
-multiplies a row's term by that share after clipping it. With terms c_i of length at most C and shares s_i that add up
-to at most 1 over a person's rows, the person's part Σ s_i c_i has length at most C: a sum then moves by no more for a
-whole person than it did for one row. A share depends on the rows of its own person alone, so no other term moves.
+multiplies a row's term by that share after clipping it. With terms c_i of length at most C and shares s_i >= 0 that
+add up to at most 1 over a person's rows, the person's part Σ s_i c_i has length at most C: a sum then moves by no more
+for a whole person than it did for one row. A share depends on the rows of its own person alone, so no other term moves.
+Sample weights (`dpadapt.weights`) only make shares smaller, so that the same holds.
 """
 
 import numbers
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ IDS_ASSUMPTION = "that every id is a whole number or a text, or a decimal number
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """How much each private row counts. Made only by `person_shares` and `row_shares`.
+    """How much each private row counts. Made only by `person_shares` and `row_shares`, and made less by `weighted`.
 
     Parameters
     ----------
@@ -43,20 +44,23 @@ class Shares:
         Number of rows, or of persons with an id. Public unless the adjacency is add-remove.
     codes : ndarray of shape (n_rows,)
         The number of the unit that each row belongs to, from 0 on; -1 for a row without an id. They are private.
+    counted : float, optional
+        With sample weights: their mean over `max_weight` as it is assumed, a public number. None without weights.
     """
 
     values: NDArray[np.float64] = field(repr=False)
     unit: Unit
     n_units: int
     codes: NDArray[np.int64] = field(repr=False)
+    counted: float | None = None
 
     def take(self, index: Any) -> "Shares":
         """Return the shares of the rows at `index`: those of a part of the rows add up to no more than those of all."""
-        return Shares(self.values[index], self.unit, self.n_units, self.codes[index])
+        return replace(self, values=self.values[index], codes=self.codes[index])
 
     def where(self, present: NDArray[np.bool_]) -> "Shares":
         """Return the same with 0 for the rows that are not `present`. The number of units stays, whoever is left."""
-        return Shares(np.where(present, self.values, 0.0), self.unit, self.n_units, self.codes)
+        return replace(self, values=np.where(present, self.values, 0.0))
 
     def by_unit(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return for each unit the sum over its rows of row times share: the unit's part of a sum. It is private."""
@@ -68,7 +72,7 @@ class Shares:
 
     def of_units(self) -> "Shares":
         """Return the shares of a table that has one row for each unit, such as `by_unit` returns."""
-        return Shares(np.full(self.n_units, _MARGIN), self.unit, self.n_units, np.arange(self.n_units))
+        return replace(self, values=np.full(self.n_units, _MARGIN), codes=np.arange(self.n_units))
 
 
 def person_shares(ids: Any, n_rows: int) -> Shares:

@@ -731,3 +731,63 @@ def test_private_rows_without_a_label_count_nothing(run, site):
     table.assign(cost=table["cost"].where(table.index % 7 > 0)).to_csv(site.private, index=False)
     outcome = run(*site.fit())
     assert outcome.code == 0, outcome.err
+
+
+# Weights, classes and thresholds.
+
+
+def test_weights_of_rows_come_from_a_column_that_is_no_feature(run, site):
+    # The schema knows bmi as a feature; as a weight it is none, also when the model predicts.
+    outcome = run(*site.fit(weight="bmi", max_weight=40, mean_weight=26))
+    assert outcome.code == 0, outcome.err
+    receipt = json.loads((site.out / "receipt.json").read_text())
+    assert any("largest sample weight, 40, and their mean, 26" in fact for fact in receipt["assumptions"])
+    model = persist.load(site.out).model
+    assert not any("bmi" in name for name in model.get_feature_names_out())
+    table = pd.read_csv(site.folder / "new.csv").drop(columns="bmi")
+    table.to_csv(site.folder / "new.csv", index=False)
+    assert run("predict", site.out, site.folder / "new.csv", "-o", site.folder / "p.csv").code == 0
+
+
+def test_classes_can_count_differently_and_begin_at_a_threshold(run, site):
+    of_classes = {"label": "ill", "task": "classification", "ledger_epsilon": 20}
+    site.ledger.unlink()
+    shares = []
+    for options in ({}, {"class_weight": "0=1,1=9"}, {"threshold": "9:1"}, {"threshold": "f1"}):
+        outcome = run(*site.fit(**of_classes, **options))
+        assert outcome.code == 0, outcome.err
+        of_classes.pop("ledger_epsilon", None)
+        model = persist.load(site.out).model
+        shares.append(float(np.mean(model.predict(site.folder / "public.csv"))))
+    assert min(shares[1:3]) > shares[0]
+    assert model.model_.decision_threshold == "f1"
+    assert 0 < model.decision_threshold_ < 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"weight": "bmi"}, "--max-weight must be given with --weight"),
+        ({"max_weight": 3}, "Name their column with --weight"),
+        ({"weight": "bmi", "max_weight": -1}, "max_weight must be a positive number"),
+        ({"weight": "bmi", "max_weight": 3, "mean_weight": 4}, "mean_weight must be at most max_weight"),
+        ({"weight": "cost", "max_weight": 3}, "this is the column to predict"),
+        ({"weight": "nothing", "max_weight": 3}, "no column 'nothing'"),
+        ({"weight": "bmi", "max_weight": 3, "method": "noisy-sgd"}, "takes no sample weights"),
+        ({"class_weight": "balanced"}, "are for --task classification"),
+        ({"threshold": "0.2"}, "are for --task classification"),
+        ({"label": "ill", "task": "classification", "class_weight": "2=3"}, "--class-weight must be balanced, or"),
+        ({"label": "ill", "task": "classification", "class_weight": "1:3"}, "--class-weight must be balanced, or"),
+        ({"label": "ill", "task": "classification", "threshold": "2"}, "decision_threshold must lie in"),
+        ({"label": "ill", "task": "classification", "threshold": "5:"}, "decision_threshold must be a probability"),
+        (
+            {"label": "ill", "task": "classification", "threshold": "f1", "method": "ncnvx-adap"},
+            "--threshold: the method ncnvx-adap has no such choice",
+        ),
+    ],
+)
+def test_bad_weights_and_thresholds_are_refused_and_nothing_is_spent(run, site, changes, named):
+    outcome = run(*site.fit(**changes))
+    assert outcome.code == 2
+    assert named in " ".join(outcome.err.split())
+    assert site.untouched()

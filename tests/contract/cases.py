@@ -269,6 +269,14 @@ def shifted(rows: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"public": public}
 
 
+def lacking(rows: str) -> Callable[[], dict[str, Any]]:
+    """Return public data in which the last column is constant, such as the indicator of a group that it lacks."""
+    X, y = made_up(rows, 150, seed=4)
+    X = X[:, [1, 0, 2, 3]] * [1.0, 1.0, 1.0, 0.0]
+    public = Public(X, y)
+    return lambda: {"public": public}
+
+
 def unlabelled() -> dict[str, Any]:
     return {"public": Public(made_up("unlabelled", 150, seed=4)[0])}
 
@@ -321,6 +329,7 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("regression"),
         variant("shifted public", "regression", shifted("regression"), epsilon=8.0),
         variant("same population", "regression", labelled("regression"), prior="same-population"),
+        variant("unseen column", "regression", lacking("regression"), epsilon=8.0),
         variant(
             "public model",
             "regression",
@@ -404,6 +413,7 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("classes"),
         variant("shifted public", "classes", shifted("classes"), epsilon=8.0),
         variant("same population", "classes", labelled("classes"), prior="same-population"),
+        variant("unseen column", "classes", lacking("classes"), epsilon=8.0),
         variant(
             "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3)
         ),

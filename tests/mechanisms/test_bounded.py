@@ -31,8 +31,9 @@ from dpadapt.mechanisms.bounded import (
     votes,
     weighted_votes,
 )
-from dpadapt.persons import person_shares
+from dpadapt.persons import person_shares, row_shares
 from dpadapt.rows import Rows, norm_bounds
+from dpadapt.weights import weighted
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 ROUNDING = {np.float64: 1e-9, np.float32: 1e-5}
@@ -383,6 +384,53 @@ def test_no_person_moves_a_statistic_further_than_the_bound(name, adjacency, dat
     first, second = (persons_statistic(make, some, options) for some in (persons, changed))
     assert first.unit == "person"
     assert excess(first, second, adjacency, 1e-9 * max(first.l1 or 0, first.l2 or 0) * len(persons)) <= 0
+
+
+# Sample weights: a row with its weight is the record.
+
+weights = st.one_of(st.floats(0, 5), st.sampled_from([-1.0, 0.0, 3.0, 1e9, 1e300, math.inf, math.nan]))
+
+
+def weighted_statistic(make, units, options, unit):
+    """Return the statistic of the rows of all units, each a list of rows with their weights; 3 is the largest."""
+    owned = [(name, *pair) for name, pairs in enumerate(units) for pair in pairs]
+    owned = owned[::2] + owned[1::2]
+    plain = row_shares(np.ones(len(owned), dtype=bool))
+    if unit == "person":
+        plain = person_shares([name for name, *_ in owned], len(owned))
+    shares = weighted(plain, [weight for *_, weight in owned], max_weight=3.0)
+    return make([row for _, row, _ in owned], options, shares)
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+@pytest.mark.parametrize("unit", ["row", "person"])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_no_weighted_record_moves_a_statistic_further_than_the_bound(name, unit, adjacency, data):
+    """A row with its weight, or a person with several, is blanked out, removed or replaced with any other weights."""
+    record, options, make = PERSONAL[name]
+    options = data.draw(options)
+    one = st.lists(st.tuples(record, weights), min_size=1, max_size=6 if unit == "person" else 1)
+    units = data.draw(st.lists(one, min_size=2, max_size=4))
+    at = data.draw(st.integers(0, len(units) - 1))
+    other = data.draw(one)
+    if adjacency is Adjacency.ZERO_OUT:
+        other = [(NULL, weight) for _, weight in other]
+    changed = [*units[:at], *([] if adjacency is Adjacency.ADD_REMOVE else [other]), *units[at + 1 :]]
+    first, second = (weighted_statistic(make, some, options, unit) for some in (units, changed))
+    assert first.unit == unit
+    assert excess(first, second, adjacency, 1e-9 * max(first.l1 or 0, first.l2 or 0) * len(units)) <= 0
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_without_the_largest_weight_a_weighted_row_exceeds_the_bound(name):
+    row = 1 if name == "histogram" else [1.0] * 4
+    options = (3, np.float64, 0.7, True, "label") if name == "clipped_outer_sum" else True
+    _, _, make = PERSONAL[name]
+    plain = row_shares(np.ones(2, dtype=bool))
+    first, second = (make([row, last], options, replace(plain, values=np.array([1.0, 2.0]))) for last in (row, NULL))
+    assert excess(first, second, Adjacency.ZERO_OUT, 0.0) > 0.4
 
 
 @pytest.mark.parametrize("name", PERSONAL)

@@ -12,6 +12,7 @@ from dpadapt.report.contributions import (
     contributions,
     errors_on_public,
     fit_in_words,
+    groups_in_words,
     help_in_words,
     public_only,
     worth_in_rows,
@@ -209,3 +210,15 @@ def test_a_method_without_a_gate_is_not_said_to_have_one():
     text = " ".join(fit_in_words(model, Public(X_public, y_public), None, None))
     assert "no correction exceeded its noise, and the model is the public one" in text
     assert "gate" not in text
+
+
+def test_only_columns_that_public_rows_lack_are_said_to_lean_on_the_overall_level(fit):
+    method = next(method for method in PREDICTORS if method.name == "transfer")
+    model, *_ = fit(method)
+    assert groups_in_words(model, ["a", "b", "c"]) == []
+    model.own_effect_ = np.array([np.nan, 0.2, 0.7])
+    leaning, own = groups_in_words(model, ["a", "b", "c"])[1:]
+    assert leaning == "b: leans on the overall level (20% of its own effect was kept)."
+    assert own == "c: has an effect of its own (70% of its own effect was kept)."
+    model.own_effect_ = np.full(30, 0.1)
+    assert groups_in_words(model, [str(k) for k in range(30)])[-1].startswith("18 more such columns")

@@ -86,6 +86,27 @@ def test_the_verdict_comes_first(summary_of):
     assert page.index(summary_of(PREDICTORS[0])["verdict"]["title"]) < page.index("epsilon</dt>")
 
 
+def test_numbers_of_each_class_are_on_the_page_with_what_they_do_not_show(summary_of):
+    method = next(method for method in PREDICTORS if method.name == "transfer" and method.task == "classification")
+    summary = summary_of(method, decision_threshold={"miss": 3, "false alarm": 1})
+    page = fit_page(summary)
+    section = page.partition("<h3>By class</h3>")[2].partition("</section>")[0]
+    assert section.count("<tr><td>") == 2
+    assert "another population" in section
+    assert "does not show\nwhether the private rows helped" in section
+    assert "a = 1 is predicted from a probability of 0.25 on" in section
+    assert sum(row["support"] for row in summary["by_class"]["rows"]) == 60
+
+
+def test_groups_that_lean_on_the_overall_level_are_named_on_the_page(summary_of, nasty):
+    groups = ["Public rows say nothing.", f"{nasty}: leans on the overall level (10% of its own effect was kept)."]
+    page = fit_page(summary_of(PREDICTORS[0]) | {"groups": groups})
+    section = page.partition("<h2>Groups that public rows lack</h2>")[2].partition("</section>")[0]
+    assert "leans on the overall level (10%" in section
+    assert "<script>" not in section
+    check_page(page)
+
+
 def test_no_model_on_public_rows_is_emphasised(summary_of):
     # The errors there say nothing about the private population: none of them is the result.
     page = fit_page(summary_of(PREDICTORS[0]))

@@ -10,6 +10,7 @@ from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.summarise import receipt_facts
 from dpadapt.report.terminal import (
+    class_table,
     facts_table,
     fit_table,
     forecast_table,
@@ -56,6 +57,16 @@ def test_a_fit_shows_its_method_and_its_ledger(summary_of, method):
     assert f"{method.name} ({method.task})" in " ".join(text.split())
     assert "half of it is spent" in text
     assert "ledger" not in render(fit_table(summary | {"ledger": None}))
+
+
+def test_classes_are_shown_with_recall_and_precision():
+    numbers = {f"{measure} of {name} model": 0.5 for measure in ("recall", "precision") for name in ("public", "this")}
+    rows = [{"name": "[bold]ill[/]", "support": 1200} | numbers | {"precision of this model": None}]
+    text = render(class_table({"rows": rows}))
+    assert "another population" in text
+    assert "[bold]ill[/]" in text
+    assert "1,200" in text
+    assert text.count("50%") == 3
 
 
 def test_a_history_marks_seeded_charges(ledger):

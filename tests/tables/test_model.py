@@ -321,6 +321,78 @@ def test_a_wrong_person_column_is_refused():
         regressor().set_params(person="patient").fit(PRIVATE, public=Public(PUBLIC))
 
 
+# Sample weights.
+
+
+def with_weights(frame, seed):
+    """Return the table with a column of weights, in part missing or bad."""
+    draw = np.random.default_rng(seed)
+    weights = draw.uniform(0, 12, len(frame)).round(1).astype(str)
+    return frame.assign(stands_for=np.where(draw.random(len(frame)) < 0.1, draw.choice(["", "?", "-3"]), weights))
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_a_column_holds_the_weights_of_private_rows(make):
+    model, data = make(max_weight=10.0, mean_weight=5.5).set_params(weight="stands_for"), with_weights(PRIVATE, 4)
+    model.fit(data, public=Public(PUBLIC))
+    assert any("largest sample weight, 10, and their mean, 5.5" in fact for fact in model.privacy_.assumptions)
+    encoded = model.encode_private(data)
+    by_hand = clone(model.configured()).fit(
+        encoded.X,
+        encoded.y,
+        persons=encoded.shares,
+        sample_weight=pd.to_numeric(data["stands_for"], errors="coerce"),
+        public=model.encode_public(PUBLIC).declared,
+    )
+    assert np.array_equal(by_hand.predict(model.encode(NEW)), model.predict(NEW))
+    assert not any("stands_for" in name for name in model.get_feature_names_out())
+    # Weights are needed for a fit alone.
+    assert len(model.predict(NEW)) == len(NEW)
+
+
+def test_a_weight_in_the_schema_is_ignored_on_request():
+    data = with_weights(PRIVATE, 4)
+    schema = Schema.infer(with_weights(PUBLIC, 5), dataset="visits")
+    model = regressor(max_weight=10.0).set_params(weight="stands_for", schema=schema)
+    with pytest.raises(ValueError, match=r"schema.ignoring\('stands_for'\)"):
+        model.fit(data, public=Public(PUBLIC))
+    model.set_params(schema=schema.ignoring("stands_for")).fit(data, public=Public(PUBLIC))
+    assert len(model.predict(NEW)) == len(NEW)
+
+
+def test_weights_with_decimal_commas_are_numbers():
+    comma = PRIVATE.assign(age=PRIVATE["age"].astype(str).str.replace(".", ","), w="2,5")
+    columns = tuple(Number("age", 18, 90, decimal=",") if c.name == "age" else c for c in SCHEMA.columns)
+    model = regressor(max_weight=10.0).set_params(weight="w", schema=Schema("visits", columns))
+    assert (model.encode_private(comma).weights == 2.5).all()
+
+
+def test_weights_leave_only_through_releases():
+    model = regressor(max_weight=10.0).set_params(weight="stands_for", person="id")
+
+    def fit(data, ledger):
+        return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
+
+    data = with_weights(persons_table(), 4)
+    tape = audit.record(fit, data, unit="person")
+    other = visits(len(data), 9, shift=-500).assign(id=data["id"], stands_for=data["stands_for"].to_numpy()[::-1])
+    for neighbour in (other, data.assign(stands_for="?"), data.assign(stands_for=1e300)):
+        played = audit.replay(fit, neighbour, tape, unit="person", poison=math.nan)
+        assert differing(tape.result, played.result) == []
+
+
+def test_a_wrong_weight_column_is_refused():
+    for change, words in (
+        ({"weight": "cost"}, "is a feature or the label"),
+        ({"weight": "age"}, "is a feature or the label"),
+        ({"weight": "nothing"}, "there is no column 'nothing'"),
+        ({"weight": "w", "estimator": PrivateTransferRegressor()}, "max_weight must be given"),
+        ({"weight": "w", "estimator": PrivateSubspaceRegressor()}, "takes no sample weights"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            regressor(max_weight=3.0).set_params(**change).fit(PRIVATE.assign(w=1.0), public=Public(PUBLIC))
+
+
 REFUSED = {
     "label of mixed types": (lambda f: f.assign(cost=[SECRET, *f["cost"][1:]]), "label 'cost' is in some row not"),
     "no label": (lambda f: f.drop(columns="cost"), "column 'cost' of the schema is missing"),

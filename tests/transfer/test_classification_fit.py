@@ -22,7 +22,8 @@ def change(budget, codes_public=CODES_PUBLIC):
     prepared = prepare(X_PUBLIC, codes_public, 2)
     plan = make_plan(prepared, budget, "shifted")
     runs = Ledger(math.inf, 1e-6, random_state=0).start_all(plan.charges)
-    return prepared, *private_change(plan, runs, prepared, budget, X, CODES)
+    found = private_change(plan, runs, prepared, budget, X, CODES)
+    return prepared, found.change, found.adopted
 
 
 def loss(prepared, solution):

@@ -15,6 +15,7 @@ from dpadapt.transfer.gate import (
     row_divergences,
     slope_from_change,
     slope_from_losses,
+    unseen_factors,
 )
 from dpadapt.transfer.regression_plan import dyadic_blocks
 
@@ -201,3 +202,31 @@ def test_gate_shuts_on_noise_and_opens_on_signal():
     kept = keep(shift + noise, variance, blocks, error=1.0)
     assert np.all(kept.factors[:10] > 0.7)
     assert kept.established > 0.5
+
+
+# Unseen groups.
+
+
+def test_the_noise_that_is_left_of_an_unseen_group_is_bounded_whatever_it_was():
+    """At most half of the expected standard deviation, which is sqrt(0.5) times that of the residuals."""
+    for error in (0.3, 1.0, 50.0):
+        noise = np.geomspace(1e-6, 1e6, 200) * math.sqrt(error)
+        factors = unseen_factors(np.zeros(200), noise**2, error)
+        assert (factors * noise <= 0.5 * math.sqrt(0.5 * error) * (1 + 1e-9)).all()
+        assert (np.diff(factors) <= 0).all()
+
+
+def test_an_unseen_group_keeps_its_effect_where_noise_is_small_or_the_effect_is_large():
+    factors = unseen_factors(np.array([0.5, 30.0, 2.0]), np.array([1e-4, 4.0, 4.0]), 1.0)
+    assert factors[0] > 0.99
+    assert factors[1] > 0.99
+    assert factors[2] == pytest.approx(0.5 / 4.5)
+
+
+def test_the_factor_has_the_least_expected_error():
+    random = np.random.default_rng(0)
+    effects = math.sqrt(0.5) * random.standard_normal(200_000)
+    noise = 0.8 * random.standard_normal(200_000)
+    factor = float(unseen_factors(np.zeros(1), np.array([0.64]), 1.0)[0])
+    errors = {k: np.mean((k * factor * (effects + noise) - effects) ** 2) for k in (0.8, 1.0, 1.2)}
+    assert min(errors, key=errors.get) == 1.0

@@ -142,6 +142,29 @@ def _fit(
         str | None,
         typer.Option(help="The column with the id of each row's person: protects all rows of a person together."),
     ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(help="The column with the sample weight of each private row, such as a survey weight."),
+    ] = None,
+    max_weight: Annotated[
+        float | None,
+        typer.Option(help="With --weight: the largest weight, publicly known. Larger ones count as this one."),
+    ] = None,
+    mean_weight: Annotated[
+        float | None,
+        typer.Option(help="With --weight: the mean weight, if it is publicly known, such as population / sample size."),
+    ] = None,
+    class_weight: Annotated[
+        str | None,
+        typer.Option(help="How much classes count: balanced (by public frequencies), or e.g. ill=20,healthy=1."),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            help="For two classes, from which probability on to answer the second: a number, 5:1 (what a miss and a "
+            "false alarm cost), f1 or balanced_accuracy (chosen on public rows)."
+        ),
+    ] = None,
     encoding: EncodingOption = None,
     seed: Annotated[
         int | None,
@@ -168,6 +191,7 @@ def _fit(
         agents=AgentOptions(agents, agents_epsilon),
         encoding=encoding,
         person=person,
+        weights=WeightOptions(weight, max_weight, mean_weight, class_weight, threshold),
     )
     with Spending(order) as spending:
         summary = carry_out(order, spending)
@@ -181,7 +205,7 @@ _VERDICT_STYLES = {"go": "bold green", "stay": "bold blue", "more": "bold yellow
 
 def _print(order: "Order", summary: dict[str, Any]) -> None:
     """Print the receipt, what each part of the data contributed, and what was written."""
-    from dpadapt.report.terminal import fit_table, receipt_table
+    from dpadapt.report.terminal import class_table, fit_table, receipt_table
 
     screen = console()
     if order.task == "clustering":
@@ -194,6 +218,11 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
         screen.print("What the public and the private rows contributed", style="bold")
         for sentence in summary["brought"]:
             screen.print(sentence, markup=False)
+        if summary["by_class"]:
+            screen.print(class_table(summary["by_class"]))
+        for sentence in (summary["threshold"], *summary["groups"]):
+            if sentence:
+                screen.print(sentence, markup=False)
     for note in summary["notes"]:
         screen.print(note, markup=False)
     for warning in summary["receipt"]["warnings"]:
@@ -231,6 +260,58 @@ class AgentOptions:
 
 
 @dataclass(frozen=True)
+class WeightOptions:
+    """How much rows and classes count, and where a class begins."""
+
+    column: str | None = None
+    most: float | None = None
+    mean: float | None = None
+    classes: str | None = None
+    threshold: str | None = None
+
+    def parameters(self, label_classes: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the parameters of an estimator that these options set; texts become what they stand for."""
+        if self.column is None and (self.most is not None or self.mean is not None):
+            raise ValueError(
+                "--max-weight and --mean-weight are about sample weights. Name their column with --weight."
+            )
+        if self.column is not None and self.most is None:
+            raise ValueError("--max-weight must be given with --weight: the largest weight, publicly known.")
+        wanted = {"max_weight": self.most, "mean_weight": self.mean}
+        wanted |= {"class_weight": self._of_classes(label_classes), "decision_threshold": self._of_threshold()}
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def _of_classes(self, label_classes: tuple[Any, ...]) -> Any:
+        if self.classes is None or self.classes == "balanced":
+            return self.classes
+        known, weights = {str(label): label for label in label_classes}, {}
+        for part in self.classes.split(","):
+            name, _, number = part.rpartition("=")
+            if name.strip() not in known or not _is_number(number):
+                raise ValueError(
+                    "--class-weight must be balanced, or one weight for each class that does not count 1, such as "
+                    "ill=20,healthy=1; the classes are those that the schema lists for the label."
+                )
+            weights[known[name.strip()]] = float(number)
+        return weights
+
+    def _of_threshold(self) -> Any:
+        if self.threshold is None or _is_number(self.threshold):
+            return None if self.threshold is None else float(self.threshold)
+        miss, colon, alarm = self.threshold.partition(":")
+        if colon and _is_number(miss) and _is_number(alarm):
+            return {"miss": float(miss), "false alarm": float(alarm)}
+        return self.threshold
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        float(text)
+        return True
+    return False
+
+
+@dataclass(frozen=True)
 class Order:
     """What was asked for on the command line."""
 
@@ -252,6 +333,7 @@ class Order:
     agents: AgentOptions = AgentOptions()
     encoding: str | None = None
     person: str | None = None
+    weights: WeightOptions = WeightOptions()
 
     @property
     def unit(self) -> Literal["row", "person"]:
@@ -433,6 +515,12 @@ def _check_clustering(order: Order) -> None:
 
     unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
     unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon, "--person": order.person}
+    unused |= {
+        "--weight": order.weights.column,
+        "--max-weight": order.weights.most,
+        "--mean-weight": order.weights.mean,
+    }
+    unused |= {"--class-weight": order.weights.classes, "--threshold": order.weights.threshold}
     for option, value in unused.items():
         if value is not None:
             raise ValueError(f"{option}: --task clustering has no such choice. Leave it out.")
@@ -450,6 +538,8 @@ def _check_prediction(order: Order, method: Method) -> None:
         raise ValueError("--clusters is for --task clustering. Leave it out.")
     if order.label is None:
         raise ValueError(f"--label must name the column to predict with --task {order.task}.")
+    if order.task == "regression" and (order.weights.classes is not None or order.weights.threshold is not None):
+        raise ValueError("--class-weight and --threshold are for --task classification. Leave them out.")
     if order.tasks is not None and not method.tasks:
         raise ValueError(f"--tasks: the method {method.name} makes no use of tasks. Leave it out, or see --method.")
     if order.tasks is not None and order.public is None:
@@ -481,14 +571,23 @@ def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
     from dpadapt import persist
     from dpadapt.cli.inputs import table_model
 
-    wanted = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency, "n_rows": order.rows}
+    wanted: dict[str, Any] = {
+        "epsilon": order.epsilon,
+        "delta": order.delta,
+        "adjacency": order.adjacency,
+        "n_rows": order.rows,
+    }
     wanted |= {"random_state": order.seed, "n_clusters": order.clusters}
-    model = table_model(method, schema, label=order.label, person=order.person, encoding=order.encoding, **wanted)
+    counting = order.weights.parameters(schema.classes(str(order.label)) if order.weights.classes else ())
+    beside: dict[str, Any] = {"person": order.person, "weight": order.weights.column, "encoding": order.encoding}
+    model = table_model(method, schema, label=order.label, **beside, **wanted, **counting)
     known = model.estimator.get_params(deep=False)
     for name, option, asked in (
         ("adjacency", "--adjacency", order.adjacency != "zero-out"),
         ("n_rows", "--rows", order.rows is not None),
         ("random_state", "--seed", order.seed is not None),
+        ("class_weight", "--class-weight", "class_weight" in counting),
+        ("decision_threshold", "--threshold", "decision_threshold" in counting),
     ):
         if asked and name not in known:
             raise ValueError(f"{option}: the method {method.name} has no such choice. Leave it out.")

@@ -32,6 +32,7 @@ def table_model(
     *,
     label: str | None,
     person: str | None = None,
+    weight: str | None = None,
     encoding: str | None = None,
     **wanted: Any,
 ) -> TableModel:
@@ -42,7 +43,11 @@ def table_model(
     estimator = method.estimator()
     known = estimator.get_params(deep=False)
     estimator.set_params(**{name: value for name, value in wanted.items() if name in known})
-    model = TableModel(estimator, schema, label=label, person=person, encoding=encoding)
+    if weight is not None:
+        if weight == label:
+            raise ValueError(f"--weight {weight}: this is the column to predict. Name the column with the weights.")
+        schema = schema.ignoring(weight)
+    model = TableModel(estimator, schema, label=label, person=person, weight=weight, encoding=encoding)
     model.configured()
     return model
 

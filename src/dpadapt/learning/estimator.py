@@ -11,7 +11,7 @@ import sys
 import warnings
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from importlib import import_module
 from inspect import signature
@@ -33,7 +33,8 @@ from dpadapt.data import Public
 from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
 from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares
+from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares, row_shares
+from dpadapt.weights import weighted, weights_assumption
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {
@@ -51,6 +52,14 @@ _SHARED_PARAMETERS = {
     "classes": """classes : array-like, optional
     All labels that can occur. Default: the labels of the public data; without them, the labels that occur in `y`,
     which the receipt then lists as assumed public.""",
+    "class_weight": """class_weight : mapping from class to weight, or "balanced", optional
+    How much each class counts in the loss; classes that are not named count 1. "balanced": one over the class
+    frequencies of the public rows. The weights are added to the scores after the fit, which has the same optimum as
+    weighting rows and no more noise. Probabilities are then those of a population with such weights.""",
+    "decision_threshold": """decision_threshold : float, mapping of costs, or metric, optional
+    For two classes: the probability from which on `predict` answers the second of `classes_`. A number; or what a miss
+    and a false alarm cost, as in ``{"miss": 5, "false alarm": 1}``, from which the threshold follows; or
+    "balanced_accuracy" or "f1", for which it is chosen on public rows. Default: the most probable class.""",
     "private X": """X : array-like of shape (n_rows, n_features)
     Private features.""",
     "private labels": """y : array-like of shape (n_rows,)
@@ -63,6 +72,17 @@ _SHARED_PARAMETERS = {
     The id of each private row's person. All rows of one person together are then protected, and the number of persons
     takes the place of the number of rows. A row without an id (None, NaN, empty) counts nothing. Default: single rows
     are protected.""",
+    "sample_weight": """sample_weight : array-like of shape (n_rows,), optional
+    How much each private row counts, such as a survey weight. Needs `max_weight`. A weight that is negative or no
+    finite number counts as 0. Default: all rows count alike. Public rows always do.""",
+    "max_weight": """max_weight : float, optional
+    The largest sample weight, known without looking at the private weights; larger ones count as this one. Needed with
+    `sample_weight`, and otherwise not used. The noise is that of n rows of this weight: a maximum far above most
+    weights costs as much as having fewer rows.""",
+    "mean_weight": """mean_weight : float, optional
+    The mean sample weight as far as it is publicly known, such as population over sample size. The fit then reckons
+    with n * mean_weight / max_weight rows. Default: with n rows, which is careful and adopts less of the private rows
+    than they could tell.""",
     "ledger": """ledger : Ledger, optional
     Ledger of the private data set, to which this fit is charged. Without one, nothing adds up what several fits cost
     together, and a `NoLedgerWarning` says so.""",
@@ -83,14 +103,17 @@ class Budget:
         The budget in one number; larger is less private. The noise multipliers s_t of all releases must
         satisfy Σ 1 / s_t² <= mu².
     n_rows : float
-        A public number of rows to divide sums by.
+        A public number of rows to divide sums by; with sample weights, times what a row counts on average.
     factor : float
         How far a sum of bounded terms can move, per bound: 2 under replace-one, else 1. For planning only.
+    counted : float, optional
+        With sample weights: what a row counts on average, as it is assumed. It is in `n_rows` already.
     """
 
     mu: float
     n_rows: float
     factor: float
+    counted: float | None = None
 
     @classmethod
     def of(cls, epsilon: float, delta: float, n_rows: float, adjacency: Adjacency | str) -> "Budget":
@@ -198,6 +221,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     adjacency: str
     n_rows: int | None
     random_state: int | None
+    max_weight: float | None
+    mean_weight: float | None
 
     # Whether features are taken to lie in about [-1, 1] where no public rows show their ranges.
     _assumes_unit_features: ClassVar[bool] = False
@@ -290,8 +315,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             assumed = [IDS_ASSUMPTION, *assumed]
         if is_classifier(self):
             cells += " and all private labels among the classes"
+        if budget.counted is not None and self.max_weight is not None:
+            assumed = [weights_assumption(self.max_weight, self.mean_weight), *assumed]
         warnings = []
-        if self.delta * budget.n_rows >= 1:
+        if self.delta * budget.n_rows / (budget.counted or 1.0) >= 1:
             warnings.append(
                 f"delta = {self.delta:.3g} is not below 1/n: a method that publishes whole rows could satisfy it; "
                 f"use a smaller delta"
@@ -313,13 +340,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         ledger: Ledger | None,
         *,
         persons: Any = None,
+        sample_weight: Any = None,
         needs_y: bool = True,
     ) -> "RegressionInput":
         """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
         rows, targets = self._check_rows(X, y, y_numeric=True, needs_y=needs_y, fixed_rows=persons is None)
         X_public, y_public = self._check_public(public, X)
         labels = None if y_public is None else numeric_labels(y_public)
-        shares = _shares(persons, len(rows))
+        shares = self._counting(persons, sample_weight, len(rows))
         return RegressionInput(rows, targets, X_public, labels, *self._spending(ledger, len(rows), shares), shares)
 
     def _spending(self, ledger: Ledger | None, n_rows: int, shares: Shares | None) -> tuple[Budget, Ledger]:
@@ -328,10 +356,31 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             return self._budget(n_rows), self._ledger(ledger)
         if not shares.n_units and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
             raise ValueError("persons must hold an id for some rows: rows without one count nothing.")
-        return self._budget(shares.n_units), self._ledger(ledger, shares.unit)
+        budget, counted = self._budget(shares.n_units), shares.counted
+        if counted is not None:
+            budget = replace(budget, n_rows=counted * budget.n_rows, counted=counted)
+        return budget, self._ledger(ledger, shares.unit)
+
+    def _counting(self, persons: Any, sample_weight: Any, n_rows: int) -> Shares | None:
+        """Return how much each row counts; None if all rows count alike."""
+        shares: Shares | None = None
+        if persons is not None:
+            shares = persons if isinstance(persons, Shares) else person_shares(persons, n_rows)
+        if sample_weight is None:
+            return shares
+        shares = row_shares(np.ones(n_rows, dtype=bool)) if shares is None else shares
+        return weighted(shares, sample_weight, max_weight=self.max_weight, mean_weight=self.mean_weight)
 
     def _read_classification(
-        self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, classes: Any, *, persons: Any = None
+        self,
+        X: Any,
+        y: Any,
+        public: Public | None,
+        ledger: Ledger | None,
+        classes: Any,
+        *,
+        persons: Any = None,
+        sample_weight: Any = None,
     ) -> "ClassificationInput":
         """Convert and check all input of a classification; `classes` are those declared, if any."""
         rows, labels = self._check_rows(X, y, y_numeric=False, fixed_rows=persons is None)
@@ -339,7 +388,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         known, source = label_set(classes, y_public, labels)
         codes = label_codes(labels, known, "y")
         codes_public = None if y_public is None else label_codes(y_public, known, "public y")
-        shares = _shares(persons, len(rows))
+        shares = self._counting(persons, sample_weight, len(rows))
         budget, child = self._spending(ledger, len(rows), shares)
         return ClassificationInput(rows, codes, X_public, codes_public, budget, child, known, source, shares)
 
@@ -416,7 +465,7 @@ class RegressionInput:
     ledger : Ledger
         Capped at this fit's epsilon and delta.
     shares : Shares or None
-        How much each row counts, if persons are protected.
+        How much each row counts, if persons are protected or rows have weights.
     """
 
     X: NDArray[Any] = field(repr=False)
@@ -455,7 +504,7 @@ class ClassificationInput:
     source : str
         Where the classes come from, for the receipt.
     shares : Shares or None
-        How much each row counts, if persons are protected.
+        How much each row counts, if persons are protected or rows have weights.
     """
 
     X: NDArray[Any] = field(repr=False)
@@ -472,13 +521,6 @@ class ClassificationInput:
     def n_features(self) -> int:
         """Number of columns."""
         return int(self.X.shape[1])
-
-
-def _shares(persons: Any, n_rows: int) -> Shares | None:
-    """Return the shares of the persons' rows; None without persons."""
-    if persons is None or isinstance(persons, Shares):
-        return persons
-    return person_shares(persons, n_rows)
 
 
 def require_plain(values: Any, name: str) -> None:
@@ -716,6 +758,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
     classes_: NDArray[Any]
+    decision_threshold_: float | None
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the score of the second class (two classes) or of each class."""
@@ -724,12 +767,23 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class."""
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            scores = np.column_stack([np.zeros(len(scores)), scores])
-        return softmax(scores)
+        return class_probabilities(self._scores(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each row."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
+        """Return the most probable class of each row, or where there is a threshold, the class that it decides on."""
+        codes = self._decided(self.predict_proba(X))
+        return np.asarray(self.classes_[codes])
+
+    def _decided(self, probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
+        # Models of other classes, and models saved by earlier versions, have none.
+        threshold = getattr(self, "decision_threshold_", None)
+        if threshold is not None:
+            return np.asarray(probabilities[:, 1] >= threshold, dtype=np.int64)
+        return np.asarray(np.argmax(probabilities, axis=1))
+
+
+def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probability of each class, given the score of the second of two classes or the scores of all."""
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(scores)), scores])
+    return softmax(scores)

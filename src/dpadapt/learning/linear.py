@@ -68,6 +68,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         Where the target lies, known without looking at it; used unless public labels are given. Default: (-1, 1).
         Targets outside still count, with less weight. Bounds that are too wide cost little (without public data and
         with enough rows), bounds that are too narrow cost much.
+    {max_weight}
+    {mean_weight}
     {adjacency}
     {n_rows}
     {random_state}
@@ -104,6 +106,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         *,
         solver: str = "auto",
         target_bounds: tuple[float, float] | None = None,
+        max_weight: float | None = None,
+        mean_weight: float | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -112,12 +116,21 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self.delta = delta
         self.solver = solver
         self.target_bounds = target_bounds
+        self.max_weight = max_weight
+        self.mean_weight = mean_weight
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: Public | None = None,
+        persons: Any = None,
+        sample_weight: Any = None,
+        ledger: Ledger | None = None,
     ) -> "PrivateLinearRegression":
         """Fit on private `X`, `y`.
 
@@ -127,11 +140,12 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         {private target}
         {public}
         {persons}
+        {sample_weight}
         {ledger}
         """
         solver = checks.one_of(self.solver, _SOLVERS, "solver")
         low, high = checks.bounds(self.target_bounds, "target_bounds")
-        data = self._read_regression(X, y, public, ledger, persons=persons)
+        data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
         budget, warm = data.budget, data.labelled_public is not None
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         if data.labelled_public is not None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
 from dpadapt.learning.estimator import Budget, LinearClassifier, features_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
@@ -42,6 +43,10 @@ class PrivateLogisticRegression(LinearClassifier):
     {epsilon}
     {delta}
     {classes}
+    {class_weight}
+    {decision_threshold}
+    {max_weight}
+    {mean_weight}
     {adjacency}
     {n_rows}
     {random_state}
@@ -51,6 +56,8 @@ class PrivateLogisticRegression(LinearClassifier):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
+    decision_threshold_ : float or None
+        Probability from which on `predict` answers the second of two classes; None: the most probable class.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -78,6 +85,10 @@ class PrivateLogisticRegression(LinearClassifier):
         delta: float = 1e-6,
         *,
         classes: Any = None,
+        class_weight: Any = None,
+        decision_threshold: Any = None,
+        max_weight: float | None = None,
+        mean_weight: float | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -85,12 +96,23 @@ class PrivateLogisticRegression(LinearClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
+        self.class_weight = class_weight
+        self.decision_threshold = decision_threshold
+        self.max_weight = max_weight
+        self.mean_weight = mean_weight
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: Public | None = None,
+        persons: Any = None,
+        sample_weight: Any = None,
+        ledger: Ledger | None = None,
     ) -> "PrivateLogisticRegression":
         """Fit on private `X`, `y`.
 
@@ -100,9 +122,15 @@ class PrivateLogisticRegression(LinearClassifier):
         {private labels}
         {public}
         {persons}
+        {sample_weight}
         {ledger}
         """
-        data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
+        data = self._read_classification(
+            X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
+        )
+        shift = score_shift(self.class_weight, data.classes, data.codes_public)
+        rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
+        require_public(rule, data.X_public)
         n_scores = 1 if len(data.classes) == 2 else len(data.classes)
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         start = np.zeros((data.n_features + 1, n_scores))
@@ -128,8 +156,10 @@ class PrivateLogisticRegression(LinearClassifier):
         coef, intercept = geometry.coefficients(start + change)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *features_assumption(data.X_public)])
-        self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept)
+        self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept) + shift
         self.classes_ = data.classes
+        known = None if data.X_public is None else self.predict_proba(data.X_public)
+        self.decision_threshold_ = best_threshold(rule, known)
         return self
 
 

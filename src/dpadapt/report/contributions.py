@@ -95,6 +95,72 @@ def _error(y: NDArray[Any], predicted: NDArray[Any], task: str) -> float:
     return float(np.mean(np.asarray(predicted) != y))
 
 
+# Groups that are named in a report: more are hard to read. Below the share, a group is said to lean on the overall
+# level. Chosen by hand.
+_MAX_GROUPS, _LEANING_SHARE = 12, 0.5
+
+
+def class_numbers(model: Any) -> dict[str, Any] | None:
+    """Return recall and precision of each class on public rows, for a table; None if the model has none.
+
+    Both models predict public rows that their public part was not fitted on, so that the two can be compared.
+    """
+    found = getattr(model, "public_by_class_", None)
+    if found is None:
+        return None
+    rows = [
+        {"name": str(label), "support": int(found["support"][k])}
+        | {
+            f"{measure} of {name}": None if math.isnan(found[name][measure][k]) else float(found[name][measure][k])
+            for name in ("public model", "this model")
+            for measure in ("recall", "precision")
+        }
+        for k, label in enumerate(model.classes_)
+    ]
+    return {"rows": rows, "n_public": int(sum(found["support"]))}
+
+
+def threshold_in_words(model: Any, label: str) -> str | None:
+    """Return from which probability on the second class is predicted, and why; None without a threshold."""
+    threshold, wanted = getattr(model, "decision_threshold_", None), getattr(model, "decision_threshold", None)
+    if threshold is None:
+        return None
+    why = "the probability that was given"
+    if isinstance(wanted, str):
+        why = f"the probability at which the model expects the best {wanted.replace('_', ' ')} on public rows"
+    elif isinstance(wanted, Mapping):
+        costs = f"a miss costs {wanted['miss']:g} and a false alarm {wanted['false alarm']:g}"
+        why = f"the probability of least expected cost if {costs}"
+    return f"{label} = {model.classes_[1]} is predicted from a probability of {threshold:.3g} on, {why}."
+
+
+def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
+    """Return sentences on columns that are constant in public rows, such as the indicators of unseen categories.
+
+    Only releases and public data are used: how many private rows such a group has is private.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(own_effect_=np.array([np.nan, 0.9, 0.1]))
+    >>> groups_in_words(model, ["age", "plan = gold", "plan = free"])[1]
+    'plan = free: leans on the overall level (10% of its own effect was kept).'
+    """
+    kept = np.asarray(getattr(model, "own_effect_", np.zeros(0)), dtype=np.float64)
+    places = [k for k in np.argsort(kept) if np.isfinite(kept[k])] if len(kept) == len(names) else []
+    if not places:
+        return []
+    sentences = [
+        "Public rows say nothing about these columns, because all of them have the same value there. What private rows "
+        "say is shrunk by its noise: the less is kept, the closer the predictions are to the overall level."
+    ]
+    for k in places[:_MAX_GROUPS]:
+        how = "leans on the overall level" if kept[k] < _LEANING_SHARE else "has an effect of its own"
+        sentences.append(f"{names[k]}: {how} ({kept[k]:.0%} of its own effect was kept).")
+    more = len(places) - _MAX_GROUPS
+    return [*sentences, *([f"{more} more such columns lean less on the overall level."] if more > 0 else [])]
+
+
 # With ``points`` or ``values`` over splits; see `help_in_words` and `contributions`.
 Curve = Mapping[str, Any]
 

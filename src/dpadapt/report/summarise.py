@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpadapt import __version__
 from dpadapt.accounting.receipt import SEED_WARNING, Receipt
 from dpadapt.methods import Method
-from dpadapt.report.contributions import demo_in_words
+from dpadapt.report.contributions import class_numbers, demo_in_words, groups_in_words, threshold_in_words
 from dpadapt.report.verdict import verdict_on_fit
 
 # Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand.
@@ -176,6 +176,9 @@ def summarise_fit(
         "parameters": {name: _parameter_in_words(value) for name, value in model.get_params(deep=False).items()},
         "coefficients": _coefficients(model, names, label, scales),
         "comparison": None if comparison is None else dict(comparison),
+        "by_class": class_numbers(model),
+        "threshold": threshold_in_words(model, label),
+        "groups": groups_in_words(model, names),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
         "ledger": None if ledger is None else dict(ledger),

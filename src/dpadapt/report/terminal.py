@@ -52,6 +52,23 @@ def fit_table(summary: Mapping[str, Any]) -> Table:
     return receipt_table(summary["receipt"], more)
 
 
+def class_table(by_class: Mapping[str, Any]) -> Table:
+    """Return recall and precision of each class on public rows."""
+    table = Table(title="On public rows, another population", title_justify="left", box=SIMPLE_HEAD)
+    headings = {
+        "recall of public model": "found, public model",
+        "recall of this model": "found, this model",
+        "precision of public model": "right, public model",
+        "precision of this model": "right, this model",
+    }
+    for heading in ("class", "rows", *headings.values()):
+        table.add_column(heading, justify="left" if heading == "class" else "right")
+    for row in by_class["rows"]:
+        cells = ["-" if row[name] is None else f"{row[name]:.0%}" for name in headings]
+        table.add_row(_escaped(row["name"]), f"{row['support']:,}", *cells)
+    return table
+
+
 def panel_tables(screen: "Console", case: Mapping[str, Any]) -> None:
     """Print a case of the demo or a rehearsal: a table per panel, a row per model, a column per epsilon or size."""
     screen.print(case["title"], style="bold", markup=False)

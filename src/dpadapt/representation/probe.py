@@ -170,11 +170,11 @@ class PrivateProbe(LinearClassifier):
         moments = estimate(plan, release_moments(plan, runs[:2], data.X))
         prepared = recoloured(plan.frame, moments, len(data.classes))
         head = make_plan(prepared, plan.head, self.prior)
-        change, adopted, _ = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes)
+        found = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes)
         # The receipt first, as above.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
-        self.coef_, self.intercept_ = corrected(prepared, change, adopted)
-        self.adopted_, self.classes_ = adopted, data.classes
+        self.coef_, self.intercept_ = corrected(prepared, found.change, found.adopted)
+        self.adopted_, self.classes_ = found.adopted, data.classes
         return self
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:

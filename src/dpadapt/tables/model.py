@@ -19,6 +19,7 @@ from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.persons import Shares, person_shares, row_shares
+from dpadapt.tables.cells import parse_numbers
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -28,7 +29,8 @@ from dpadapt.tables.encoding import (
     has_unknown_columns,
 )
 from dpadapt.tables.reading import Table, as_table
-from dpadapt.tables.schema import Encoded, Schema
+from dpadapt.tables.schema import Encoded, Number, Schema
+from dpadapt.weights import mean_factor
 
 _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
 _ASSUMED_OF_LABELS = "that every private label is of the kind that the schema states, or missing"
@@ -53,6 +55,8 @@ class EncodedRows:
         As in `Public`.
     unknown : bool
         Whether the table has columns that the schema does not know.
+    weights : ndarray or None
+        Sample weights of private rows; NaN where there is none.
     """
 
     table: Table
@@ -62,6 +66,7 @@ class EncodedRows:
     tasks: Any = None
     unseen: Any = None
     unknown: bool = False
+    weights: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         """Return the name of the table, without its values."""
@@ -118,6 +123,10 @@ class TableModel(PrivateEstimator):
     person : str, optional
         The column with the id of each row's person: all rows of one person together are then protected. The schema must
         ignore it. Default: single rows are protected.
+    weight : str, optional
+        The column with the sample weight of each private row; a cell that is missing, negative or no number counts as
+        0. The estimator needs `max_weight`, and the schema must ignore the column (`Schema.ignoring`). Default: all
+        rows count alike, as public rows always do.
     encoding : str, optional
         Of text files, such as "latin-1". Default: found out.
 
@@ -158,12 +167,14 @@ class TableModel(PrivateEstimator):
         *,
         label: str | None = None,
         person: str | None = None,
+        weight: str | None = None,
         encoding: str | None = None,
     ) -> None:
         self.estimator = estimator
         self.schema = schema
         self.label = label
         self.person = person
+        self.weight = weight
         self.encoding = encoding
 
     def __getattr__(self, name: str) -> Any:
@@ -203,6 +214,7 @@ class TableModel(PrivateEstimator):
             raise ValueError(
                 f'person: set type = "ignore" for the column {self.person!r} in the schema: it is no feature.'
             )
+        self._check_weight()
         wanted: dict[str, Any] = {}
         if self.task != "clustering" and self.label is None:
             raise ValueError("label must name the column to predict.")
@@ -214,6 +226,19 @@ class TableModel(PrivateEstimator):
         model = clone(self.estimator)
         known = model.get_params(deep=False)
         return model.set_params(**{k: v for k, v in wanted.items() if k in known and known[k] is None})
+
+    def _check_weight(self) -> None:
+        """Refuse a weight column that can't be used; no row is read."""
+        if self.weight is None:
+            return
+        if "sample_weight" not in signature(self.estimator.fit).parameters:
+            raise ValueError(f"weight: {type(self.estimator).__name__} takes no sample weights. Leave it out.")
+        if any(column.name == self.weight for column in self.schema.features(None)):
+            raise ValueError(
+                f"weight: the column {self.weight!r} is a feature or the label. Give schema.ignoring({self.weight!r}), "
+                f'or set type = "ignore" for it in the schema.'
+            )
+        mean_factor(self.estimator.max_weight, self.estimator.mean_weight)
 
     @property
     def _counts_rows(self) -> bool:
@@ -296,6 +321,7 @@ class TableModel(PrivateEstimator):
                 self._with_any_label(y, labelled),
                 self._shares(table, labelled),
                 unknown=unknown,
+                weights=self._weights(table),
             )
         if not labelled.all():
             table = replace(table, frame=table.frame[labelled].reset_index(drop=True))
@@ -311,6 +337,16 @@ class TableModel(PrivateEstimator):
         whole = whole.astype(np.result_type(whole, y), copy=False)
         whole[labelled] = y
         return whole
+
+    def _weights(self, table: Table) -> NDArray[np.float64] | None:
+        """Return the sample weight of each private row; NaN where a cell holds no number."""
+        if self.weight is None:
+            return None
+        if self.weight not in table.frame.columns:
+            raise ValueError(f"{table.origin}: there is no column {self.weight!r}, which weight names. Correct it.")
+        # The schema says nothing about the cells of a column that it ignores; one table has one decimal mark.
+        marks = [column.decimal for column in self.schema.columns if isinstance(column, Number)]
+        return parse_numbers(table.frame[self.weight], "," if "," in marks else ".")
 
     def _shares(self, table: Table, labelled: NDArray[np.bool_]) -> Shares | None:
         """Return how much each private row counts, alike whether all rows have labels or not."""
@@ -360,6 +396,8 @@ class TableModel(PrivateEstimator):
             beside["agents"] = agents
         if private.shares is not None:
             beside["persons"] = private.shares
+        if private.weights is not None:
+            beside["sample_weight"] = private.weights
         rows = (private.X,) if self.label is None else (private.X, private.y)
         model.fit(*rows, **beside, ledger=ledger)
         # Facts that are assumed public belong on the receipt; the estimator does not know these.

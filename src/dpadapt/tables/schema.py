@@ -6,7 +6,7 @@ import reprlib
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -255,6 +255,16 @@ class Schema:
                 return column
         known = ", ".join(repr(column.name) for column in self.columns[:20]) + (", ..." * (len(self.columns) > 20))
         raise ValueError(f"the label (--label): there is no column {name!r} in the schema. Its columns are {known}.")
+
+    def ignoring(self, name: str) -> "Schema":
+        """Return the schema with the column `name`, if it has one, ignored: it is then no feature.
+
+        Examples
+        --------
+        >>> Schema("d", (Number("age", 0, 99), Number("weight", 0, 9))).ignoring("weight").columns[1]
+        Ignored(name='weight')
+        """
+        return replace(self, columns=tuple(Ignored(c.name) if c.name == name else c for c in self.columns))
 
     def features(self, label: str | None) -> tuple[Feature, ...]:
         """Return the columns that a model may use: all except the label and ignored columns."""

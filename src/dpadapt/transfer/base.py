@@ -43,7 +43,7 @@ REGRESSION_LIMIT, _LINEAR_LIMIT, CLASSIFICATION_LIMIT = 20.0, 5.0, 3.0
 # A column that is constant in public rows has no scale. One unit is taken, and cells beyond it are clipped; for an
 # indicator that is exact. Its public values are replaced by noise of this standard deviation in the preparation of
 # the correction, so that the column has a scale there and no fitted coefficient. Chosen by hand.
-_CONSTANT_DEVIATION = 0.3
+CONSTANT_DEVIATION = 0.3
 
 # Values are taken for errors if their distance from the outer quantiles is this many times the distance between these.
 # In 23 of the 24 development tasks there is no such public value; at a sixth of the distance there are some in six.
@@ -85,7 +85,7 @@ class Columns:
         if self.constant.any():
             # A fixed seed: this noise protects nobody, and a forecast and every fit must prepare the same rows.
             shape = len(X), int(self.constant.sum())
-            rows[:, self.constant] = _CONSTANT_DEVIATION * np.random.default_rng(0).standard_normal(shape)
+            rows[:, self.constant] = CONSTANT_DEVIATION * np.random.default_rng(0).standard_normal(shape)
         return rows
 
     def without_constant(self) -> "Columns":
@@ -420,6 +420,57 @@ def classification_base(
         return _BASES.get(public, [X, codes, classes], lambda: _classification_base(X, codes, len(classes)))
     offset = remembered_offset(model, public, X, classes[codes], classes)
     return _given(offset, X, codes, CLASSIFICATION_LIMIT)
+
+
+# Public rows below which a classifier's held-out scores are not computed: they would say little. Chosen by hand.
+_FEWEST_HELD_OUT_ROWS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Public rows with scores of public models that were not fitted to them.
+
+    Parameters
+    ----------
+    rows : ndarray
+        Standardised by the base, or raw where there is no base.
+    scores : ndarray of shape (n_rows, n_classes)
+    codes : ndarray
+        Their classes.
+    """
+
+    rows: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    codes: NDArray[np.int64]
+
+
+_HELD_OUT: Remembered[HeldOut] = Remembered()
+
+
+def held_out_scores(
+    public: Public,
+    X: NDArray[np.float64],
+    codes: NDArray[np.int64] | None,
+    n_classes: int,
+    public_base: PublicBase | None,
+) -> HeldOut | None:
+    """Return held-out scores of the public model of a classifier; None without labels or with few rows.
+
+    The linear model that takes the place of a base is fitted to parts of the rows, once while `public` stays the same.
+    """
+    if public_base is not None:
+        # A constant column is 0 when standardised; the noise in its place serves the preparation alone.
+        rows = np.where(public_base.base.columns.constant, 0.0, public_base.rows)
+        return HeldOut(rows, combined(public_base.scores, public_base.base.weights), public_base.labels)
+    if codes is None or len(X) < _FEWEST_HELD_OUT_ROWS:
+        return None
+
+    def made() -> HeldOut:
+        columns = robust_columns(X, CLASSIFICATION_LIMIT, shared_units=True).without_constant()
+        _, scores = cross_fitted_softmax(columns.standardise(X), codes, n_classes, _folds(codes, n_classes))
+        return HeldOut(X, scores, codes)
+
+    return _HELD_OUT.get(public, [X, codes, np.array([n_classes])], made)
 
 
 def boosting_fails(n_rows: int, codes: NDArray[np.int64] | None = None) -> bool:

@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, features_assumption
+from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
+from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.logistic import PrivateLogisticRegression
-from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined
+from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
@@ -38,7 +39,8 @@ class PrivateTransferClassifier(LinearClassifier):
     -------
     Protects one private row (see `adjacency`).
     Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
-    falls, and how far its probabilities move; Gaussian.
+    falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares.
+    All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 
@@ -51,6 +53,8 @@ class PrivateTransferClassifier(LinearClassifier):
         is changed only on evidence. "same-population": it does not differ, so private rows only correct the sampling
         error of the public model, and smaller corrections are adopted at smaller budgets.
     {classes}
+    {class_weight}
+    {decision_threshold}
     public_model : estimator or "linear", optional
         A model of any kind with `predict_proba`, such as a pipeline or a neural network, instead of the blend. An
         unfitted one is fitted to the public rows. A fitted one is used as it is; mark public rows that it has not seen
@@ -58,6 +62,8 @@ class PrivateTransferClassifier(LinearClassifier):
         must treat each row by itself. Probabilities below 0.001 / n_classes are raised to that. "linear" is the softmax
         model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows, or one class
         among them, it takes the place of the blend, and the receipt says so.
+    {max_weight}
+    {mean_weight}
     {adjacency}
     {n_rows}
     {random_state}
@@ -74,6 +80,15 @@ class PrivateTransferClassifier(LinearClassifier):
     score_coef_ : ndarray of shape (1, n_classes) or (n_classes, n_classes), or None
         Coefficients of the blend's centred log-probabilities in the correction: 0 changes nothing.
     classes_ : ndarray of shape (n_classes,)
+    decision_threshold_ : float or None
+        Probability from which on `predict` answers the second of two classes; None: the most probable class.
+    public_by_class_ : dict or None
+        Recall and precision of each class on public rows, of this model and of the public model, with scores of public
+        models that were not fitted to these rows, and the number of rows ("support"). None without public labels.
+    own_effect_ : ndarray of shape (n_features,)
+        For each column that is constant in public rows, such as the indicator of a category that these lack: how much
+        of its own effect was kept, from 0 (predicted at the overall level) to 1. It is shrunk by the noise that it
+        carries. NaN for the other columns. Computed from releases and public data.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1: the factor that the gate
         multiplied it by, so that a correction halved has 0.5. Computed from releases; 1 where there is no gate. The
@@ -124,7 +139,11 @@ class PrivateTransferClassifier(LinearClassifier):
         *,
         prior: str = "shifted",
         classes: Any = None,
+        class_weight: Any = None,
+        decision_threshold: Any = None,
         public_model: Any = None,
+        max_weight: float | None = None,
+        mean_weight: float | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -133,13 +152,24 @@ class PrivateTransferClassifier(LinearClassifier):
         self.delta = delta
         self.prior = prior
         self.classes = classes
+        self.class_weight = class_weight
+        self.decision_threshold = decision_threshold
         self.public_model = public_model
+        self.max_weight = max_weight
+        self.mean_weight = mean_weight
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: Public | None = None,
+        persons: Any = None,
+        sample_weight: Any = None,
+        ledger: Ledger | None = None,
     ) -> "PrivateTransferClassifier":
         """Fit on private `X`, `y`.
 
@@ -149,12 +179,20 @@ class PrivateTransferClassifier(LinearClassifier):
         {private labels}
         {public}
         {persons}
+        {sample_weight}
         {ledger}
         """
         prior = checks.one_of(self.prior, PRIORS, "prior")
-        data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
+        data = self._read_classification(
+            X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
+        )
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.codes_public)
+        shift = score_shift(self.class_weight, data.classes, data.codes_public)
+        rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
+        require_public(rule, data.X_public)
+        held_out: HeldOut | None = None
+        own_effect = np.full(data.n_features, np.nan)
         notes: list[str] = []
         base: Base | None = None
         gain: Gain | None = None
@@ -168,6 +206,9 @@ class PrivateTransferClassifier(LinearClassifier):
                 public, data.X_public, data.codes_public, data.classes, prior=prior, model=self.public_model
             )
             base = None if public_base is None else public_base.base
+            if base is not None:
+                own_effect[base.columns.constant] = 0.0
+            held_out = held_out_scores(public, data.X_public, data.codes_public, len(data.classes), public_base)
             change, adopted = np.zeros_like(prepared.start), 0.0
             gain = Gain() if prepared.warm else None
             if budget.worthwhile:
@@ -175,7 +216,9 @@ class PrivateTransferClassifier(LinearClassifier):
                 rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
                 plan = make_plan(prepared, budget, prior)
                 runs = data.ledger.start_all(plan.charges)
-                change, adopted, gain = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
+                found = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
+                change, adopted, gain = found.change, found.adopted, found.gain
+                own_effect[list(prepared.unseen)] = found.own_effect
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
@@ -192,13 +235,48 @@ class PrivateTransferClassifier(LinearClassifier):
         if base is not None:
             # The correction is linear in standardised cells and in the scores of the base.
             coef, self.score_coef_ = coef[:, : data.n_features] / base.columns.scale, coef[:, data.n_features :].copy()
+            coef *= np.where(base.columns.constant, own_effect, 1.0)
             intercept = intercept - coef @ base.columns.center
             self.public_coef_ = np.zeros_like(coef)
-        self.coef_ = coef
-        self.intercept_, self.public_intercept_, self.adopted_ = intercept, public_intercept, adopted
+        self.coef_, self.own_effect_ = coef, own_effect
+        self.intercept_, self.adopted_ = intercept + shift, adopted
+        self.public_intercept_ = None if public_intercept is None else public_intercept + shift
         self.estimated_gain_ = None if gain is None else gain.interval()
         self.classes_ = data.classes
+        self._judge(data.X_public, held_out, rule, shift)
         return self
+
+    def _judge(
+        self,
+        X_public: NDArray[np.float64] | None,
+        held_out: HeldOut | None,
+        rule: float | str | None,
+        shift: NDArray[np.float64],
+    ) -> None:
+        """Choose the threshold, and keep recall and precision of each class, by public rows and releases alone."""
+        self.public_by_class_: dict[str, Any] | None = None
+        start = self.public_only()
+        if held_out is None or start is None:
+            self.decision_threshold_ = best_threshold(rule, None if X_public is None else self.predict_proba(X_public))
+            return
+        known = {"this model": self, "public model": start}
+        found = {name: class_probabilities(model._of_held_out(held_out, shift)) for name, model in known.items()}
+        self.decision_threshold_ = best_threshold(rule, found["this model"])
+        n_classes = len(self.classes_)
+        self.public_by_class_ = {
+            "support": np.bincount(held_out.codes, minlength=n_classes).tolist(),
+            **{name: by_class(held_out.codes, self._decided(p), n_classes) for name, p in found.items()},
+        }
+
+    def _of_held_out(self, held_out: HeldOut, shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scores of public rows, with public models that were not fitted to them."""
+        if self.public_base_ is not None:
+            return self._corrected(self.public_base_, held_out.rows, held_out.scores)
+        own = _own_scores(held_out.scores) + shift
+        if self.public_coef_ is None or self.public_intercept_ is None:
+            return np.asarray(own)
+        change = held_out.rows @ (self.coef_ - self.public_coef_).T + (self.intercept_ - self.public_intercept_)
+        return np.asarray(own + change)
 
     def public_only(self) -> "PrivateTransferClassifier | None":
         """Return the model that the public rows alone gave, as a fitted copy; None without public labels.
@@ -244,10 +322,12 @@ class PrivateTransferClassifier(LinearClassifier):
         if base is None or self.score_coef_ is None:
             return super()._scores(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        scores = combined(base.scores(X), base.weights)
-        own = scores[:, 1:] - scores[:, :1] if len(self.classes_) == 2 else scores
-        moved = base.columns.standardise(X) @ (self.coef_ * base.columns.scale).T + scores @ self.score_coef_.T
-        return np.asarray(own + moved + (self.intercept_ + self.coef_ @ base.columns.center))
+        return self._corrected(base, base.columns.standardise(X), combined(base.scores(X), base.weights))
+
+    def _corrected(self, base: Base, rows: NDArray[Any], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scores after the correction, given standardised rows and the scores of the blend."""
+        moved = rows @ (self.coef_ * base.columns.scale).T + scores @ np.asarray(self.score_coef_).T
+        return np.asarray(_own_scores(scores) + moved + (self.intercept_ + self.coef_ @ base.columns.center))
 
     def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fit without public data."""
@@ -255,11 +335,18 @@ class PrivateTransferClassifier(LinearClassifier):
             self.epsilon,
             self.delta,
             classes=np.arange(len(data.classes)),
+            max_weight=self.max_weight,
+            mean_weight=self.mean_weight,
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,
         ).fit(data.X, data.codes, persons=data.shares, ledger=data.ledger)
         return alone.coef_, alone.intercept_
+
+
+def _own_scores(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the scores of a model by its coefficients: of two classes, that of the second alone."""
+    return np.asarray(scores[:, 1:] - scores[:, :1] if scores.shape[1] == 2 else scores)
 
 
 def corrected(

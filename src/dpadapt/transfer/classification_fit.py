@@ -14,6 +14,7 @@ from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
 from dpadapt.persons import Shares
 from dpadapt.rows import Block, Rows
+from dpadapt.transfer.base import CONSTANT_DEVIATION
 from dpadapt.transfer.classification_plan import (
     AVERAGED_STEPS,
     EXCESS,
@@ -34,6 +35,7 @@ from dpadapt.transfer.gate import (
     row_divergences,
     slope_from_change,
     slope_from_losses,
+    unseen_factors,
 )
 
 # Number of steps between two computations of the curvature. A larger one is faster but uses an older curvature.
@@ -42,6 +44,9 @@ _CURVATURE_EVERY = 4
 # Steps between two choices of the prior, without public labels, and the step from which on gradients are averaged for
 # them: the first are too far from the minimum to show it. Chosen by hand.
 _PRIOR_EVERY, _FIRST_AVERAGED = 20, 8
+# Scale of the effects of unseen groups, as a variance per direction of the scores: with it, the effect of a group on
+# the log-odds of two classes is expected to be about 0.7. Chosen by hand.
+_LOGIT_VARIANCE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,28 @@ class _Private:
     limits: NDArray[Any]
 
 
+@dataclass(frozen=True, eq=False)
+class PrivateChange:
+    """What private rows change of the public model; computed from releases and public data alone.
+
+    Parameters
+    ----------
+    change : ndarray
+        In the coordinates of the public model.
+    adopted : float
+        How far to go along it, from 0 to 1.
+    own_effect : ndarray
+        How much to keep of the own effect of each column that is constant in public rows (`Prepared.unseen`).
+    gain : Gain or None
+        How much less the mean log-loss on the private population is than that of the public model. None without a gate.
+    """
+
+    change: NDArray[np.float64]
+    adopted: float
+    own_effect: NDArray[np.float64]
+    gain: Gain | None
+
+
 def private_change(
     plan: Plan,
     runs: Sequence[Run],
@@ -65,24 +92,64 @@ def private_change(
     X: NDArray[Any],
     codes: NDArray[np.int64],
     shares: Shares | None = None,
-) -> tuple[NDArray[np.float64], float, Gain | None]:
-    """Return the change of the public model in its coordinates, how far to go along it, from 0 to 1, and the gain.
-
-    The gain is how much less the mean log-loss on the private population is than that of the public model.
-    """
+) -> PrivateChange:
+    """Return what private rows change of the public model."""
     private = _private(X, codes, prepared, plan, shares)
     change, pace = _descend(runs[0], private, prepared, plan, budget)
     full = np.zeros_like(prepared.start)
     full[plan.used] = change
+    own_effect = np.zeros(0)
+    if plan.unseen_share > 0:
+        varying = _varying(runs[-1], X[:, prepared.unseen], plan, budget, shares)
+        own_effect = _own_effects(plan, prepared, pace, change, varying)
     if plan.gate_share == 0:
-        return full, 1.0, None
+        return PrivateChange(full, 1.0, own_effect, None)
     path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, plan.used] @ change)
     measured, path = _released_slope(runs[1], private, change, path, pace, plan, budget)
     variance = EXCESS * (plan.noise / plan.weights[plan.used]) ** 2 + pace.curvature / budget.n_rows
     own = slope_from_change(change, pace.curvature + pace.ridge, variance)
     slope = own.with_other(measured)
     fraction = slope.fraction(path, plan.caution, plan.tolerance)
-    return full, fraction, slope.gain(path, fraction)
+    return PrivateChange(full, fraction, own_effect, slope.gain(path, fraction))
+
+
+def _varying(run: Run, cells: NDArray[Any], plan: Plan, budget: Budget, shares: Shares | None) -> NDArray[np.float64]:
+    """Release the mean squares of columns that are constant in public rows; return a lower estimate, from 0 to 1.
+
+    It is relative to the mean square of the noise that stands in the place of such a column.
+    """
+    with np.errstate(all="ignore"):
+        # Each row of squares is scaled down to length 1: zeroing a row, or a person, moves the sum by at most that.
+        squares = clipped_sum(np.asarray(cells, dtype=np.float64) ** 2, 1.0, shares)
+    mean = run.release(squares) / budget.n_rows
+    noise = budget.noise(1.0) / math.sqrt(plan.unseen_share)
+    return np.asarray(np.clip((mean - noise) / CONSTANT_DEVIATION**2, 0.0, 1.0))
+
+
+def _own_effects(
+    plan: Plan, prepared: Prepared, pace: Stride, change: NDArray[np.float64], varying: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what the effects of columns that are constant in public rows are multiplied by, see `unseen_factors`.
+
+    Their private rows may be so few that the loss has next to no curvature there, whereas the steps reckon with that of
+    the noise that stands in the place of such a column. So the noise of the change is computed with the curvature that
+    `varying` leaves of it.
+    """
+    coordinates, used, columns = prepared.coordinates, plan.used, np.array(prepared.unseen, dtype=np.int64)
+    # From coordinates to columns; the constant has no column.
+    rows = np.column_stack([np.zeros(len(coordinates.scale)), coordinates.basis])[np.ix_(columns, used)]
+    rows = rows / coordinates.scale[columns, None]
+    # The average of the ends of whole Newton steps, change - newton, is linear in the noise of every step. Backwards:
+    # `reach` is the derivative of the average in the iterate before step t.
+    pull = (varying[:, None] * pace.curvature + pace.ridge) / (pace.curvature + pace.ridge)
+    reach, squares = np.zeros_like(pull), np.zeros_like(pull)
+    for t in reversed(range(STEPS)):
+        averaged = float(t >= STEPS - AVERAGED_STEPS) / AVERAGED_STEPS
+        squares += (step_length(t) * reach + averaged) ** 2
+        reach = reach * (1.0 - step_length(t) * pull) + averaged * (1.0 - pull)
+    one = STEPS * (plan.noise / (plan.weights[used] * (pace.curvature + pace.ridge))) ** 2
+    effects = np.sqrt(np.sum((rows @ change) ** 2, axis=1) / (change.shape[1] - 1))
+    return unseen_factors(effects, np.sum(rows**2 * one * squares, axis=1), _LOGIT_VARIANCE)
 
 
 def _private(

@@ -331,3 +331,39 @@ def keep_few(change: Vector, variance: Vector, *, error: float) -> Kept:
         if squares[i] > threshold * variance[i]:
             factors[i] = 1.0 - threshold * variance[i] / squares[i]
     return Kept(factors, established, float(squares.sum()), float(np.sum((factors * change) ** 2)))
+
+
+# Unseen groups: columns that are constant in public rows, such as the indicators of categories that these lack. The
+# gates judge a correction by its mean over all rows, to which a group of few rows contributes next to nothing, so that
+# the noise of its coefficient needs a rule of its own.
+#
+# Variance of the effect of an unseen group that is expected, relative to that of the residuals. More trusts small
+# groups more; whatever the noise is, what is left of it adds at most a quarter of this to a group's squared error.
+_UNSEEN_VARIANCE = 0.5
+# An effect is taken for larger than expected by what its square exceeds this many noise variances. Chosen by hand.
+_UNSEEN_EXCEEDED = 4.0
+
+
+def unseen_factors(effects: Vector, variances: Vector, error: float) -> Vector:
+    """Return what the effects of unseen groups are multiplied by, from 0 (the overall level) to 1 (their own).
+
+    With an effect of variance T about 0, and noise of variance v, the best factor is T / (T + v). T is a share of
+    `error`, or what the effect's square exceeds its noise by if that is more. While it is not, noise of standard
+    deviation T v^0.5 / (T + v) is left, at most T^0.5 / 2 whatever v is: a group of few rows gets no wild value.
+
+    Parameters
+    ----------
+    effects : ndarray of shape (n_groups,)
+        How far the noisy correction moves the predictions of each group.
+    variances : ndarray of shape (n_groups,)
+        Of the noise in them; if anything, overstated.
+    error : float
+        Variance of the residuals.
+
+    Examples
+    --------
+    >>> unseen_factors(np.array([0.5, 0.5, 9.0]), np.array([0.01, 1.0, 1.0]), 1.0).round(2)
+    array([0.98, 0.33, 0.99])
+    """
+    expected = np.maximum(_UNSEEN_VARIANCE * error, effects**2 - _UNSEEN_EXCEEDED * variances)
+    return np.asarray(expected / np.maximum(expected + variances, 1e-300))

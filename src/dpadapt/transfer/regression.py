@@ -71,6 +71,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         treat each row by itself. If no correction is adopted, its predictions are returned as they are. "linear" is a
         ridge model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows it takes
         the place of the blend, and the receipt says so.
+    {max_weight}
+    {mean_weight}
     {adjacency}
     {n_rows}
     {random_state}
@@ -94,6 +96,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         the latter: an estimate, and the ends of a 90% interval, from a release that measures it at the end. Large
         errors are clipped there, and the rows are those of the fit, so that it is a little too large. None where the
         budget does not pay for it, and where there is no gate.
+    own_effect_ : ndarray of shape (n_features,)
+        For each column that is constant in public rows, such as the indicator of a category that these lack: how much
+        of its own effect was kept, from 0 (predicted at the overall level) to 1. It is shrunk by the noise that it
+        carries. NaN for the other columns. Computed from releases and public data.
     public_base_ : Base or None
         The public models, and the weights of their blend. None without public labels, and for the prior
         "same-population".
@@ -159,6 +165,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         prior: str = "shifted",
         target_bounds: tuple[float, float] | None = None,
         public_model: Any = None,
+        max_weight: float | None = None,
+        mean_weight: float | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -168,12 +176,21 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.prior = prior
         self.target_bounds = target_bounds
         self.public_model = public_model
+        self.max_weight = max_weight
+        self.mean_weight = mean_weight
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        public: Public | None = None,
+        persons: Any = None,
+        sample_weight: Any = None,
+        ledger: Ledger | None = None,
     ) -> "PrivateTransferRegressor":
         """Fit on private `X`, `y`.
 
@@ -183,11 +200,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {private target}
         {public}
         {persons}
+        {sample_weight}
         {ledger}
         """
         prior = checks.one_of(self.prior, _PRIORS, "prior")
         checks.bounds(self.target_bounds, "target_bounds")
-        data = self._read_regression(X, y, public, ledger, persons=persons)
+        data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
         budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         if public is None or data.labelled_public is None:
@@ -250,10 +268,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_base_, self.score_coef_, self.level_ = base, base.weights.copy(), 0.0
         self.correction_, self.stages_, self.adopted_ = None, dict.fromkeys(CHANGED_PARTS, 0.0), 0.0
         self.estimated_gain_ = (0.0, 0.0, 0.0)
+        self.own_effect_ = np.where(base.columns.constant, 0.0, np.nan)
         if change is not None:
             self.estimated_gain_ = change.gain
             self.score_coef_, self.level_ = change.score_coef, change.level
             self.stages_, self.adopted_ = change.stages, change.adopted
+            self.own_effect_[base.columns.constant] = change.own_effect
             if geometry is not None and change.solution is not None:
                 self.public_center_, self.public_scale_ = geometry.center, geometry.scale
                 self.public_longest_, self.correction_ = geometry.longest, change.solution
@@ -277,6 +297,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     def _forget_base(self) -> None:
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
         self.score_coef_, self.level_, self.estimated_gain_ = np.zeros(0), 0.0, None
+        self.own_effect_ = np.full(self.n_features_in_, np.nan)
 
     def _forget_linear(self) -> None:
         self.public_center_, self.public_scale_, self.public_longest_ = None, None, None
@@ -322,6 +343,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             self.epsilon,
             self.delta,
             target_bounds=self.target_bounds,
+            max_weight=self.max_weight,
+            mean_weight=self.mean_weight,
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,

@@ -20,7 +20,7 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.persons import Shares
 from dpadapt.rows import Block, Rows
 from dpadapt.transfer.base import combined
-from dpadapt.transfer.gate import Gain, Kept, keep, keep_few
+from dpadapt.transfer.gate import Gain, Kept, keep, keep_few, unseen_factors
 from dpadapt.transfer.regression_plan import (
     CHANGE_PARTS,
     CORRECTION_CURVATURE,
@@ -135,6 +135,8 @@ class Change:
     gain : tuple of float
         Estimate, and ends of a 90% interval, of how much less the squared error on the private population is than that
         of the base, as a share of the latter. None if the budget did not pay for it.
+    own_effect : ndarray
+        For each column that is constant in public rows: how much of its own effect was kept.
     """
 
     score_coef: Vector
@@ -143,6 +145,7 @@ class Change:
     stages: dict[str, float]
     adopted: float
     gain: tuple[float, float, float] | None
+    own_effect: Vector
 
 
 def shifted_change(
@@ -181,7 +184,7 @@ def shifted_change(
     lift = None
     if "row mean" in run:
         wide = geometry.standardise(np.column_stack([rows, score_columns(scores, weights)]))
-        mean = _row_mean(run["row mean"], plan, wide, shares)
+        mean, varying = _row_mean(run["row mean"], plan, wide, shares)
         lift = geometry.whitening @ (mean / float(mean @ mean))
     # 3. Plane: level, slope and mix of the public models.
     stage = plan.plane(seen.size)
@@ -200,11 +203,14 @@ def shifted_change(
         "directions": 0.0,
     }
     adopted, solution = kept.adopted / max(kept.seen, 1e-300), None
+    own_effect = np.zeros(int(plan.public.base.columns.constant.sum()))
     with np.errstate(all="ignore"):
         first, rest = columns[:, 0] * moved[0], columns[:, 1:] @ moved[1:]
     if lift is not None:
         # 4. Directions, beginning where the plane ended.
-        solution, judged = _directions(run, plan, wide, mean, residuals - first - rest, kept.established, shares)
+        with np.errstate(all="ignore"):
+            left = residuals - first - rest
+        solution, judged, own_effect = _directions(run, plan, wide, mean, varying, left, kept.established, shares)
         stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
         adopted = min((kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300), 1.0)
         solution = solution + moved[0] * lift
@@ -224,6 +230,7 @@ def shifted_change(
         {part: value * (whole if part == "level" else used.rest) for part, value in stages.items()},
         adopted * max(whole, used.rest),
         used.gain if adopted > 0.0 else (0.0, 0.0, 0.0),
+        used.rest * own_effect,
     )
 
 
@@ -338,11 +345,15 @@ def _directions(
     plan: ShiftedPlan,
     rows: NDArray[Any],
     mean: Vector,
+    varying: Vector,
     residuals: Vector,
     established: float,
     shares: Shares | None,
-) -> tuple[Vector, Kept]:
-    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
+) -> tuple[Vector, Kept, Vector]:
+    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it.
+
+    With it comes how much is kept of the own effect of each column that is constant in public rows.
+    """
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
     # How large private residuals are, relative to public ones. A row that is not finite has a residual that is not a
@@ -360,7 +371,8 @@ def _directions(
         facts, shares = _person_facts(facts, private, stage, corrected, shares)
     (unclipped, square), noise = _release_facts(run["check"], facts, n_rows, shares)
     curvature = CORRECTION_CURVATURE * stage.weights * _safely_low(unclipped / stage.row_weight, noise)
-    variance = stage.weights * _variance(stage, curvature, _safely_high(square, noise), n_rows)
+    square = _safely_high(square, noise)
+    variance = stage.weights * _variance(stage, curvature, square, n_rows)
     judged = keep(
         np.sqrt(stage.weights) * corrected,
         variance,
@@ -368,11 +380,25 @@ def _directions(
         error=geometry.variance * low**2,
         established=established,
     )
-    return np.asarray(stage.map @ (judged.factors * corrected)), judged
+    solution = np.asarray(stage.map @ (judged.factors * corrected))
+    # A column that is constant in public rows, such as the indicator of a group that these lack, may have few private
+    # rows: then its curvature is far below the one that was planned with, and its noise far above.
+    columns = np.flatnonzero(plan.public.base.columns.constant)
+    flat = varying[:, None] * curvature
+    spread = stage.noise_of_average(flat) + varying[:, None] * _sample_variance(stage, flat, square, n_rows)
+    spreads = np.einsum("jc,jc->j", (stage.map[columns] * judged.factors) ** 2, spread)
+    own_effect = unseen_factors(
+        solution[columns] / geometry.scale[columns], spreads / geometry.scale[columns] ** 2, geometry.variance
+    )
+    solution[columns] *= own_effect
+    return solution, judged, own_effect
 
 
-def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | None) -> Vector:
-    """Return the mean of the private rows in whitened coordinates, where it exceeds its noise."""
+def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | None) -> tuple[Vector, Vector]:
+    """Return the mean of the private rows in whitened coordinates, where it exceeds its noise.
+
+    With it comes how much private rows vary in each column that is constant in public rows, see `_varying`.
+    """
     geometry = plan.geometry
     whitened = geometry.whitened
     longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
@@ -380,12 +406,28 @@ def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | 
         private = Rows(rows @ geometry.whitening, np.zeros(len(rows)), shares=shares)
     mean = run.release(clipped_outer_sum(private, _ones, longest)) / plan.budget.n_rows
     noise = plan.noise("row mean") * longest
+    varying = _varying(plan, mean, noise)
     mean = np.where(np.abs(mean) > max(_MEAN_THRESHOLD * noise, _LEAST_ROW_MEAN), mean, 0.0)
     # The constant is 1 in every row, so its mean is known even if noise hides it or shortening halves it.
     constant = float(np.sign(np.mean(whitened[:, 0])))
     if mean[0] * constant < _LEAST_CONSTANT:
         mean[0] = constant
-    return mean
+    return mean, varying
+
+
+def _varying(plan: ShiftedPlan, mean: Vector, noise: float) -> Vector:
+    """Return a lower estimate, from 0 to 1, of the mean square of columns that are constant in public rows.
+
+    In the geometry such a column has the mean square 1 of the noise that stands in its place. A private indicator has
+    the value 1 / scale in a share of the rows, so its mean square is its mean over the scale. The mean is released; one
+    standard deviation of its noise is subtracted.
+    """
+    geometry, columns = plan.geometry, np.flatnonzero(plan.public.base.columns.constant)
+    if not len(columns):
+        return np.zeros(0)
+    back = np.linalg.pinv(geometry.whitening)[:, columns]
+    seen = np.abs(mean @ back) - noise * np.linalg.norm(back, axis=0)
+    return np.asarray(np.clip(seen / geometry.scale[columns], 0.0, 1.0))
 
 
 def _ones(block: Block) -> Vector:
@@ -484,5 +526,9 @@ def _variance(stage: Stage, curvature: Vector, square: float, n_rows: float) -> 
     `square` is the mean squared gradient over the squared clipping norm, so a coordinate of the sample's mean gradient
     has variance square * clip² / (k n); the iterate follows it as far as `response` says.
     """
+    return stage.noise_of_average(curvature) + _sample_variance(stage, curvature, square, n_rows)
+
+
+def _sample_variance(stage: Stage, curvature: Vector, square: float, n_rows: float) -> Vector:
     sample = square * stage.clip_norm**2 / (len(stage.weights) * n_rows)
-    return stage.noise_of_average(curvature) + sample * stage.response(curvature) ** 2
+    return sample * stage.response(curvature) ** 2

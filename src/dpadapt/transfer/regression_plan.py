@@ -45,6 +45,9 @@ Vector = NDArray[np.float64]
 # Least error of an offset on a public row, in standard deviations of the public labels. A larger one clips less of a
 # shift where the offset fits public rows closely, and adds noise there. As in `PrivateLinearRegression`.
 _LEAST_OFFSET_ERROR = 0.05
+# Variance of a direction, relative to their mean, below which columns count as dependent: rounding errors are smaller,
+# and whatever is measured varies more.
+_LEAST_VARIANCE = 1e-9
 # Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals. Chosen by
 # hand.
 _MOST_OPTIMISM = 20.0
@@ -111,8 +114,21 @@ class TransferGeometry:
 
     @cached_property
     def whitening(self) -> NDArray[np.float64]:
-        """The map from standardised rows to corrected coordinates."""
-        return np.asarray((self.vectors / np.sqrt(self._floored)) @ self._turn)
+        """The map from standardised rows to corrected coordinates; dependent columns have none of their own."""
+        return np.asarray((np.where(self._dependent, 0.0, self.vectors) / np.sqrt(self._floored)) @ self._turn)
+
+    @property
+    def _dependent(self) -> NDArray[np.bool_]:
+        """Directions in which public rows can't vary, such as the sum of all indicators of a category.
+
+        A private row of a category that public rows lack does vary there. Divided by the floor, it would be dozens of
+        times as long as public rows: it would hardly count in a fit, and its prediction would have dozens of times the
+        noise of others.
+        With fewer public rows than columns, directions without public variance are a matter of chance and stay.
+        """
+        if len(self.rows) <= len(self.values):
+            return np.zeros(len(self.values), dtype=bool)
+        return np.asarray(self.values < _LEAST_VARIANCE * self.values.mean())
 
     @cached_property
     def whitened(self) -> NDArray[np.float64]:
