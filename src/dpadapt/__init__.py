@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpadapt.accounting.receipt import Receipt
     from dpadapt.clustering.estimator import PrivateSourceTargetClustering
     from dpadapt.data import Public
-    from dpadapt.errors import BudgetExceeded, DataUnavailable, LedgerError, PrivacyError
+    from dpadapt.errors import BudgetExceeded, CalibrationWarning, DataUnavailable, LedgerError, PrivacyError
     from dpadapt.hybrid.classifier import PrivateHybridClassifier
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
@@ -37,6 +37,7 @@ __version__ = "0.2.0"
 __all__ = [
     "Adjacency",
     "BudgetExceeded",
+    "CalibrationWarning",
     "DataUnavailable",
     "Ledger",
     "LedgerError",
@@ -66,6 +67,7 @@ __all__ = [
 _HOME = {
     "Adjacency": "mechanisms.adjacency",
     "BudgetExceeded": "errors",
+    "CalibrationWarning": "errors",
     "DataUnavailable": "errors",
     "Ledger": "accounting.ledger",
     "LedgerError": "errors",

@@ -7,6 +7,7 @@
     ├── BudgetExceeded           the cap does not allow this release; nothing was drawn or recorded
     └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
     DataUnavailable              a data set is neither on disk nor downloadable
+    CalibrationWarning           a warning: intervals or sets of this coverage are not calibrated well
 
 No message contains a private value: no row, norm, count or label.
 """
@@ -26,3 +27,7 @@ class LedgerError(PrivacyError):
 
 class DataUnavailable(RuntimeError):
     """A data set is neither on disk nor downloadable from its original source."""
+
+
+class CalibrationWarning(UserWarning):
+    """Intervals or sets of this coverage can't be calibrated well: there are too few rows for the budget."""

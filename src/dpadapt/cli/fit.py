@@ -130,6 +130,12 @@ def _fit(
         str | None,
         typer.Option(help="The column with the id of each row's person: protects all rows of a person together."),
     ] = None,
+    intervals: Annotated[
+        bool,
+        typer.Option(
+            "--intervals", help="Spend 2 to 10% of the budget so that predict --coverage gives intervals or sets."
+        ),
+    ] = False,
     encoding: EncodingOption = None,
     seed: Annotated[
         int | None,
@@ -156,6 +162,7 @@ def _fit(
         agents=AgentOptions(agents, agents_epsilon),
         encoding=encoding,
         person=person,
+        intervals=intervals,
     )
     with Spending(order) as spending:
         summary = carry_out(order, spending)
@@ -232,6 +239,7 @@ class Order:
     agents: AgentOptions = AgentOptions()
     encoding: str | None = None
     person: str | None = None
+    intervals: bool = False
 
     @property
     def unit(self) -> Literal["row", "person"]:
@@ -410,6 +418,7 @@ def _check_clustering(order: Order) -> None:
 
     unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
     unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon, "--person": order.person}
+    unused |= {"--intervals": order.intervals or None}
     for option, value in unused.items():
         if value is not None:
             raise ValueError(f"{option}: --task clustering has no such choice. Leave it out.")
@@ -459,13 +468,14 @@ def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
     from dpadapt.cli.inputs import table_model
 
     wanted = {"epsilon": order.epsilon, "delta": order.delta, "adjacency": order.adjacency, "n_rows": order.rows}
-    wanted |= {"random_state": order.seed, "n_clusters": order.clusters}
+    wanted |= {"random_state": order.seed, "n_clusters": order.clusters, "intervals": order.intervals}
     model = table_model(method, schema, label=order.label, person=order.person, encoding=order.encoding, **wanted)
     known = model.estimator.get_params(deep=False)
     for name, option, asked in (
         ("adjacency", "--adjacency", order.adjacency != "zero-out"),
         ("n_rows", "--rows", order.rows is not None),
         ("random_state", "--seed", order.seed is not None),
+        ("intervals", "--intervals", order.intervals),
     ):
         if asked and name not in known:
             raise ValueError(f"{option}: the method {method.name} has no such choice. Leave it out.")

@@ -614,6 +614,13 @@ def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int
     return np.asarray(codes, dtype=np.int64)
 
 
+def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probability of each class, given its scores, or the score of the second of two classes."""
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(scores)), scores])
+    return softmax(scores)
+
+
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A private classifier with one score (two classes) or one score per class, linear in the features."""
 
@@ -628,10 +635,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class."""
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            scores = np.column_stack([np.zeros(len(scores)), scores])
-        return softmax(scores)
+        return class_probabilities(self._scores(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""

@@ -1,6 +1,7 @@
 """`PrivateTransferClassifier`: a public model, corrected by private rows as far as the evidence goes."""
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,26 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.estimator import ClassificationInput, LinearClassifier
+from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, class_probabilities
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
+from dpadapt.transfer.intervals import (
+    Calibration,
+    CalibrationPlan,
+    calibrated,
+    calibration_plan,
+    log_loss_bounds,
+    log_losses,
+    meaning_note,
+    require_public,
+    score_limit,
+    started,
+)
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
@@ -37,7 +50,8 @@ class PrivateTransferClassifier(LinearClassifier):
     -------
     Protects one private row (see `adjacency`).
     Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
-    falls, and how far its probabilities move; Gaussian.
+    falls, and how far its probabilities move; with `intervals`, also how many rows' classes have a probability below
+    each of some public numbers. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 
@@ -57,6 +71,9 @@ class PrivateTransferClassifier(LinearClassifier):
         must treat each row by itself. Probabilities below 0.001 / n_classes are raised to that. "linear" is the softmax
         model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows, or one class
         among them, it takes the place of the blend, and the receipt says so.
+    intervals : bool, default=False
+        Whether to spend 2 to 10% of the budget on the calibration of prediction sets; see `predict_set`. It needs
+        public data.
     {adjacency}
     {n_rows}
     {random_state}
@@ -79,6 +96,8 @@ class PrivateTransferClassifier(LinearClassifier):
         regressor's `adopted_` is a share of energy instead.
     public_coef_, public_intercept_ : ndarray
         The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
+    calibration_ : Calibration or None
+        How probable the model finds the classes of private rows, as released; None without `intervals`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -107,7 +126,15 @@ class PrivateTransferClassifier(LinearClassifier):
     True
     >>> model.score(X, y) > 0.9
     True
+
+    With prediction sets:
+
+    >>> model = PrivateTransferClassifier(intervals=True, random_state=0)
+    >>> model.fit(X, y, public=Public(X_public, y_public)).predict_set(X[:3], coverage=0.8).shape
+    (3, 2)
     """
+
+    calibration_: Calibration | None
 
     def __init__(
         self,
@@ -117,6 +144,7 @@ class PrivateTransferClassifier(LinearClassifier):
         prior: str = "shifted",
         classes: Any = None,
         public_model: Any = None,
+        intervals: bool = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -126,6 +154,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self.prior = prior
         self.classes = classes
         self.public_model = public_model
+        self.intervals = intervals
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
@@ -144,11 +173,19 @@ class PrivateTransferClassifier(LinearClassifier):
         {ledger}
         """
         prior = checks.one_of(self.prior, PRIORS, "prior")
+        intervals = checks.flag(self.intervals, "intervals")
         data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
-        budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.codes_public)
+        calibration: CalibrationPlan | None = None
+        if intervals:
+            require_public(public, "public data")
+            calibration = calibration_plan(data.budget)
+            # Everything else is planned with what the calibration leaves.
+            data = replace(data, budget=calibration.budget)
+        budget = data.budget
         notes: list[str] = []
         base: Base | None = None
+        run: Run | None = None
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
@@ -164,9 +201,10 @@ class PrivateTransferClassifier(LinearClassifier):
                 # Before anything is charged: a model that the user gave may fail.
                 rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
                 plan = make_plan(prepared, budget, prior)
-                runs = data.ledger.start_all(plan.charges)
+                runs, run = started(data.ledger, plan.charges, calibration)
                 change, adopted = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
+                notes += [] if run is None else [meaning_note(data.ledger.unit)]
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
             coef, intercept = corrected(prepared, change, adopted)
@@ -175,6 +213,7 @@ class PrivateTransferClassifier(LinearClassifier):
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         assumed = [data.source, OFFSET_ASSUMPTION] if base is not None and base.given else [data.source]
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
+        self.calibration_ = None
         self.public_base_ = base
         self.score_coef_: NDArray[np.float64] | None = None
         self.public_coef_: NDArray[np.float64] | None = public_coef
@@ -186,6 +225,17 @@ class PrivateTransferClassifier(LinearClassifier):
         self.coef_ = coef
         self.intercept_, self.public_intercept_, self.adopted_ = intercept, public_intercept, adopted
         self.classes_ = data.classes
+        if run is not None and calibration is not None:
+            own = (
+                data.X @ coef.T + intercept
+                if base is None
+                else self._corrected(base, data.X, rows[:, data.n_features :])
+            )
+            losses = log_losses(class_probabilities(own)[np.arange(len(data.codes)), data.codes])
+            bounds, relation = log_loss_bounds(), data.ledger.adjacency
+            self.calibration_ = calibrated(
+                run, bounds, losses, data.X, shares=data.shares, plan=calibration, adjacency=relation
+            )
         return self
 
     def public_only(self) -> "PrivateTransferClassifier | None":
@@ -199,6 +249,7 @@ class PrivateTransferClassifier(LinearClassifier):
         if coef is None or intercept is None:
             return None
         model = copy(self)
+        model.calibration_ = None  # it belongs to the corrected model
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept.copy(), 0.0
         if getattr(self, "score_coef_", None) is not None:
             model.score_coef_ = np.zeros_like(self.score_coef_)
@@ -223,7 +274,32 @@ class PrivateTransferClassifier(LinearClassifier):
             classes=self.classes,
             adjacency=self.adjacency,
             public_model=self.public_model,
+            intervals=self.intervals,
         )
+
+    def predict_set(self, X: Any, *, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return which classes belong to the prediction set of each row of `X`.
+
+        A set holds the classes whose probability is large enough. About the share `coverage` of new rows have their
+        class in the set, on average, if they come from the population of the private rows. Any coverage may be asked
+        for, at no further cost. A set may be empty: where the model is usually surer than it is of this row. Where the
+        budget is too small for a coverage, sets hold most classes or all, with a `CalibrationWarning`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool, of shape (n_rows, n_classes)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        # Models saved by earlier versions have no calibration.
+        limit = score_limit(getattr(self, "calibration_", None), coverage, asked=self.intervals)
+        return np.asarray(log_losses(self.predict_proba(X)) <= limit)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         # Models saved by earlier versions have no base.
@@ -231,9 +307,14 @@ class PrivateTransferClassifier(LinearClassifier):
         if base is None or self.score_coef_ is None:
             return super()._scores(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        scores = combined(base.scores(X), base.weights)
+        return self._corrected(base, X, combined(base.scores(X), base.weights))
+
+    def _corrected(self, base: Base, X: NDArray[Any], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scores of the corrected model; `scores` are those of the blend."""
         own = scores[:, 1:] - scores[:, :1] if len(self.classes_) == 2 else scores
-        moved = base.columns.standardise(X) @ (self.coef_ * base.columns.scale).T + scores @ self.score_coef_.T
+        moved = base.columns.standardise(X) @ (self.coef_ * base.columns.scale).T
+        if self.score_coef_ is not None:
+            moved = moved + scores @ self.score_coef_.T
         return np.asarray(own + moved + (self.intercept_ + self.coef_ @ base.columns.center))
 
     def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

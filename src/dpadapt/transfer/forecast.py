@@ -15,6 +15,7 @@ from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_l
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses
+from dpadapt.transfer.intervals import calibration_plan
 from dpadapt.transfer.public_models import require_shifted_labelled
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
@@ -59,6 +60,11 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse.")  # fmt: skip
     return estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
+
+
+def _budget_of_model(budget: Budget, intervals: bool) -> Budget:
+    """Return what the calibration of intervals leaves of a budget."""
+    return calibration_plan(budget).budget if checks.flag(intervals, "intervals") else budget
 
 
 # Ratios of expected to needed slope of the gain. Below the first the gate stayed shut, above the second it was open, on
@@ -129,6 +135,7 @@ def forecast_classification(
     classes: Any = None,
     adjacency: str = "zero-out",
     public_model: Any = None,
+    intervals: bool = False,
 ) -> ClassificationForecast:
     """Forecast a fit of `PrivateTransferClassifier` from public data; nothing private is read or spent.
 
@@ -150,6 +157,8 @@ def forecast_classification(
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
     public_model : estimator or "linear", optional
         As for the estimator.
+    intervals : bool, default=False
+        As for the estimator.
 
     Returns
     -------
@@ -170,7 +179,7 @@ def forecast_classification(
     checks.declared_public(public)
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
-    budget = Budget.of(epsilon, delta, n_private, adjacency)
+    budget = _budget_of_model(Budget.of(epsilon, delta, n_private, adjacency), intervals)
     X = public_table(public.X, ensure_min_samples=2)
     labels = None if public.y is None else public_labels(public.y, len(X))
     if labels is None and classes is None:
@@ -257,6 +266,7 @@ def forecast_regression(
     *,
     adjacency: str = "zero-out",
     public_model: Any = None,
+    intervals: bool = False,
 ) -> TransferForecast:
     """Forecast a fit of `PrivateTransferRegressor` from labelled public data; nothing private is read or spent.
 
@@ -274,6 +284,8 @@ def forecast_regression(
         Budget of the fit.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
     public_model : estimator or "linear", optional
+        As for the estimator.
+    intervals : bool, default=False
         As for the estimator.
 
     Returns
@@ -293,7 +305,8 @@ def forecast_regression(
     if checks.declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     require_shifted_labelled(public_model, "shifted", public.y)
-    budget = Budget.of(epsilon, delta, checks.count(n_private, "n_private"), adjacency)
+    n_private = checks.count(n_private, "n_private")
+    budget = _budget_of_model(Budget.of(epsilon, delta, n_private, adjacency), intervals)
     if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)
