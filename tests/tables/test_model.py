@@ -388,3 +388,21 @@ def test_columns_that_are_constant_in_public_rows_are_kept():
     )
     new = rows(200, rng.integers(0, 2, 200))
     assert np.sqrt(np.mean((model.predict(new) - new["y"]) ** 2)) < 2.5
+
+
+def test_intervals_and_sets_of_tables():
+    model = regressor(epsilon=3.0, intervals=True).fit(PRIVATE, public=Public(PUBLIC))
+    low, high = model.predict_interval(NEW, coverage=0.8).T
+    assert np.allclose((low + high) / 2, model.predict(NEW))
+    assert not hasattr(model, "predict_set")
+    ill = classifier(epsilon=3.0, intervals=True).fit(PRIVATE, public=Public(PUBLIC))
+    assert ill.predict_set(NEW, coverage=0.8).shape == (len(NEW), 2)
+    assert not hasattr(ill, "predict_interval")
+
+
+def test_rows_without_a_label_widen_no_interval():
+    """They count nothing in the calibration either: half of the labels are missing."""
+    some = PRIVATE.copy()
+    some.loc[::2, "cost"] = np.nan
+    model = regressor(epsilon=8.0, intervals=True).fit(some, public=Public(PUBLIC))
+    assert model.calibration_.n_rows == pytest.approx(250, rel=0.3)

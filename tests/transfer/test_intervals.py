@@ -256,17 +256,17 @@ def test_noise_moves_the_limit_up():
     scores = np.random.default_rng(0).exponential(size=1000)
     bounds = np.linspace(0.01, 8.0, 500)
     quiet = exact(scores, bounds)
-    noisy = Calibration(bounds, quiet.above, np.full(500, 20.0), 1000.0)
+    noisy = Calibration(bounds, quiet.above, np.full(500, 60.0), 1000.0)
     assert noisy.limit(0.9) > quiet.limit(0.9)
     assert not quiet.imprecise(0.9)
-    assert noisy.imprecise(0.97)
+    assert noisy.imprecise(0.9)
 
 
 def test_bounds_have_one_ratio_and_a_wide_range():
     for bounds in (residual_bounds(np.linspace(-3, 2, 100)), log_loss_bounds(), residual_bounds(np.zeros(4))):
         assert np.diff(np.log(bounds)) == pytest.approx(np.log(bounds[1] / bounds[0]))
         assert bounds[0] > 0
-        assert len(bounds) < 200
+        assert 100 < len(bounds) < 250
     assert residual_bounds(np.array([0.0] * 99 + [1.0]))[-1] > 1e-3
 
 
@@ -282,13 +282,14 @@ def test_tiny_data_give_wide_intervals_and_a_warning(make, n):
         assert covered(model, 0.9)[0] == 1.0
 
 
-@pytest.mark.parametrize(("coverage", "signal"), [(0.9, 144.0), (0.8, 72.0)])
-def test_the_warning_begins_where_n_times_mu_is_144_at_90_percent(coverage, signal):
-    """At a tenth of the budget and 45 bounds; at other coverages in proportion to the share that may lie outside."""
+@pytest.mark.parametrize(("coverage", "signal"), [(0.9, 140.0), (0.8, 70.0)])
+def test_the_warning_begins_where_n_times_mu_is_140_at_90_percent(coverage, signal):
+    """At a tenth of the budget; at other coverages in proportion to the share that may lie outside."""
+    bins = len(residual_bounds(np.ones(3))) + 1
     for factor, expected in ((0.95, True), (1.05, False)):
         n_rows = factor * signal / 0.25
-        noise = calibration_plan(Budget(0.25, n_rows, 1.0)).multiplier * cumulative(np.zeros(46))[1]
-        assert Calibration(np.ones(46), np.zeros(46), noise, n_rows).imprecise(coverage) == expected
+        noise = calibration_plan(Budget(0.25, n_rows, 1.0)).multiplier * cumulative(np.zeros(bins))[1]
+        assert Calibration(np.ones(bins), np.zeros(bins), noise, n_rows).imprecise(coverage) == expected
 
 
 @pytest.mark.parametrize("coverage", [0, 1, 0.0, 1.0, -0.1, 1.5, 90, math.nan, "0.9", None, True, [0.9]])

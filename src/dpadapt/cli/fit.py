@@ -446,6 +446,10 @@ def _check_prediction(order: Order, method: Method) -> None:
         checks.count(order.rows, "--rows")
     if order.rows is None and order.adjacency == "add-remove":
         raise ValueError("--rows must be given with --adjacency add-remove: a public estimate of the number of rows.")
+    if order.intervals and order.public is None and method.beside == "public":
+        raise ValueError(
+            "--intervals needs public rows, which say how finely to count errors. Give them with --public."
+        )
     people = order.agents
     if people.path is None and people.epsilon is not None:
         raise ValueError("--agents-epsilon is what an answer costs a person. Name their file with --agents.")

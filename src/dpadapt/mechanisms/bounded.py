@@ -351,7 +351,7 @@ def square_root_histogram(places: ArrayLike, n_bins: int, shares: Shares | None 
     low = np.floor(array[known])
     upper = weights * (array[known] - low)
     below = low.astype(np.int64)
-    counts = np.bincount(below, weights - upper, minlength=n_bins)
+    counts = np.bincount(below, weights - upper, minlength=n_bins).astype(np.float64)
     counts += np.bincount(np.minimum(below + 1, n_bins - 1), upper, minlength=n_bins)
     # The margin is for the rounding of the products.
     value = times_root(counts) * ((1.0 - 16 * float(np.finfo(np.float64).eps)) / root_length(n_bins))
