@@ -25,6 +25,7 @@ from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.persons import Shares
+from dpadapt.transfer.base import LONGEST_CELL
 
 Vector = NDArray[np.float64]
 
@@ -103,8 +104,6 @@ _LEAST_RESIDUAL = 1e-3
 # differently if there is one row more. Without this, such a rounding could move another record by a whole bin. It only
 # has to be far above the rounding.
 _BIN_EDGE = 0.01
-# The square of a larger cell is no float: such a row is null in every release.
-_LONGEST_CELL = 1e150
 # How many standard deviations of its noise a count is assumed to be above what was released. More covers more: on seven
 # development tasks, epsilon 1 and 1,000 rows, 90.7% at 0, 91.1% at 0.1, 91.4% at 0.2 and 95% at 1, with intervals 1.06,
 # 1.08, 1.10 and 1.36 times as wide as without privacy. Part of it makes up for rows that are used twice: residuals of
@@ -234,7 +233,7 @@ def _places(bounds: Vector, scores: Vector, X: NDArray[Any]) -> Vector:
         partly = np.clip((steps - whole - (1.0 - _BIN_EDGE)) / _BIN_EDGE, 0.0, 1.0)
         # A score equal to a bound counts as larger.
         above = np.clip(np.where(np.isfinite(steps), whole + partly, steps) + 1.0, 0.0, len(bounds))
-        null = ~(np.abs(X).max(axis=1) <= _LONGEST_CELL)
+        null = ~(np.abs(X).max(axis=1) <= LONGEST_CELL)
     return np.where(null, np.nan, len(bounds) - above)
 
 
