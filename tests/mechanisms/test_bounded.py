@@ -196,7 +196,6 @@ MAKERS = [
         make_codes(responses),
         adjacencies=(Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE),
     ),
-    Maker("square_root_histogram", places, st.integers(1, 9), make_codes(square_root_histogram)),
     Maker(
         "clipped_gram",
         records,
@@ -205,6 +204,7 @@ MAKERS = [
         lambda records, o: clipped_gram(Rows(*labelled(records, o[0], o[1])), o[2], lambda X: 1 / (X - 1) ** 3),
         rounding=lambda o: ROUNDING[o[1]],
     ),
+    Maker("square_root_histogram", places, st.integers(1, 9), make_codes(square_root_histogram)),
 ]
 ids = [f"{maker.name}{i}" for i, maker in enumerate(MAKERS)]
 

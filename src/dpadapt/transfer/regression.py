@@ -15,7 +15,7 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
-from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined, regression_base, shortened_rows
+from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
     Calibration,
@@ -97,6 +97,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         public models' predictions; of the whole model if the public model is linear.
     intercept_ : float
         What belongs to `coef_`.
+    coef_noise_ : ndarray of shape (n_features,) or None
+        Standard deviation that the noise of this fit's releases gives to each of `coef_`, where the whole model is
+        linear: for `public_model="linear"` and for the prior "same-population". None otherwise. It is computed from the
+        plan and the releases, as if gates decided alike for any noise. It leaves out the sampling errors of private and
+        public rows and the biases of clipping and shrinking, so it is no standard error: a coefficient may be further
+        from the truth.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1: the share of its energy (of
         its squared length) that the gates kept, so that a correction halved as a whole has 0.25. Computed from
@@ -165,6 +171,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     public_coef_: NDArray[np.float64] | None
     public_intercept_: float | None
     calibration_: Calibration | None
+    coef_noise_: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -258,7 +265,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """Fit where the populations are the same: the public ridge model, and no gate."""
         budget, adopted = data.budget, 0.0
         geometry = remembered_geometry(public, X_public, y_public)
-        change = np.zeros_like(geometry.solution)
+        change, noise = np.zeros_like(geometry.solution), np.zeros(data.n_features)
         run: Run | None = None
         if budget.worthwhile:
             rows = geometry.standardise(data.X)
@@ -271,7 +278,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             change = same_population_change(
                 plan, filtered, geometry, rows, residuals, budget.n_rows, precision=precision, shares=data.shares
             )
-            adopted = 1.0
+            spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
+            noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
         notes = [] if run is None else [meaning_note(data.ledger.unit)]
         self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)
         self.calibration_ = None
@@ -280,7 +288,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_longest_, self.public_target_mean_ = geometry.longest, geometry.target_center
         self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
         self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
-        self.adopted_ = adopted
+        self.coef_noise_, self.adopted_ = noise, adopted
         if run is not None and calibration is not None:
             self._calibrate(run, calibration, geometry, data, self._linear(data.X))
         return self
@@ -310,6 +318,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
                 self.public_center_, self.public_scale_ = geometry.center, geometry.scale
                 self.public_longest_, self.correction_ = geometry.longest, change.solution
         self.coef_, self.intercept_ = self._raw_coefficients(base)
+        self.coef_noise_ = None if base.linear is None else self._noise_of_coefficients(base.linear, base, change)
 
     def _raw_coefficients(self, base: Base) -> tuple[NDArray[np.float64], float]:
         """Return coefficients and intercept for raw rows that need no clipping: of the linear parts of the model."""
@@ -325,6 +334,18 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             coef = coef + linear
             intercept += float(own * (base.linear.center + base.linear.coef[-1]) - linear @ base.linear.columns.center)
         return coef, intercept
+
+    def _noise_of_coefficients(self, linear: LinearModel, base: Base, change: Change | None) -> NDArray[np.float64]:
+        """Return the standard deviation of `coef_` that the noise of the releases causes; `coef_` is linear in it."""
+        d = len(base.columns.center)
+        if change is None:
+            return np.zeros(d)
+        spread, own = np.zeros((d, change.score_noise.shape[1])), change.score_noise[0]
+        if change.solution_noise is not None and self.public_scale_ is not None:
+            scaled = change.solution_noise[:-1] / self.public_scale_[:, None]
+            spread, own = scaled[:d] / base.columns.scale[:, None], own + scaled[-1]
+        spread = spread + np.outer(linear.coef[:-1] / linear.columns.scale, own)
+        return np.asarray(np.linalg.norm(spread, axis=1))
 
     def _forget_base(self) -> None:
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
@@ -351,6 +372,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if coef is None or intercept is None:
             return None
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept, 0.0
+        model.coef_noise_ = np.zeros(len(coef))
         return model
 
     def forecast(self, public: Public, n_private: int) -> TransferForecast:
@@ -391,7 +413,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.calibration_ = None
         self._forget_base()
         self._forget_linear()
-        self.coef_, self.intercept_ = plain.coef_, plain.intercept_
+        self.coef_, self.intercept_, self.coef_noise_ = plain.coef_, plain.intercept_, None
         self.adopted_ = float(data.budget.worthwhile)
         return self
 

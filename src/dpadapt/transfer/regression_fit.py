@@ -127,6 +127,9 @@ class Change:
         How much was adopted of each of `CHANGED_PARTS`, from 0 to 1.
     adopted : float
         Share of the energy of the whole that was adopted: 0 if and only if the base is unchanged.
+    score_noise, solution_noise : ndarray
+        What the noise of the releases does to `score_coef` and `solution`: these times independent normal numbers, one
+        per column.
     """
 
     score_coef: Vector
@@ -134,6 +137,8 @@ class Change:
     solution: Vector | None
     stages: dict[str, float]
     adopted: float
+    score_noise: Vector
+    solution_noise: Vector | None
 
 
 def shifted_change(
@@ -187,20 +192,27 @@ def shifted_change(
     moved = kept.factors * estimate
     score_coef = weights + seen.features.map[:, : k - 1] @ moved[1:]
     level = float(seen.features.shift[: k - 1] @ moved[1:])
+    noise = kept.factors * np.sqrt(stage.noise_variance)
+    score_noise = np.column_stack([np.zeros(len(weights)), seen.features.map[:, : k - 1] * noise[1:]])
     stages = {
         "level": float(kept.factors[0]),
         "slope and mix": float(np.mean(kept.factors[1:])) if k > 1 else 0.0,
         "directions": 0.0,
     }
     if lift is None:
-        return Change(score_coef, level + float(moved[0]), None, stages, kept.adopted / max(kept.seen, 1e-300))
+        adopted = kept.adopted / max(kept.seen, 1e-300)
+        return Change(score_coef, level + float(moved[0]), None, stages, adopted, score_noise, None)
     # 4. Directions, beginning where the plane ended.
     with np.errstate(all="ignore"):
         residuals = residuals - columns @ moved
-    solution, judged = _directions(run, plan, wide, mean, residuals, kept.established, shares)
+    solution, judged, own_noise, undone = _directions(run, plan, wide, mean, residuals, kept.established, shares)
     stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
     adopted = (kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300)
-    return Change(score_coef, level, solution + moved[0] * lift, stages, min(adopted, 1.0))
+    # The directions begin with the constant and the slopes, so they undo a part of the plane's noise.
+    left = 1.0 - undone[:k]
+    solution_noise = np.column_stack([noise[0] * left[0] * lift, np.zeros((len(lift), k - 1)), own_noise])
+    score_noise = np.column_stack([score_noise * left, np.zeros((len(weights), own_noise.shape[1]))])
+    return Change(score_coef, level, solution + moved[0] * lift, stages, min(adopted, 1.0), score_noise, solution_noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,8 +291,11 @@ def _directions(
     residuals: Vector,
     established: float,
     shares: Shares | None,
-) -> tuple[Vector, Kept]:
-    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
+) -> tuple[Vector, Kept, Vector, Vector]:
+    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it, and its noise.
+
+    The noise is a matrix, as in `Change`. Last comes the share of an error along each coordinate that is corrected.
+    """
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
     # How large private residuals are, relative to public ones. A row that is not finite has a residual that is not a
@@ -306,7 +321,12 @@ def _directions(
         error=geometry.variance * low**2,
         established=established,
     )
-    return np.asarray(stage.map @ (judged.factors * corrected)), judged
+    # The most likely curvature, not one on the safe side as above.
+    likely = stage.weights * float(np.clip(unclipped / stage.row_weight, _LEAST_RELEASED_SHARE, 1.0))
+    spread = judged.factors * np.sqrt(stage.noise_of_average(likely))
+    undone = np.zeros(len(mean))
+    undone[chosen] = judged.factors * np.minimum(likely * stage.response(likely), 1.0)
+    return np.asarray(stage.map @ (judged.factors * corrected)), judged, np.asarray(stage.map * spread), undone
 
 
 def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | None) -> Vector:
