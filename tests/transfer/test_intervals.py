@@ -24,10 +24,11 @@ from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.persons import row_shares
 from dpadapt.transfer.intervals import (
     Calibration,
-    calibration_plan,
+    interval_plan,
     log_loss_bounds,
     residual_bounds,
     score_limit,
+    set_plan,
 )
 
 ADJACENCIES = [{}, {"adjacency": "replace-one"}, {"adjacency": "add-remove", "n_rows": 3000}]
@@ -153,12 +154,15 @@ def test_the_whole_plan_is_one_charge_with_a_label_of_its_own(fitted, fitted_cla
         assert any("coverage of 90%" in text for text in model.privacy_.warnings)
 
 
-@pytest.mark.parametrize(("signal", "share"), [(100.0, 0.1), (1000.0, 0.0529), (1e5, 0.02)])
-def test_the_calibration_gets_its_share_and_the_model_the_rest(signal, share):
-    plan = calibration_plan(Budget(mu=0.5, n_rows=signal / 0.5, factor=1.0))
+@pytest.mark.parametrize(
+    ("make", "signal", "share"),
+    [(interval_plan, 100.0, 0.1), (interval_plan, 1000.0, 0.0529), (interval_plan, 1e5, 0.02), (set_plan, 100.0, 0.05)],
+)
+def test_the_calibration_gets_its_share_and_the_model_the_rest(make, signal, share):
+    plan = make(Budget(mu=0.5, n_rows=signal / 0.5, factor=1.0))
     assert plan.multiplier**-2 == pytest.approx(share * 0.25)
     assert plan.budget.mu**2 == pytest.approx((1 - share) * 0.25)
-    doubled = calibration_plan(Budget(mu=0.5, n_rows=2 * signal / 0.5, factor=2.0))
+    doubled = make(Budget(mu=0.5, n_rows=2 * signal / 0.5, factor=2.0))
     assert doubled.multiplier == pytest.approx(plan.multiplier)
 
 
@@ -166,7 +170,7 @@ def test_the_calibration_gets_its_share_and_the_model_the_rest(signal, share):
 def test_a_forecast_has_the_budget_that_the_calibration_leaves(make):
     public = PUBLIC if make is regressor else PUBLIC_CLASSES
     budget = Budget.of(0.3, 1e-6, 500, "zero-out")
-    rest = calibration_plan(budget).budget.mu
+    rest = (interval_plan if make is regressor else set_plan)(budget).budget.mu
     with_intervals = make(epsilon=0.3).forecast(public, 500)
     assert with_intervals != make(epsilon=0.3, intervals=False).forecast(public, 500)
     alone = make(epsilon=gaussian_epsilon(rest, 1e-6), intervals=False).forecast(public, 500)
@@ -241,7 +245,7 @@ def test_a_null_row_counts_nothing():
 
 def exact(scores, bounds):
     counts = np.array([np.sum(scores > bound) for bound in bounds], dtype=float)
-    return Calibration(bounds, counts, np.zeros(len(bounds)), float(len(scores)))
+    return Calibration(bounds, counts, np.zeros(len(bounds)), float(len(scores)), 0.15)
 
 
 def test_without_noise_the_limit_is_that_of_split_conformal_prediction():
@@ -256,7 +260,7 @@ def test_noise_moves_the_limit_up():
     scores = np.random.default_rng(0).exponential(size=1000)
     bounds = np.linspace(0.01, 8.0, 500)
     quiet = exact(scores, bounds)
-    noisy = Calibration(bounds, quiet.above, np.full(500, 60.0), 1000.0)
+    noisy = Calibration(bounds, quiet.above, np.full(500, 60.0), 1000.0, 0.15)
     assert noisy.limit(0.9) > quiet.limit(0.9)
     assert not quiet.imprecise(0.9)
     assert noisy.imprecise(0.9)
@@ -288,8 +292,8 @@ def test_the_warning_begins_where_n_times_mu_is_140_at_90_percent(coverage, sign
     bins = len(residual_bounds(np.ones(3))) + 1
     for factor, expected in ((0.95, True), (1.05, False)):
         n_rows = factor * signal / 0.25
-        noise = calibration_plan(Budget(0.25, n_rows, 1.0)).multiplier * cumulative(np.zeros(bins))[1]
-        assert Calibration(np.ones(bins), np.zeros(bins), noise, n_rows).imprecise(coverage) == expected
+        noise = interval_plan(Budget(0.25, n_rows, 1.0)).multiplier * cumulative(np.zeros(bins))[1]
+        assert Calibration(np.ones(bins), np.zeros(bins), noise, n_rows, 0.15).imprecise(coverage) == expected
 
 
 @pytest.mark.parametrize("coverage", [0, 1, 0.0, 1.0, -0.1, 1.5, 90, math.nan, "0.9", None, True, [0.9]])

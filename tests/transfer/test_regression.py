@@ -418,7 +418,7 @@ def test_stages_say_what_was_adopted():
     ids=str,
 )
 def test_the_noise_of_coefficients_is_their_spread_over_fits_of_the_same_rows(params):
-    """40 fits differ in their noise alone. Six coefficients show their spread within 5%, so 15% are three deviations."""
+    """40 fits differ in their noise alone. Six coefficients show their spread within 5%: 15% are three deviations."""
     random = np.random.default_rng(0)
     X, X_public, shift = random.normal(size=(3000, 6)), random.normal(size=(300, 6)), [0.5, 0.5, -0.5, 0.4, -0.6, 0.3]
     coef = np.array([1.0, -1.0, 0.5, 0.0, 0.3, 0.0])

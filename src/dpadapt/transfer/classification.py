@@ -21,12 +21,12 @@ from dpadapt.transfer.intervals import (
     Calibration,
     CalibrationPlan,
     calibrated,
-    calibration_plan,
     log_loss_bounds,
     log_losses,
     meaning_note,
     require_public,
     score_limit,
+    set_plan,
     started,
 )
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
@@ -72,7 +72,7 @@ class PrivateTransferClassifier(LinearClassifier):
         model: the whole model is then linear, and `coef_` describes it. With fewer than 50 public rows, or one class
         among them, it takes the place of the blend, and the receipt says so.
     intervals : bool, default=False
-        Whether to spend 2 to 10% of the budget on the calibration of prediction sets; see `predict_set`. It needs
+        Whether to spend 2 to 5% of the budget on the calibration of prediction sets; see `predict_set`. It needs
         public data.
     {adjacency}
     {n_rows}
@@ -179,7 +179,7 @@ class PrivateTransferClassifier(LinearClassifier):
         calibration: CalibrationPlan | None = None
         if intervals:
             require_public(public, "public data")
-            calibration = calibration_plan(data.budget)
+            calibration = set_plan(data.budget)
             # Everything else is planned with what the calibration leaves.
             data = replace(data, budget=calibration.budget)
         budget = data.budget

@@ -15,7 +15,7 @@ from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_l
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses
-from dpadapt.transfer.intervals import calibration_plan
+from dpadapt.transfer.intervals import interval_plan, set_plan
 from dpadapt.transfer.public_models import require_shifted_labelled
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
@@ -60,11 +60,6 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse.")  # fmt: skip
     return estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
-
-
-def _budget_of_model(budget: Budget, intervals: bool) -> Budget:
-    """Return what the calibration of intervals leaves of a budget."""
-    return calibration_plan(budget).budget if checks.flag(intervals, "intervals") else budget
 
 
 # Ratios of expected to needed slope of the gain. Below the first the gate stayed shut, above the second it was open, on
@@ -179,7 +174,8 @@ def forecast_classification(
     checks.declared_public(public)
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
-    budget = _budget_of_model(Budget.of(epsilon, delta, n_private, adjacency), intervals)
+    budget = Budget.of(epsilon, delta, n_private, adjacency)
+    budget = set_plan(budget).budget if checks.flag(intervals, "intervals") else budget
     X = public_table(public.X, ensure_min_samples=2)
     labels = None if public.y is None else public_labels(public.y, len(X))
     if labels is None and classes is None:
@@ -306,7 +302,8 @@ def forecast_regression(
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     require_shifted_labelled(public_model, "shifted", public.y)
     n_private = checks.count(n_private, "n_private")
-    budget = _budget_of_model(Budget.of(epsilon, delta, n_private, adjacency), intervals)
+    budget = Budget.of(epsilon, delta, n_private, adjacency)
+    budget = interval_plan(budget).budget if checks.flag(intervals, "intervals") else budget
     if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)

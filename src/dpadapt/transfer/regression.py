@@ -21,7 +21,7 @@ from dpadapt.transfer.intervals import (
     Calibration,
     CalibrationPlan,
     calibrated,
-    calibration_plan,
+    interval_plan,
     meaning_note,
     require_public,
     residual_bounds,
@@ -217,7 +217,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         calibration: CalibrationPlan | None = None
         if intervals:
             require_public(data.labelled_public, "public rows with labels")
-            calibration = calibration_plan(data.budget)
+            calibration = interval_plan(data.budget)
             # Everything else is planned with what the calibration leaves.
             data = replace(data, budget=calibration.budget)
         if public is None or data.labelled_public is None:
