@@ -31,6 +31,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.persons.run",
         "persons with several rows as the unit of privacy, against single rows and simpler ways to protect persons",
     ),
+    "intervals": (
+        "benchmarks.intervals.run",
+        "prediction intervals and sets: coverage, widths against calibration without privacy, cost to the model",
+    ),
     "adaptation": (
         "benchmarks.adaptation.run",
         "private domain adaptation: the paper's tables, figures and privacy claims, and our estimators",

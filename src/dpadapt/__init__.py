@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpadapt.errors import (
         AssumedBoundsWarning,
         BudgetExceeded,
+        CalibrationWarning,
         DataUnavailable,
         LedgerError,
         NoLedgerWarning,
@@ -48,6 +49,7 @@ __all__ = [
     "Adjacency",
     "AssumedBoundsWarning",
     "BudgetExceeded",
+    "CalibrationWarning",
     "DataUnavailable",
     "Evaluation",
     "Ledger",
@@ -83,6 +85,7 @@ _HOME = {
     "Adjacency": "mechanisms.adjacency",
     "AssumedBoundsWarning": "errors",
     "BudgetExceeded": "errors",
+    "CalibrationWarning": "errors",
     "DataUnavailable": "errors",
     "Evaluation": "evaluation",
     "Ledger": "accounting.ledger",

@@ -70,6 +70,14 @@ def share(value: Any, name: str) -> float:
     return number
 
 
+def inside_unit(value: Any, name: str) -> float:
+    """Return `value` as a float if it lies in (0, 1)."""
+    number = _number(value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, such as 0.9, got {_shown(value)}.")
+    return number
+
+
 def bounds(value: Any, name: str) -> tuple[float, float]:
     """Return `value` as a pair of floats if it is (low, high) with low < high; (-1, 1) if it is None."""
     if value is None:

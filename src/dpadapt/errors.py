@@ -7,6 +7,7 @@
     ├── BudgetExceeded           the cap does not allow this release; nothing was drawn or recorded
     └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
     DataUnavailable              a data set is neither on disk nor downloadable
+    CalibrationWarning           a warning: intervals or sets of this coverage are not calibrated well
 
     PrivacyWarning (UserWarning) something that a fit takes for granted; raised as an error, it stops before spending
     ├── NoLedgerWarning          nothing adds up what further fits on the same rows cost
@@ -44,3 +45,7 @@ class AssumedBoundsWarning(PrivacyWarning):
 
 class DataUnavailable(RuntimeError):
     """A data set is neither on disk nor downloadable from its original source."""
+
+
+class CalibrationWarning(UserWarning):
+    """Intervals or sets of this coverage can't be calibrated well: there are too few rows for the budget."""

@@ -6,7 +6,8 @@ A model is a folder of three files:
     Format and version, method, parameters, small attributes, checksums of the other two files, and what the caller
     keeps beside the model, such as the schema of its table.
 `arrays.npz`
-    The other attributes, one array each; the public models of a transfer, several arrays each.
+    The other attributes, one array each; the public models of a transfer and the calibration of its intervals,
+    several arrays each.
 `receipt.json`
     What the fit released and what it cost.
 
@@ -47,6 +48,7 @@ from dpadapt.methods import METHODS, Method
 from dpadapt.tables.model import TableModel
 from dpadapt.tables.schema import Schema
 from dpadapt.transfer.base import Base
+from dpadapt.transfer.intervals import Calibration
 
 try:
     import fcntl
@@ -56,6 +58,8 @@ except ImportError:  # Windows
 _MODEL_FORMAT = "dpadapt model 1"
 _MODEL_FILES = ("arrays.npz", "receipt.json", "model.json")
 _SAVED, _SAVING = ".saved", ".saving-"
+# Attributes of several arrays each.
+_PARTS: dict[str, type[Base] | type[Calibration]] = {"public_base_": Base, "calibration_": Calibration}
 
 # Bytes that `prepare` writes as a trial. More than a model of a thousand columns and its report take, so that a full
 # disk is found before a budget is spent.
@@ -150,7 +154,7 @@ def _contents(model: Any, extra: Mapping[str, Any] | None) -> dict[str, bytes]:
     for name, value in _fitted(model).items():
         if isinstance(value, np.ndarray) and value.dtype != object:
             arrays[name] = value
-        elif isinstance(value, Base):
+        elif isinstance(value, Base | Calibration):
             arrays |= {f"{name}/{part}": array for part, array in value.arrays().items()}
         elif name not in receipts:
             plain[name] = _pack(value, name)
@@ -259,12 +263,11 @@ def load(folder: str | Path) -> Saved:
                 attribute, slash, part = name.partition("/")
                 if slash:
                     parts.setdefault(attribute, {})[part] = arrays[name]
-            if parts:
-                fitted["public_base_"] = Base.from_arrays(parts.pop("public_base_"))
+            fitted |= {name: _PARTS[name].from_arrays(own) for name, own in parts.items()}
         fitted["privacy_"] = Receipt.from_json(receipt_file.decode())
         # Without the base to which it belongs, a correction would predict alone.
         baseless = "score_coef_" in fitted and "public_base_" not in fitted
-        damaged = not isinstance(extra, dict) or bool(parts) or baseless
+        damaged = not isinstance(extra, dict) or baseless
     except Exception:
         # Whatever JSON and arrays can hold may stand where something else is expected; each fails in its own way.
         damaged = True

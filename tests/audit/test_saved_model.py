@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpadapt import Ledger, PrivateLinearRegression, Public, save
+from dpadapt import Ledger, PrivateLinearRegression, PrivateTransferRegressor, Public, save
 from dpadapt.accounting import epsilon
 from dpadapt.accounting.receipt import Entry
 from dpadapt.audit import Pace, audit_model, saved_model
@@ -291,6 +291,16 @@ def test_a_refit_that_fails_is_undecided(folder, monkeypatch):
     audit = audit_model(folder, **QUICK)
     assert audit.verdict == "undecided"
     assert [finding.verdict for finding in audit.findings[5:]] == ["undecided"] * 6
+
+
+def test_a_model_with_intervals_is_refitted_with_public_labels(tmp_path):
+    """Without these the estimator refuses; the search for what makes the same releases goes on."""
+    public = Public(X[:100], Y[:100] + 0.1 * RANDOM.standard_normal(100))
+    save(PrivateTransferRegressor(EPSILON, DELTA, intervals=True).fit(X, Y, public=public), tmp_path)
+    saved = load(tmp_path)
+    made_up = saved_model._like_the_receipt(saved_model._MadeUp.of(saved), saved.model.privacy_)
+    assert made_up.public.y is not None
+    assert made_up.fit(made_up.rows(), Ledger(EPSILON, DELTA)).privacy_.entries[-1].label == "calibration"
 
 
 def test_made_up_rows_follow_the_saved_schema():

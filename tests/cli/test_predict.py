@@ -103,3 +103,48 @@ def test_a_model_with_wrong_contents_is_refused_by_one_line(run, site, tmp_path,
     else:
         # The arrays, not the attributes in model.json, hold the coefficients: nothing was changed.
         assert "coef_" in model["attributes"] or "epsilon" in model["params"]
+
+
+def test_coverage_adds_the_ends_of_intervals(run, site, tmp_path):
+    assert run(*site.fit(epsilon=3), "--intervals").code == 0
+    new, out = tmp_path / "new.csv", tmp_path / "o.csv"
+    assert run("predict", site.out, new, "-o", out, "--coverage", 0.8).code == 0
+    written, model = pd.read_csv(out), persist.load(site.out).model
+    assert list(written) == ["prediction", "lower", "upper"]
+    assert np.allclose(written[["lower", "upper"]], model.predict_interval(pd.read_csv(new), coverage=0.8))
+    assert (written["upper"] > written["prediction"]).all()
+    # Without it, the file is as before.
+    assert run("predict", site.out, new, "-o", out).code == 0
+    assert list(pd.read_csv(out)) == ["prediction"]
+
+
+def test_coverage_adds_the_classes_of_sets(run, site, tmp_path):
+    assert run(*site.fit(label="region", task="classification", epsilon=3), "--intervals").code == 0
+    rows, out = tmp_path / "rows.csv", tmp_path / "o.csv"
+    pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
+    assert run("predict", site.out, rows, "-o", out, "--coverage", 0.8).code == 0
+    written = pd.read_csv(out)
+    members = written[[f"set has {name}" for name in ("north", "south", "west")]]
+    assert np.array_equal(members, persist.load(site.out).model.predict_set(rows, coverage=0.8))
+
+
+def test_a_coverage_that_can_not_be_calibrated_is_warned_about(run, site, tmp_path):
+    assert run(*site.fit(epsilon=0.2), "--intervals").code == 0
+    outcome = run("predict", site.out, tmp_path / "new.csv", "-o", tmp_path / "o.csv", "--coverage", 0.99)
+    assert outcome.code == 0
+    assert "warning: intervals of coverage 0.99" in outcome.out
+    assert np.isinf(pd.read_csv(tmp_path / "o.csv")["upper"]).all()
+
+
+def test_a_coverage_is_refused_without_intervals_or_outside_0_and_1(run, site, tmp_path):
+    assert run(*site.fit()).code == 0
+    new, out = tmp_path / "new.csv", tmp_path / "o.csv"
+    refused(run("predict", site.out, new, "-o", out, "--coverage", 0.9), "without --intervals")
+    refused(run("predict", site.out, new, "-o", out, "--coverage", 90), "--coverage must lie between 0 and 1")
+    assert not out.exists()
+
+
+def test_intervals_that_can_not_be_had_are_refused_before_anything_is_spent(run, site):
+    refused(run(*site.fit(method="noisy-sgd"), "--intervals"), "--intervals")
+    refused(run(*site.fit(public=None), "--intervals"), "--intervals", "--public")
+    assert site.untouched()

@@ -338,6 +338,14 @@ RECIPES: dict[str, list[Recipe]] = {
             public_model=DecisionTreeRegressor(max_depth=3),
         ),
         variant("linear public model", "regression", shifted("regression"), epsilon=8.0, public_model="linear"),
+        variant("intervals", "regression", shifted("regression"), epsilon=8.0, intervals=True),
+        variant(
+            "intervals, same population",
+            "regression",
+            labelled("regression"),
+            prior="same-population",
+            intervals=True,
+        ),
     ],
     "PrivateLinearRegression": [
         *with_every_public("regression"),
@@ -418,6 +426,8 @@ RECIPES: dict[str, list[Recipe]] = {
             "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3)
         ),
         variant("linear public model", "classes", shifted("classes"), epsilon=8.0, public_model="linear"),
+        variant("intervals", "classes", shifted("classes"), epsilon=8.0, intervals=True),
+        variant("intervals, unlabelled public", "classes", unlabelled, intervals=True),
     ],
     "PrivateLogisticRegression": [
         *with_every_public("classes"),

@@ -17,7 +17,7 @@ from dpadapt.mechanisms import bounded, bounded_losses, bounded_neighbours
 
 # What makers are given of private rows; everything else is public.
 PRIVATE = {"rows", "codes", "ballots", "weights", "ranks", "inside", "losses", "moments", "parts", "counts", "X", "y"}
-PRIVATE |= {"shares"}
+PRIVATE |= {"shares", "places"}
 MAKERS = {
     name: getattr(module, name)
     for module in (bounded, bounded_losses, bounded_neighbours)

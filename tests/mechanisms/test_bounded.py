@@ -27,6 +27,7 @@ from dpadapt.mechanisms.bounded import (
     histogram_of_blocks,
     responses,
     soft_histogram,
+    square_root_histogram,
     threshold_votes,
     votes,
     weighted_votes,
@@ -115,6 +116,7 @@ def make_term_sum(records, options):
 
 records = st.lists(extreme, min_size=4, max_size=4)
 codes = st.sampled_from([0, 1, 2, 3, -1, 7, 10**9, 0.5, 1e300, -1e300, math.nan, math.inf])
+places = st.one_of(codes, st.floats(0, 9))
 KINDS = ["label", "product", "reciprocal", "wide", math.inf, math.nan, 1e300, 1e30, 1e-30, 0.0]
 kinds = st.sampled_from(KINDS)
 
@@ -210,6 +212,7 @@ MAKERS = [
         lambda records, o: clipped_gram(Rows(*labelled(records, o[0], o[1])), o[2], lambda X: 1 / (X - 1) ** 3),
         rounding=lambda o: ROUNDING[o[1]],
     ),
+    Maker("square_root_histogram", places, st.integers(1, 9), make_codes(square_root_histogram)),
 ]
 ids = [f"{maker.name}{i}" for i, maker in enumerate(MAKERS)]
 
@@ -291,6 +294,7 @@ def test_extreme_rows_raise_no_numerical_error(dtype):
             histogram(pair[0], 3)
             soft_histogram(pair)
             responses(pair[0], 3)
+            square_root_histogram(pair[0], 3)
             votes(pair)
             weighted_votes([np.array([True])], pair[:, 0])
             threshold_votes([[0]], [True], pair[:, 0], 3)
@@ -317,13 +321,14 @@ def test_a_bound_that_is_too_low_is_detected(maker):
         battery()
 
 
-@pytest.mark.parametrize("maker", [clipped_gram, votes, histogram, soft_histogram])
+@pytest.mark.parametrize("maker", [clipped_gram, votes, histogram, soft_histogram, square_root_histogram])
 def test_a_replacement_bound_that_is_too_low_is_detected(maker):
     D, D_neighbour, make = {
         clipped_gram: ([[1.0, 0.0]], [[0.0, 1.0]], lambda rows: clipped_gram(rows, 1.0)),
         votes: ([[1, 0]], [[0, 1]], votes),
         histogram: ([0], [1], lambda codes: histogram(codes, 2)),
         soft_histogram: ([[1.0, 0.0]], [[0.0, 1.0]], soft_histogram),
+        square_root_histogram: ([0], [4], lambda codes: square_root_histogram(codes, 5)),
     }[maker]
     first, second = make(D), make(D_neighbour)
     assert -1e-9 < excess(first, second, Adjacency.REPLACE_ONE, 0.0) <= 0  # tight
@@ -354,6 +359,11 @@ PERSONAL = {
         records,
         st.none(),
         lambda rows, o, shares: soft_histogram(table(rows, 3, np.float64), shares),
+    ),
+    "square_root_histogram": (
+        places,
+        st.none(),
+        lambda rows, o, shares: square_root_histogram([-1 if r is NULL else r for r in rows], 6, shares),
     ),
     "votes": (records, st.none(), lambda rows, o, shares: votes(table(rows, 3, np.float64), shares)),
 }
@@ -435,7 +445,7 @@ def test_without_the_largest_weight_a_weighted_row_exceeds_the_bound(name):
 
 @pytest.mark.parametrize("name", PERSONAL)
 def test_without_shares_a_person_with_many_rows_exceeds_the_bound(name):
-    row = 1 if name == "histogram" else [1.0] * 4
+    row = 1 if "histogram" in name else [1.0] * 4
     options = (3, np.float64, 0.7, True, "label") if name == "clipped_outer_sum" else True
     _, _, make = PERSONAL[name]
     several, none = (make(rows, options, None) for rows in ([row] * 5, [NULL]))
@@ -497,7 +507,7 @@ def test_empty_tables_have_statistics_of_the_usual_shape(shape):
 
 
 def test_a_table_with_several_entries_per_record_is_refused():
-    for make in (histogram, responses):
+    for make in (histogram, responses, square_root_histogram):
         with pytest.raises(ValueError, match="one entry per record"):
             make([[0, 1], [1, 1]], 3)
     for make in (lambda rows: clipped_sum(rows, 1.0), lambda rows: clipped_gram(rows, 1.0), votes):

@@ -471,3 +471,21 @@ def test_a_table_fitted_without_a_ledger_warns_once_with_the_line_to_write(perso
     assert [each.filename for each in caught] == [__file__]
     assert f'Ledger.open("private.ledger", epsilon=3, delta=1e-06{unit})' in str(caught[0].message)
     assert any("no ledger was charged" in text for text in model.privacy_.warnings)
+
+
+def test_intervals_and_sets_of_tables():
+    model = regressor(epsilon=3.0, intervals=True).fit(PRIVATE, public=Public(PUBLIC))
+    low, high = model.predict_interval(NEW, coverage=0.8).T
+    assert np.allclose((low + high) / 2, model.predict(NEW))
+    assert not hasattr(model, "predict_set")
+    ill = classifier(epsilon=3.0, intervals=True).fit(PRIVATE, public=Public(PUBLIC))
+    assert ill.predict_set(NEW, coverage=0.8).shape == (len(NEW), 2)
+    assert not hasattr(ill, "predict_interval")
+
+
+def test_rows_without_a_label_widen_no_interval():
+    """They count nothing in the calibration either: half of the labels are missing."""
+    some = PRIVATE.copy()
+    some.loc[::2, "cost"] = np.nan
+    model = regressor(epsilon=8.0, intervals=True).fit(some, public=Public(PUBLIC))
+    assert model.calibration_.n_rows == pytest.approx(250, rel=0.3)

@@ -427,3 +427,40 @@ def test_private_rows_far_beyond_the_public_ones_do_no_harm_at_a_small_budget():
         ratios.append(errors[0] / errors[1])
     assert np.mean(ratios) < 0.7
     assert max(ratios) < 2.0
+
+
+# Noise of coefficients
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"public_model": "linear"}, {"public_model": "linear", "epsilon": 0.2}, {"prior": "same-population"}],
+    ids=str,
+)
+def test_the_noise_of_coefficients_is_their_spread_over_fits_of_the_same_rows(params):
+    """40 fits differ in their noise alone. Six coefficients show their spread within 5%: 15% are three deviations."""
+    random = np.random.default_rng(0)
+    X, X_public, shift = random.normal(size=(3000, 6)), random.normal(size=(300, 6)), [0.5, 0.5, -0.5, 0.4, -0.6, 0.3]
+    coef = np.array([1.0, -1.0, 0.5, 0.0, 0.3, 0.0])
+    y_public = X_public @ coef + 0.5 * random.standard_normal(300)
+    y = X @ (coef + shift) + 0.3 + 0.5 * random.standard_normal(3000)
+    public = Public(X_public, y_public)
+    fits = [
+        PrivateTransferRegressor(**{"epsilon": 1.0, "random_state": seed} | params).fit(X, y, public=public)
+        for seed in range(40)
+    ]
+    spread = np.std([fit.coef_ for fit in fits], axis=0, ddof=1)
+    stated = np.sqrt(np.mean([fit.coef_noise_**2 for fit in fits], axis=0))
+    assert math.sqrt(np.mean((spread / stated) ** 2)) == pytest.approx(1.0, abs=0.15)
+
+
+def test_the_noise_of_coefficients_is_known_only_where_the_whole_model_is_linear():
+    public, X, y = _population(5, n=400, n_public=200)
+    blend = PrivateTransferRegressor(random_state=0).fit(X, y, public=public)
+    assert blend.coef_noise_ is None
+    assert PrivateTransferRegressor(random_state=0).fit(X, y).coef_noise_ is None
+    linear = PrivateTransferRegressor(5.0, public_model="linear", random_state=0).fit(X, y, public=public)
+    assert linear.coef_noise_.shape == (5,)
+    assert not linear.public_only().coef_noise_.any()
+    unspent = PrivateTransferRegressor(1e-6, 1e-12, public_model="linear").fit(X, y, public=public)
+    assert not unspent.coef_noise_.any()

@@ -547,7 +547,11 @@ def _like_the_receipt(made_up: _MadeUp, receipt: Receipt) -> _MadeUp:
     for more_rows in (1, _MORE_MADE_UP_ROWS):
         for public in (given, Public(given.X), None) if given is not None else (None,):
             candidate = replace(made_up, public=public, more_rows=more_rows)
-            entries = record(candidate.fit, candidate.rows(), adjacency=candidate.adjacency).result.privacy_.entries
+            try:
+                refit = record(candidate.fit, candidate.rows(), adjacency=candidate.adjacency).result
+            except ValueError:  # such as intervals, which need public rows
+                continue
+            entries = refit.privacy_.entries
             if [(entry.label, entry.times) for entry in entries] == wanted:
                 return candidate
     return made_up

@@ -165,6 +165,12 @@ def _fit(
             "false alarm cost), f1 or balanced_accuracy (chosen on public rows)."
         ),
     ] = None,
+    intervals: Annotated[
+        bool,
+        typer.Option(
+            "--intervals", help="Spend 2 to 10% of the budget so that predict --coverage gives intervals or sets."
+        ),
+    ] = False,
     encoding: EncodingOption = None,
     seed: Annotated[
         int | None,
@@ -192,6 +198,7 @@ def _fit(
         encoding=encoding,
         person=person,
         weights=WeightOptions(weight, max_weight, mean_weight, class_weight, threshold),
+        intervals=intervals,
     )
     with Spending(order) as spending:
         summary = carry_out(order, spending)
@@ -334,6 +341,7 @@ class Order:
     encoding: str | None = None
     person: str | None = None
     weights: WeightOptions = WeightOptions()
+    intervals: bool = False
 
     @property
     def unit(self) -> Literal["row", "person"]:
@@ -521,6 +529,7 @@ def _check_clustering(order: Order) -> None:
         "--mean-weight": order.weights.mean,
     }
     unused |= {"--class-weight": order.weights.classes, "--threshold": order.weights.threshold}
+    unused |= {"--intervals": order.intervals or None}
     for option, value in unused.items():
         if value is not None:
             raise ValueError(f"{option}: --task clustering has no such choice. Leave it out.")
@@ -550,6 +559,10 @@ def _check_prediction(order: Order, method: Method) -> None:
         checks.count(order.rows, "--rows")
     if order.rows is None and order.adjacency == "add-remove":
         raise ValueError("--rows must be given with --adjacency add-remove: a public estimate of the number of rows.")
+    if order.intervals and order.public is None and method.beside == "public":
+        raise ValueError(
+            "--intervals needs public rows, which say how finely to count errors. Give them with --public."
+        )
     people = order.agents
     if people.path is None and people.epsilon is not None:
         raise ValueError("--agents-epsilon is what an answer costs a person. Name their file with --agents.")
@@ -577,7 +590,7 @@ def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
         "adjacency": order.adjacency,
         "n_rows": order.rows,
     }
-    wanted |= {"random_state": order.seed, "n_clusters": order.clusters}
+    wanted |= {"random_state": order.seed, "n_clusters": order.clusters, "intervals": order.intervals}
     counting = order.weights.parameters(schema.classes(str(order.label)) if order.weights.classes else ())
     beside: dict[str, Any] = {"person": order.person, "weight": order.weights.column, "encoding": order.encoding}
     model = table_model(method, schema, label=order.label, **beside, **wanted, **counting)
@@ -588,6 +601,7 @@ def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
         ("random_state", "--seed", order.seed is not None),
         ("class_weight", "--class-weight", "class_weight" in counting),
         ("decision_threshold", "--threshold", "decision_threshold" in counting),
+        ("intervals", "--intervals", order.intervals),
     ):
         if asked and name not in known:
             raise ValueError(f"{option}: the method {method.name} has no such choice. Leave it out.")

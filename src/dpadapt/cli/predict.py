@@ -17,8 +17,9 @@ _HELP = teach(
 Apply a fitted model to the rows of a table.
 
 The rows are encoded by the schema that is saved with the model. The result has one row per input row, in the same
-order: the prediction and, for a classification, the probability of each class. Predicting costs the rows that the
-model was fitted on no further privacy.
+order: the prediction and, for a classification, the probability of each class. With --coverage it also has an interval
+for each row (lower, upper), or the classes that belong to its set. Predicting costs the rows that the model was fitted
+on no further privacy.
 
 Example:
 
@@ -37,15 +38,22 @@ def _predict(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
     data: Annotated[Path, typer.Argument(help="Rows to predict, CSV or Parquet; the label may be missing.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, CSV or Parquet.")] = Path("predictions.csv"),
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Share of new rows that intervals or sets shall cover, such as 0.9. Needs fit --intervals."),
+    ] = None,
     encoding: EncodingOption = None,
 ) -> None:
     """Load, encode, predict, write."""
     check_suffix(out, "--out")
     check_parent(out, "--out")
 
+    from dpadapt import checks
     from dpadapt.persist import load
     from dpadapt.tables import TableModel, check_columns, has_unknown_columns, read_table
 
+    if coverage is not None:
+        checks.inside_unit(coverage, "--coverage")
     with working("reading"):
         saved = load(model)
     if saved.extra.get("task") == "clustering":
@@ -55,12 +63,16 @@ def _predict(
     of_table = saved.model
     if not isinstance(of_table, TableModel) or of_table.label is None:
         raise ValueError(f"{model}: the model was saved without a schema. Predict with a model made by dpadapt fit.")
+    if coverage is not None and not getattr(of_table.estimator, "intervals", False):
+        raise ValueError(
+            f"--coverage: {model} was fitted without --intervals. Fit it with --intervals, or leave it out."
+        )
     with working("predicting"):
         # Rows to predict are treated as private: no message shows a value.
         table = read_table(data, origin=str(data), private=True, encoding=encoding)
         check_columns(table, of_table.schema, label=of_table.label, optional=of_table.label)
         try:
-            predictions = _predictions(of_table, table)
+            predictions, warned = _predictions(of_table, table, coverage)
         except Exception as error:
             if made_here(error):
                 raise
@@ -71,11 +83,19 @@ def _predict(
         write_file(out, "--out", _content(predictions, out))
     if has_unknown_columns(table, of_table.schema):
         say(f"{data}: columns that the schema does not know are not used.")
+    for text in warned:
+        say(f"warning: {text}")
     say(f"Wrote {out}.")
 
 
-def _predictions(of_table: "TableModel", table: "Table") -> "pd.DataFrame":
-    """Return the prediction for each row and, for a classification, the probability of each class."""
+def _predictions(of_table: "TableModel", table: "Table", coverage: float | None) -> "tuple[pd.DataFrame, list[str]]":
+    """Return what is known about each row, and warnings about its interval or set.
+
+    That is the prediction; for a classification, the probability of each class; with a coverage, the ends of an
+    interval, or which classes belong to a set.
+    """
+    import warnings
+
     import pandas as pd
 
     # Encoded once for both.
@@ -84,7 +104,16 @@ def _predictions(of_table: "TableModel", table: "Table") -> "pd.DataFrame":
     if hasattr(model, "predict_proba"):
         probabilities = model.predict_proba(X)
         columns |= {f"probability of {name}": probabilities[:, k] for k, name in enumerate(model.classes_)}
-    return pd.DataFrame(columns)
+    if coverage is None:
+        return pd.DataFrame(columns), []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if hasattr(model, "predict_interval"):
+            columns |= dict(zip(("lower", "upper"), model.predict_interval(X, coverage=coverage).T, strict=True))
+        else:
+            members = model.predict_set(X, coverage=coverage)
+            columns |= {f"set has {name}": members[:, k] for k, name in enumerate(model.classes_)}
+    return pd.DataFrame(columns), [str(one.message) for one in caught]
 
 
 def _content(frame: "pd.DataFrame", out: Path) -> bytes:

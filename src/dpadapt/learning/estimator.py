@@ -752,6 +752,13 @@ def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int
     return np.asarray(codes, dtype=np.int64)
 
 
+def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probability of each class, given its scores, or the score of the second of two classes."""
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(scores)), scores])
+    return softmax(scores)
+
+
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A private classifier with one score (two classes) or one score per class, linear in the features."""
 
@@ -780,10 +787,3 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         if threshold is not None:
             return np.asarray(probabilities[:, 1] >= threshold, dtype=np.int64)
         return np.asarray(np.argmax(probabilities, axis=1))
-
-
-def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability of each class, given the score of the second of two classes or the scores of all."""
-    if scores.shape[1] == 1:
-        scores = np.column_stack([np.zeros(len(scores)), scores])
-    return softmax(scores)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.prefix_sums import furthest_columns, root_length, times_root
 from dpadapt.persons import Shares, Unit
 from dpadapt.rows import Block, Rows, norm_bounds
 
@@ -343,6 +344,46 @@ def votes(ballots: ArrayLike, shares: Shares | None = None) -> Bounded:
     # person's entries, which are sums of shares of entries.
     bounds: dict[Norm, float] = {"l1": k, "l2": math.sqrt(k), "linf": 1.0}
     return Bounded(total, l1=k, l2=math.sqrt(k), linf=1.0, replaced=bounds, monotone=True, unit=_unit(shares))
+
+
+def square_root_histogram(places: ArrayLike, n_bins: int, shares: Shares | None = None) -> Bounded:
+    """Count records in bins such that one release gives all cumulative counts at little noise; see `prefix_sums`.
+
+    The value is S h / |S|, where h is the histogram, S S is the matrix of prefix sums and |S| the length of the longest
+    column of S. A release of it with noise of standard deviation s gives every cumulative count with standard
+    deviation at most s |S|², about s (1 + log(n_bins) / pi). Summing up a noisy histogram gives up to s sqrt(n_bins).
+
+    Parameters
+    ----------
+    places : array-like of shape (n_records,)
+        Numbers in [0, n_bins - 1]. One between two bins counts in both, in proportion to how near they are. A record
+        with any other number, such as NaN, is not counted.
+    n_bins : int
+    shares : Shares, optional
+
+    Examples
+    --------
+    >>> from dpadapt.mechanisms.prefix_sums import cumulative
+    >>> cumulative(square_root_histogram([0.0, 2.0, 2.5, 7.0], 4).value)[0].round(6)
+    array([1. , 1. , 2.5, 3. ])
+    """
+    n_bins = checks.count(n_bins, "n_bins")
+    array = np.asarray(places, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"places must have one entry per record, got {array.ndim} axes. A record can't count twice.")
+    known = (array >= 0) & (array <= n_bins - 1)
+    weights = _shared(np.ones(len(array)), shares)[known]
+    low = np.floor(array[known])
+    upper = weights * (array[known] - low)
+    below = low.astype(np.int64)
+    counts = np.bincount(below, weights - upper, minlength=n_bins).astype(np.float64)
+    counts += np.bincount(np.minimum(below + 1, n_bins - 1), upper, minlength=n_bins)
+    # The margin is for the rounding of the products.
+    value = times_root(counts) * ((1.0 - 16 * float(np.finfo(np.float64).eps)) / root_length(n_bins))
+    # A record adds a mean of two columns of S / |S|, each no longer than 1; a person a mean of such terms, or less of
+    # it. So both lie in the convex hull of the columns and of 0, where two points are at most as far apart as two of
+    # these corners.
+    return Bounded(value, l2=1.0, replaced={"l2": furthest_columns(n_bins)}, unit=_unit(shares))
 
 
 def responses(codes: ArrayLike, n_categories: int) -> Bounded:

@@ -441,6 +441,18 @@ class TableModel(PrivateEstimator):
         check_is_fitted(self)
         return np.asarray(self.model_.predict_proba(self.encode(X)))
 
+    @available_if(_has("predict_interval"))  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: Any, *, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Return the lower and the upper end of an interval for each row of a table, if fitted with `intervals`."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict_interval(self.encode(X), coverage=coverage))
+
+    @available_if(_has("predict_set"))  # type: ignore[untyped-decorator]
+    def predict_set(self, X: Any, *, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return which classes belong to the set of each row of a table, if fitted with `intervals`."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict_set(self.encode(X), coverage=coverage))
+
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the score of the second class (two classes) or of each class, for each row of a table."""

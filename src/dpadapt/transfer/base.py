@@ -247,7 +247,7 @@ class LinearModel:
 
 PublicModel = LinearModel | BoostedModel | Offset
 # The square of a larger cell is no float.
-_LONGEST_CELL = 1e150
+LONGEST_CELL = 1e150
 
 
 def combined(scores: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -289,7 +289,7 @@ class Base:
         """Return standardised private rows; a row too long for a float becomes NaN, so that it counts as a null row."""
         rows = self.columns.standardise(X)
         with np.errstate(all="ignore"):
-            rows[np.abs(X).max(axis=1) > _LONGEST_CELL] = np.nan
+            rows[np.abs(X).max(axis=1) > LONGEST_CELL] = np.nan
         return rows
 
     def private_scores(self, X: NDArray[Any], *, fixed_rows: bool) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """`PrivateTransferClassifier`: a public model, corrected by private rows as far as the evidence goes."""
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
 from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
@@ -18,6 +19,18 @@ from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
 from dpadapt.transfer.gate import Gain
+from dpadapt.transfer.intervals import (
+    Calibration,
+    CalibrationPlan,
+    calibrated,
+    log_loss_bounds,
+    log_losses,
+    meaning_note,
+    score_limit,
+    set_plan,
+    started,
+)
+from dpadapt.transfer.intervals import require_public as require_calibration_grid
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
@@ -39,8 +52,8 @@ class PrivateTransferClassifier(LinearClassifier):
     -------
     Protects one private row (see `adjacency`).
     Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
-    falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares.
-    All Gaussian.
+    falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares;
+    with `intervals`, also how many rows' classes have a probability below each of some public numbers. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 
@@ -64,6 +77,9 @@ class PrivateTransferClassifier(LinearClassifier):
         among them, it takes the place of the blend, and the receipt says so.
     {max_weight}
     {mean_weight}
+    intervals : bool, default=False
+        Whether to spend 2 to 5% of the budget on the calibration of prediction sets; see `predict_set`. It needs
+        public data.
     {adjacency}
     {n_rows}
     {random_state}
@@ -99,6 +115,8 @@ class PrivateTransferClassifier(LinearClassifier):
         (see Notes). None where there is no gate.
     public_coef_, public_intercept_ : ndarray
         The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
+    calibration_ : Calibration or None
+        How probable the model finds the classes of private rows, as released; None without `intervals`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -127,7 +145,15 @@ class PrivateTransferClassifier(LinearClassifier):
     True
     >>> model.score(X, y) > 0.9
     True
+
+    With prediction sets:
+
+    >>> model = PrivateTransferClassifier(intervals=True, random_state=0)
+    >>> model.fit(X, y, public=Public(X_public, y_public)).predict_set(X[:3], coverage=0.8).shape
+    (3, 2)
     """
+
+    calibration_: Calibration | None
 
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
@@ -144,6 +170,7 @@ class PrivateTransferClassifier(LinearClassifier):
         public_model: Any = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
+        intervals: bool = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -157,6 +184,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self.public_model = public_model
         self.max_weight = max_weight
         self.mean_weight = mean_weight
+        self.intervals = intervals
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
@@ -183,19 +211,27 @@ class PrivateTransferClassifier(LinearClassifier):
         {ledger}
         """
         prior = checks.one_of(self.prior, PRIORS, "prior")
+        intervals = checks.flag(self.intervals, "intervals")
         data = self._read_classification(
             X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
         )
-        budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.codes_public)
         shift = score_shift(self.class_weight, data.classes, data.codes_public)
         rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
         require_public(rule, data.X_public)
+        calibration: CalibrationPlan | None = None
+        if intervals:
+            require_calibration_grid(public, "public data")
+            calibration = set_plan(data.budget)
+            # Everything else is planned with what the calibration leaves.
+            data = replace(data, budget=calibration.budget)
+        budget = data.budget
         held_out: HeldOut | None = None
         own_effect = np.full(data.n_features, np.nan)
         notes: list[str] = []
         base: Base | None = None
         gain: Gain | None = None
+        run: Run | None = None
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
         if public is None or data.X_public is None:
@@ -215,11 +251,12 @@ class PrivateTransferClassifier(LinearClassifier):
                 # Before anything is charged: a model that the user gave may fail.
                 rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
                 plan = make_plan(prepared, budget, prior)
-                runs = data.ledger.start_all(plan.charges)
+                runs, run = started(data.ledger, plan.charges, calibration)
                 found = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
                 change, adopted, gain = found.change, found.adopted, found.gain
                 own_effect[list(prepared.unseen)] = found.own_effect
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
+                notes += [] if run is None else [meaning_note(data.ledger.unit)]
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
             coef, intercept = corrected(prepared, change, adopted)
@@ -229,6 +266,7 @@ class PrivateTransferClassifier(LinearClassifier):
         assumed = [data.source, *features_assumption(data.X_public)]
         assumed += [OFFSET_ASSUMPTION] if base is not None and base.given else []
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
+        self.calibration_ = None
         self.public_base_ = base
         self.score_coef_: NDArray[np.float64] | None = None
         self.public_coef_: NDArray[np.float64] | None = public_coef
@@ -244,6 +282,17 @@ class PrivateTransferClassifier(LinearClassifier):
         self.estimated_gain_ = None if gain is None else gain.interval()
         self.classes_ = data.classes
         self._judge(data.X_public, held_out, rule, shift)
+        if run is not None and calibration is not None:
+            own = (
+                data.X @ coef.T + self.intercept_
+                if base is None
+                else self._corrected(base, rows[:, : data.n_features], rows[:, data.n_features :])
+            )
+            losses = log_losses(class_probabilities(own)[np.arange(len(data.codes)), data.codes])
+            bounds, relation = log_loss_bounds(), data.ledger.adjacency
+            self.calibration_ = calibrated(
+                run, bounds, losses, data.X, shares=data.shares, plan=calibration, adjacency=relation
+            )
         return self
 
     def _judge(
@@ -289,6 +338,7 @@ class PrivateTransferClassifier(LinearClassifier):
         if coef is None or intercept is None:
             return None
         model = copy(self)
+        model.calibration_ = None  # it belongs to the corrected model
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept.copy(), 0.0
         model.estimated_gain_ = Gain().interval()
         if getattr(self, "score_coef_", None) is not None:
@@ -314,7 +364,32 @@ class PrivateTransferClassifier(LinearClassifier):
             classes=self.classes,
             adjacency=self.adjacency,
             public_model=self.public_model,
+            intervals=self.intervals,
         )
+
+    def predict_set(self, X: Any, *, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return which classes belong to the prediction set of each row of `X`.
+
+        A set holds the classes whose probability is large enough. About the share `coverage` of new rows have their
+        class in the set, on average, if they come from the population of the private rows. Any coverage may be asked
+        for, at no further cost. A set may be empty: where the model is usually surer than it is of this row. Where the
+        budget is too small for a coverage, sets hold most classes or all, with a `CalibrationWarning`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool, of shape (n_rows, n_classes)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        # Models saved by earlier versions have no calibration.
+        limit = score_limit(getattr(self, "calibration_", None), coverage, asked=self.intervals)
+        return np.asarray(log_losses(self.predict_proba(X)) <= limit)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         # Models saved by earlier versions have no base.

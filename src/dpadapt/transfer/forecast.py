@@ -15,6 +15,7 @@ from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_l
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses
+from dpadapt.transfer.intervals import interval_plan, set_plan
 from dpadapt.transfer.public_models import require_shifted_labelled
 from dpadapt.transfer.regression_plan import (
     CORRECTION_CURVATURE,
@@ -129,6 +130,7 @@ def forecast_classification(
     classes: Any = None,
     adjacency: str = "zero-out",
     public_model: Any = None,
+    intervals: bool = False,
 ) -> ClassificationForecast:
     """Forecast a fit of `PrivateTransferClassifier` from public data; nothing private is read or spent.
 
@@ -149,6 +151,8 @@ def forecast_classification(
         All labels that can occur; needed if the public data has no labels.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
     public_model : estimator or "linear", optional
+        As for the estimator.
+    intervals : bool, default=False
         As for the estimator.
 
     Returns
@@ -171,6 +175,7 @@ def forecast_classification(
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
     budget = Budget.of(epsilon, delta, n_private, adjacency)
+    budget = set_plan(budget).budget if checks.flag(intervals, "intervals") else budget
     X = public_table(public.X, ensure_min_samples=2)
     labels = None if public.y is None else public_labels(public.y, len(X))
     if labels is None and classes is None:
@@ -257,6 +262,7 @@ def forecast_regression(
     *,
     adjacency: str = "zero-out",
     public_model: Any = None,
+    intervals: bool = False,
 ) -> TransferForecast:
     """Forecast a fit of `PrivateTransferRegressor` from labelled public data; nothing private is read or spent.
 
@@ -274,6 +280,8 @@ def forecast_regression(
         Budget of the fit.
     adjacency : {"zero-out", "add-remove", "replace-one"}, default="zero-out"
     public_model : estimator or "linear", optional
+        As for the estimator.
+    intervals : bool, default=False
         As for the estimator.
 
     Returns
@@ -293,7 +301,9 @@ def forecast_regression(
     if checks.declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     require_shifted_labelled(public_model, "shifted", public.y)
-    budget = Budget.of(epsilon, delta, checks.count(n_private, "n_private"), adjacency)
+    n_private = checks.count(n_private, "n_private")
+    budget = Budget.of(epsilon, delta, n_private, adjacency)
+    budget = interval_plan(budget).budget if checks.flag(intervals, "intervals") else budget
     if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)

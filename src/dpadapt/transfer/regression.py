@@ -2,6 +2,7 @@
 
 import math
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,23 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
+from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
-from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, combined, regression_base, shortened_rows
+from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
+from dpadapt.transfer.intervals import (
+    Calibration,
+    CalibrationPlan,
+    calibrated,
+    interval_plan,
+    meaning_note,
+    require_public,
+    residual_bounds,
+    score_limit,
+    started,
+)
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.regression_fit import CHANGED_PARTS, Change, same_population_change, shifted_change
 from dpadapt.transfer.regression_plan import (
@@ -51,8 +63,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     Privacy
     -------
     Protects one private row (see `adjacency`).
-    Releases: clipped sums of rows, of gradients and of a few numbers per row, and means of numbers in [0, 1]; all
-    Gaussian, charged at once before the first draw.
+    Releases: clipped sums of rows, of gradients and of a few numbers per row, and means of numbers in [0, 1]; with
+    `intervals`, also how many residuals exceed each of some public numbers. All Gaussian, charged at once before the
+    first draw.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -73,6 +86,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         the place of the blend, and the receipt says so.
     {max_weight}
     {mean_weight}
+    intervals : bool, default=False
+        Whether to spend 2 to 10% of the budget on the calibration of prediction intervals; see `predict_interval`.
     {adjacency}
     {n_rows}
     {random_state}
@@ -84,6 +99,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         public models' predictions; of the whole model if the public model is linear.
     intercept_ : float
         What belongs to `coef_`.
+    coef_noise_ : ndarray of shape (n_features,) or None
+        Standard deviation that the noise of this fit's releases gives to each of `coef_`, where the whole model is
+        linear: for `public_model="linear"` and for the prior "same-population". None otherwise. It is computed from the
+        plan and the releases, as if gates decided alike for any noise. It leaves out the sampling errors of private and
+        public rows and the biases of clipping and shrinking, so it is no standard error: a coefficient may be further
+        from the truth.
     adopted_ : float
         How much of the private correction was adopted, 0 (the public model exactly) to 1: the share of its energy (of
         its squared length) that the gates kept, so that a correction halved as a whole has 0.25. Computed from
@@ -112,6 +133,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         Public numbers by which `predict` standardises and shortens rows. None where it does not.
     public_coef_, public_intercept_ : ndarray, float
         The public ridge model of the prior "same-population"; None otherwise. See `public_only`.
+    calibration_ : Calibration or None
+        How large the residuals of private rows are, as released; None without `intervals`.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
@@ -140,6 +163,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     True
     >>> model.score(X, y) > 0.95
     True
+
+    With prediction intervals:
+
+    >>> model = PrivateTransferRegressor(intervals=True, random_state=0)
+    >>> model.fit(X, y, public=Public(X_public, y_public)).predict_interval(X[:3], coverage=0.8).shape
+    (3, 2)
     """
 
     public_base_: Base | None
@@ -153,6 +182,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     public_target_mean_: float | None
     public_coef_: NDArray[np.float64] | None
     public_intercept_: float | None
+    calibration_: Calibration | None
+    coef_noise_: NDArray[np.float64] | None
 
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
@@ -167,6 +198,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         public_model: Any = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
+        intervals: bool = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -178,6 +210,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_model = public_model
         self.max_weight = max_weight
         self.mean_weight = mean_weight
+        self.intervals = intervals
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
@@ -205,63 +238,101 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """
         prior = checks.one_of(self.prior, _PRIORS, "prior")
         checks.bounds(self.target_bounds, "target_bounds")
+        intervals = checks.flag(self.intervals, "intervals")
         data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
-        budget = data.budget
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
+        calibration: CalibrationPlan | None = None
+        if intervals:
+            require_public(data.labelled_public, "public rows with labels")
+            calibration = interval_plan(data.budget)
+            # Everything else is planned with what the calibration leaves.
+            data = replace(data, budget=calibration.budget)
         if public is None or data.labelled_public is None:
             return self._fit_alone(data)
         if prior == "same-population":
-            return self._fit_same_population(public, *data.labelled_public, data)
+            return self._fit_same_population(public, *data.labelled_public, data, calibration)
         # Prepare, from public rows alone.
+        budget = data.budget
         public_base = regression_base(public, *data.labelled_public, self.public_model)
         base = public_base.base
         geometry: TransferGeometry | None = None
         change: Change | None = None
+        run: Run | None = None
         if worthwhile(budget):
             # Before anything is charged: a model that the user gave may fail.
             scores = base.private_scores(data.X, fixed_rows=data.ledger.fixed_rows)
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
-            runs = data.ledger.start_all(plan.charges)
+            runs, run = started(data.ledger, plan.charges, calibration)
             change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y, data.shares)
         notes = [LINEAR_ONLY_NOTE] if self.public_model is None and len(base.models) == 1 else []
         if change is None and budget.worthwhile:
             notes.append(_NOT_WORTHWHILE)
         elif change is not None and change.adopted == 0.0:
             notes.append(_NOTHING_ADOPTED)
+        if run is not None:
+            notes.append(meaning_note(data.ledger.unit))
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, [OFFSET_ASSUMPTION] if base.given else [], notes=notes)
+        self.calibration_ = None
         self._forget_linear()
         self._keep(base, geometry, change)
+        if run is not None and calibration is not None and geometry is not None:
+            self._calibrate(run, calibration, geometry, data, self._corrected(base, data.X, scores))
         return self
 
     def _fit_same_population(
-        self, public: Public, X_public: NDArray[np.float64], y_public: NDArray[np.float64], data: RegressionInput
+        self,
+        public: Public,
+        X_public: NDArray[np.float64],
+        y_public: NDArray[np.float64],
+        data: RegressionInput,
+        calibration: CalibrationPlan | None,
     ) -> "PrivateTransferRegressor":
         """Fit where the populations are the same: the public ridge model, and no gate."""
         budget, adopted = data.budget, 0.0
         geometry = remembered_geometry(public, X_public, y_public)
-        change = np.zeros_like(geometry.solution)
+        change, noise = np.zeros_like(geometry.solution), np.zeros(data.n_features)
+        run: Run | None = None
         if budget.worthwhile:
             rows = geometry.standardise(data.X)
             with np.errstate(all="ignore"):
                 targets = data.y - geometry.target_center - rows @ geometry.solution
             plan = same_population_plan(geometry, budget)
-            (run,) = data.ledger.start_all(plan.charges)
+            (filtered,), run = started(data.ledger, plan.charges, calibration)
             precision = np.float32 if data.ledger.fixed_rows else np.float64
             residuals = np.asarray(targets, dtype=np.float64)
             change = same_population_change(
-                plan, run, geometry, rows, residuals, budget.n_rows, precision=precision, shares=data.shares
+                plan, filtered, geometry, rows, residuals, budget.n_rows, precision=precision, shares=data.shares
             )
-            adopted = 1.0
-        self.privacy_ = self._receipt(data.ledger, budget, [])
+            spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
+            noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
+        notes = [] if run is None else [meaning_note(data.ledger.unit)]
+        self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)
+        self.calibration_ = None
         self._forget_base()
         self.public_center_, self.public_scale_ = geometry.center, geometry.scale
         self.public_longest_, self.public_target_mean_ = geometry.longest, geometry.target_center
         self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
         self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
-        self.adopted_ = adopted
+        self.coef_noise_, self.adopted_ = noise, adopted
+        if run is not None and calibration is not None:
+            self._calibrate(run, calibration, geometry, data, self._linear(data.X))
         return self
+
+    def _calibrate(
+        self,
+        run: Run,
+        plan: CalibrationPlan,
+        geometry: TransferGeometry,
+        data: RegressionInput,
+        predicted: NDArray[np.float64],
+    ) -> None:
+        """Release how large the residuals of the private rows are."""
+        with np.errstate(all="ignore"):
+            sizes = np.abs(data.y - predicted)
+        bounds, relation = residual_bounds(geometry.residuals), data.ledger.adjacency
+        self.calibration_ = calibrated(run, bounds, sizes, data.X, shares=data.shares, plan=plan, adjacency=relation)
 
     def _keep(self, base: Base, geometry: TransferGeometry | None, change: Change | None) -> None:
         """Keep the base and its change."""
@@ -278,6 +349,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
                 self.public_center_, self.public_scale_ = geometry.center, geometry.scale
                 self.public_longest_, self.correction_ = geometry.longest, change.solution
         self.coef_, self.intercept_ = self._raw_coefficients(base)
+        self.coef_noise_ = None if base.linear is None else self._noise_of_coefficients(base.linear, base, change)
 
     def _raw_coefficients(self, base: Base) -> tuple[NDArray[np.float64], float]:
         """Return coefficients and intercept for raw rows that need no clipping: of the linear parts of the model."""
@@ -293,6 +365,18 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             coef = coef + linear
             intercept += float(own * (base.linear.center + base.linear.coef[-1]) - linear @ base.linear.columns.center)
         return coef, intercept
+
+    def _noise_of_coefficients(self, linear: LinearModel, base: Base, change: Change | None) -> NDArray[np.float64]:
+        """Return the standard deviation of `coef_` that the noise of the releases causes; `coef_` is linear in it."""
+        d = len(base.columns.center)
+        if change is None:
+            return np.zeros(d)
+        spread, own = np.zeros((d, change.score_noise.shape[1])), change.score_noise[0]
+        if change.solution_noise is not None and self.public_scale_ is not None:
+            scaled = change.solution_noise[:-1] / self.public_scale_[:, None]
+            spread, own = scaled[:d] / base.columns.scale[:, None], own + scaled[-1]
+        spread = spread + np.outer(linear.coef[:-1] / linear.columns.scale, own)
+        return np.asarray(np.linalg.norm(spread, axis=1))
 
     def _forget_base(self) -> None:
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
@@ -310,6 +394,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """
         check_is_fitted(self)
         model = copy(self)
+        model.calibration_ = None  # it belongs to the corrected model
         # Models saved by earlier versions have no base.
         base = getattr(self, "public_base_", None)
         if base is not None:
@@ -319,6 +404,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if coef is None or intercept is None:
             return None
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept, 0.0
+        model.coef_noise_ = np.zeros(len(coef))
         return model
 
     def forecast(self, public: Public, n_private: int) -> TransferForecast:
@@ -334,7 +420,13 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if checks.one_of(self.prior, _PRIORS, "prior") != "shifted":
             raise ValueError("prior must be 'shifted' for a forecast: 'same-population' has no gate. Use rehearse.")
         return forecast_regression(
-            public, n_private, self.epsilon, self.delta, adjacency=self.adjacency, public_model=self.public_model
+            public,
+            n_private,
+            self.epsilon,
+            self.delta,
+            adjacency=self.adjacency,
+            public_model=self.public_model,
+            intervals=self.intervals,
         )
 
     def _fit_alone(self, data: RegressionInput) -> "PrivateTransferRegressor":
@@ -353,9 +445,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         plain.fit(data.X, data.y, public=unlabelled, persons=data.shares, ledger=data.ledger)
         assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         self.privacy_ = self._receipt(data.ledger, data.budget, assumed)
+        self.calibration_ = None
         self._forget_base()
         self._forget_linear()
-        self.coef_, self.intercept_ = plain.coef_, plain.intercept_
+        self.coef_, self.intercept_, self.coef_noise_ = plain.coef_, plain.intercept_, None
         self.adopted_ = float(data.budget.worthwhile)
         return self
 
@@ -365,19 +458,46 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         # Models saved by earlier versions have no base.
         base = getattr(self, "public_base_", None)
         if base is not None:
-            return self._corrected(base, validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+            X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+            return self._corrected(base, X, base.scores(X))
         if self.public_center_ is None or self.public_scale_ is None:
             return self._scores(X)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return self._linear(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    def _linear(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the predictions of the linear model of the prior "same-population"."""
         # Columns without a public scale have coefficient 0.
-        rows = shortened_rows(X, self.public_center_, self.public_scale_, self.public_longest_ or math.inf)
-        scaled = self.coef_ * np.where(np.isfinite(self.public_scale_), self.public_scale_, 0.0)
-        level = self.intercept_ + self.public_center_ @ self.coef_ - (self.public_target_mean_ or 0.0)
+        center, scale = np.asarray(self.public_center_), np.asarray(self.public_scale_)
+        rows = shortened_rows(X, center, scale, self.public_longest_ or math.inf)
+        scaled = self.coef_ * np.where(np.isfinite(scale), scale, 0.0)
+        level = self.intercept_ + center @ self.coef_ - (self.public_target_mean_ or 0.0)
         return np.asarray((self.public_target_mean_ or 0.0) + rows @ np.append(scaled, level))
 
-    def _corrected(self, base: Base, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the predictions of the base after the changes of all stages."""
-        scores = base.scores(X)
+    def predict_interval(self, X: Any, *, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Return an interval around the prediction for each row of `X`: its lower and its upper end.
+
+        All intervals have the same width. About the share `coverage` of new rows lie inside, on average, if they come
+        from the population of the private rows. Any coverage may be asked for, at no further cost. Where the budget is
+        too small for a coverage, intervals are wide or infinite, with a `CalibrationWarning`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2)
+        """
+        check_is_fitted(self)
+        # Models saved by earlier versions have no calibration.
+        limit = score_limit(getattr(self, "calibration_", None), coverage, asked=self.intervals)
+        predicted = self.predict(X)
+        return np.column_stack([predicted - limit, predicted + limit])
+
+    def _corrected(self, base: Base, X: NDArray[Any], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the predictions of the base after the changes of all stages; `scores` are those of its models."""
         predicted = self.level_ + combined(scores, self.score_coef_)
         if self.correction_ is None or self.public_center_ is None or self.public_scale_ is None:
             return np.asarray(predicted)

@@ -137,6 +137,9 @@ class Change:
         of the base, as a share of the latter. None if the budget did not pay for it.
     own_effect : ndarray
         For each column that is constant in public rows: how much of its own effect was kept.
+    score_noise, solution_noise : ndarray
+        What the noise of the releases does to `score_coef` and `solution`: these times independent normal numbers, one
+        per column.
     """
 
     score_coef: Vector
@@ -146,6 +149,8 @@ class Change:
     adopted: float
     gain: tuple[float, float, float] | None
     own_effect: Vector
+    score_noise: Vector
+    solution_noise: Vector | None
 
 
 def shifted_change(
@@ -197,12 +202,14 @@ def shifted_change(
     estimate = _plane_estimate(run["plane"], stage, private, plan.budget.n_rows)
     kept = keep_few(estimate, stage.variance, error=(plan.deviation * min(seen.low, 1.0)) ** 2)
     moved = kept.factors * estimate
+    noise = kept.factors * np.sqrt(stage.noise_variance)
+    score_noise = np.column_stack([np.zeros(len(weights)), seen.features.map[:, : k - 1] * noise[1:]])
     stages = {
         "level": float(kept.factors[0]),
         "slope and mix": float(np.mean(kept.factors[1:])) if k > 1 else 0.0,
         "directions": 0.0,
     }
-    adopted, solution = kept.adopted / max(kept.seen, 1e-300), None
+    adopted, solution, solution_noise = kept.adopted / max(kept.seen, 1e-300), None, None
     own_effect = np.zeros(int(plan.public.base.columns.constant.sum()))
     with np.errstate(all="ignore"):
         first, rest = columns[:, 0] * moved[0], columns[:, 1:] @ moved[1:]
@@ -210,27 +217,33 @@ def shifted_change(
         # 4. Directions, beginning where the plane ended.
         with np.errstate(all="ignore"):
             left = residuals - first - rest
-        solution, judged, own_effect = _directions(run, plan, wide, mean, varying, left, kept.established, shares)
+        found = _directions(run, plan, wide, mean, varying, left, kept.established, shares)
+        judged, own_effect = found.judged, found.own_effect
         stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
         adopted = min((kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300), 1.0)
-        solution = solution + moved[0] * lift
+        solution = found.solution + moved[0] * lift
         with np.errstate(all="ignore"):
             first, rest = np.zeros_like(first), rest + wide @ solution
+        # The directions begin with the constant and the slopes, so they undo a part of the plane's noise.
+        undone = 1.0 - found.undone[:k]
+        solution_noise = np.column_stack([noise[0] * undone[0] * lift, np.zeros((len(lift), k - 1)), found.noise])
+        score_noise = np.column_stack([score_noise * undone, np.zeros((len(weights), found.noise.shape[1]))])
     # 5. Gain: what all of this is worth on private rows.
     used = _Measured(1.0, 1.0, None)
     if "gain" in run:
         used = _measured(run["gain"], plan, seen.size, residuals, first, rest, shares)
     whole = used.first if lift is None else used.rest
     moved = moved * np.append(whole, np.full(k - 1, used.rest))
-    level = float(seen.features.shift[: k - 1] @ moved[1:]) + (float(moved[0]) if lift is None else 0.0)
     return Change(
-        weights + seen.features.map[:, : k - 1] @ moved[1:],
-        level,
-        None if solution is None else used.rest * solution,
-        {part: value * (whole if part == "level" else used.rest) for part, value in stages.items()},
-        adopted * max(whole, used.rest),
-        used.gain if adopted > 0.0 else (0.0, 0.0, 0.0),
-        used.rest * own_effect,
+        score_coef=weights + seen.features.map[:, : k - 1] @ moved[1:],
+        level=float(seen.features.shift[: k - 1] @ moved[1:]) + (float(moved[0]) if lift is None else 0.0),
+        solution=None if solution is None else used.rest * solution,
+        stages={part: value * (whole if part == "level" else used.rest) for part, value in stages.items()},
+        adopted=adopted * max(whole, used.rest),
+        gain=used.gain if adopted > 0.0 else (0.0, 0.0, 0.0),
+        own_effect=used.rest * own_effect,
+        score_noise=used.rest * score_noise,
+        solution_noise=None if solution_noise is None else used.rest * solution_noise,
     )
 
 
@@ -340,6 +353,22 @@ def _measured(
     return _Measured(1.0, float(CHANGE_PARTS[best]), gain.interval())
 
 
+@dataclass(frozen=True, eq=False)
+class _Directions:
+    """The correction of the directions.
+
+    `own_effect` is how much is kept of the effect of each column that is constant in public rows, `noise` what the
+    releases' noise does to the solution (a matrix, as in `Change`), `undone` the share of an error of the plane along
+    each coordinate that is corrected.
+    """
+
+    solution: Vector
+    judged: Kept
+    own_effect: Vector
+    noise: Vector
+    undone: Vector
+
+
 def _directions(
     run: Mapping[str, Run],
     plan: ShiftedPlan,
@@ -349,11 +378,8 @@ def _directions(
     residuals: Vector,
     established: float,
     shares: Shares | None,
-) -> tuple[Vector, Kept, Vector]:
-    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it.
-
-    With it comes how much is kept of the own effect of each column that is constant in public rows.
-    """
+) -> _Directions:
+    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
     # How large private residuals are, relative to public ones. A row that is not finite has a residual that is not a
@@ -391,7 +417,13 @@ def _directions(
         solution[columns] / geometry.scale[columns], spreads / geometry.scale[columns] ** 2, geometry.variance
     )
     solution[columns] *= own_effect
-    return solution, judged, own_effect
+    # The most likely curvature, not one on the safe side as above.
+    likely = stage.weights * float(np.clip(unclipped / stage.row_weight, _LEAST_RELEASED_SHARE, 1.0))
+    caused = np.asarray(stage.map * (judged.factors * np.sqrt(stage.noise_of_average(likely))))
+    caused[columns] *= own_effect[:, None]
+    undone = np.zeros(len(mean))
+    undone[chosen] = judged.factors * np.minimum(likely * stage.response(likely), 1.0)
+    return _Directions(solution, judged, own_effect, caused, undone)
 
 
 def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | None) -> tuple[Vector, Vector]:

@@ -592,6 +592,8 @@ class PlaneStage:
         Length of a step, in Newton steps.
     variance : ndarray of shape (k,)
         Variance of the estimate from noise and sampling.
+    noise_variance : ndarray of shape (k,)
+        The part of it that is due to the noise of the releases.
     """
 
     weights: Vector
@@ -600,6 +602,7 @@ class PlaneStage:
     bias: Vector
     step: float
     variance: Vector
+    noise_variance: Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -701,7 +704,7 @@ class ShiftedPlan:
         averaged = np.array([_noise_of_newton_average(PLANE_STEPS, PLANE_FIRST, step, least) for least in own])
         spread = (noise / (scales * curvature)) ** 2 * averaged
         sampling = size**2 * variance / (n_rows * curvature)
-        return PlaneStage(scales, clip_norm, curvature, bias, step, spread + sampling)
+        return PlaneStage(scales, clip_norm, curvature, bias, step, spread + sampling, spread)
 
     def correction(self, mean: Vector, size: float) -> tuple[NDArray[np.int64], Stage]:
         """Return the coordinates that are corrected, and the stage.
@@ -908,6 +911,8 @@ class SamePopulationPlan:
     steps : list of Step
     kept : ndarray
         Share of the estimated change that is an error of the public solution; the rest may be the bias of clipping.
+    noise_variance : ndarray
+        Variance of the estimated change that is due to the noise of the releases.
     error : float
         Expected loss above that of the best solution.
     multiplier : float
@@ -916,6 +921,7 @@ class SamePopulationPlan:
 
     steps: list[Step]
     kept: Vector
+    noise_variance: Vector
     error: float
     multiplier: float
 
@@ -950,7 +956,7 @@ def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, budget: Budge
     both = prior + first.shift_variance
     kept = prior / np.maximum(both, 1e-300)
     slope = first.slope
-    steps = []
+    steps, spread = [], np.zeros(len(moment))
     for _ in range(_KALMAN_RELEASES):
         clip_norm = clip * math.sqrt(variance)
         noise = (noise_per_clip * clip_norm) ** 2
@@ -960,9 +966,11 @@ def _plan(geometry: TransferGeometry, bias: ClipBias, clip: float, budget: Budge
         signal = np.sqrt(weights) * slope * moment
         gain = both * signal / (signal**2 * both + noise + weights * moment * clipped.square / budget.n_rows)
         steps.append(Step(weights, clip_norm, clipped.shift, gain))
+        # The change moves on by gain times what is left of the solution, as far as clipping lets it through.
+        spread = spread * (1.0 - gain * signal) ** 2 + gain**2 * noise
         both = both * (1.0 - gain * signal)
         variance = noise_variance + float(moment @ (prior * (1.0 - kept) + kept**2 * both))
-    return SamePopulationPlan(steps, kept, variance - noise_variance, multiplier)
+    return SamePopulationPlan(steps, kept, spread, variance - noise_variance, multiplier)
 
 
 def _most_useful_weights(moment: Vector, prior: Vector, kept: Vector, noise: float) -> Vector:

@@ -1,0 +1,1 @@
+"""Benchmark of persons as the unit of privacy."""
