@@ -55,6 +55,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.clustering.run",
         "source-target clustering: the paper's figures on synthetic and real sets, and our estimator",
     ),
+    "clustering-scale": (
+        "benchmarks.clustering.scale",
+        "source-target clustering with a million targets and ten million sources: time, memory and gap",
+    ),
 }
 
 

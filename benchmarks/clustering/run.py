@@ -3,16 +3,18 @@
 Differentially Private Source-Target Clustering: the content of its Figures 3 to 10 and 15 to 106, on three synthetic
 sets, MNIST, Office-Caltech10, Superconductivity, Adult and Reviews, and on pairs that the paper does not have; without
 real data in `DPADAPT_DATA`, on the synthetic sets. The same solver computes every method's centres. Then the bound on
-the cost, an ablation of ours, and runs at scale. Every core runs one process; the solver's speed and the runs at scale
-are measured afterwards, one at a time.
+the cost, an ablation of ours, and runs with more targets and sources. Every core runs one process; the solver's speed
+and the runs with more targets are measured afterwards, one at a time.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.clustering import measure as measures
+from benchmarks.clustering import scale
 from benchmarks.clustering.sets import SETS, named
 from benchmarks.clustering.show import show, summarise, write_markdown
 from benchmarks.running import command, cores, watched
@@ -46,15 +48,15 @@ class Size:
 _OURS = dict.fromkeys(("epsilon 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1"), 8)
 FULL = Size(
     sets=tuple(paper_set.name for paper_set in SETS),
-    ks=(10, 20, 30, 40, 50, 60, 70),
+    ks=(10, 40, 70),
     runs={**_OURS, "rho 3": 5},
     other_runs=_OURS,
-    rival_runs={"epsilon 3": 5, "rho 3": 5, "epsilon 1": 2, "epsilon 0.1": 2},
-    other_rival_runs={"epsilon 3": 1, "rho 3": 1},
+    rival_runs={"epsilon 3": 2, "rho 3": 2, "epsilon 1": 1, "epsilon 0.1": 1},
+    other_rival_runs={"epsilon 3": 1},
     variant_runs=1,
     harm_runs=5,
-    bound_runs=8,
-    ablation_runs=4,
+    bound_runs=5,
+    ablation_runs=5,
     solver={"n": 20_000, "k": 70, "repeats": 3},
     fresh=FRESH,
 )
@@ -76,11 +78,11 @@ QUICK = Size(
 
 @dataclass(frozen=True)
 class Piece:
-    """The work of one process at a time."""
+    """The work of one process at a time: all parts that are measured on one draw of a set."""
 
-    part: str
     name: str
     seed: int
+    parts: tuple[str, ...]
     quick: bool
 
 
@@ -88,42 +90,35 @@ def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work, the longest first."""
     size = QUICK if quick else FULL
     sets = [paper_set for paper_set in SETS if paper_set.name in size.sets and (real_data() or not paper_set.real)]
-    main = [paper_set for paper_set in sets if paper_set.main]
-    todo: list[Piece] = []
-    todo += [
-        Piece("cells", paper_set.name, SEED, quick)
-        for paper_set in sorted(sets, key=lambda paper_set: not paper_set.main)
-    ]
-    todo += [
-        Piece("cells", paper_set.name, seed, quick) for paper_set in main if not paper_set.real for seed in size.fresh
-    ]
     left_out = {part for part, runs in (("variants", size.variant_runs), ("ablation", size.ablation_runs)) if not runs}
-    parts = [part for part in PARTS[1:] if part not in left_out]
-    return [*todo, *(Piece(part, paper_set.name, SEED, quick) for part in parts for paper_set in main)]
+    every = tuple(part for part in PARTS if part not in left_out)
+    sets.sort(key=lambda paper_set: not paper_set.main)
+    todo = [Piece(one.name, SEED, every if one.main else PARTS[:1], quick) for one in sets]
+    return todo + [Piece(one.name, seed, PARTS[:1], quick) for one in sets if not one.real for seed in size.fresh]
 
 
 def measure(piece: Piece) -> dict[str, Any]:
-    """Return the row of one piece, or the reason why it was skipped."""
+    """Return the row of each part of a piece, or the reason why it was skipped."""
     start = time.process_time()
     size, paper_set = QUICK if piece.quick else FULL, named(piece.name)
+    main = len(piece.parts) > 1
+    runs = (size.runs, size.rival_runs) if main else (size.other_runs, size.other_rival_runs)
+    measured: dict[str, Callable[[measures.Problem], dict[str, Any]]] = {
+        "cells": lambda problem: measures.cells(problem, *runs),
+        "variants": lambda problem: measures.variants(problem, size.variant_runs),
+        "no harm": lambda problem: measures.no_harm(problem, size.harm_runs),
+        "theorems": measures.theorems,
+        "certificates": lambda problem: measures.certificates(problem, size.bound_runs),
+        "ablation": lambda problem: measures.ablation(problem, size.ablation_runs),
+    }
     try:
-        if piece.part == "variants":
-            row = measures.variants(paper_set, piece.seed, size.ks, size.variant_runs)
-        elif piece.part == "no harm":
-            row = measures.no_harm(paper_set, piece.seed, size.ks, size.harm_runs)
-        elif piece.part == "theorems":
-            row = measures.theorems(paper_set, piece.seed)
-        elif piece.part == "certificates":
-            row = measures.certificates(paper_set, piece.seed, (20, 50), size.bound_runs)
-        elif piece.part == "ablation":
-            row = measures.ablation(paper_set, piece.seed, size.ks, size.ablation_runs)
-        else:
-            main = paper_set.main and piece.seed == SEED
-            runs = (size.runs, size.rival_runs) if main else (size.other_runs, size.other_rival_runs)
-            row = measures.cells(paper_set, piece.seed, size.ks, *runs)
+        problem = measures.Problem(paper_set, piece.seed, size.ks)
     except DataUnavailable as missing:
         return {"skipped": f"{piece.name}: {missing}"}
-    return {"row": row, "seconds": time.process_time() - start}
+    facts = {name: getattr(paper_set, name) for name in ("family", "main", "real", "development")}
+    facts |= {"set": paper_set.name, "seed": piece.seed}
+    rows = {part: facts | measured[part](problem) for part in piece.parts}
+    return {"rows": rows, "seconds": time.process_time() - start}
 
 
 def run(*, quick: bool) -> dict[str, Any]:
@@ -133,12 +128,13 @@ def run(*, quick: bool) -> dict[str, Any]:
     rows_by_part: dict[str, list[tuple[int, Any]]] = {part: [] for part in PARTS}
     skipped: set[str] = set()
     seconds = 0.0
-    for piece, result in watched(measure, todo, cores(), name=lambda piece: f"{piece.part}: {piece.name}"):
-        if "row" in result:
-            rows_by_part[piece.part].append((todo.index(piece), result["row"]))
-            seconds += result["seconds"]
-        else:
+    for piece, result in watched(measure, todo, cores(), name=lambda piece: f"{piece.name}, seed {piece.seed}"):
+        if "skipped" in result:
             skipped.add(result["skipped"])
+            continue
+        seconds += result["seconds"]
+        for part, row in result["rows"].items():
+            rows_by_part[part].append((todo.index(piece), row))
     # Processes finish in any order; sorted, the tables don't depend on it.
     parts = {part: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for part, rows in rows_by_part.items()}
     return {
@@ -154,7 +150,7 @@ def run(*, quick: bool) -> dict[str, Any]:
         **parts,
         "picture": measures.picture(named("synthetic 2"), SEED, 10, "epsilon 3"),
         "solver": measures.solver_speed(**size.solver),
-        "scale": [measures.measure_scale(piece) for piece in measures.scale_pieces(quick=quick)],
+        "scale": [scale.measure(piece) for piece in scale.pieces(quick=True)],
         "minutes": (time.perf_counter() - start) / 60,
     }
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.clustering import claims
+from benchmarks.clustering import claims, scale
 from benchmarks.clustering.claims import gaps, gaps_by_k, main_rows, mean_gap, named, prior_gap, worst_ratio
-from benchmarks.clustering.measure import scale_claims
+from benchmarks.clustering.measure import ABLATION_BUDGETS
 from benchmarks.clustering.sets import DEVELOPMENT
 from benchmarks.pages import pipes, write_between
 
@@ -26,7 +26,7 @@ def verdicts(results: Results) -> list[dict[str, str]]:
     """Return all claims, ours first."""
     return [
         *claims.our_claims(results),
-        *scale_claims(results["scale"]),
+        *scale.verdicts(results["scale"]),
         *claims.paper_claims(results),
     ]
 
@@ -104,17 +104,16 @@ def _means(results: Results) -> Table:
 
 def _ablation(results: Results) -> Table:
     rows, lines = results["ablation"], []
-    for name in rows[0]["values"]["epsilon 1"] if rows else ():
-        cells = []
-        for budget in ("epsilon 1", "epsilon 0.1"):
-            for real in (True, False):
-                mine = [row for row in rows if row["real"] == real]
-                if mine:
-                    ratios = np.concatenate([claims.ratios(row, budget, name).ravel() for row in mine])
-                    cells.append(f"{mean_gap(mine, budget, name):.3f} ({ratios.max():.3f})")
-        lines.append([name, *cells])
     kinds = [kind for kind, real in (("real", True), ("synthetic", False)) if any(row["real"] == real for row in rows)]
-    header = ["left out", *(f"{budget}, {kind}" for budget in ("epsilon 1", "epsilon 0.1") for kind in kinds)]
+    for name in rows[0]["values"][ABLATION_BUDGETS[0]] if rows else ():
+        cells = []
+        for budget in ABLATION_BUDGETS:
+            for kind in kinds:
+                mine = [row for row in rows if row["real"] == (kind == "real")]
+                ratios = np.concatenate([claims.ratios(row, budget, name).ravel() for row in mine])
+                cells.append(f"{mean_gap(mine, budget, name):.3f} ({ratios.max():.3f})")
+        lines.append([name, *cells])
+    header = ["left out", *(f"{budget}, {kind}" for budget in ABLATION_BUDGETS for kind in kinds)]
     words = (
         f"Ours with one part left out at a time, on the main sets. {_GAP} In brackets: the worst cost over ClusterT's."
     )
@@ -122,16 +121,7 @@ def _ablation(results: Results) -> Table:
 
 
 def _scale(results: Results) -> Table:
-    lines = [
-        [f"{row['n']:,}", f"{row['m']:,}", f"{row['cpu']:.0f} s", f"{row['gigabytes']:.2f} GB", f"{row['gap']:.3f}"]
-        for row in results["scale"]
-    ]
-    header = ["targets", "sources", "CPU time", "memory", "gap"]
-    words = (
-        "Fits at epsilon 1 with 50 centres, sources read in blocks, one row for each seed of the data. The bands and "
-        "the clumping with many sources were chosen on the first of these seeds."
-    )
-    return {"title": "Scale", "words": words, "header": header, "rows": lines}
+    return scale.table(results["scale"])
 
 
 def _main(results: Results) -> Table:
@@ -215,7 +205,7 @@ def _bounds(results: Results) -> Table:
             row["set"],
             f"{row['n']:,}",
             f"{row['delta_t']:.3f}",
-            *(f"{row[part][budget]:.3f}" for budget in ("epsilon 3", "rho 3") for part in ("bounds", "real")),
+            *(f"{row[part][budget]:.3f}" for budget in ("epsilon 3", "rho 3") for part in ("bounds", "measured")),
         ]
         for row in results["theorems"]
     ]

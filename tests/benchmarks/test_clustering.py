@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.clustering import claims, measure, run, show
+from benchmarks.clustering import claims, measure, run, scale, show
 from benchmarks.clustering.sets import SETS, named, synthetic_2, synthetic_3
 from benchmarks.pages import clustering_page, picture_svg
 from benchmarks.transfer.common import real_data
@@ -81,7 +81,7 @@ def test_bounds_are_judged_by_how_near_they_are_and_how_often_they_hold():
 
 
 def test_a_bound_on_a_synthetic_set_holds_about_as_often_as_it_says():
-    certificates = measure.certificates(named("synthetic 1"), 4, (5,), 4)
+    certificates = measure.certificates(measure.Problem(named("synthetic 1"), 4, (5, 9)), 2)
     assert len(certificates["ratios"]) == 4
     assert np.mean(np.array(certificates["ratios"]) >= 1) >= 0.75
 
@@ -136,19 +136,21 @@ def test_one_set_is_measured_shown_and_drawn(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.clustering.sets.MOST_TARGETS", 150)
     monkeypatch.setattr("benchmarks.clustering.sets.N_POINTS", 400)
     ks = (3, 12)
-    cell = measure.cells(dataset, 11, ks, {"epsilon 3": 2, "rho 3": 1}, {"epsilon 3": 1})
+    problem = measure.Problem(dataset, 11, ks)
+    facts = {"set": "synthetic 2", "family": "synthetic", "main": True, "real": False, "development": True, "seed": 11}
+    cell = facts | measure.cells(problem, {"epsilon 3": 2, "rho 3": 1}, {"epsilon 3": 1})
     assert all(best <= alone * 1.05 for best, alone in zip(cell["non-private"], cell["ClusterT"], strict=True))
     assert set(cell["values"]["epsilon 3"]) == {"ours", *measure.PROXIES}
     assert set(cell["values"]["rho 3"]) == {"ours"}
     whole = results(
         cell,
-        variants=[measure.variants(dataset, 11, ks, 1)],
-        theorems=[measure.theorems(dataset, 11)],
+        variants=[facts | measure.variants(problem, 1)],
+        theorems=[facts | measure.theorems(problem)],
         picture=measure.picture(dataset, 11, 5, "epsilon 3"),
         certificates=[{"set": "a", "real": True, "ks": [20], "ratios": [1.2, 1.3]}],
-        ablation=[measure.ablation(dataset, 11, ks, 1)],
+        ablation=[facts | measure.ablation(problem, 1)],
         scale=[{"n": 10, "m": 99, "k": 2, "epsilon": 1.0, "gap": 1.3, "cpu": 1.0, "gigabytes": 1.0}] * 2,
-        **{"no harm": [measure.no_harm(dataset, 11, ks, 1)]},
+        **{"no harm": [facts | measure.no_harm(problem, 1)]},
     )
     whole |= {"quick": True, "minutes": 1.0, "cpu_minutes": 1.0, "processes": 1, "data": "d", "skipped": []}
     whole |= {"versions": {"dpadapt": "0"}, "ks": list(ks), "runs": {"ours": [{}, {}], "rivals": [{}, {}]}}
@@ -171,17 +173,21 @@ def test_the_picture_leaves_out_what_lies_far_away():
     assert near == far + 1
 
 
-def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch):
-    monkeypatch.setattr(measure, "_EVALUATED", 200)
-    monkeypatch.setattr(measure, "_NON_PRIVATE", 600)
-    piece = measure.ScalePiece(1200, 4000, 10, 3.0, 21)
-    centres, facts = measure._fit(piece)
-    assert len(centres) == 10
+def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch, tmp_path):
+    monkeypatch.setattr(scale, "_EVALUATED", 200)
+    monkeypatch.setattr(scale, "_NON_PRIVATE", 600)
+    piece = scale.ScalePiece(1200, 4000, 10, 3.0, 21)
+    centres, alone, facts = scale._fit(piece)
+    assert len(centres) == len(alone) == 10
     assert facts["cpu"] > 0
     row = {"n": 1200, "m": 4000, "k": 10, "epsilon": 3.0, "gap": 0.1, **facts}
-    assert [claim["verdict"] for claim in measure.scale_claims([row, row])] == ["holds"] * 3
-    again = measure._fit(piece)[0]
+    assert [claim["verdict"] for claim in scale.verdicts([row, row])] == ["holds"] * 3
+    again = scale._fit(piece)[0]
     assert np.array_equal(centres, again)
+    page = tmp_path / "page.md"
+    page.write_text(f"{scale.START}\n{scale.END}\n", encoding="utf-8")
+    scale.write_markdown({"quick": True, "versions": {"dpadapt": "0"}, "scale": [row]}, page)
+    assert "| 1,200 | 4,000 | " in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.realdata

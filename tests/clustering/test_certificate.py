@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from dpadapt import Ledger, Public, audit
-from dpadapt.clustering.certificate import bound_charge, certified_cost, choose_neighbours, most_moved
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
+from dpadapt.clustering.inference import choose_neighbours
+from dpadapt.clustering.releases import certified_cost, most_moved
 from dpadapt.clustering.solver import nearest
 from dpadapt.errors import BudgetExceeded
-from dpadapt.mechanisms import Adjacency
+from dpadapt.mechanisms import Adjacency, Laplace
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
 
 
@@ -21,7 +22,7 @@ def pair():
 def released_bound(S, T, caps, n_neighbours, *, epsilon, gamma, seed=0):
     """Return the bound and the ledger that it was charged to."""
     ledger = Ledger(epsilon=epsilon, adjacency=Adjacency.ADD_REMOVE, random_state=seed)
-    (run,) = ledger.start_all([bound_charge(epsilon)])
+    (run,) = ledger.start_all([(Laplace(1 / epsilon), "bound")])
     options = {"epsilon": epsilon, "gamma": gamma, "adjacency": ledger.adjacency, "run": run}
     return certified_cost(S, T, caps, n_neighbours, **options), ledger
 

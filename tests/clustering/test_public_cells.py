@@ -69,7 +69,7 @@ def test_same_targets_give_the_same_bins_and_shares():
     T = np.random.default_rng(3).standard_normal((200, 4))
     first, second = (surroundings(T, [5]) for _ in range(2))
     assert first.cells.points.tobytes() == second.cells.points.tobytes()
-    assert first.shares.near.data.tobytes() == second.shares.near.data.tobytes()
+    assert first.near.data.tobytes() == second.near.data.tobytes()
     assert first.cells.edges.tobytes() == second.cells.edges.tobytes()
 
 
@@ -87,9 +87,9 @@ def test_shares_of_a_partition_are_averages_over_its_pool_points():
     T = np.random.default_rng(4).standard_normal((60, 2))
     around = surroundings(T, [5])
     n = around.cells.n_bins
-    one = around.shares.of(np.zeros(n, dtype=int), 1).toarray().reshape(60, -1)
+    one = around.shares(np.zeros(n, dtype=int), 1).toarray().reshape(60, -1)
     assert (np.diff(one, axis=1) >= 0).all()
     assert one.max() <= 1.0
-    each = around.shares.of(np.arange(n), n).toarray()
-    mixed = each @ (around.shares.sizes / around.shares.sizes.sum())
+    each = around.shares(np.arange(n), n).toarray()
+    mixed = each @ (around.sizes / around.sizes.sum())
     assert mixed == pytest.approx(one.ravel(), abs=1e-6)

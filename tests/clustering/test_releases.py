@@ -14,7 +14,6 @@ from dpadapt.clustering.releases import (
     assumed_public,
     checked_inputs,
     count_sources,
-    declared_targets,
     make_plan,
     partition,
     release,
@@ -36,9 +35,9 @@ def cells():
 NOISES = [Noise("laplace", 0.4), Noise("laplace", 3.0), Noise("gaussian", 0.6), Noise("gaussian", 4.0)]
 
 
-def plan_of(T, numbers=(3, 5), **options):
-    given = {"noise": "laplace", "epsilon": 1.0, "delta": 0.0, "adjacency": Adjacency.ADD_REMOVE, "bound_epsilon": 0.0}
-    return make_plan(Public(T), T, numbers, **given | options)
+def plan_of(T, numbers=(3, 5), *, epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, bound_epsilon=0.0):
+    mechanisms = stage_mechanisms("laplace", epsilon, 0.0)
+    return make_plan(Public(T), T, numbers, mechanisms, adjacency, bound_epsilon)
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
@@ -54,7 +53,7 @@ def test_plan_lists_every_release_in_its_order(targets):
     assert [label for _, label in plan_of(targets).charges] == list(LABELS)
     with_bounds = plan_of(targets, bound_epsilon=0.1)
     assert [label for _, label in with_bounds.charges] == [*LABELS, "bound on the cost", "bound on the cost"]
-    assert with_bounds.bound_epsilon == 0.1
+    assert with_bounds.charges[-1][0].event() == with_bounds.charges[-2][0].event()
     assert sorted(with_bounds.without) == [3, 5]
 
 
@@ -79,23 +78,32 @@ def test_released_counts_are_those_of_the_sources_where_noise_is_negligible(targ
     plan = plan_of(targets, epsilon=1e6)
     S = np.vstack([np.repeat(targets[:1], 30, axis=0), np.full((5, 2), 1e9)])
     released = released_counts(plan, S, targets)
-    assert released.coarse.sum() == released.coarse.max() == 30
     assert released.counts.sum() == released.counts.max() == 30
-    assert released.coarse[:, 0].max() == 30  # the nearest ring
-    assert released.coarse.sum(axis=1).argmax() == released.parent[released.counts.argmax()] // released.n_bands
+    # They are counted in the part of the bin that they are in: the nearest ring of a cell.
+    code = plan.around.cells.codes(targets[:1])[0]
+    assert code % 7 == 0
+    assert released.counts.argmax() == released.part[code]
+    assert released.parent[released.part[code]] == plan.around.cells.ancestors[0][code // 7] * released.n_bands
 
 
 def test_partition_splits_coarse_cells_as_finely_as_their_counts_allow(cells):
     coarse = np.zeros((20, 7))
     coarse[0, 0], coarse[1, 6] = 1e9, -5.0
-    part, parent = partition(coarse, cells, 2, 4.0)
-    bands = np.tile([0, 0, 0, 1, 1, 1, 1], cells.n_cells)
+    part, parent = partition(coarse, cells, 2, 4.0, 9.0)
+    bands = np.tile([0, 0, 0, 1, 1, 1, 1], cells.ancestors.shape[1])
     # Whole parts lie in one coarse cell and band.
     assert np.array_equal(np.repeat(cells.ancestors[0], 7) * 2 + bands, parent[part])
     pieces = np.bincount(parent, minlength=40)
     assert pieces[0] == (cells.ancestors[0] == 0).sum()
     assert (pieces[1:] == 1).all()
     assert len(np.unique(part)) == len(parent)
+
+
+def test_partition_splits_no_cell_whose_count_may_be_noise(cells):
+    """Every coarse count is 40; the margin of a band of four is twice that of a count."""
+    coarse = np.full((20, 7), 40.0)
+    pieces = [np.bincount(partition(coarse, cells, 2, 4.0, margin)[1]).sum() for margin in (0.0, 60.0, 80.0)]
+    assert pieces[0] > pieces[1] > pieces[2] == 40
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
@@ -123,14 +131,14 @@ def test_log_density_has_the_stated_variance(noise):
 
 def test_targets_must_be_declared(targets):
     with pytest.raises(ValueError, match="public must hold the targets"):
-        declared_targets(None)
+        checked_inputs(targets, None)
     with pytest.raises(TypeError, match="public must be wrapped"):
-        declared_targets(targets)
+        checked_inputs(targets + 1, targets)
 
 
 def test_blocks_are_checked_like_whole_tables(targets):
     public, cells = Public(pd.DataFrame(targets, columns=["a", "b"])), plan_of(targets).around.cells
-    blocks, T = checked_inputs(iter([targets[:3].astype(np.float32), targets[3:7].tolist()]), public)
+    _, blocks, T = checked_inputs(iter([targets[:3].astype(np.float32), targets[3:7].tolist()]), public, blocks=True)
     assert np.array_equal(T, targets)
     whole = np.vstack([targets[:3].astype(np.float32), targets[3:7]])
     counted = count_sources(blocks, cells, public).value
@@ -142,6 +150,8 @@ def test_blocks_are_checked_like_whole_tables(targets):
     ):
         with pytest.raises(ValueError, match=message):
             count_sources(iter([block]), cells, public)
+    with pytest.raises(ValueError, match="S must be a table of numbers"):
+        checked_inputs(iter([targets]), public)
     with pytest.raises(TypeError, match="S must be dense"):
         checked_inputs(sparse.eye(2).tocsr(), public)
 

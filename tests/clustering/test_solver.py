@@ -5,8 +5,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
-from dpadapt.clustering.solver import capped_k_medoids, distances, faster_pam, greedy, nearest
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, each_k_medoids, faster_pam, greedy, nearest
 from dpadapt.papers.source_target.baselines import accelerated_k_medoids
 
 
@@ -18,7 +19,7 @@ def small(seed, n=12, *, capped=True):
     random = np.random.default_rng(seed)
     T = random.normal(size=(n, 2))
     free = random.uniform(0.1, 2.5, n) if capped else np.full(n, np.inf)
-    return T, distances(T, T), free
+    return T, cdist(T, T), free
 
 
 def plain_greedy(matrix, free, k):
@@ -162,6 +163,13 @@ def test_bad_arguments_are_refused():
         capped_k_medoids(T, 1, np.zeros(2))
     with pytest.raises(ValueError, match="cap must hold one number of at least 0"):
         capped_k_medoids(T, 1, np.array([0.0, np.nan, 1.0]))
+
+
+@pytest.mark.parametrize("n", [60, 5200])
+def test_several_numbers_of_centres_give_the_answers_of_each(n):
+    T = np.random.default_rng(6).standard_normal((n, 2))
+    for k, centres in each_k_medoids(T, [2, 7]).items():
+        assert np.array_equal(centres, cluster_t(T, k))
 
 
 def test_centres_may_be_any_target_even_if_few_are_served():

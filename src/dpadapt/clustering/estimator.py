@@ -1,55 +1,38 @@
-"""`PrivateSourceTargetClustering`: centres among public targets when private sources already serve as centres.
-
-The problem is that of "Differentially Private Source-Target Clustering" (paper 5 of PAPERS.md); the algorithm is ours.
-"""
+"""`PrivateSourceTargetClustering`: centres among public targets when private sources already serve as centres."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger, Run
-from dpadapt.clustering.certificate import certified_cost, choose_neighbours, most_moved
-from dpadapt.clustering.inference import Choice, choose
-from dpadapt.clustering.releases import (
-    COUNT_NOISES,
-    LABELS,
-    Plan,
-    assumed_public,
-    checked_inputs,
-    count_sources,
-    declared_targets,
-    make_plan,
-    release,
-)
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.clustering import releases
+from dpadapt.clustering.inference import choose, choose_neighbours
 from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.mechanisms.adjacency import Adjacency
 
-# Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity, so the bound is of no
-# use. Chosen by hand.
+# Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
 _LEAST_BOUND_EPSILON = 1e-9
 
 
 class PrivateSourceTargetClustering(PrivateEstimator):
     """Choose centres among public targets, given that private sources already serve as centres.
 
-    The cost of centres is the mean distance of a target to its nearest centre or source [1]_. Sources are counted
-    twice: in coarse public cells, by distance to the targets, and in cells as fine as these counts allow. From noisy
-    counts follows the expected cost of every target as a function of its distance to a centre, which a k-medoids solver
-    minimises. Where the counts don't prove that there are sources in range (the gate is shut), or where the centres
-    found cost more under a strict model, the answer is exactly that of clustering the targets alone.
+    The cost of centres is the mean distance of a target to its nearest centre or source [1]_; the algorithm is ours.
+    Sources are counted twice: in coarse public cells, by distance to the targets, and in cells as fine as these counts
+    allow. From noisy counts follows the expected cost of every target as a function of its distance to a centre, which
+    a k-medoids solver minimises. Where the counts don't prove that there are sources in range (the gate is shut), or
+    where the centres found cost more under a strict model, the answer is exactly that of clustering the targets alone.
 
     Privacy
     -------
     Protects one source (see `adjacency`).
     Releases: counts of sources by coarse cell and distance, and by finer cell and distance, both with exact discrete
     noise; with `certificate_share`, a bound on the cost for each number of centres.
-    Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not
-    used.
+    Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not used.
 
     Parameters
     ----------
@@ -59,11 +42,9 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     delta : float, default=0.0
         Between 0 and 1; 0 for a pure guarantee.
     noise : {"laplace", "gaussian"}, default="laplace"
-        Laplace noise has a pure guarantee and is smaller for a histogram. Gaussian noise needs `delta`; it is for
-        budgets that are kept as zCDP.
+        Laplace noise is smaller for a histogram. Gaussian noise needs `delta`; it is for budgets kept as zCDP.
     gate : float, default=0.001
-        If at most one source is in range, the centres are those of the targets alone with probability at least
-        1 - `gate`.
+        With at most one source in range, the centres are those of the targets alone with probability 1 - `gate`.
     certificate_share : float, default=0.0
         Share of `epsilon` that is spent on `cost_bound_`.
     gamma : float, default=0.05
@@ -79,15 +60,15 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     cost_estimate_ : float
         Estimate of the cost from the released counts, not a bound; a dictionary if `n_clusters` has several.
     cost_bound_ : float
-        The cost is at most this with probability 1 - `gamma`; a dictionary if `n_clusters` has several, each bound at
-        that probability. Only if `certificate_share` is positive.
+        The cost is at most this with probability 1 - `gamma`; a dictionary if `n_clusters` has several. Only if
+        `certificate_share` is positive.
     n_features_in_ : int
     privacy_ : Receipt
         What was released and what it cost.
 
     Notes
     -----
-    Sources far from all targets are not counted, nor are rows that are not finite. Above 6,000 targets the costs of a
+    Sources far from all targets are not counted, nor are rows that are not finite. Above 5,000 targets the costs of a
     fixed sample of them are minimised; any may be a centre. `S` may be an iterator of blocks, which is read once.
 
     References
@@ -152,35 +133,32 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         {ledger}
         """
         numbers, share = self._checked_parameters()
-        public = declared_targets(public)
-        sources, T = checked_inputs(S, public)
+        public, sources, T = releases.checked_inputs(S, public, blocks=True)
         if max(numbers) > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {max(numbers)}.")
         if share and not isinstance(sources, np.ndarray):
             raise ValueError("certificate_share must be 0 for sources in blocks: the bound needs a second pass.")
-        child = self._ledger(ledger)
-        plan = make_plan(
-            public,
-            T,
-            numbers,
-            noise=self.noise,
-            epsilon=(1 - share) * self.epsilon,
-            delta=self.delta,
-            adjacency=Adjacency.of(self.adjacency),
-            bound_epsilon=share * self.epsilon / len(numbers),
-        )
-        finest = count_sources(sources, plan.around.cells, public)
+        child, adjacency = self._ledger(ledger), Adjacency.of(self.adjacency)
+        mechanisms = releases.stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta)
+        spend = {"epsilon": share * self.epsilon / len(numbers), "gamma": self.gamma}  # on each bound
+        plan = releases.make_plan(public, T, numbers, mechanisms, adjacency, spend["epsilon"])
+        finest = releases.count_sources(sources, plan.around.cells, public)
         # All releases are charged at once: a cap that is too small for the bounds raises before any noise is drawn.
         runs = child.start_all(plan.charges)
-        released = release(finest, plan, runs)
-        choice = choose(T, plan, released, gate=self.gate)
-        bounds = self._cost_bounds(sources, T, plan, choice, runs[len(LABELS) :]) if share else {}
+        released = releases.release(finest, plan, runs)
+        centres, costs, expected = choose(T, plan, released, gate=self.gate)
+        bounds = {}
+        for k, run in zip(numbers if share else (), runs[len(releases.LABELS) :], strict=True):
+            caps = nearest(T, T[centres[k]])[1]
+            moved, served = releases.most_moved(T, caps), caps[plan.around.rows]
+            near = choose_neighbours(expected, plan.around.radii, served, moved=moved, **spend)
+            bounds[k] = releases.certified_cost(sources, T, caps, near, adjacency=adjacency, run=run, **spend)
+            costs[k] = min(costs[k], bounds[k])
         # The receipt is set first: an interrupted second fit must not leave new centres with an old receipt.
-        self.privacy_ = child.receipt(assumptions=assumed_public(self.adjacency))
+        self.privacy_ = child.receipt(assumptions=releases.assumed_public(self.adjacency))
         self.n_features_in_ = T.shape[1]
         one = isinstance(self.n_clusters, int | np.integer)
-        self.centers_ = choice.centres[numbers[0]] if one else choice.centres
-        costs = {k: min(cost, bounds.get(k, cost)) for k, cost in choice.costs.items()}
+        self.centers_ = centres[numbers[0]] if one else centres
         self.cost_estimate_ = costs[numbers[0]] if one else costs
         if share:
             self.cost_bound_ = bounds[numbers[0]] if one else bounds
@@ -188,27 +166,13 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             del self.cost_bound_
         return self
 
-    def _cost_bounds(
-        self, sources: Any, T: NDArray[np.float64], plan: Plan, choice: Choice, runs: Sequence[Run]
-    ) -> dict[int, float]:
-        """Release a bound on the cost for each number of centres, with one run each."""
-        bounds, adjacency = {}, Adjacency.of(self.adjacency)
-        spend = {"epsilon": plan.bound_epsilon, "gamma": self.gamma}
-        for k, run in zip(plan.without, runs, strict=True):
-            caps = nearest(T, T[choice.centres[k]])[1]
-            near = choose_neighbours(
-                choice.expected, plan.around.shares.radii, caps[plan.around.rows], moved=most_moved(T, caps), **spend
-            )
-            bounds[k] = certified_cost(sources, T, caps, near, adjacency=adjacency, run=run, **spend)
-        return bounds
-
     def _checked_parameters(self) -> tuple[list[int], float]:
         """Check the parameters, before anything is read; return the numbers of centres and the share for bounds."""
         given = [self.n_clusters] if np.ndim(self.n_clusters) == 0 else list(self.n_clusters)  # type: ignore[arg-type]
         if not given:
             raise ValueError("n_clusters must be a whole number or several of them, got none.")
         epsilon, delta = checks.positive(self.epsilon, "epsilon"), checks.delta(self.delta)
-        if checks.one_of(self.noise, COUNT_NOISES, "noise") == "gaussian" and delta == 0:
+        if checks.one_of(self.noise, ("laplace", "gaussian"), "noise") == "gaussian" and delta == 0:
             raise ValueError("delta must be positive for noise='gaussian', got 0. A common choice is 1e-6.")
         checks.unit(self.gate, "gate")
         if not checks.unit(self.gamma, "gamma") < 0.5:
@@ -218,8 +182,6 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         if share and self.noise == "gaussian":
             raise ValueError("certificate_share must be 0 for noise='gaussian': the bound has Laplace noise.")
         if share and share * epsilon / len(numbers) < _LEAST_BOUND_EPSILON:
-            raise ValueError(
-                f"certificate_share must be larger, or 0: it leaves less than {_LEAST_BOUND_EPSILON:g} of epsilon for "
-                f"each bound, got {share!r}."
-            )
+            least = f"less than {_LEAST_BOUND_EPSILON:g} of epsilon for each bound"
+            raise ValueError(f"certificate_share must be larger, or 0: it leaves {least}, got {share!r}.")
         return numbers, share

@@ -7,53 +7,46 @@ Nothing here reads a source.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
 from scipy.sparse import csr_array
-from scipy.special import gammaln
+from scipy.special import gammaln, pdtr
 
-from dpadapt.clustering.public_cells import Centres, Surroundings
+from dpadapt.clustering.public_cells import Surroundings
 from dpadapt.clustering.releases import Counts, Noise, Plan, Released
-from dpadapt.clustering.solver import capped_k_medoids, distances, faster_pam, greedy, nearest
+from dpadapt.clustering.solver import Centres, each_k_medoids, nearest
 
 Array = NDArray[Any]
 
-# The tuned constants below were chosen on the development draws that docs/clustering.md lists; where a comment gives no
-# figure, what neighbouring values cost was not recorded.
+# Constants were chosen by hand, on the development draws that docs/clustering.md lists.
 
 # Values of s times the noise scale at which Chernoff's bound is computed; any value gives a valid bound.
 _CHERNOFF_KNOTS = np.linspace(0.02, 0.98, 49)
 # Iterations of EM for the prior, and numbers of sources on its grid: more are slower and more exact.
 _PRIOR_ITERATIONS, _PRIOR_GRID_SIZE = 150, 36
 # A positive number of sources below this many noise scales can't be distinguished from 0, so the prior excludes it.
-_LEAST_COUNT_IN_SCALES = 2.0
 # Weight of a uniform prior, in parts: numbers that no other part suggests stay possible.
-_UNIFORM_PRIOR_PARTS = 1.0
+_LEAST_COUNT_IN_SCALES, _UNIFORM_PRIOR_PARTS = 2.0, 1.0
 # Clumping, the parameter of Pólya's urn (small: sources are concentrated in few places): the value where counts are
-# uninformative, and the range that is allowed. A usual value of 8 changed no gap by more than .002.
+# uninformative, and the range that is allowed.
 _USUAL_CLUMPING, _LEAST_CLUMPING, _MOST_CLUMPING = 2.0, 0.5, 32.0
-# Pólya's parameter grows by 1 for every this many sources of a part: without that, hundreds of sources would all sit in
-# the same few clumps, and the gap at epsilon .1 rose from .59 to .67 (real) and from .32 to .52 (synthetic).
+# Pólya's parameter grows by 1 for every this many sources of a part: else hundreds would all sit in a few clumps.
 _MOST_IN_CLUMP = 100.0
 # Shares at which the probability of missing a part's sources is tabulated; most shares are small.
 _SHARE_KNOTS = np.linspace(0, 1, 65) ** 2
-# Probabilities below this are raised to it, so that their logarithm is finite.
-_LEAST_PROBABILITY = 1e-30
-# Distance that stands for having no centre at all, in units of the largest radius.
-_FAR_IN_REACHES = 10.0
+# Probabilities below this are raised to it: their logarithm is finite. Distance for having no centre, in largest radii.
+_LEAST_PROBABILITY, _FAR_IN_REACHES = 1e-30, 10.0
 # The odds of an empty part are multiplied by the first number for the choice, by the second in the strict model; the
-# third multiplies the clumping there. With 1 instead of 5, the gap at epsilon .3 rose from .58 to .64 (real) and from
-# .21 to .25 (synthetic), on 8 development draws with 4 runs each that were picked because they are prone to harm.
+# third multiplies the clumping there. Larger odds use fewer sources that exist, and fewer that do not.
 _EMPTY_ODDS, _STRICT_EMPTY_ODDS, _STRICT_CLUMPING = 5.0, 15.0, 0.25
 # Probability that some empty part is taken to hold sources in the strict model, and the most by which the cost may rise
-# under that model, as a share. On the same draws at epsilon .3 and .1, 3 of 192 answers cost over 1.01 times those
-# without sources with .05, 1 with .02 and 3 with 0; the gap on the real ones was .02 to .05 lower with .05.
+# under that model, as a share: larger ones use more of the sources and harm more often.
 _STRICT_FALSE_ALARM, _MOST_STRICT_RISE = 0.1, 0.02
-# Up to this many targets all distances between targets are held at once: less time, more memory.
-_MOST_TARGETS_AT_ONCE = 5000
+# Numbers of neighbours that are compared for the bound on the cost: the largest, and how many on a geometric scale.
+_MOST_BOUND_NEIGHBOURS, _COMPARED_NEIGHBOUR_NUMBERS = 4096, 25
 
 
 def gate_opens(counts: Counts, noise: Noise, probability: float) -> bool:
@@ -73,55 +66,25 @@ def gate_opens(counts: Counts, noise: Noise, probability: float) -> bool:
     return bool((largest > thresholds + 1).any())
 
 
-@dataclass(frozen=True, eq=False)
-class CountPosterior:
-    """Probabilities of the numbers of sources `grid`, the first of which is 0 (columns), in each part (rows)."""
+def count_posterior(counts: Counts, noise: Noise) -> tuple[Array, Array]:
+    """Return a grid of numbers of sources, the first of which is 0, and their probabilities (columns) in each part.
 
-    grid: Array
-    probability: Array
-
-    def cautious(self, odds: float, confirmed: NDArray[np.bool_] | None = None) -> Array:
-        """Return the probabilities with the odds of "no source" multiplied by `odds`; no source if not `confirmed`.
-
-        Relying on sources that don't exist leaves targets uncovered; missing some only wastes a centre.
-        """
-        moved = self.probability.copy()
-        moved[:, 0] *= odds
-        if confirmed is not None:
-            moved[~confirmed] = self.grid == 0
-        return np.asarray(moved / moved.sum(axis=1, keepdims=True))
-
-
-def count_posterior(counts: Counts, kind: NDArray[np.int64], noise: Noise) -> CountPosterior:
-    """Return the posterior of the number of sources in every part, with one prior for each kind of part."""
+    The prior is the nonparametric maximum likelihood estimate (EM) on all parts. Then each part's own weight is taken
+    out of it: a large count, which may be noise, would otherwise be its own evidence that such counts occur.
+    """
     low = max(1.0, np.ceil(_LEAST_COUNT_IN_SCALES * noise.scale))
     high = max(float(counts.max(initial=0)) + 3 * noise.scale, 2 * low)
     grid = np.unique(np.concatenate([[0.0], np.rint(np.geomspace(low, high, _PRIOR_GRID_SIZE))]))
     likelihood = noise.log_density(counts[:, None] - grid)
     likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-    probability = np.empty_like(likelihood)
-    for one in np.unique(kind):
-        probability[kind == one] = _fitted(likelihood[kind == one])
-    return CountPosterior(grid, probability)
-
-
-def _fitted(likelihood: Array) -> Array:
-    """Return posteriors, each under the prior that is most likely given the other parts.
-
-    The prior is the nonparametric maximum likelihood estimate (EM) on all parts. Then each part's own weight is taken
-    out of it: a large count, which may be noise, would otherwise be its own evidence that such counts occur.
-    """
-    n_grid = likelihood.shape[1]
-    prior = np.full(n_grid, 0.5 / (n_grid - 1))
-    prior[0] = 0.5
-    joint = likelihood
+    prior = np.where(grid == 0, 0.5, 0.5 / (len(grid) - 1))
     for _ in range(_PRIOR_ITERATIONS):
         joint = likelihood * prior
         joint /= joint.sum(axis=1, keepdims=True)
         prior = joint.mean(axis=0)
-    others = len(joint) * prior - joint + _UNIFORM_PRIOR_PARTS / n_grid
+    others = len(joint) * prior - joint + _UNIFORM_PRIOR_PARTS / len(grid)
     joint = likelihood * np.maximum(others, 0.0)
-    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+    return grid, joint / joint.sum(axis=1, keepdims=True)
 
 
 def clumping(counts: Counts, parent: NDArray[np.int64], sizes: Array, noise: Noise) -> float:
@@ -151,7 +114,7 @@ class ExpectedCost:
     """E min(a, d(x, S)) as a function of the target x and the distance a to its nearest centre.
 
     It is ∫₀ᵃ P(no source within u) du: concave and increasing in a, so that solvers for distances can use it. Without
-    sources it is a itself. `integral` and `slope` have a row for each target and a column for each of `knots`.
+    sources it is a itself. `integral` has a row for each target and a column for each of `knots`; `slope` is between.
     """
 
     knots: Array
@@ -161,19 +124,18 @@ class ExpectedCost:
     @classmethod
     def of(cls, alive: Array, radii: Array) -> "ExpectedCost":
         """Return the cost, given the probability that no source is within each radius (columns) of a target (rows)."""
-        knots = np.append(0.0, radii)
-        heights = np.column_stack([np.ones(len(alive)), alive])
-        means = (heights[:, 1:] + heights[:, :-1]) / 2
-        integral = np.column_stack([np.zeros(len(alive)), (np.diff(knots) * means).cumsum(axis=1)])
-        return cls(knots, integral, np.column_stack([means, alive[:, -1]]))
+        knots = np.concatenate([[0.0], radii, [_FAR_IN_REACHES * radii[-1]]])
+        heights = np.column_stack([np.ones(len(alive)), alive, alive[:, -1]])
+        integral = cumulative_trapezoid(heights, knots, initial=0)
+        return cls(knots, integral, np.diff(integral) / np.diff(knots))
 
     def __call__(self, targets: NDArray[np.int64], distances: Array) -> Array:
         """Return the expected cost of `targets`, of shape (p,), at `distances`, of shape (p, c), possibly infinite."""
-        place = np.searchsorted(self.knots, distances.ravel(), side="right").reshape(distances.shape) - 1
-        row = targets[:, None]
         # An infinite distance (no centre at all) costs as much as a centre far away.
-        beyond = np.minimum(distances, _FAR_IN_REACHES * self.knots[-1]) - self.knots[place]
-        return np.asarray(self.integral[row, place] + beyond * self.slope[row, place])
+        away = np.minimum(distances, self.knots[-1])
+        place = np.searchsorted(self.knots[1:-1], away.ravel(), side="right").reshape(away.shape)
+        row = targets[:, None]
+        return np.asarray(self.integral[row, place] + (away - self.knots[place]) * self.slope[row, place])
 
     def mean(self, distances: Array) -> float:
         """Return the mean cost over all targets, given the distance of each to its nearest centre."""
@@ -181,13 +143,12 @@ class ExpectedCost:
 
 
 def none_near(shares: csr_array, posterior: Array, grid: Array, clumping: float) -> Array:
-    """Return the probability that no source is within a radius of a target, per row of `shares` (see `Shares.of`).
+    """Return the probability that no source is within a radius of a target, per row of `shares`.
 
-    `posterior` has the probabilities of the numbers of sources `grid` in each part. Small `clumping`: sources of one
-    part sit together; infinity: they are spread evenly over it.
+    `shares` is that of `Surroundings`; `posterior` has the probabilities of the numbers of sources `grid` in each part.
+    Small `clumping`: sources of one part sit together; infinity: they are spread evenly over it.
     """
     # Under Pólya's urn v sources all miss a share p with probability Γ(a (1 - p) + v) Γ(a) / (Γ(a (1 - p)) Γ(a + v)).
-    # With a alone, ever more sources would sit in the same few clumps; so a grows once they number hundreds.
     v = grid[:, None]
     a = clumping + v / _MOST_IN_CLUMP
     rest = np.maximum(a * (1 - _SHARE_KNOTS), 1e-12)
@@ -198,63 +159,52 @@ def none_near(shares: csr_array, posterior: Array, grid: Array, clumping: float)
     along = (shares.data - _SHARE_KNOTS[low]) / (_SHARE_KNOTS[low + 1] - _SHARE_KNOTS[low])
     left, right = table[shares.indices, low], table[shares.indices, low + 1]
     # Parts are independent, given the counts: no source is near if each part's sources all miss.
-    logs = np.add.reduceat(np.append(left + along * (right - left), 0.0), shares.indptr[:-1])
-    return np.asarray(np.exp(np.where(np.diff(shares.indptr) == 0, 0.0, logs)))
+    logs = csr_array((left + along * (right - left), shares.indices, shares.indptr), shape=shares.shape)
+    return np.asarray(np.exp(logs.sum(axis=1)))
+
+
+def cautious(grid: Array, probability: Array, odds: float) -> Array:
+    """Return the probabilities of numbers of sources, with the odds of "no source" multiplied by `odds`.
+
+    Relying on sources that don't exist leaves targets uncovered; missing some only wastes a centre.
+    """
+    moved = probability * np.where(grid == 0, odds, 1.0)
+    return np.asarray(moved / moved.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
     """What the released counts tell about the sources, as seen from each target.
 
-    `shares` and `radii` are those of `Shares`, `clumping` is that of Pólya's urn. A part is `confirmed` if no empty
-    part has such a large count, with probability 1 - _STRICT_FALSE_ALARM.
+    `strict` is the expected cost with fewer and more clumped sources than in `cost`. `near` has the expected number of
+    sources within each radius (columns) of each target (rows).
     """
 
-    shares: csr_array
-    radii: Array
-    posterior: CountPosterior
-    clumping: float
-    confirmed: NDArray[np.bool_]
+    cost: ExpectedCost
+    strict: ExpectedCost
+    near: Array
 
     @classmethod
     def of(cls, released: Released, around: Surroundings) -> "SourceModel":
         """Return the model that follows from the released counts."""
-        sizes, n_parts, noise = around.shares.sizes, len(released.parent), released.noise[1]
-        pool = np.bincount(released.part, weights=sizes, minlength=n_parts)
-        split = np.bincount(released.parent)[released.parent] > 1
-        kind = released.parent % released.n_bands * 2 + split
+        n_parts, noise, radii = len(released.parent), released.noise, around.radii
+        shares = around.shares(released.part, n_parts)
         # Where cells are counted ring by ring there are far more sources than pool points. How sources of the finest
-        # parts lie within them can't be told from the counts: the most clumped of the allowed models is assumed. With
-        # the estimate, the gap was .19 instead of .07 with a million sources and .53 instead of .24 with ten million
-        # (epsilon 1, one draw and run each).
-        by_ring = released.n_bands == around.cells.n_rings
-        return cls(
-            around.shares.of(released.part, n_parts),
-            around.shares.radii,
-            count_posterior(released.counts, kind, noise),
-            _LEAST_CLUMPING if by_ring else clumping(released.counts, released.parent, pool, noise),
-            released.counts >= noise.exceeded(_STRICT_FALSE_ALARM / n_parts),
+        # parts lie within them can't be told from the counts: the most clumped of the allowed models is assumed.
+        clumps = _LEAST_CLUMPING
+        if released.n_bands < len(around.cells.edges):
+            pool = np.bincount(released.part, weights=around.sizes, minlength=n_parts)
+            clumps = clumping(released.counts, released.parent, pool, noise)
+        grid, probability = count_posterior(released.counts, noise)
+        usual, strict = (cautious(grid, probability, odds) for odds in (_EMPTY_ODDS, _STRICT_EMPTY_ODDS))
+        # With probability 1 - _STRICT_FALSE_ALARM no empty part has such a large count.
+        confirmed = released.counts >= noise.exceeded(_STRICT_FALSE_ALARM / n_parts)
+        strict = np.where(confirmed[:, None], strict, grid == 0)
+        usual_cost, strict_cost = (
+            ExpectedCost.of(none_near(shares, posterior, grid, a).reshape(-1, len(radii)), radii)
+            for posterior, a in ((usual, clumps), (strict, _STRICT_CLUMPING * clumps))
         )
-
-    @cached_property
-    def cost(self) -> ExpectedCost:
-        """The expected cost of every target at any distance to a centre."""
-        return self._cost(self.posterior.cautious(_EMPTY_ODDS), self.clumping)
-
-    @cached_property
-    def strict_cost(self) -> ExpectedCost:
-        """The same with fewer and more clumped sources, in confirmed parts alone."""
-        posterior = self.posterior.cautious(_STRICT_EMPTY_ODDS, self.confirmed)
-        return self._cost(posterior, _STRICT_CLUMPING * self.clumping)
-
-    def _cost(self, posterior: Array, clumping: float) -> ExpectedCost:
-        alive = none_near(self.shares, posterior, self.posterior.grid, clumping)
-        return ExpectedCost.of(alive.reshape(-1, len(self.radii)), self.radii)
-
-    def near(self) -> Array:
-        """Return the expected number of sources within each radius (columns) of each target (rows)."""
-        numbers = self.posterior.cautious(_EMPTY_ODDS) @ self.posterior.grid
-        return np.asarray((self.shares @ numbers).reshape(-1, len(self.radii)))
+        return cls(usual_cost, strict_cost, (shares @ (usual @ grid)).reshape(-1, len(radii)))
 
     def better(self, proposed: Array, without: Array) -> bool:
         """Return whether centres at distances `proposed` of the targets are safely better than those at `without`.
@@ -263,49 +213,42 @@ class SourceModel:
         """
         if self.cost.mean(proposed) >= self.cost.mean(without):
             return False
-        return self.strict_cost.mean(proposed) <= (1 + _MOST_STRICT_RISE) * self.strict_cost.mean(without)
+        return self.strict.mean(proposed) <= (1 + _MOST_STRICT_RISE) * self.strict.mean(without)
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Centres and their mean expected cost, by the number of centres, and `SourceModel.near`."""
+def choose(T: Array, plan: Plan, released: Released, *, gate: float) -> tuple[Centres, dict[int, float], Array]:
+    """Return centres and their mean expected cost for each number of the plan, and `SourceModel.near`.
 
-    centres: Centres
-    costs: dict[int, float]
-    expected: Array
-
-
-def choose(T: Array, plan: Plan, released: Released, *, gate: float) -> Choice:
-    """Return centres for each number of the plan; those that ignore the sources where these can't be shown to help.
-
-    With at most one source in range, the gate opens with probability at most `gate`.
+    Where sources can't be shown to help, the centres are those that ignore them; see `gate_opens` for `gate`.
     """
     rows = plan.around.targets
     centres = {k: alone.copy() for k, alone in plan.without.items()}
     away = {k: nearest(rows, T[alone])[1] for k, alone in centres.items()}
-    if not gate_opens(released.counts, released.noise[1], gate):
+    if not gate_opens(released.counts, released.noise, gate):
         costs = {k: float(distance.mean()) for k, distance in away.items()}
-        return Choice(centres, costs, np.zeros((len(rows), len(plan.around.shares.radii))))
+        return centres, costs, np.zeros((len(rows), len(plan.around.radii)))
     model = SourceModel.of(released, plan.around)
     refused = list(centres)
     # Where the centres of the expected cost are refused, those of the strict cost are tried.
-    for name in ("cost", "strict_cost"):
-        proposals = _solve(T, plan.around.rows, refused, getattr(model, name)) if refused else {}
+    for cost in (model.cost, model.strict):
+        proposals = each_k_medoids(T, refused, cost, plan.around.rows) if refused else {}
         for k, proposed in proposals.items():
             distance = nearest(rows, T[proposed])[1]
             if model.better(distance, away[k]):
                 centres[k], away[k] = proposed, distance
                 refused.remove(k)
-    return Choice(centres, {k: model.cost.mean(distance) for k, distance in away.items()}, model.near())
+    return centres, {k: model.cost.mean(distance) for k, distance in away.items()}, model.near
 
 
-def _solve(T: Array, rows: NDArray[np.int64], numbers: list[int], cost: ExpectedCost) -> Centres:
-    """Return centres among `T` for each number of them, which minimise the costs of the targets `rows`."""
-    if len(T) > _MOST_TARGETS_AT_ONCE:
-        return {k: capped_k_medoids(T, k, transform=cost, rows=rows) for k in numbers}
-    middle = T.mean(axis=0)
-    costs = cost(np.arange(len(T)), distances(T - middle, T - middle))
-    costs, free = np.asfortranarray(costs, dtype=np.float32), np.full(len(T), np.inf)
-    # Every prefix of the greedy order is the greedy answer for fewer centres.
-    order = greedy(costs, free, max(numbers))
-    return {k: faster_pam(costs, free, order[:k]) for k in numbers}
+def choose_neighbours(expected: Array, radii: Array, caps: Array, *, moved: float, epsilon: float, gamma: float) -> int:
+    """Return the number of neighbours with which `certified_cost` is expected to be the smallest.
+
+    `expected` is that of `SourceModel.near`; `caps` are the distances of the targets to their nearest centres; `moved`
+    is from `most_moved`. More neighbours mean less noise but a higher mean distance.
+    """
+    numbers = np.unique(np.rint(np.geomspace(1, _MOST_BOUND_NEIGHBOURS, _COMPARED_NEIGHBOUR_NUMBERS)).astype(int))
+    # With Poisson counts P(fewer than t within u) is known, and so is E min(cap, distance to the t-th nearest).
+    furthest = [ExpectedCost.of(pdtr(t - 1, expected), radii).mean(caps) for t in numbers]
+    totals = np.cumsum(furthest * np.diff(numbers, prepend=0))
+    tail = moved * (math.log(1 / (2 * gamma)) + 1) / epsilon
+    return int(numbers[np.argmin((totals + tail) / numbers)])

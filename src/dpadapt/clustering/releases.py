@@ -1,8 +1,8 @@
-"""Everything that reads private sources, except the bound on the cost: input checks, the plan, and two histograms.
+"""Everything that reads private sources: input checks, the plan, two histograms, and the bound on the cost.
 
-The first histogram counts sources in coarse cells, by distance to the targets. Its noisy counts decide how finely each
-coarse cell is split for the second. All bins come from public targets. The sources are read once, and nothing is kept
-of a single source.
+No message shows a private value. The plan follows from public targets and parameters alone. The first histogram counts
+sources in coarse cells, by distance to the targets. Its noisy counts decide how finely each coarse cell is split for
+the second. For the histograms the sources are read once, and nothing is kept of a single source.
 """
 
 import math
@@ -12,87 +12,62 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import bisect
 from scipy.sparse import issparse
 from scipy.stats import norm
 
 from dpadapt import checks
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
-from dpadapt.clustering.certificate import bound_charge
-from dpadapt.clustering.public_cells import BANDS, Cells, Centres, Surroundings, prepare
+from dpadapt.clustering.public_cells import BANDS, Cells, Surroundings, prepare
+from dpadapt.clustering.solver import Centres
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.estimator import moderate, public_table, require_plain, require_same_columns
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, coarser_histogram, histogram, histogram_of_blocks
+from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
 from dpadapt.mechanisms.mechanism import ConcentratedEvent, Mechanism
-from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Laplace
 
 Array = NDArray[Any]
 Counts = NDArray[np.int64]
-CountNoise = DiscreteLaplace | DiscreteGaussian
+Law = Literal["laplace", "gaussian"]
+Mechanisms = tuple[DiscreteLaplace | DiscreteGaussian, ...]
 
-COUNT_NOISES = ("laplace", "gaussian")
 LABELS = "sources in coarse cells, by distance", "sources in cells split by the coarse counts"
 
-# The tuned constants below were chosen on the development draws that docs/clustering.md lists.
+# Constants were chosen by hand, on the development draws that docs/clustering.md lists.
 
-# Shares of epsilon (or of rho) that the two histograms get, in the order of LABELS. More for the first gives a
-# better partition, but noisier counts in it. With .25 for the first (and 20 coarsest cells), the gap on
-# real development draws was .02 higher at epsilon 1, .01 higher at .3 and .02 lower at .1: within their noise.
+# Shares of epsilon (or of rho) that the two histograms get, in the order of LABELS. More for the first gives a better
+# partition, but noisier counts in it.
 HISTOGRAM_BUDGET_SHARES = 0.12, 0.88
-# With fewer columns than this, cells are narrow compared with the distances that matter. Only 2 and 8 columns were
-# compared; the border between them is a guess.
-_NARROW_CELL_COLUMNS = 4
 # Sources that every part of a split coarse cell should keep on average, in noise scales: fewer give finer parts, and
-# relatively more noise. With few columns 4 instead of 8 raised the gap from .13 to .17 at epsilon .3 and from .24 to
-# .34 at epsilon .1.
-_SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS = 1.5, 8.0
+# relatively more noise. With few columns (fewer than the last number) cells are narrow compared with the distances that
+# matter, and coarser ones are better. Only 2 and 8 columns were compared; the border between them is a guess.
+_SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS, _NARROW_CELL_COLUMNS = 1.5, 8.0, 4
 # Each cell is counted ring by ring if the noisy number of sources is at least this many noise scales for each finest
-# bin, and in two bands of distance below that. Chosen by hand, between thousands of sources (8 development draws at
-# epsilon 1: with two bands the gap was .19 real, .07 synthetic, with four .20 and .10) and a million (one draw, 100,000
-# targets, epsilon 1: two bands .40, four .38, ring by ring .19).
+# bin, and in two bands of distance below that: between thousands of sources, where two bands are better, and a million.
 _SCALES_PER_RING = 10.0
-# Sources that are assigned to bins at a time: memory against passes of a Python loop. Chosen by hand.
-_SOURCES_AT_ONCE = 2**16
-# Largest coordinate of a target: the solver keeps distances in float32, and sums them.
-_LARGEST_TARGET = 1e30
+# Sources that are assigned to bins at a time: memory against passes of a Python loop. Largest coordinate of a target:
+# the solver keeps distances in float32, and sums them.
+_SOURCES_AT_ONCE, _LARGEST_TARGET = 2**16, 1e30
 
 
-# Input checks. No message shows a private value.
-
-
-def declared_targets(public: Public | None) -> Public:
-    """Return `public` if it is declared; clustering can't do without it."""
+def checked_inputs(S: Any, public: Public | None, *, blocks: bool = False) -> tuple[Public, Any, NDArray[np.float64]]:
+    """Return `public`, sources and targets with the same columns. With `blocks`, `S` may be an iterator of sources."""
     if public is None:
         raise ValueError("public must hold the targets to choose from: public=Public(T).")
-    return checks.declared_public(public)
-
-
-def checked_inputs(S: Any, public: Public) -> tuple[Array | Iterator[Any], NDArray[np.float64]]:
-    """Return sources, as an array or as the iterator of blocks that was given, and targets."""
-    return (S, checked_targets(public)) if isinstance(S, Iterator) else checked_sources(S, public)
-
-
-def checked_sources(S: Any, public: Public) -> tuple[Array, Array]:
-    """Return sources and targets as arrays of numbers with the same columns."""
-    if public.X is S:
+    if checks.declared_public(public).X is S:
         raise PrivacyError("public holds the private sources themselves, which would not be protected.")
-    T = checked_targets(public)
-    return _source_table(S, "S", T.shape[1], public), T
-
-
-def checked_targets(public: Public) -> NDArray[np.float64]:
-    """Return the targets as an array of finite numbers."""
-    return moderate(public_table(public.X), "public X", _LARGEST_TARGET)
+    T = moderate(public_table(public.X), "public X", _LARGEST_TARGET)
+    return public, S if blocks and isinstance(S, Iterator) else _source_table(S, "S", T.shape[1], public), T
 
 
 def count_sources(S: Array | Iterator[Any], cells: Cells, public: Public) -> Bounded:
     """Return the counts of the sources in the finest bins, in one pass."""
-    width = len(cells.origin)
-    tables = (
-        _source_table(block, "each block of S", width, public) for block in (S if isinstance(S, Iterator) else [S])
-    )
+    given, width = S if isinstance(S, Iterator) else [S], len(cells.origin)
+    tables = (_source_table(block, "each block of S", width, public) for block in given)
     parts = (t[start : start + _SOURCES_AT_ONCE] for t in tables for start in range(0, len(t), _SOURCES_AT_ONCE))
     return histogram_of_blocks(map(cells.codes, parts), cells.n_bins)
 
@@ -126,14 +101,11 @@ def _source_table(rows: Any, name: str, width: int, public: Public) -> Array:
     return sources
 
 
-# The plan: from public targets and parameters alone.
-
-
 @dataclass(frozen=True)
 class Noise:
     """Distribution of the noise on a count: discrete Laplace or discrete Gaussian of a known scale."""
 
-    law: Literal["laplace", "gaussian"]
+    law: Law
     scale: float
 
     @property
@@ -169,112 +141,83 @@ class Noise:
 class Plan:
     """What one fit releases: in which public bins, with which noise, and at which price.
 
-    `without` has the centres that ignore the sources (ClusterT). `charges` lists mechanism and label of every release,
-    in order: the histograms, then one bound for each number of centres, at `bound_epsilon` each.
+    `without` has the centres that ignore the sources (ClusterT), `noise` is that of each histogram. `charges`
+    lists every release: the histograms, then one bound for each number of centres.
     """
 
     around: Surroundings
     without: Centres
-    noise: tuple[Noise, ...]
-    bound_epsilon: float
+    noise: tuple[Noise, Noise]
     charges: tuple[tuple[Mechanism, str], ...]
 
 
 def make_plan(
-    public: Public,
-    T: Array,
-    numbers: Sequence[int],
-    *,
-    noise: str,
-    epsilon: float,
-    delta: float,
-    adjacency: Adjacency,
-    bound_epsilon: float,
+    public: Public, T: Array, numbers: Sequence[int], mechanisms: Mechanisms, adjacency: Adjacency, bound_epsilon: float
 ) -> Plan:
-    """Return the plan for choosing each of `numbers` centres among the targets `T` of `public`.
-
-    The histograms cost `epsilon` and `delta` together, each bound costs `bound_epsilon`, 0 for no bounds.
-    """
-    mechanisms = stage_mechanisms(noise, epsilon, delta)
-    laws = tuple(_law(mechanism, adjacency) for mechanism in mechanisms)
-    around, without = prepare(public, T, numbers)
-    bounds = [bound_charge(bound_epsilon)] * len(numbers) if bound_epsilon else []
-    return Plan(around, without, laws, bound_epsilon, (*zip(mechanisms, LABELS, strict=True), *bounds))
+    """Return the plan for choosing each of `numbers` centres among the targets `T`; `bound_epsilon` 0: no bounds."""
+    law: Law = "laplace" if isinstance(mechanisms[0], DiscreteLaplace) else "gaussian"
+    # The sensitivity of a histogram does not depend on its rows, so that one without rows tells the scale.
+    coarse, fine = (Noise(law, mechanism.scale(histogram([], 1), adjacency)) for mechanism in mechanisms)
+    bounds = [(Laplace(1 / bound_epsilon), "bound on the cost")] * len(numbers) if bound_epsilon else []
+    return Plan(*prepare(public, T, numbers), (coarse, fine), (*zip(mechanisms, LABELS, strict=True), *bounds))
 
 
-def stage_mechanisms(noise: str, epsilon: float, delta: float) -> tuple[CountNoise, ...]:
+def stage_mechanisms(noise: str, epsilon: float, delta: float) -> Mechanisms:
     """Return the mechanisms of the two histograms, which together cost `epsilon` at `delta`."""
     if noise == "laplace":
         # One source is in one bin of each histogram, and pure costs add up over the histograms.
         return tuple(DiscreteLaplace(1 / (share * epsilon)) for share in HISTOGRAM_BUDGET_SHARES)
-    rho = _largest_rho(epsilon, delta)
+    # The largest rho whose zCDP costs at most epsilon. A little less, so that neither the search nor the sum of the
+    # histograms' rounded rhos exceeds it.
+    log_rho = bisect(lambda log: cost_of(ConcentratedEvent(math.exp(log)), delta) - epsilon, -60.0, 60.0, xtol=1e-9)
+    rho = math.exp(log_rho) * (1 - 1e-8)
     return tuple(DiscreteGaussian(1 / np.sqrt(2 * share * rho)) for share in HISTOGRAM_BUDGET_SHARES)
-
-
-def _largest_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose zCDP costs at most `epsilon` at `delta`."""
-    low = high = 1.0
-    while cost_of(ConcentratedEvent(high), delta) <= epsilon:
-        low, high = high, 4 * high
-    while cost_of(ConcentratedEvent(low), delta) > epsilon:
-        low, high = low / 4, low
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost_of(ConcentratedEvent(middle), delta) <= epsilon else (low, middle)
-    # A little less, so that the sum of the histograms' rounded rhos stays within the cap.
-    return low * (1 - 1e-9)
-
-
-def _law(mechanism: CountNoise, adjacency: Adjacency) -> Noise:
-    """Return the distribution of the noise that `mechanism` adds to a count of any histogram."""
-    law = "laplace" if isinstance(mechanism, DiscreteLaplace) else "gaussian"
-    # The sensitivity of a histogram does not depend on its rows, so that one without rows tells the scale.
-    return Noise(law, mechanism.scale(histogram([], 1), adjacency))  # type: ignore[arg-type]
-
-
-# The releases.
 
 
 @dataclass(frozen=True, eq=False)
 class Released:
     """The noisy counts and the partition that they refer to: post-processing from here on.
 
-    `coarse` has noisy counts by coarse cell and ring, `counts` those in the parts of a finer partition. `part` is the
-    part of each finest bin, `parent` the coarse cell and band of each part, cell * n_bands + band.
+    `counts` are those in the parts of the finer partition, with `noise`. `part` is the part of each finest bin,
+    `parent` the coarse cell and band of each part, cell * n_bands + band.
     """
 
-    coarse: Counts
     counts: Counts
     part: NDArray[np.int64]
     parent: NDArray[np.int64]
     n_bands: int
-    noise: tuple[Noise, ...]
+    noise: Noise
 
 
 def release(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     """Release the two histograms of the counts in the `finest` bins, with one run each, already charged."""
     cells = plan.around.cells
     group = cells.coarse()
-    coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, cells.n_rings)
+    coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, len(cells.edges))
     # The partition follows from the released counts alone: given those, it is the same for all neighbours, its parts
     # are disjoint, and one source is again in one of them at most.
-    few, scale = len(cells.origin) < _NARROW_CELL_COLUMNS, plan.noise[1].scale
-    n_bands = cells.n_rings if coarse.sum() >= _SCALES_PER_RING * scale * cells.n_bins else 2
-    least = (_SCALES_PER_PART_FEW_COLUMNS if few else _SCALES_PER_PART) * scale
-    part, parent = partition(coarse, cells, n_bands, least)
+    scale = plan.noise[1].scale
+    n_bands = len(cells.edges) if coarse.sum() >= _SCALES_PER_RING * scale * cells.n_bins else 2
+    least = (_SCALES_PER_PART_FEW_COLUMNS if len(cells.origin) < _NARROW_CELL_COLUMNS else _SCALES_PER_PART) * scale
+    # Noise alone should split no cell, unless it is so small that empty parts are recognised: a source counts 1.
+    margin = math.sqrt(plan.noise[0].variance) * scale**2 / (1 + scale**2)
+    part, parent = partition(coarse, cells, n_bands, least, margin)
     counts = runs[1].release(coarser_histogram(finest, part, len(parent)))
-    return Released(coarse, counts, part, parent, n_bands, plan.noise)
+    return Released(counts, part, parent, n_bands, plan.noise[1])
 
 
-def partition(coarse: Array, cells: Cells, n_bands: int, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def partition(
+    coarse: Array, cells: Cells, n_bands: int, least: float, margin: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the part of each finest bin, and the coarse cell and band of each part.
 
     Each coarse cell is split, in each band, at the finest level whose parts hold `least` sources on average, by its
-    noisy count.
+    noisy count minus a margin; `margin` is for a single of the `coarse` counts, whose errors are independent.
     """
     band, top = BANDS[n_bands], cells.ancestors[0]
     n_top = int(top.max()) + 1
     in_band = np.stack([coarse[:, band == b].sum(axis=1) for b in range(n_bands)], axis=1)
+    in_band = in_band - margin * np.sqrt(np.bincount(band))
     # How many cells of each level (rows) each coarse cell (columns) has.
     firsts = [np.unique(level, return_index=True)[1] for level in cells.ancestors]
     pieces = np.array([np.bincount(top[first], minlength=n_top) for first in firsts])
@@ -283,6 +226,32 @@ def partition(coarse: Array, cells: Cells, n_bands: int, least: float) -> tuple[
     level = len(enough) - 1 - enough[::-1].argmax(axis=0)
     # For each finest cell and ring: the coarse cell and band, and the cell of the level that this bin is split at.
     parent = top[:, None] * n_bands + band
-    cell = cells.ancestors[level[top[:, None], band], np.arange(cells.n_cells)[:, None]]
-    _, where, part = np.unique((parent * cells.n_cells + cell).ravel(), return_index=True, return_inverse=True)
+    cell = cells.ancestors[level[top[:, None], band], np.arange(len(top))[:, None]]
+    _, where, part = np.unique((parent * len(top) + cell).ravel(), return_index=True, return_inverse=True)
     return part, parent.ravel()[where]
+
+
+def certified_cost(
+    S: Array, T: Array, caps: Array, n_neighbours: int, *, epsilon: float, gamma: float, adjacency: Adjacency, run: Run
+) -> float:
+    """Release an upper bound on the mean over targets `T` of min(cap, distance to the nearest private source).
+
+    The mean of a target's `n_neighbours` nearest capped distances is at least the smallest of them, and one source
+    moves it by at most cap / `n_neighbours`, only for the targets around that source. The noise is below minus its tail
+    with probability `gamma`. `n_neighbours` must follow from released or public values alone; `run` is that of the plan
+    for a bound at `epsilon`, already charged.
+    """
+    without_sources = float(caps.mean())
+    if without_sources == 0.0:
+        # Every target is at a centre, with or without sources: nothing is released, and noise of scale 0 is avoided.
+        return without_sources
+    statistic = local_neighbour_distance_sum(S, T, n_neighbours, caps)
+    noisy = float(run.release(statistic)[0])
+    # Laplace noise is below -scale ln(1 / (2 gamma)) with probability gamma. The scale follows from the caps alone.
+    tail = Laplace(1 / epsilon).scale(statistic, adjacency) * math.log(1 / (2 * gamma)) * (1 + 1e-6)
+    return min(without_sources, (noisy + tail) / (n_neighbours * len(T)))
+
+
+def most_moved(T: Array, caps: Array) -> float:
+    """Return the most that one source can move the mean capped distance to the nearest source; from public targets."""
+    return float(local_neighbour_distance_sum(T[:0], T, 1, caps).sensitivity("l1", Adjacency.ADD_REMOVE)) / len(T)

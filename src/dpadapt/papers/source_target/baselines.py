@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering.solver import capped_k_medoids, cluster_t, distances, greedy, nearest
+from dpadapt.clustering.solver import capped_k_medoids, cluster_t, greedy, nearest
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.bounded_neighbours import cell_sums
 from dpadapt.mechanisms.mechanism import Repeated
@@ -277,7 +278,7 @@ def accelerated_k_medoids(
     T, n = T - T.mean(axis=0), len(T)
     free = np.full(n, np.inf) if cap is None else np.asarray(cap, dtype=np.float64)
     batch = random.choice(n, min(n, max(batch_size_init, k)), replace=False)
-    centres = batch[greedy(distances(T[batch], T[batch]).astype(np.float32).T, free[batch], k)]
+    centres = batch[greedy(cdist(T[batch], T[batch]).astype(np.float32).T, free[batch], k)]
     cluster, distance = _assign(T, centres, free)
     before = np.inf
     for _ in range(max_iter):
@@ -311,7 +312,7 @@ def _medoid(rows: NDArray[Any], now: float, batch_size: int, random: np.random.G
     while seen < len(rows):
         # Once few candidates are left, all remaining rows are used at once.
         part = order[seen:] if len(kept) <= batch_size else order[seen : seen + batch_size]
-        block = distances(rows[kept], rows[part])
+        block = cdist(rows[kept], rows[part])
         if not seen:
             bound = min(bound, float(block.mean(axis=0).min()))
         seen += len(part)

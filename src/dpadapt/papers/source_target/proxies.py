@@ -17,7 +17,7 @@ from scipy.stats import norm
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering.releases import assumed_public, checked_sources, declared_targets
+from dpadapt.clustering.releases import assumed_public, checked_inputs
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator
@@ -87,7 +87,7 @@ class ProxyClustering(PrivateEstimator):
         checks.positive(self.epsilon, "epsilon", infinite=True)
         checks.delta(self.delta)
         self._check()
-        sources, T = checked_sources(S, declared_targets(public))
+        public, sources, T = checked_inputs(S, public)
         if k > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {k!r}.")
         ball = Ball.of(T)
