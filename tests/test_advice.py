@@ -34,7 +34,7 @@ def advice():
 
 
 def test_a_gain_is_foreseen_where_public_rows_differ_among_themselves(advice):
-    assert advice.verdict == "fit"
+    assert advice.verdict == "gain"
     assert advice.task == "regression"
     assert isinstance(advice.model.estimator, PrivateTransferRegressor)
     assert advice.model.estimator.epsilon == advice.epsilon
@@ -123,9 +123,9 @@ def test_the_recommended_epsilon_has_most_of_the_gain():
         return Candidate("way", find(None, "regression"), True, {}, np.array([[1.0] * 4, ratios]))
 
     epsilons = (0.1, 0.3, 1.0, 3.0)
-    assert _recommended(epsilons, of([1.0, 0.9, 0.82, 0.8])) == (1.0, "fit")
-    assert _recommended(epsilons, of([1.0, 0.83, 0.82, 0.8])) == (0.3, "fit")
-    assert _recommended(epsilons, of([1.0, 1.0, 1.0, 0.99])) == (3.0, "public model")
+    assert _recommended(epsilons, of([1.0, 0.9, 0.82, 0.8])) == (1.0, "gain")
+    assert _recommended(epsilons, of([1.0, 0.83, 0.82, 0.8])) == (0.3, "gain")
+    assert _recommended(epsilons, of([1.0, 1.0, 1.0, 0.99])) == (1.0, "no gain")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ _LEAST_PUBLIC_ROWS = 100
 # Columns along which public rows are split, dates and the column that the user names first. Each takes some seconds.
 _MOST_SHIFTS = 5
 # Fewest different values of a number to split along, and largest share of the rows that have one value.
-_LEAST_VALUES, _MOST_OF_ONE_VALUE = 10, 0.3
+_LEAST_VALUES, _MOST_OF_ONE_VALUE = 5, 0.5
 # Rank correlation above which two columns split public rows alike. Chosen by hand.
 _MOST_ALIKE = 0.95
 # Words in the name of a column of numbers that is a time.
@@ -98,8 +98,8 @@ class Advice:
         How public rows were split: at random, then along these columns.
     candidates : tuple of Candidate
         Ways to fit. Empty if nothing could be rehearsed.
-    verdict : {"fit", "public model", "unknown"}
-        Whether to fit, to keep the public model, or that public rows can't tell.
+    verdict : {"gain", "no gain", "unknown"}
+        Whether public rows foresee a gain, or can't tell.
     epsilon : float
         Recommended for the fit.
     chosen : Candidate or None
@@ -120,7 +120,7 @@ class Advice:
     epsilons: tuple[float, ...]
     splits: tuple[str, ...]
     candidates: tuple[Candidate, ...]
-    verdict: Literal["fit", "public model", "unknown"]
+    verdict: Literal["gain", "no gain", "unknown"]
     epsilon: float
     chosen: Candidate | None
     measure: str
@@ -202,7 +202,7 @@ def advise(
     >>> public = pd.DataFrame({"age": age, "cost": (age / 10) ** 2 + rng.normal(size=400)})
     >>> advice = advise(public, 2000, label="cost", epsilons=(1.0,), random_state=0)
     >>> advice.verdict, advice.unit, advice.delta
-    ('fit', 'row', 1e-06)
+    ('gain', 'row', 1e-06)
     """
     n_private = checks.count(n_private, "n_private", least=2)
     if not np.iterable(epsilons) or not len(list(epsilons)):
@@ -221,13 +221,13 @@ def advise(
     n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
     names: tuple[str, ...] = (RANDOM,)
     candidates: tuple[Candidate, ...] = ()
-    measure, repeated = "", False
+    measure, fewer = "", False
     if rows.y is not None and len(rows.y) >= _LEAST_PUBLIC_ROWS:
         random = np.random.default_rng(random_state)
         rows = _sampled(rows, random)
         keys = shift_columns(rows, known, label, split_by)
         names = (RANDOM, *(f"along {name}" for name in keys))
-        candidates, measure, repeated = _rehearsed(
+        candidates, measure, fewer = _rehearsed(
             _ways(kind, same_population), model, rows, list(keys.values()), min(n_units, _MOST_REHEARSED_ROWS),
             tried, random, done,
         )  # fmt: skip
@@ -242,7 +242,7 @@ def advise(
         kind, unit, str(setting["adjacency"]), delta, n_private, n_units, tried, names, candidates, verdict, epsilon,
         chosen, measure, (), model,
     )  # fmt: skip
-    return _in_words(advice, rows, person, repeated=repeated)
+    return _in_words(advice, rows, person, fewer=fewer)
 
 
 def _task_of(schema: Schema, label: str) -> Literal["regression", "classification"]:
@@ -377,11 +377,11 @@ def _rehearsed(
     random: np.random.Generator,
     done: Callable[[str], None] | None,
 ) -> tuple[tuple[Candidate, ...], str, bool]:
-    """Return each way with its ratios, the name of the error, and whether rows had to be used several times."""
+    """Return each way with its ratios, the name of the error, and whether there were too few rows."""
     seed = int(random.integers(2**31))
     candidates: list[Candidate] = []
     alone: list[float] = []
-    measure, repeated = "", False
+    measure, fewer = "", False
     for way in ways:
         estimator = TableModel(
             way.method.estimator(**_shared(model, way)), model.schema, label=model.label
@@ -407,8 +407,8 @@ def _rehearsed(
         alone = alone or [float(np.mean(result.public_only)) for result in results]
         ratios = [np.mean(r.errors, axis=0) / max(base, 1e-300) for r, base in zip(results, alone, strict=True)]
         candidates.append(Candidate(way.name, way.method, way.use_public, way.params, np.array(ratios)))
-        measure, repeated = results[0].metric, any(result.repeated_rows for result in results)
-    return tuple(candidates), measure, repeated
+        measure, fewer = results[0].metric, any(result.fewer_rows for result in results)
+    return tuple(candidates), measure, fewer
 
 
 def _shared(model: TableModel, way: _Way) -> dict[str, Any]:
@@ -430,26 +430,26 @@ def _preferred(candidates: Sequence[Candidate]) -> Candidate:
 
 def _recommended(
     epsilons: Sequence[float], chosen: Candidate | None
-) -> tuple[float, Literal["fit", "public model", "unknown"]]:
-    """Return the smallest epsilon with most of the gain, and whether to fit at all."""
+) -> tuple[float, Literal["gain", "no gain", "unknown"]]:
+    """Return the smallest epsilon with most of the gain, and whether there is one; without, the one nearest to 1."""
+    usual = min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
     if chosen is None:
-        usual = min(epsilons, key=lambda epsilon: abs(math.log(epsilon)))
         return usual, "unknown"
     # More budget does not harm: what falls with epsilon is chance.
     gains = isotonic_regression(1.0 - chosen.expected)
     if gains.max() < _LEAST_GAIN:
-        return epsilons[-1], "public model"
+        return usual, "no gain"
     enough = np.flatnonzero(gains >= _MOST_OF_THE_GAIN * gains.max())
-    return epsilons[int(enough[0])], "fit"
+    return epsilons[int(enough[0])], "gain"
 
 
-def _in_words(advice: Advice, rows: EncodedRows, person: str | None, *, repeated: bool) -> Advice:
+def _in_words(advice: Advice, rows: EncodedRows, person: str | None, *, fewer: bool) -> Advice:
     """Return the advice with its sentences."""
     sentences = [_verdict(advice, rows), *_expectations(advice), _setting(advice, person)]
-    if repeated and advice.candidates:
+    if fewer and advice.candidates:
         sentences.append(
-            "There are fewer public rows than private ones: some took the role of several private rows. With "
-            "as many different rows, errors would be lower."
+            "There are fewer public rows than private ones. The noise is that of the private rows, but the sampling "
+            "error is larger, so that the gain is understated."
         )
     if advice.unit == "person" and person is None:
         sentences.append("Name the column with the person's id when you fit: without it, single rows are protected.")
@@ -465,10 +465,12 @@ def _verdict(advice: Advice, rows: EncodedRows) -> str:
         )
     gains = 1.0 - advice.chosen.expected
     at = advice.epsilons.index(advice.epsilon)
-    if advice.verdict == "public model":
+    if advice.verdict == "no gain":
         return (
-            f"Keep the public model for now: at none of these budgets are {advice.n_private:,} private rows expected "
-            f"to lower its error by {_LEAST_GAIN:.0%} or more."
+            f"Public rows foresee no gain: at none of these budgets are {advice.n_private:,} private rows expected to "
+            f"lower the error of the public model by {_LEAST_GAIN:.0%} or more. A fit keeps the public model unless "
+            f"private rows show that it is wrong, so it risks budget rather than accuracy. It pays if the private "
+            f"population differs in a way that public rows don't show."
         )
     low, high = _range(advice.chosen.ratios, at)
     spread = f" ({low} to {high} over {len(advice.splits) - 1} differences)" if len(advice.splits) > 2 else ""
@@ -496,7 +498,7 @@ def _expectations(advice: Advice) -> list[str]:
     sentences = [f"If it does not differ at all, the error is expected to be {usual}."]
     gains = 1.0 - advice.chosen.expected
     later = [k for k, epsilon in enumerate(advice.epsilons) if epsilon > advice.epsilon]
-    if later:
+    if later and advice.verdict == "gain":
         factor = advice.epsilons[later[0]] / advice.epsilon
         sentences.append(
             f"With {factor:.2g} times as many private rows the noise would matter as little as at epsilon "

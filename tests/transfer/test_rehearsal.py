@@ -21,7 +21,7 @@ def test_a_large_budget_gives_a_small_rehearsed_error():
     options = {"epsilons": (0.05, 10.0), "split_by": X[:, 0], "random_state": 0}
     rehearsal = rehearse(PrivateLinearRegression(), public, 300, **options)
     assert rehearsal.errors[:, 1].mean() < 0.2
-    assert not rehearsal.repeated_rows
+    assert not rehearsal.fewer_rows
     assert "epsilon 10" in str(rehearsal)
 
 
@@ -36,7 +36,7 @@ def test_classifiers_are_rehearsed_by_log_loss():
     rehearsal = rehearse(PrivateLogisticRegression(), labelled, 2000, epsilons=(5.0,), repeats=2, random_state=0)
     assert rehearsal.metric == "log-loss"
     assert rehearsal.errors.max() < 0.5
-    assert rehearsal.repeated_rows
+    assert rehearsal.fewer_rows
     assert "these errors are pessimistic" in str(rehearsal)
 
 

@@ -9,14 +9,17 @@ from dpadapt.cli.options import console, progress_bar, teach, write_file
 
 _HELP = teach(
     """
-Show on real data what privacy costs and how much public data helps.
+Go from two raw tables to a decision, and show on real data what privacy costs and how much public data helps.
+
+First the way that a user takes: dpadapt advise, fit, evaluate, predict and statement on two raw tables of a survey,
+with missing cells, dates and words. Each command is printed before it runs.
 
 Two sensitive data sets, people's visits to a doctor and women's answers about affairs, are each split in two ways into
 a public and a private population. They ship with statsmodels: pip install 'dpadapt\\[demo]'. For several epsilons and
 numbers of private rows, models of the private rows alone and of private with public rows are compared with the public
 rows alone, with a model without privacy, and with no model at all. Then the demo shows the papers' algorithms, and
-other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes a minute or
-two. The folder gets report.html (opens offline) and results.json.
+other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes two or
+three minutes. The folder gets report.html (opens offline), results.json, and tables/ with what the commands wrote.
 
 Examples:
 
@@ -47,6 +50,7 @@ def _demo(
     from dpadapt.report.terminal import panel_tables
 
     screen = console()
+    _walk(out / "tables", quick=quick)
     summary = summarise_demo(_measure(seeds=2 if quick else 8))
     write_file(out / "results.json", "--out", json.dumps(summary, indent=2).encode())
     write_file(out / "report.html", "--out", demo_page(summary).encode())
@@ -62,6 +66,38 @@ def _demo(
     for case in summary["others"]:
         panel_tables(screen, case)
     screen.print(f"Wrote report.html and results.json to {out}", soft_wrap=True, markup=False)
+
+
+def _walk(folder: Path, *, quick: bool) -> None:
+    """Run the commands of a user on two raw tables."""
+    import shlex
+
+    from dpadapt.cli.app import app
+    from dpadapt.demo.raw_tables import write_raw_tables
+
+    screen = console()
+    screen.print("From two raw tables to a decision", style="bold underline")
+    paths = write_raw_tables(folder)
+    # These rows were published long ago: each demo may begin with a new ledger.
+    for name in ("schema.toml", "private.ledger"):
+        (folder / name).unlink(missing_ok=True)
+    schema, model, ledger = folder / "schema.toml", folder / "model", folder / "private.ledger"
+    tables = ["--private", paths["private"], "--public", paths["public"], "--schema", schema]
+    rows = sum(1 for _ in paths["private"].open(encoding="utf-8")) - 1
+    facts = ["--label", "affair", "--rows", rows, "--schema", schema, "--epsilon", "1" if quick else "0.3,1"]
+    spend = ["--epsilon", 1, "--ledger", ledger, "--ledger-epsilon", 3, "--intervals"]
+    commands: list[list[Any]] = [
+        ["advise", paths["public"], *facts, "--out", folder / "advice.html"],
+        ["fit", *tables, "--label", "affair", "--task", "classification", *spend, "--out", model],
+        ["evaluate", model, "--private", paths["test"], "--epsilon", 0.3],
+        ["predict", model, paths["new"], "--coverage", 0.9, "--out", folder / "predictions.csv"],
+        ["statement", model, "--out", folder / "statement.html"],
+    ]
+    for command in commands:
+        given = [str(part) for part in command]
+        screen.print(f"\n$ dpadapt {shlex.join(given)}", style="bold", markup=False, soft_wrap=True)
+        app(args=given, prog_name="dpadapt", standalone_mode=False)
+    screen.print()
 
 
 def _measure(*, seeds: int) -> dict[str, Any]:

@@ -158,9 +158,10 @@ def summarise_rehearsal(
     words = [f"The public rows were split {how}, {repeats} time{'s' if repeats != 1 else ''}."]
     if split_by is None:
         words.append("A random split contains no shift, so it can't tell what a shift would do.")
-    if first.repeated_rows:
+    if first.fewer_rows:
         words.append(
-            "There are too few public rows: some were used as several private rows, so these errors are pessimistic."
+            "There are too few public rows to stand for all private ones. The noise is that of the private rows, but "
+            "the sampling error is larger, so these errors are pessimistic."
         )
     return {
         "kind": "rehearsal",

@@ -10,6 +10,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import log_loss
 
 from dpadapt import checks
+from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
 from dpadapt.learning.estimator import public_labels, public_table
 
@@ -29,19 +30,20 @@ class Rehearsal:
     errors : ndarray of shape (n_repeats, n_epsilons)
     public_only : ndarray of shape (n_repeats,)
         Error of the estimator without any budget: that of the other public rows alone.
-    repeated_rows : bool
-        Whether there were too few public rows, so that they were resampled: the errors are then pessimistic.
+    fewer_rows : bool
+        Whether there were fewer public rows than private ones will be. The noise is then that of the private rows (the
+        budget was raised by as much), but the sampling error is larger: the errors are pessimistic.
     """
 
     metric: str
     epsilons: tuple[float, ...]
     errors: NDArray[np.float64]
     public_only: NDArray[np.float64]
-    repeated_rows: bool
+    fewer_rows: bool
 
     def __str__(self) -> str:
         """Show mean and spread at each epsilon."""
-        note = " (public rows were resampled; these errors are pessimistic)" if self.repeated_rows else ""
+        note = " (fewer rows than planned: these errors are pessimistic)" if self.fewer_rows else ""
         lines = [f"{self.metric}, rehearsed on public rows{note}", f"  public only    {_spread(self.public_only)}"]
         lines += [f"  epsilon {e:<6g} {_spread(self.errors[:, i])}" for i, e in enumerate(self.epsilons)]
         return "\n".join(lines)
@@ -125,15 +127,19 @@ def rehearse(
     base = clone(estimator)
     if classifier and base.get_params().get("classes", y) is None:
         base.set_params(classes=np.unique(y))
-    errors, alone, repeated = np.empty((repeats, len(epsilons))), np.empty(repeats), False
+    errors, alone, fewer = np.empty((repeats, len(epsilons))), np.empty(repeats), False
     for i in range(repeats):
         rest, other = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
         held, pool = other[: len(other) // 3], other[len(other) // 3 :]
-        repeated |= len(pool) < n_private
-        private = random.choice(pool, n_private, replace=len(pool) < n_private)
+        fewer |= len(pool) < n_private
+        private = random.choice(pool, min(n_private, len(pool)), replace=False)
         kept = None if tasks is None else tasks[rest]
         given = Public(X[rest], y[rest], tasks=kept, unseen=True if public.unseen is not None else None)
-        for k, budget in enumerate([PUBLIC_ONLY_BUDGET, *({"epsilon": epsilon} for epsilon in epsilons)]):
+        # With fewer rows the noise in a mean would be larger; a larger budget makes up for it.
+        raised = [
+            {"epsilon": _for_fewer_rows(e, base.get_params()["delta"], n_private / len(private))} for e in epsilons
+        ]
+        for k, budget in enumerate([PUBLIC_ONLY_BUDGET, *raised]):
             model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
             model.fit(X[private], y[private], public=given if use_public else None)
             error = _error(model, X[held], y[held], classifier)
@@ -144,7 +150,14 @@ def rehearse(
         if done is not None:
             done()
     metric = "log-loss" if classifier else "mean squared error over variance"
-    return Rehearsal(metric, tuple(epsilons), errors, alone, bool(repeated))
+    return Rehearsal(metric, tuple(epsilons), errors, alone, bool(fewer))
+
+
+def _for_fewer_rows(epsilon: float, delta: float, factor: float) -> float:
+    """Return the epsilon of a Gaussian mechanism with `factor` times less noise."""
+    if factor <= 1.0 or not delta > 0:
+        return epsilon * factor
+    return gaussian_epsilon(factor * gaussian_mu(epsilon, delta), delta)
 
 
 def _split(n: int, split_by: Any, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
