@@ -37,6 +37,11 @@ def test_a_weight_becomes_a_factor_between_0_and_1(weights):
     assert (shares.unit, shares.n_units, shares.counted) == ("row", 4, 1.0)
 
 
+@pytest.mark.parametrize("others", [[0.0, 1.0, 2.0], [4.0, 1e9, 2.0], [math.nan, -1.0, 0.5]])
+def test_the_factor_of_a_row_depends_on_its_own_weight_alone(others):
+    assert weighted(ROWS, [1.0, *others], max_weight=4.0).values[0] == 0.25
+
+
 def test_rows_that_count_nothing_still_do():
     assert weighted(ROWS.where(np.array([True, False, True, True])), [3, 3, 3, 3], max_weight=3.0).values[1] == 0.0
 
