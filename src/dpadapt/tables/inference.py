@@ -46,6 +46,9 @@ _MOST_INFERRED_CATEGORIES = 50
 # to 147 values in three columns, 30 rows lower the error by 1% (within the spread of three fits); 10 and 20 do not.
 _FEW_CATEGORIES = 20
 _LEAST_ROWS_OF_A_VALUE, _LEAST_SHARE_OF_A_VALUE = 30, 0.01
+# Fewest rows per different text of a category with more values; with fewer, the column tells persons or things apart.
+# Chosen by hand.
+_LEAST_ROWS_PER_CATEGORY = 5.0
 # Least share of the rows that the listed values of a category with more values must cover; below, the column is
 # probably a name or free text, and is ignored. Chosen by hand.
 _LEAST_LISTED_SHARE = 0.5
@@ -299,6 +302,8 @@ def _infer_category(name: str, seen: Mapping[str, int], *, any_missing: bool, ca
         return Ignored(name, f"a different text in every row: {_PERSON_NOTE}")
     if len(seen) <= _FEW_CATEGORIES:
         return Category(name, tuple(sorted(seen)), other=True, missing=any_missing)
+    if n_rows < _LEAST_ROWS_PER_CATEGORY * len(seen) and not category:
+        return Ignored(name, f"{n_rows / len(seen):.1f} rows per text: {_PERSON_NOTE}")
     least = max(2.0, min(_LEAST_ROWS_OF_A_VALUE, _LEAST_SHARE_OF_A_VALUE * n_rows))
     by_count = sorted(seen, key=lambda text: (-seen[text], text))
     frequent = [text for text in by_count if seen[text] >= least or category][:_MOST_INFERRED_CATEGORIES]
