@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dpadapt.demo.side_by_side import CASES, EPSILONS, side_by_side
-from dpadapt.report.html import demo_page
+from dpadapt.methods import PREDICTORS
+from dpadapt.report.html import demo_page, fit_page
 from dpadapt.report.summarise import summarise_demo
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -65,6 +66,21 @@ def test_the_report_shows_something_and_asks_for_nothing(report, tmp_path, theme
     shot, asked = open_page(report, tmp_path, *theme)
     assert asked == []
     assert busy(shot) > 0.01
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+def test_the_verdict_of_a_fit_is_shown_on_desks_and_phones(summary_of, tmp_path, width):
+    summary = summary_of(PREDICTORS[0])
+    page = tmp_path / "fit.html"
+    page.write_text(fit_page(summary), encoding="utf-8")
+    shot, asked = open_page(page, tmp_path, f"--window-size={width},1600")
+    assert asked == []
+    assert busy(shot) > 0.01
+    command = [CHROMIUM, *_FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, check=True, capture_output=True, timeout=120, text=True).stdout
+    title, words = summary["verdict"]["title"], summary["verdict"]["words"]
+    assert shown.index(title) < shown.index("The guarantee")
+    assert words.split(".")[0] in shown
 
 
 def test_the_check_sees_blank_pages_and_requests(tmp_path):
