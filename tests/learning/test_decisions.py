@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -140,6 +141,19 @@ def test_every_kind_of_public_model_chooses_a_threshold(public, params):
         params = {}
     model = fitted(PrivateTransferClassifier, public, classes=[0, 1], decision_threshold="balanced_accuracy", **params)
     assert 0.03 < model.decision_threshold_ < 0.4
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+@pytest.mark.parametrize("labelled", [True, False])
+def test_frames_have_the_threshold_of_arrays_without_a_warning(cls, labelled):
+    names = ["a", "b", "c"]
+    labels = PUBLIC.y if labelled else None
+    frame = Public(pd.DataFrame(PUBLIC.X, columns=names), labels)
+    make = cls(epsilon=2.0, random_state=0, classes=[0, 1], decision_threshold="f1")
+    of_frame = clone(make).fit(pd.DataFrame(X, columns=names), Y, public=frame)
+    of_arrays = make.fit(X, Y, public=Public(PUBLIC.X, labels))
+    # Frames are stored by columns, so that sums are rounded otherwise.
+    assert of_frame.decision_threshold_ == pytest.approx(of_arrays.decision_threshold_, abs=0.02)
 
 
 @pytest.mark.parametrize(

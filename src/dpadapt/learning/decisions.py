@@ -28,7 +28,7 @@ from dpadapt import checks
 
 BALANCED = "balanced"
 # Metrics that public rows can choose a threshold for.
-METRICS = ("balanced_accuracy", "f1")
+THRESHOLD_METRICS = ("balanced_accuracy", "f1")
 _COSTS = ("miss", "false alarm")
 
 
@@ -96,7 +96,7 @@ def threshold_rule(wanted: Any, n_classes: int, *, weighted: bool = False) -> fl
     if n_classes != 2:
         raise ValueError("decision_threshold is for two classes. For more, give class_weight.")
     if isinstance(wanted, str):
-        if wanted not in METRICS:
+        if wanted not in THRESHOLD_METRICS:
             raise ValueError(_unknown(wanted))
         return wanted
     if isinstance(wanted, Mapping):
@@ -117,7 +117,7 @@ def threshold_rule(wanted: Any, n_classes: int, *, weighted: bool = False) -> fl
 def _unknown(wanted: Any) -> str:
     return (
         f"decision_threshold must be a probability, the costs {{'miss': ..., 'false alarm': ...}}, or one of "
-        f"{', '.join(map(repr, METRICS))}, got {wanted!r}."
+        f"{', '.join(map(repr, THRESHOLD_METRICS))}, got {wanted!r}."
     )
 
 

@@ -781,6 +781,10 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         codes = self._decided(self.predict_proba(X))
         return np.asarray(self.classes_[codes])
 
+    def _linear_probabilities(self, X: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        """Return the probabilities of rows that were checked before, by the coefficients alone; None without rows."""
+        return None if X is None else class_probabilities(X @ self.coef_.T + self.intercept_)
+
     def _decided(self, probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
         # Models of other classes, and models saved by earlier versions, have none.
         threshold = getattr(self, "decision_threshold_", None)

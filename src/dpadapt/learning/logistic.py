@@ -158,8 +158,7 @@ class PrivateLogisticRegression(LinearClassifier):
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *features_assumption(data.X_public)])
         self.coef_, self.intercept_ = coef.T, np.atleast_1d(intercept) + shift
         self.classes_ = data.classes
-        known = None if data.X_public is None else self.predict_proba(data.X_public)
-        self.decision_threshold_ = best_threshold(rule, known)
+        self.decision_threshold_ = best_threshold(rule, self._linear_probabilities(data.X_public))
         return self
 
 

@@ -306,7 +306,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self.public_by_class_: dict[str, Any] | None = None
         start = self.public_only()
         if held_out is None or start is None:
-            self.decision_threshold_ = best_threshold(rule, None if X_public is None else self.predict_proba(X_public))
+            self.decision_threshold_ = best_threshold(rule, self._linear_probabilities(X_public))
             return
         known = {"this model": self, "public model": start}
         found = {name: class_probabilities(model._of_held_out(held_out, shift)) for name, model in known.items()}

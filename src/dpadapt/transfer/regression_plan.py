@@ -47,7 +47,7 @@ Vector = NDArray[np.float64]
 _LEAST_OFFSET_ERROR = 0.05
 # Variance of a direction, relative to their mean, below which columns count as dependent: rounding errors are smaller,
 # and whatever is measured varies more.
-_LEAST_VARIANCE = 1e-9
+_DEPENDENT_VARIANCE = 1e-9
 # Upper limit of the correction for optimism when the label noise is computed from leave-one-out residuals. Chosen by
 # hand.
 _MOST_OPTIMISM = 20.0
@@ -128,7 +128,7 @@ class TransferGeometry:
         """
         if len(self.rows) <= len(self.values):
             return np.zeros(len(self.values), dtype=bool)
-        return np.asarray(self.values < _LEAST_VARIANCE * self.values.mean())
+        return np.asarray(self.values < _DEPENDENT_VARIANCE * self.values.mean())
 
     @cached_property
     def whitened(self) -> NDArray[np.float64]:
