@@ -34,7 +34,7 @@ _LEAST_VALUES, _MOST_OF_ONE_VALUE = 5, 0.5
 # Rank correlation above which two columns split public rows alike. Chosen by hand.
 _MOST_ALIKE = 0.95
 # Words in the name of a column of numbers that is a time.
-_TIME_WORDS = frozenset({"year", "yr", "month", "week", "day", "date", "time", "quarter", "period"})
+_WORDS_FOR_TIMES = frozenset({"year", "yr", "month", "week", "day", "date", "time", "quarter", "period"})
 # Random splits; each column is split along once, with noise of its own.
 _RANDOM_SPLITS = 2
 # Least mean gain over the shifts that is called a gain. Smaller ones drown in the differences between splits.
@@ -294,7 +294,7 @@ def shift_columns(
         if isinstance(column, Date):
             dates[column.name] = parse_days(frame[column.name], column.format)
         elif isinstance(column, Number) or column.name == split_by:
-            timed = not _TIME_WORDS.isdisjoint(re.split(r"[^a-z]+", column.name.lower()))
+            timed = not _WORDS_FOR_TIMES.isdisjoint(re.split(r"[^a-z]+", column.name.lower()))
             (dates if timed else numbers)[column.name] = parse_numbers(frame[column.name])
     if split_by is not None and split_by not in {**dates, **numbers}:
         raise ValueError(f"split_by: the public table has no column {split_by!r} with numbers or dates.")
