@@ -107,6 +107,7 @@ OWN_SUBJECT = {
     "accounting.store": "the ledger's file on disk",
     "clustering.inference": "the statistics of the released counts: no private row, no noise",
     "demo.panels": "one panel of the demo per capability",
+    "demo.raw_tables": "two messy tables, which the documentation uses too",
     "hybrid.classifier_fit": "the part that asks people and reads the curator's rows; its plan is apart",
     "networks.ghost_clipping": "clipped gradients without a gradient per row; an oracle checks it",
     "networks.models": "networks to start from",
