@@ -26,7 +26,7 @@ from dpadapt import (
     evaluate,
 )
 from dpadapt.accounting.ledger import NOT_ADDED_UP
-from dpadapt.evaluation import METRICS, _number_of_bins
+from dpadapt.evaluation import EVALUATION_METRICS, _number_of_bins
 from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
 
 SECRET = "ZEBRA7731"
@@ -77,7 +77,7 @@ def test_losses_are_clipped_at_the_bound_which_is_on_the_receipt():
     assert any(f"counts: {wanted:.4g} (4 root mean squared errors" in fact for fact in public.receipt.assumptions)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 @pytest.mark.parametrize(("delta", "event"), [(0.0, LaplaceEvent), (1e-6, GaussianEvent)])
 def test_an_evaluation_is_one_release_that_costs_its_epsilon(metric, delta, event):
     ledger = Ledger(epsilon=1.0, delta=1e-6)
@@ -121,7 +121,7 @@ def recorded(metric, rows, labels, adjacency, persons=None):
 EXTREME = [(0.0, 0), (50.0, 0), (-50.0, 1), (math.nan, 1), (1e300, 0), (0.3, None), (0.2, 7), (-1e-9, 1)]
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_no_row_moves_the_release_further_than_its_noise_allows(metric, adjacency):
     labels = (NUMBER if metric == "squared-error" else CLASS)[:6].astype(object)
@@ -144,7 +144,7 @@ def test_no_row_moves_the_release_further_than_its_noise_allows(metric, adjacenc
     assert seen > 0.99  # the bound is reached
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_no_person_moves_the_release_further_than_its_noise_allows(metric, adjacency):
     labels = (NUMBER if metric == "squared-error" else CLASS)[:9].astype(object)
@@ -188,7 +188,7 @@ def test_a_ledger_of_the_other_unit_is_refused():
 # Replay: what is shown depends on the release alone.
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_everything_that_is_shown_follows_from_the_release(metric, adjacency):
     model = REGRESSOR if metric == "squared-error" else CLASSIFIER
@@ -209,7 +209,7 @@ def test_everything_that_is_shown_follows_from_the_release(metric, adjacency):
 # Rows that count nothing.
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 def test_rows_without_a_label_or_a_finite_cell_count_nothing(metric):
     rows, labels = X.copy(), (NUMBER if metric == "squared-error" else CLASS).astype(object)
     rows[:50, 0], labels[50:100], labels[100] = math.nan, None, math.nan
@@ -221,7 +221,7 @@ def test_rows_without_a_label_or_a_finite_cell_count_nothing(metric):
     assert partly.value == pytest.approx(of(metric, slice(101, None)).value, abs=1e-6)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 def test_no_row_at_all_leaves_everything_possible(metric):
     result = of(metric, slice(0, 0), epsilon=1.0, ledger=Ledger(9.0))
     assert 0 <= result.low <= result.value <= result.high
@@ -240,7 +240,7 @@ def test_an_unknown_class_counts_as_wrong():
 # Intervals.
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_intervals_cover_the_metric_of_the_population(metric, delta):
     """Of 150 intervals at 95%, fewer than 133 cover with probability below 1e-3 (binomial)."""
@@ -267,7 +267,7 @@ def test_intervals_cover_the_metric_of_the_population(metric, delta):
 
 
 def test_more_budget_gives_narrower_intervals():
-    for metric in METRICS:
+    for metric in EVALUATION_METRICS:
         wide, narrow = (of(metric, epsilon=epsilon, random_state=1) for epsilon in (0.3, 30.0))
         assert wide.high - wide.low > narrow.high - narrow.low
 
@@ -307,7 +307,7 @@ def of_tables():
     return {name: model.fit(PRIVATE, public=Public(PUBLIC)) for name, model in models.items()}
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
 def test_tables_are_evaluated_with_missing_labels_and_persons(of_tables, metric):
     label = "cost" if metric == "squared-error" else "ill"
     model, holed = of_tables[label], TEST.assign(**{label: TEST[label].where(TEST.index % 5 > 0)})

@@ -29,7 +29,7 @@ from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares
 from dpadapt.tables.model import TableModel
 from dpadapt.tables.reading import Table
 
-METRICS = ("accuracy", "log-loss", "squared-error", "auc")
+EVALUATION_METRICS = ("accuracy", "log-loss", "squared-error", "auc")
 # Probability, at least about, with which the interval covers the metric of the population of the private rows.
 INTERVAL_COVERAGE = 0.95
 # Standard deviations that cover 95%: of normal noise, and of a single Laplace variable, log(20) / sqrt(2). Sums of
@@ -272,9 +272,9 @@ def checked_metric(model: Any, metric: str | None) -> str:
         raise TypeError(f"model must be a fitted model that predicts, got {type(model).__name__}.")
     if metric is None:
         if not is_classifier(estimator) and not is_regressor(estimator):
-            raise ValueError(f"metric must be given: one of {', '.join(map(repr, METRICS))}.")
+            raise ValueError(f"metric must be given: one of {', '.join(map(repr, EVALUATION_METRICS))}.")
         return "accuracy" if is_classifier(estimator) else "squared-error"
-    chosen = checks.one_of(metric, METRICS, "metric")
+    chosen = checks.one_of(metric, EVALUATION_METRICS, "metric")
     if chosen == "squared-error":
         if is_classifier(estimator):
             raise ValueError("metric: 'squared-error' is for models that predict a number. Use 'log-loss'.")

@@ -181,7 +181,7 @@ def test_a_new_ledger_gets_the_cap_asked_for(run, site, tmp_path):
 def test_a_fit_without_a_ledger_says_that_further_fits_are_not_added_up(run, site):
     outcome = run(*site.fit(ledger=None))
     assert outcome.code == 0
-    assert "nothing adds up what further fits" in " ".join(outcome.out.split())
+    assert "further fits on the same rows are not added up" in " ".join(outcome.out.split())
     assert NOT_ADDED_UP in Receipt.from_json((site.out / "receipt.json").read_text()).warnings
     assert not Ledger.open(site.ledger).entries
     assert "ledger" not in persist.load(site.out).extra

@@ -33,7 +33,7 @@ Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 # Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
 _CAP_TOLERANCE = 1e-9
 # On receipts of fits without a ledger.
-NOT_ADDED_UP = "no ledger was charged: nothing adds up what further fits on the same rows cost"
+NOT_ADDED_UP = "no ledger was charged: further fits on the same rows are not added up"
 
 
 # The rows of a batch: their indices, or all of them.
