@@ -7,13 +7,13 @@
     ├── BudgetExceeded           the cap does not allow this release; nothing was drawn or recorded
     └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
     DataUnavailable              a data set is neither on disk nor downloadable
-    CalibrationWarning           a warning: intervals or sets of this coverage are not calibrated well
 
     PrivacyWarning (UserWarning) something that a fit takes for granted; raised as an error, it stops before spending
     ├── NoLedgerWarning          nothing adds up what further fits on the same rows cost
     └── AssumedBoundsWarning     bounds were not given, so that default ones are assumed
+    CalibrationWarning (UserWarning)  intervals or sets of this coverage are not calibrated well
 
-Warnings follow from arguments and public data alone, never from private rows.
+Warnings follow from arguments, public data and releases alone, never from private rows.
 
 No message contains a private value: no row, norm, count or label.
 """

@@ -143,6 +143,19 @@ def test_rows_without_a_label_do_not_count():
     assert 0.87 < covered(model, 0.9)[0] < 0.95
 
 
+def test_rows_count_by_their_weights():
+    """Half of the rows have large errors and a fifth of the weight of the others."""
+    X, y = rows(6000, 8)
+    y[3000:] += 3.0 * np.random.default_rng(9).standard_normal(3000)
+    weights = np.repeat([1.0, 0.2], 3000)
+    model = regressor(epsilon=4.0, max_weight=1.0).fit(X, y, public=PUBLIC, sample_weight=weights)
+    low, high = model.predict_interval(X, coverage=0.8).T
+    inside = (low <= y) & (y <= high)
+    assert np.average(inside, weights=weights) == pytest.approx(0.8, abs=0.04)
+    assert inside.mean() < 0.7
+    assert model.calibration_.n_rows == pytest.approx(3600, rel=0.06)
+
+
 # The release.
 
 
