@@ -15,8 +15,8 @@ from dpadapt.clustering.releases import (
     checked_inputs,
     count_sources,
     make_plan,
+    noisy_counts,
     partition,
-    release,
     stage_mechanisms,
 )
 
@@ -65,7 +65,7 @@ def test_replace_one_doubles_the_noise_of_the_plan(targets):
 def released_counts(plan, S, T):
     finest = count_sources(S, plan.around.cells, Public(T))
     ledger = Ledger(epsilon=1e6, adjacency=Adjacency.ADD_REMOVE, random_state=0)
-    return release(finest, plan, ledger.start_all(plan.charges))
+    return noisy_counts(finest, plan, ledger.start_all(plan.charges))
 
 
 @pytest.mark.parametrize(("epsilon", "repeats", "n_bands"), [(3.0, 1, 2), (3.0, 300, 7), (0.01, 300, 2)])

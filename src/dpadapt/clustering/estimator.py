@@ -145,7 +145,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         finest = releases.count_sources(sources, plan.around.cells, public)
         # All releases are charged at once: a cap that is too small for the bounds raises before any noise is drawn.
         runs = child.start_all(plan.charges)
-        released = releases.release(finest, plan, runs)
+        released = releases.noisy_counts(finest, plan, runs)
         centres, costs, expected = choose(T, plan, released, gate=self.gate)
         bounds = {}
         for k, run in zip(numbers if share else (), runs[len(releases.LABELS) :], strict=True):

@@ -189,7 +189,7 @@ class Released:
     noise: Noise
 
 
-def release(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
+def noisy_counts(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     """Release the two histograms of the counts in the `finest` bins, with one run each, already charged."""
     cells = plan.around.cells
     group = cells.coarse()
