@@ -19,7 +19,13 @@ from dpadapt.audit.replay import differing
 
 PERSONS = [case for case in CASES if "persons" in inspect.signature(case.cls.fit).parameters]
 MAIN = [case for case in PERSONS if not case.recipe.variant]
-EVERY = [(case, adjacency) for case in PERSONS for adjacency in case.recipe.adjacencies]
+# A row too long to be a number is a null row, but an encoder makes features of it: it has no null row to compare with.
+EVERY = [
+    (case, adjacency)
+    for case in PERSONS
+    for adjacency in case.recipe.adjacencies
+    if adjacency != "zero-out" or "encoder" not in case.recipe.params
+]
 LAST = "the last person"
 
 
@@ -92,6 +98,7 @@ def test_the_estimators_of_tables_take_persons():
         "PrivateTransferClassifier",
         "PrivateLinearRegression",
         "PrivateLogisticRegression",
+        "PrivateProbe",
     }
 
 

@@ -24,6 +24,7 @@ from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered
 from dpadapt.mechanisms.bounded import clipped_gram, histogram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.persons import Shares
 from dpadapt.rows import Rows
 from dpadapt.transfer.classification_plan import Coordinates, Prepared, centre_and_units, sample_rows, step_charges
 
@@ -200,13 +201,14 @@ class Moments:
     second: Vector
 
 
-def release_moments(plan: MomentPlan, runs: Sequence[Run], X: NDArray[Any]) -> Moments:
+def release_moments(plan: MomentPlan, runs: Sequence[Run], X: NDArray[Any], shares: Shares | None = None) -> Moments:
     """Release the lengths and the directions of private rows, by the first two of the plan's runs."""
     frame, n = plan.frame, plan.head.n_rows
-    rows = Rows(X, np.zeros(len(X)))
+    rows = Rows(X, np.zeros(len(X)), shares=shares)
     edges = frame.length * 2.0 ** (np.arange(_FIRST_EDGE, _LAST_EDGE + 1) / 4.0)
-    # A record is in one bin at most: zeroing it moves the counts by 1 in l2, replacing it by sqrt 2.
-    counts = runs[0].release(histogram(_length_codes(frame, rows, edges), len(edges) + 1))
+    # A record is in one bin at most: zeroing it moves the counts by 1 in l2, replacing it by sqrt 2. A person's shares
+    # add up to 1, so that the same bounds hold.
+    counts = runs[0].release(histogram(_length_codes(frame, rows, edges), len(edges) + 1, shares))
     # |v| = 1, so that |vv'|_F = 1; replacing v by w moves the sum by |vv' - ww'|_F <= sqrt 2. A null record has v = 0.
     total = runs[1].release(clipped_gram(rows, 1.0, _extended_directions(frame)))
     total = (total + total.T) * ((1.0 + _CONSTANT_LENGTH**2) / (2.0 * n))

@@ -126,7 +126,9 @@ class PrivateProbe(LinearClassifier):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateProbe":
+    def fit(
+        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+    ) -> "PrivateProbe":
         """Fit on private `X`, `y`.
 
         Parameters
@@ -136,6 +138,7 @@ class PrivateProbe(LinearClassifier):
         {private labels}
         public : Public, optional
             Public rows of the same kind, with or without labels.
+        {persons}
         {ledger}
         """
         assumed = []
@@ -144,19 +147,20 @@ class PrivateProbe(LinearClassifier):
             name = encoder_name(self.encoder)
             assumed = [f"the encoder ({name}): it was made without the private rows and treats each row by itself"]
         checks.one_of(self.prior, PRIORS, "prior")
-        data = self._read_classification(X, y, public, ledger, self.classes)
+        data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
         plan = None
         if public is not None and data.X_public is not None and data.codes_public is None:
             plan = plan_moments(public, data.X_public, data.budget)
         if plan is None:
-            return self._fit_head(X, y, public, data.ledger, assumed)
+            return self._fit_head(X, y, public, data, assumed)
         return self._fit_moments_first(plan, data, assumed)
 
     def _fit_head(
-        self, X: Any, y: Any, public: Public | None, ledger: Ledger, assumed: Sequence[str]
+        self, X: Any, y: Any, public: Public | None, data: ClassificationInput, assumed: Sequence[str]
     ) -> "PrivateProbe":
         """Fit the head with the whole budget."""
-        head = self._head().fit(X, y, public=public, ledger=ledger)
+        ledger = data.ledger
+        head = self._head().fit(X, y, public=public, persons=data.shares, ledger=ledger)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         receipt = head.privacy_
         self.privacy_ = ledger.receipt(assumptions=[*receipt.assumptions, *assumed], warnings=list(receipt.warnings))
@@ -167,10 +171,10 @@ class PrivateProbe(LinearClassifier):
     def _fit_moments_first(self, plan: MomentPlan, data: ClassificationInput, assumed: Sequence[str]) -> "PrivateProbe":
         """Release the private moments, recolour the public rows to them, and fit the head with what is left."""
         runs = data.ledger.start_all(plan.charges)
-        moments = estimate(plan, release_moments(plan, runs[:2], data.X))
+        moments = estimate(plan, release_moments(plan, runs[:2], data.X, data.shares))
         prepared = recoloured(plan.frame, moments, len(data.classes))
         head = make_plan(prepared, plan.head, self.prior)
-        found = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes)
+        found = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes, data.shares)
         # The receipt first, as above.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
         self.coef_, self.intercept_ = corrected(prepared, found.change, found.adopted)
