@@ -26,7 +26,7 @@ from dpadapt import (
     evaluate,
 )
 from dpadapt.accounting.ledger import NOT_ADDED_UP
-from dpadapt.evaluation import EVALUATION_METRICS, _number_of_bins
+from dpadapt.evaluation import EVALUATION_METRICS, _log_odds, _number_of_bins, _score_edges
 from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
 
 SECRET = "ZEBRA7731"
@@ -235,6 +235,36 @@ def test_an_unknown_class_counts_as_wrong():
     assert evaluate(CLASSIFIER, X, labels, **EXACT).value == pytest.approx(
         np.mean(CLASSIFIER.predict(X) == labels), abs=1e-6
     )
+
+
+@pytest.mark.parametrize("odd", [math.nan, None, 2, "text", 2**80])
+@pytest.mark.parametrize("kind", [bool, int, float, str])
+def test_one_label_of_another_kind_in_a_list_moves_no_other_row(kind, odd):
+    model = LogisticRegression().fit(X_FIT, CLASS_FIT)
+    model.classes_ = np.array([kind(label) for label in model.classes_])
+
+    def run(labels, ledger):
+        return evaluate(model, X[:20], labels, epsilon=1.0, ledger=ledger)
+
+    labels = [kind(label) for label in CLASS[:20]]
+    tape = audit.record(run, labels)
+    neighbour = audit.replay(run, [odd, *labels[1:]], tape)
+    change = neighbour.releases[0].value - tape.releases[0].value
+    # Replacing a row is zeroing it and putting another in its place.
+    assert np.abs(change).sum() <= 2 + 1e-9
+
+
+def test_scores_of_public_rows_lie_on_no_edge_of_a_bin():
+    # With few different rows, as categories give, every private score is that of some public row.
+    rng = np.random.default_rng(0)
+    pool = rng.integers(0, 2, (12, 40)).astype(float)
+    X_public = pool[rng.integers(0, 12, 400)]
+    y_public = (X_public @ rng.normal(size=40) + rng.logistic(size=400) > 0).astype(int)
+    model = LogisticRegression().fit(X_public, y_public)
+    scores = _log_odds(model.predict_proba(X_public))
+    edges, _ = _score_edges(model, (X_public, y_public), 12)
+    assert len(edges) > 5
+    assert np.abs(scores[:, None] - edges).min() > 1e-10
 
 
 # Intervals.

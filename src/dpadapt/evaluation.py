@@ -54,6 +54,9 @@ _FEWEST_BINS_UP_TO = 100.0
 # Log-odds of the outermost edges, and how much closer those in the middle are, if no public rows say where scores lie.
 # Chosen by hand.
 _OUTERMOST_EDGE, _EDGE_POWER = 4.0, 1.5
+# Largest log-odds: where a model is certain they would be infinite, and no positive float has smaller ones than -745.
+# Decimals in which public scores count as different: far coarser than the rounding of float64. Chosen by hand.
+_MOST_LOG_ODDS, _SCORE_DIGITS = 1000.0, 9
 # Rows in each bin that the spread of losses is computed with in addition, so that a handful of equal losses does not
 # pass for certainty: Agresti and Coull add two.
 _PSEUDO_ROWS = 1.0
@@ -324,7 +327,9 @@ def _private_rows(model: Any, X: Any, y: Any, persons: Any, *, fixed: bool) -> _
     table, labels, refusal = np.empty((0, 0)), np.empty(0), _NOT_ROWS
     try:
         require_plain(X, "X")
-        table, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+        table = np.asarray(X, dtype=np.float64)
+        # Each label by itself: as an array, a list with one missing label or text would change the type of all.
+        labels = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
         missing = np.asarray(pd.isna(labels))
     except Exception as error:
         refusal = f"{_NOT_ROWS} ({type(error).__name__})"
@@ -358,7 +363,9 @@ def _predicted(model: Any, rows: _Rows, method: str) -> NDArray[Any]:
 def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the place of each label among the classes; -1 for a label that is none of them."""
     try:
-        return np.asarray(pd.Index(classes).get_indexer(pd.Index(labels)), dtype=np.int64)
+        # As objects, so that the code of a label depends on no other label: True is 1 and 1.0 in every company.
+        known, given = pd.Index(classes, dtype=object), pd.Index(labels, dtype=object)
+        return np.asarray(known.get_indexer(given), dtype=np.int64)
     except Exception:
         pass
     raise ValueError(
@@ -482,17 +489,22 @@ def _score_edges(
         places = np.linspace(-1.0, 1.0, n_bins - 1)
         edges = _OUTERMOST_EDGE * np.sign(places) * np.abs(places) ** _EDGE_POWER
         return edges, f"between log-odds of -{_OUTERMOST_EDGE:g} and {_OUTERMOST_EDGE:g}"
-    scores = _log_odds(np.asarray(model.predict_proba(public[0])))
+    scores = np.round(_log_odds(np.asarray(model.predict_proba(public[0]))), _SCORE_DIGITS)
     levels = np.arange(1, n_bins) / n_bins
-    # Scores that are infinite have quantiles too.
-    return np.unique(np.quantile(scores, levels, method="nearest")), "quantiles of public rows"
+    # Half-way to the next lower public score: a private row with the cells of a public one has its score, and would lie
+    # on an edge. In a batch of another size such a score is rounded differently, so that it could change its bin.
+    known = np.unique(scores)
+    place = np.searchsorted(known, np.quantile(scores, levels, method="nearest"))
+    place = np.unique(place[place > 0])
+    return (known[place - 1] + known[place]) / 2, "quantiles of public rows"
 
 
 def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the log-odds of the second class; infinite where the model is certain."""
+    """Return the log-odds of the second class, within limits."""
     chances = np.asarray(probabilities, dtype=np.float64)
     with np.errstate(all="ignore"):
-        return np.asarray(np.log(chances[:, 1]) - np.log(chances[:, 0]))
+        odds = np.log(chances[:, 1]) - np.log(chances[:, 0])
+        return np.asarray(np.clip(odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS))
 
 
 def _area(edges: NDArray[np.float64], origin: str) -> _Measure:

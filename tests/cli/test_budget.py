@@ -44,6 +44,17 @@ def test_fit_keeps_a_ledger_named_after_the_data_set_beside_the_schema(run, site
     assert Ledger.open(site.ledger).n_charges == 2
 
 
+def test_a_link_to_the_schema_gets_no_second_budget(run, site, tmp_path):
+    folder = tmp_path / "linked"
+    folder.mkdir()
+    link = folder / site.schema.name
+    link.symlink_to(site.schema)
+    outcome = run(*beside_the_schema(site, schema=link))
+    assert outcome.code == 0, outcome.err
+    assert Ledger.open(site.ledger).n_charges == 1
+    assert list(folder.iterdir()) == [link]
+
+
 def test_a_fit_beyond_the_cap_is_refused_before_a_private_cell_is_read(run, site, monkeypatch):
     Ledger.open(site.ledger).start(Gaussian(2.0), label="an earlier fit")
     left = Ledger.open(site.ledger).remaining()

@@ -706,7 +706,11 @@ def test_person_protects_all_rows_of_an_id(run, site):
     receipt = json.loads((site.out / "receipt.json").read_text())
     assert receipt["unit"] == "person"
     assert "that there are at least two private rows" in receipt["assumptions"]
-    assert "one person" in (site.out / "report.html").read_text()
+    report = (site.out / "report.html").read_text()
+    assert "one person" in report
+    # How many rows a person has is private, and so is their sum.
+    assert f"For {(len(table) + 2) // 3:,} private persons" in report
+    assert not re.search(rf"\b{len(table):,} (private )?rows", report + outcome.out)
     assert "of one person" in run("ledger", "show", site.ledger).out
     assert run("predict", site.out, site.folder / "new.csv", "-o", site.folder / "p.csv").code == 0
 

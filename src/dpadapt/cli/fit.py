@@ -667,8 +667,13 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     # Clustering draws Laplace noise by default.
     event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, schema.dataset)
-    path = order.ledger.path or default_ledger(schema.dataset, order.schema.parent)
+    # Of the file itself: by a link in another folder, the same data set would get a second budget.
+    path = order.ledger.path or default_ledger(schema.dataset, _folder_of(order.schema))
     return plan_ledger(path, wish, epsilon=order.ledger.epsilon, delta=order.ledger.delta)
+
+
+def _folder_of(schema: Path) -> Path:
+    return schema.resolve().parent if schema.is_symlink() else schema.parent
 
 
 def _save(model: "TableModel", order: Order, plan: "LedgerPlan | None") -> None:
@@ -728,8 +733,7 @@ def _write_report(
     comparison = None
     if public is not None and public.y is not None:
         comparison = errors_on_public(public.X, public.y, task=predicted(order.task))
-    # Under add-remove the number of rows is private, and the fit used the public estimate.
-    n_private = len(inputs.private.X) if order.rows is None else order.rows
+    n_private = _n_units(inputs.private) if order.rows is None else order.rows
     forecast = forecast_of_fit(model, declared, n_private)
     summary = summarise_fit(
         model,
@@ -747,6 +751,14 @@ def _write_report(
     )
     persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary
+
+
+def _n_units(private: "EncodedRows") -> int:
+    """Return the number of rows or, if persons are protected, of persons: how many rows a person has is private.
+
+    Under add-remove this number is private too, and the fit used the public estimate.
+    """
+    return len(private.X) if private.shares is None else private.shares.n_units
 
 
 def _ledger_facts(ledger: "Ledger") -> dict[str, Any]:

@@ -78,11 +78,12 @@ def forecast_of_fit(model: Any, public: Public | None, n_private: int) -> dict[s
     model : estimator
     public : Public or None
     n_private : int
-        A public number.
+        A public number: of private rows, or of persons if these are protected.
     """
     if public is None or public.y is None or not hasattr(model, "forecast") or model.prior != "shifted":
         return None
-    return summarise_forecast(model, public, n_private, [model.epsilon * factor for factor in _FORECAST_FACTORS])
+    epsilons = [model.epsilon * factor for factor in _FORECAST_FACTORS]
+    return {**summarise_forecast(model, public, n_private, epsilons), "unit": model.privacy_.unit}
 
 
 def _finite(value: float) -> float | None:
