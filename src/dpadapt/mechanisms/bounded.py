@@ -23,7 +23,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.prefix_sums import furthest_columns, root_length, times_root
 from dpadapt.persons import Shares, Unit
-from dpadapt.rows import Block, Rows, norm_bounds
+from dpadapt.rows import FLOAT32_EXCESS, Block, Rows, norm_bounds
 
 Norm = Literal["l1", "l2", "linf"]
 # A name for the type: inside an inner function the annotation would be evaluated at every step of a descent.
@@ -134,11 +134,13 @@ def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip
     that `weights` returns is changed in place, so it must be a new one.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
+    # Room for what rounding adds to the distance of two neighbours.
+    spared = 1.0 - 2.0 * FLOAT32_EXCESS if rows.X.dtype == np.float32 else 1.0
 
     def clipped(block: Block) -> Array:
         weight = weights(block)
         # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
-        limit = _with_margin(clip_norm, weight.dtype) * block.inverse_norms
+        limit = _with_margin(clip_norm * spared, weight.dtype) * block.inverse_norms
         if weight.ndim == 1:
             # Two ufuncs take a third of the time of np.clip.
             np.minimum(weight, limit, out=weight)
@@ -223,7 +225,8 @@ def clipped_gram(rows: Rows | ArrayLike, clip_norm: float, mapped: Callable[[Arr
             if not usable.all():
                 X, squares = np.where(usable[:, None], X, 0), np.where(usable, squares, 0)
             norms = norm_bounds(squares, X.shape[1])
-        X = X * _clip_factors(norms, clip_norm)[:, None]
+        # In float64: in float32, sums of thousands of rows round by more than one row's part.
+        X = (X * _clip_factors(norms, clip_norm)[:, None]).astype(np.float64, copy=False)
         return np.asarray(X.T @ (X if block.shares is None else X * block.shares[:, None]))
 
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
