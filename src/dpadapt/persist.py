@@ -58,6 +58,8 @@ except ImportError:  # Windows
 _MODEL_FORMAT = "dpadapt model 1"
 _MODEL_FILES = ("arrays.npz", "receipt.json", "model.json")
 _SAVED, _SAVING = ".saved", ".saving-"
+# Columns of a model of tables that are no features: they are kept, so that an evaluation protects the same unit.
+_COLUMNS_BESIDE = ("person", "weight")
 # Attributes of several arrays each.
 _PARTS: dict[str, type[Base] | type[Calibration]] = {"public_base_": Base, "calibration_": Calibration}
 
@@ -144,6 +146,7 @@ def _contents(model: Any, extra: Mapping[str, Any] | None) -> dict[str, bytes]:
         if "model_" not in vars(model):
             raise ValueError("model must be fitted and hold its receipt in privacy_. Call fit first.")
         known = {"schema": model.schema.to_dict(), "label": model.label, "task": model.task}
+        known |= {name: getattr(model, name) for name in _COLUMNS_BESIDE if getattr(model, name) is not None}
         model, extra = model.model_, {**known, **(extra or {})}
     method = method_of(model)
     receipts = {name: value for name, value in _fitted(model).items() if isinstance(value, Receipt)}
@@ -285,7 +288,8 @@ def _with_schema(model: Any, extra: Mapping[str, Any], folder: Path) -> Any:
     schema, label = extra.get("schema"), extra.get("label")
     if not isinstance(schema, dict) or "columns" not in schema or not isinstance(label, str | None):
         return model
-    of_table = TableModel(model, Schema.from_dict(schema, origin=f"{folder}, model.json"), label=label)
+    beside = {name: extra[name] for name in _COLUMNS_BESIDE if isinstance(extra.get(name), str)}
+    of_table = TableModel(model, Schema.from_dict(schema, origin=f"{folder}, model.json"), label=label, **beside)
     of_table.model_, of_table.notes_ = model, []
     return of_table
 

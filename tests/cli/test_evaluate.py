@@ -142,3 +142,13 @@ def test_a_result_that_cannot_be_printed_is_shown_on_standard_error(run, fitted,
     assert outcome.code == 1
     assert "The budget is spent" in outcome.err
     assert "accuracy = " in outcome.err
+
+
+def test_persons_of_the_fit_are_the_persons_of_the_evaluation(run, site):
+    assert run(*site.fit(person="id", ledger=site.folder / "persons.ledger")).code == 0
+    outcome = run("evaluate", site.out, "--private", site.private, "--epsilon", 1)
+    assert outcome.code == 0, outcome.err
+    assert "one person" in " ".join(outcome.out.split())
+    wrong = run("evaluate", site.out, "--private", site.private, "--epsilon", 1, "--person", "age")
+    assert wrong.code == 2
+    assert "--person age" in wrong.err

@@ -97,7 +97,8 @@ def _evaluate(
     ] = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     person: Annotated[
-        str | None, typer.Option(help="The column with the id of each row's person: each person counts as one row.")
+        str | None,
+        typer.Option(help="The column with each row's person, who counts as one row. Default: that of the fit."),
     ] = None,
     encoding: EncodingOption = None,
     as_json: Json = False,
@@ -121,6 +122,9 @@ def _evaluate(
         of_table, saved = _model_of_tables(model, load(model))
         of_table.encoding = encoding
     chosen = checked_metric(of_table, None if metric is None else metric.value)
+    person = of_table.person if person is None else person
+    if person is not None and any(column.name == person for column in of_table.schema.features(of_table.label)):
+        raise ValueError(f"--person {person}: this column is a feature of the model. Name the column with the ids.")
     unit: Any = "row" if person is None else "person"
     plan = None
     if not no_ledger:
