@@ -143,3 +143,8 @@ def test_bad_facts_are_named(wrong, named):
     options = {"n_private": 100, "label": "cost", **QUICK} | wrong
     with pytest.raises(ValueError, match=named):
         advise(visits(), options.pop("n_private"), **options)
+
+
+def test_an_unknown_task_is_refused_by_name():
+    with pytest.raises(ValueError, match="task must be 'regression' or 'classification', got 'classify'"):
+        advise(visits(), 600, label="ill", task="classify", **QUICK)

@@ -209,7 +209,9 @@ def advise(
         raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
     tried = tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
     known = Schema.infer(public, dataset="private data") if schema is None else schema
-    kind = task or _task_of(known, label)
+    kind = _task_of(known, label) if task is None else task
+    if kind not in ("regression", "classification"):
+        raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
     method = find(None, kind)
     unit: Literal["row", "person"] = "row" if person is None and not (rows_per_person or 1) > 1 else "person"
     setting: dict[str, Any] = {"adjacency": "add-remove" if secret_size else "zero-out"}
@@ -263,7 +265,10 @@ def _rows_per_person(rows: EncodedRows, person: str | None, stated: float | None
     if person is None:
         return 1.0
     if person not in rows.table.frame.columns:
-        raise ValueError(f"person: the public table has no column {person!r}. Give rows_per_person instead.")
+        raise ValueError(
+            f"person (--person): the public table has no column {person!r}. Correct it, or give rows_per_person "
+            f"(--rows-per-person) instead."
+        )
     return max(1.0, len(rows.table.frame) / max(rows.table.frame[person].nunique(), 1))
 
 
@@ -448,8 +453,9 @@ def _in_words(advice: Advice, rows: EncodedRows, person: str | None, *, fewer: b
     sentences = [_verdict(advice, rows), *_expectations(advice), _setting(advice, person)]
     if fewer and advice.candidates:
         sentences.append(
-            "There are fewer public rows than private ones. The noise is that of the private rows, but the sampling "
-            "error is larger, so that the gain is understated."
+            "Half of the public rows stay public, and those that could play private rows are fewer than the private "
+            "ones. The noise is that of the private rows, but the sampling error is larger, so that the gain is "
+            "understated."
         )
     if advice.unit == "person" and person is None:
         sentences.append("Name the column with the person's id when you fit: without it, single rows are protected.")
@@ -466,11 +472,15 @@ def _verdict(advice: Advice, rows: EncodedRows) -> str:
     gains = 1.0 - advice.chosen.expected
     at = advice.epsilons.index(advice.epsilon)
     if advice.verdict == "no gain":
+        # The verdict is about gains that do not fall with epsilon; the table shows them as they came.
+        chance = " Larger gains at single budgets of the table are chance: more budget does no harm." * bool(
+            gains.max() >= _LEAST_GAIN
+        )
         return (
             f"Public rows foresee no gain: at none of these budgets are {advice.n_private:,} private rows expected to "
-            f"lower the error of the public model by {_LEAST_GAIN:.0%} or more. A fit keeps the public model unless "
-            f"private rows show that it is wrong, so it risks budget rather than accuracy. It pays if the private "
-            f"population differs in a way that public rows don't show."
+            f"lower the error of the public model by {_LEAST_GAIN:.0%} or more.{chance} A fit keeps the public model "
+            f"unless private rows show that it is wrong, so it risks budget rather than accuracy. It pays if the "
+            f"private population differs in a way that public rows don't show."
         )
     low, high = _range(advice.chosen.ratios, at)
     spread = f" ({low} to {high} over {len(advice.splits) - 1} differences)" if len(advice.splits) > 2 else ""
@@ -514,7 +524,8 @@ def _setting(advice: Advice, person: str | None) -> str:
         else f"one person with all rows (about {advice.n_units:,} persons)"
     )
     size = "is secret" if advice.adjacency == "add-remove" else "is public"
+    counted = "private rows" if advice.unit == "row" else "persons"
     return (
-        f"Setting: what is protected is {unit}; the number of private rows {size} ({advice.adjacency}); "
-        f"delta = {advice.delta:g}, at most a tenth of one in the number of rows."
+        f"Setting: what is protected is {unit}; the number of {counted} {size} ({advice.adjacency}); "
+        f"delta = {advice.delta:g}, at most 0.1 / number of rows."
     )

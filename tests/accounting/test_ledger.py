@@ -71,6 +71,11 @@ def test_ledger_charges_before_drawing():
     assert ledger.spent() == epsilon(Gaussian(2.0), 1e-6)
 
 
+def test_a_ledger_without_delta_names_it_when_gaussian_noise_is_charged():
+    with pytest.raises(BudgetExceeded, match="needs a delta above 0"):
+        Ledger(3.0).release(Gaussian(10.0), SUM, label="sum")
+
+
 def test_a_release_over_the_cap_is_neither_recorded_nor_drawn():
     ledger, log = Ledger(0.1, 1e-6), []
     with pytest.raises(BudgetExceeded, match=r"over this ledger's cap of 0\.1\. Nothing was released"):

@@ -68,3 +68,15 @@ def test_bad_options_are_refused_by_name(advise, site):
         assert named in outcome.err
         assert len(outcome.err.strip().splitlines()) == 1
         assert not (site.folder / "advice.html").exists()
+
+
+def test_refusals_name_the_options_of_the_command(advise):
+    refused = advise("--rows", 0)
+    assert refused.code == 2
+    assert "--rows must be a whole number of at least 2" in refused.err
+    assert "--rows-per-person" in advise("--person", "nobody").err
+
+
+def test_with_persons_it_is_their_number_that_is_public(advise):
+    said = " ".join(advise("--rows-per-person", 3).out.split())
+    assert "the number of persons is public" in said

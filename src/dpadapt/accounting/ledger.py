@@ -546,10 +546,16 @@ class Ledger:
                 return
             needs = self._filter.needs(before(), charge)
             if not self._within_cap(needs):
+                if math.isinf(needs) and self.delta == 0:
+                    raise BudgetExceeded(
+                        f"{label!r} needs a delta above 0, and this ledger has none. Nothing was released. Make the "
+                        f"ledger with one, such as Ledger(epsilon=..., delta=1e-6)."
+                    )
                 raise BudgetExceeded(
                     f"{label!r} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over this ledger's "
-                    f"cap of {self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise; another "
-                    f"ledger for the same data would lack what was already spent."
+                    f"cap of {self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise "
+                    f"(remaining() says how much is left); another ledger for the same data would lack what was "
+                    f"already spent."
                 )
 
         return check

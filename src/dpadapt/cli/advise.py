@@ -78,12 +78,14 @@ def _advise(
     """Check everything, then rehearse, print and write a page."""
     from threadpoolctl import threadpool_limits
 
+    from dpadapt import checks
     from dpadapt.advice import advise
     from dpadapt.report.before_spending import summarise_advice
     from dpadapt.report.html import advice_page
     from dpadapt.tables import infer, read_schema, read_table, to_toml
 
     epsilons = parse_epsilons(epsilon)
+    checks.count(rows, "--rows", least=2)
     check_parent(out, "--out")
     check_parent(schema, "--schema")
     with working("reading"):

@@ -144,7 +144,7 @@ def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(own_effect_=np.array([np.nan, 0.9, 0.1]))
     >>> groups_in_words(model, ["age", "plan = gold", "plan = free"])[1]
-    'plan = free: leans on the overall level (10% of its own effect was kept).'
+    'plan = free: leans on the overall level: 10% of its own effect was kept.'
     """
     kept = np.asarray(getattr(model, "own_effect_", np.zeros(0)), dtype=np.float64)
     places = [k for k in np.argsort(kept) if np.isfinite(kept[k])] if len(kept) == len(names) else []
@@ -152,11 +152,12 @@ def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
         return []
     sentences = [
         "Public rows say nothing about these columns, because all of them have the same value there. What private rows "
-        "say is shrunk by its noise: the less is kept, the closer the predictions are to the overall level."
+        "say is shrunk by its noise: the less is kept, the closer the predictions are to the overall level. That much "
+        "is kept does not show that any private row is of the group: how many are is private."
     ]
     for k in places[:_MAX_GROUPS]:
-        how = "leans on the overall level" if kept[k] < _LEANING_SHARE else "has an effect of its own"
-        sentences.append(f"{names[k]}: {how} ({kept[k]:.0%} of its own effect was kept).")
+        how = "leans on the overall level: " if kept[k] < _LEANING_SHARE else ""
+        sentences.append(f"{names[k]}: {how}{kept[k]:.0%} of its own effect was kept.")
     more = len(places) - _MAX_GROUPS
     return [*sentences, *([f"{more} more such columns lean less on the overall level."] if more > 0 else [])]
 

@@ -83,8 +83,9 @@ def summarise_statement(receipt: Receipt, *, dataset: str, method: str, version:
             "heading": "How to verify this without the data",
             "paragraphs": [
                 f"A second accountant ({facts['verification']['accountant']}) recomputed the cost from the list of "
-                f"releases: epsilon lies between {facts['verification']['lower']:.4g} and "
-                f"{facts['verification']['upper']:.4g}; the receipt states {receipt.epsilon:.4g}.",
+                f"releases: epsilon is at least {facts['verification']['lower']:.4g} and, by a loose bound, at most "
+                f"{facts['verification']['upper']:.4g}. The receipt states {receipt.epsilon:.4g}; a number below the "
+                f"first would have been refused.",
                 "To repeat it: dpadapt statement MODEL/ on any machine. To attack the method with made-up rows and see "
                 "that the stated epsilon is not refuted: dpadapt audit MODEL/. Neither needs the private data.",
             ],

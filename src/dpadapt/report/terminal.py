@@ -56,10 +56,10 @@ def class_table(by_class: Mapping[str, Any]) -> Table:
     """Return recall and precision of each class on public rows."""
     table = Table(title="On public rows, another population", title_justify="left", box=SIMPLE_HEAD)
     headings = {
-        "recall of public model": "found, public model",
-        "recall of this model": "found, this model",
-        "precision of public model": "right, public model",
-        "precision of this model": "right, this model",
+        "recall of public model": "recall, public model",
+        "recall of this model": "recall, this model",
+        "precision of public model": "precision, public model",
+        "precision of this model": "precision, this model",
     }
     for heading in ("class", "rows", *headings.values()):
         table.add_column(heading, justify="left" if heading == "class" else "right")

@@ -48,19 +48,31 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
     value, low, high = gain
     if getattr(model, "adopted_", 0.0) == 0.0:
         return _unchanged(model, forecast, rows)
-    loss = f"log-loss by about {value:.3f} per row ({low:.3f} to {high:.3f}"
-    share = f"squared error by about {value:.0%} ({low:.0%} to {high:.0%}"
-    words = (
-        f"{rows} lower the public model's {loss if hasattr(model, 'classes_') else share} with 90% confidence). "
-        f"This is an estimate for the private population, made from the noisy releases themselves."
-    )
+    classifies = hasattr(model, "classes_")
+    source = "This is an estimate for the private population, made from the noisy releases themselves."
     if low > 0:
+        loss = f"log-loss by about {value:.3f} per row ({low:.3f} to {high:.3f}"
+        share = f"squared error by about {value:.0%} ({low:.0%} to {min(high, 1.0):.0%}"
+        words = f"{rows} lower the public model's {loss if classifies else share} with 90% confidence). {source}"
         return _verdict("go", "Use this model", words)
+    unit, ending = ("log-loss", " per row") if classifies else ("squared error", "")
+    numbers = (value, low, high if classifies else min(high, 1.0))
+    about, least, most = (_more_or_less(number, classifies) for number in numbers)
+    words = (
+        f"{rows} changed the public model, but whether its {unit} became less can't be told yet: about {about}{ending} "
+        f"({least} to {most} with 90% confidence). {source}"
+    )
     return _verdict(
         "more",
         "Use this model; its gain is uncertain",
         f"{words} More rows or a larger budget would make it certain{_what_would_pay(model, forecast)}",
     )
+
+
+def _more_or_less(gain: float, classifies: bool) -> str:
+    """Return a gain in words without a sign."""
+    size = f"{abs(gain):.3f}" if classifies else f"{abs(gain):.0%}"
+    return f"{size} {'less' if gain >= 0 else 'more'}"
 
 
 def _unchanged(model: Any, forecast: Mapping[str, Any] | None, rows: str) -> dict[str, str]:

@@ -287,7 +287,10 @@ def _rows_with_a_label(table: Table, label: str, usable: NDArray[np.bool_], expe
             f"Correct the table or the schema."
         )
     if not usable.any() and not table.private:
-        _refuse_empty_column(table, Number(label, 0.0, 1.0))
+        raise ValueError(
+            f"{table.origin}: the label {label!r} has no value in any row. Remove the column, which leaves scales and "
+            f"directions to learn from, or give public rows with labels."
+        )
     return usable
 
 

@@ -343,7 +343,9 @@ class TableModel(PrivateEstimator):
         if self.weight is None:
             return None
         if self.weight not in table.frame.columns:
-            raise ValueError(f"{table.origin}: there is no column {self.weight!r}, which weight names. Correct it.")
+            raise ValueError(
+                f"{table.origin}: there is no column {self.weight!r}, which weight (--weight) names. Correct it."
+            )
         # The schema says nothing about the cells of a column that it ignores; one table has one decimal mark.
         marks = [column.decimal for column in self.schema.columns if isinstance(column, Number)]
         return parse_numbers(table.frame[self.weight], "," if "," in marks else ".")
@@ -365,7 +367,9 @@ class TableModel(PrivateEstimator):
 
     def _person_shares(self, table: Table, person: str) -> Shares:
         if person not in table.frame.columns:
-            raise ValueError(f"{table.origin}: there is no column {person!r}, which person names. Correct it.")
+            raise ValueError(
+                f"{table.origin}: there is no column {person!r}, which person (--person) names. Correct it."
+            )
         ids = table.frame[person]
         return person_shares(ids, len(ids))
 
