@@ -85,7 +85,9 @@ def _cells(task: Task, seeds: int) -> Iterator[Row]:
             if regression and size == 0:
                 best = _best_linear(model, domains.X[rows], domains.y[rows], X_test, y_test)
             fits.setdefault(size, []).append([ours, alone, min(best, alone)])
-            gains.setdefault(size, []).append((*model.estimated_gain_, (alone - ours) / (alone if regression else 1.0)))
+            # A budget that pays for the level alone leaves the gain unmeasured.
+            stated = model.estimated_gain_ or (0.0, 0.0, 0.0)
+            gains.setdefault(size, []).append((*stated, (alone - ours) / (alone if regression else 1.0)))
             n_rows[size] = len(rows)
     for size, of_seeds in fits.items():
         ours, alone, best = np.mean(of_seeds, axis=0)
@@ -95,7 +97,7 @@ def _cells(task: Task, seeds: int) -> Iterator[Row]:
             shift = float(alone / best - 1.0)
             row |= {"shift": shift, "expected": float(np.interp(shift, forecast.shifts, forecast.error_ratios))}
         value, low, high, true = np.array(gains[size]).T
-        # A fit that keeps the public model gains exactly nothing, and says so.
+        # A fit that keeps the public model gains exactly nothing, and says so; it is not counted.
         changed = (value != 0.0) | (high != 0.0)
         row |= {
             "estimated": float(np.mean(value)),

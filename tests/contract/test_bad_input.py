@@ -53,7 +53,7 @@ OPTIONS: dict[str, Any] = {
     "fit_intercept": False, "target_bounds": (-2.0, 3.0), "lambda2": 0.1, "kappa_inf": 0.1, "bandwidth": 1.0,
 }  # fmt: skip
 # Not numbers of the model: a column that is constant in public has scale infinity.
-BY_DESIGN = {"public_scale_"}
+BY_DESIGN = {"public_scale_", "own_effect_"}
 
 
 def estimators() -> list[type]:

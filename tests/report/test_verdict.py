@@ -7,9 +7,9 @@ import pytest
 from dpadapt.report.verdict import verdict_on_fit
 
 
-def fitted(gain, *, adopted=0.5, entries=(1,), seeded=False):
+def fitted(gain, *, adopted=0.5, entries=(1,), seeded=False, base=None):
     receipt = Model(entries=entries, seeded=seeded)
-    return Model(privacy_=receipt, estimated_gain_=gain, adopted_=adopted, epsilon=1.0)
+    return Model(privacy_=receipt, estimated_gain_=gain, adopted_=adopted, epsilon=1.0, public_base_=base)
 
 
 def points(*opens_at):
@@ -25,6 +25,8 @@ def points(*opens_at):
         (fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.5, 0.1), "more", "would tell more"),
         (fitted((0.0, 0.0, 0.0), adopted=0.0, entries=()), points(None, 0.1), "more", "are needed"),
         (fitted(None, adopted=1.0), None, "open", "Measure this model"),
+        (fitted(None, adopted=1.0, base=True), None, "more", "gain is uncertain"),
+        (fitted((-0.16, -0.5, 0.18)), None, "more", "Measure this model"),
         (fitted((0.24, 0.17, 0.3), seeded=True), None, "more", "Do not use"),
     ],
 )

@@ -38,6 +38,13 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
             f"The budget is too small for this number of private rows. Nothing was spent, and this model is the "
             f"public one{_what_would_pay(model, forecast)}",
         )
+    if gain is None and getattr(model, "public_base_", None) is not None:
+        return _verdict(
+            "more",
+            "Use this model; its gain is uncertain",
+            f"The budget paid for a correction of the level, but not for a measurement of what it gains"
+            f"{_what_would_pay(model, forecast)}",
+        )
     if gain is None:
         return _verdict(
             "open",
@@ -64,7 +71,7 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
     )
     return _verdict(
         "more",
-        "Use this model; its gain is uncertain",
+        "Use this model; its gain is uncertain" if value > 0 else "Measure this model before you use it",
         f"{words} More rows or a larger budget would make it certain{_what_would_pay(model, forecast)}",
     )
 
