@@ -50,15 +50,20 @@ def test_every_part_is_left_out_once_and_put_back(quick):
 
 def test_forecasts_stand_beside_what_the_fits_had(quick):
     results, page = quick(forecasts, 1)
-    assert [row["size"] for row in results["rows"]] == [100, 1000, 0]
-    for row in results["rows"]:
+    rows = [row for row in results["rows"] if row["kind"] == "regression"]
+    assert [row["size"] for row in rows] == [100, 1000, 0]
+    for row in rows:
         assert row["shift"] >= 0
         assert 0 < row["expected"] < 1.5
         assert np.isfinite(row["realised"])
     # More rows gain more, in the forecast and in the fits.
-    assert results["rows"][-1]["expected"] <= results["rows"][0]["expected"]
-    assert results["rows"][-1]["realised"] <= results["rows"][0]["realised"]
+    assert rows[-1]["expected"] <= rows[0]["expected"]
+    assert rows[-1]["realised"] <= rows[0]["realised"]
     assert "Median size of the difference" in page
+    # What fits state of their gain stands beside it, for both kinds.
+    assert {row["kind"] for row in results["rows"]} == {"regression", "classification"}
+    assert abs(rows[-1]["estimated"] - rows[-1]["gained"]) < 0.3
+    assert "had a gain within the 90% interval" in page
 
 
 def test_a_seed_has_the_same_test_rows_for_every_number_of_private_rows():

@@ -128,7 +128,7 @@ def test_1_5_missing_cells_unseen_values_and_extra_columns_are_fine_in_python():
 def test_2_spending_adds_up_by_default(fit, run, schema, files, tmp_path):
     said = fit()
     ledger = tmp_path / "visits.ledger"
-    assert str(ledger) in said or "visits.ledger" in said
+    assert "visits.ledger" in said.replace(" ", "")  # lines are wrapped anywhere in a path
     assert 0 < Ledger.open(ledger).spent() <= 1.0
     tables = ["--private", files / "private.csv.gz", "--public", files / "public.csv", "--schema", schema]
     what = ["--label", "cost", "--task", "regression", "--epsilon", 1.9, "--out", tmp_path / "model"]

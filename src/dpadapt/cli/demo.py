@@ -83,7 +83,7 @@ def _walk(folder: Path, *, quick: bool) -> None:
         (folder / name).unlink(missing_ok=True)
     schema, model, ledger = folder / "schema.toml", folder / "model", folder / "private.ledger"
     tables = ["--private", paths["private"], "--public", paths["public"], "--schema", schema]
-    rows = sum(1 for _ in paths["private"].open(encoding="utf-8")) - 1
+    rows = len(paths["private"].read_text(encoding="utf-8").splitlines()) - 1
     facts = ["--label", "affair", "--rows", rows, "--schema", schema, "--epsilon", "1" if quick else "0.3,1"]
     spend = ["--epsilon", 1, "--ledger", ledger, "--ledger-epsilon", 3, "--intervals"]
     commands: list[list[Any]] = [
