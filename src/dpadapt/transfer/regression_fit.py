@@ -68,6 +68,9 @@ _SCOUT_RANGE, _PLACE_VARIANCE, _LEAST_USUAL_SIZE = 5.0, 0.1, 0.05
 _CENTRE_DEVIATIONS, _SCALE_LIMITS, _LOG_LARGEST_PLACE = 3.0, (0.2, 100.0), math.log1p(100.0)
 # A change counts as harmful if its gain is negative by this many standard deviations of the noise. Chosen by hand.
 _HARM_DEVIATIONS = 2.5
+# Relative error of a measured gain beside noise and sampling: numbers are clipped, and the rows are those of the fit. On
+# the development regressions, 510 fits, the 90% interval covers 92% of the gains on test rows with it, 79% without.
+_GAIN_MISFIT = 0.3
 # Largest residual, in public standard deviations, whose size the scout tells from larger ones; limits of the released
 # ratio of sizes. Chosen by hand.
 _LARGEST_SIZE, _SIZE_LIMITS = 50.0, (0.3, 5.0)
@@ -349,7 +352,8 @@ def _measured(
     error = max(float(error), noise, _LEAST_RELEASED_SHARE * limit)
     share = float(np.clip(gains[best] / error, -1.0, 1.0))
     # The gain of a row varies by 2 sqrt(error * squared change), and the squared change is about the gain.
-    gain = Gain(share, (noise / error) ** 2 * (1.0 + share**2) + 4.0 * abs(share) / n_rows)
+    variance = (noise / error) ** 2 * (1.0 + share**2) + 4.0 * abs(share) / n_rows + (_GAIN_MISFIT * share) ** 2
+    gain = Gain(share, variance)
     return _Measured(1.0, float(CHANGE_PARTS[best]), gain.interval())
 
 
