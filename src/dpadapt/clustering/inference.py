@@ -35,8 +35,9 @@ _LEAST_COUNT_IN_SCALES, _UNIFORM_PRIOR_PARTS = 2.0, 1.0
 _USUAL_CLUMPING, _LEAST_CLUMPING, _MOST_CLUMPING = 2.0, 0.5, 32.0
 # Pólya's parameter grows by 1 for every this many sources of a part: else hundreds would all sit in a few clumps.
 _MOST_IN_CLUMP = 100.0
-# Shares at which the probability of missing a part's sources is tabulated; most shares are small.
-_SHARE_KNOTS = np.linspace(0, 1, 65) ** 2
+# Shares at which the probability of missing a part's sources is tabulated; most shares are small. Shares that are
+# looked up at a time: memory against passes of a Python loop.
+_SHARE_KNOTS, _SHARES_AT_ONCE = np.linspace(0, 1, 65) ** 2, 2**20
 # Probabilities below this are raised to it: their logarithm is finite. Distance for having no centre, in largest radii.
 _LEAST_PROBABILITY, _FAR_IN_REACHES = 1e-30, 10.0
 # The odds of an empty part are multiplied by the first number for the choice, by the second in the strict model; the
@@ -154,13 +155,15 @@ def none_near(shares: csr_array, posterior: Array, grid: Array, clumping: float)
     rest = np.maximum(a * (1 - _SHARE_KNOTS), 1e-12)
     missed = posterior @ np.exp(gammaln(rest + v) - gammaln(rest) + gammaln(a) - gammaln(a + v))
     table = np.log(np.maximum(missed, _LEAST_PROBABILITY))
-    # Linear between the knots of the table.
-    low = np.minimum((np.sqrt(shares.data) * (len(_SHARE_KNOTS) - 1)).astype(np.int64), len(_SHARE_KNOTS) - 2)
-    along = (shares.data - _SHARE_KNOTS[low]) / (_SHARE_KNOTS[low + 1] - _SHARE_KNOTS[low])
-    left, right = table[shares.indices, low], table[shares.indices, low + 1]
+    logs, last = np.empty(shares.nnz), len(_SHARE_KNOTS) - 1
+    for block in (slice(start, start + _SHARES_AT_ONCE) for start in range(0, shares.nnz, _SHARES_AT_ONCE)):
+        # Linear between the knots of the table.
+        share, part = shares.data[block], shares.indices[block]
+        low = np.minimum((np.sqrt(share) * last).astype(np.int64), last - 1)
+        along = (share - _SHARE_KNOTS[low]) / (_SHARE_KNOTS[low + 1] - _SHARE_KNOTS[low])
+        logs[block] = table[part, low] + along * (table[part, low + 1] - table[part, low])
     # Parts are independent, given the counts: no source is near if each part's sources all miss.
-    logs = csr_array((left + along * (right - left), shares.indices, shares.indptr), shape=shares.shape)
-    return np.asarray(np.exp(logs.sum(axis=1)))
+    return np.asarray(np.exp(csr_array((logs, shares.indices, shares.indptr), shape=shares.shape).sum(axis=1)))
 
 
 def cautious(grid: Array, probability: Array, odds: float) -> Array:
