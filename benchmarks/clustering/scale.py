@@ -57,8 +57,17 @@ def pieces(*, quick: bool) -> list[ScalePiece]:
 
 def measure(piece: ScalePiece) -> dict[str, Any]:
     """Return time, memory and gap of one size."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    # A new process for each of the two tasks. This one must stay small: on Linux the largest memory of a process that
+    # is started counts towards that of the process that it starts.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         centres, alone, facts = pool.submit(_fit, piece).result()
+        costs = pool.submit(_costs, piece, centres, alone).result()
+    gap = (costs["ours"] - costs["non-private"]) / (costs["ClusterT"] - costs["non-private"])
+    return {"n": piece.n, "m": piece.m, "k": piece.k, "epsilon": piece.epsilon, "gap": gap, "costs": costs, **facts}
+
+
+def _costs(piece: ScalePiece, centres: NDArray[np.int64], alone: NDArray[np.int64]) -> dict[str, float]:
+    """Return the costs of our centres, of those without sources, and of a non-private choice."""
     T = _targets(piece)
     order = np.random.default_rng([piece.seed, 3]).permutation(piece.n)
     evaluated, known = order[:_EVALUATED], order[_EVALUATED:][: min(_NON_PRIVATE, piece.n // 3)]
@@ -66,12 +75,10 @@ def measure(piece: ScalePiece) -> dict[str, Any]:
     tree = cKDTree(np.concatenate(list(_sources(piece))), leafsize=64, balanced_tree=False)
     cap, cap_known = (np.asarray(tree.query(T[rows])[0]) for rows in (evaluated, known))
     chosen = capped_k_medoids(T, piece.k, cap_known, rows=known)
-    costs = {
+    return {
         name: float(np.minimum(cap, nearest(T[evaluated], T[rows])[1]).mean())
         for name, rows in (("ours", centres), ("ClusterT", alone), ("non-private", chosen))
     }
-    gap = (costs["ours"] - costs["non-private"]) / (costs["ClusterT"] - costs["non-private"])
-    return {"n": piece.n, "m": piece.m, "k": piece.k, "epsilon": piece.epsilon, "gap": gap, "costs": costs, **facts}
 
 
 def verdicts(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:

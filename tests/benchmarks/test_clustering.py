@@ -184,6 +184,8 @@ def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch, tmp_path)
     assert [claim["verdict"] for claim in scale.verdicts([row, row])] == ["holds"] * 3
     again = scale._fit(piece)[0]
     assert np.array_equal(centres, again)
+    costs = scale._costs(piece, centres, alone)
+    assert max(costs["non-private"], costs["ours"]) < costs["ClusterT"]
     page = tmp_path / "page.md"
     page.write_text(f"{scale.START}\n{scale.END}\n", encoding="utf-8")
     scale.write_markdown({"quick": True, "versions": {"dpadapt": "0"}, "scale": [row]}, page)
