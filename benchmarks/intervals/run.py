@@ -17,9 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data.sources import FRESH
-from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, watched
-from benchmarks.transfer.common import claim, error, print_tables, real_data, split, titled, versions
+from benchmarks.transfer.common import (
+    claim,
+    error,
+    print_tables,
+    real_data,
+    setting_text,
+    split,
+    versions,
+    write_claims_and_tables,
+)
 from benchmarks.transfer.fits import estimator, measured
 from benchmarks.transfer.sets import TASKS, Task, classes_of, loaded
 from dpadapt import CalibrationWarning
@@ -284,22 +292,13 @@ def claims(results: dict[str, Any]) -> list[dict[str, str]]:
 
 def show(results: dict[str, Any]) -> None:
     """Print the tables."""
-    print_tables(tables(results), claims(results), [_setting(results)])
-
-
-def _setting(results: dict[str, Any]) -> str:
-    used = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    return f"{'Quick' if results['quick'] else 'Full'} run; {used}."
+    print_tables(tables(results), claims(results), [setting_text(results)])
 
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
     """Write the tables between the markers of a page."""
-    shown = [[row["claim"], row["measured"], row["verdict"]] for row in claims(results)]
-    parts = [f"Printed by `python -m benchmarks intervals`. {_setting(results)}"]
-    parts.append(pipes(["claim", "measured", "verdict"], shown))
-    for table in tables(results):
-        parts += titled(table)
-    write_between(path, "\n\n".join(parts) + "\n", START, END)
+    command_text = "python -m benchmarks intervals"
+    write_claims_and_tables(path, (START, END), command_text, results, claims(results), tables(results))
 
 
 if __name__ == "__main__":

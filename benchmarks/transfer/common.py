@@ -8,13 +8,14 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import running as in_pieces
-from benchmarks.pages import pipes
+from benchmarks.pages import pipes, write_between
 
 Row = dict[str, Any]
 
@@ -121,6 +122,28 @@ def titled(table: Mapping[str, Any]) -> list[str]:
     """Return a table in Markdown, after a paragraph with its title and words."""
     rows = [row["cells"] for row in table["rows"]]
     return [f"**{table['title']}.** {table['words']}", pipes(table["header"], rows)]
+
+
+def setting_text(results: Mapping[str, Any]) -> str:
+    """Return whether a run was quick, and the versions that it used."""
+    used = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    return f"{'Quick' if results['quick'] else 'Full'} run; {used}."
+
+
+def write_claims_and_tables(
+    path: Path,
+    markers: tuple[str, str],
+    command: str,
+    results: Mapping[str, Any],
+    claims: Sequence[Mapping[str, str]],
+    tables: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write how a run was made, its claims and its tables between the two markers of a page."""
+    shown = [[row["claim"], row["measured"], row["verdict"]] for row in claims]
+    parts = [f"Printed by `{command}`. {setting_text(results)}", pipes(["claim", "measured", "verdict"], shown)]
+    for table in tables:
+        parts += titled(table)
+    write_between(path, "\n\n".join(parts) + "\n", *markers)
 
 
 def size_text(size: int) -> str:

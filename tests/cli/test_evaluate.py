@@ -152,3 +152,14 @@ def test_persons_of_the_fit_are_the_persons_of_the_evaluation(run, site):
     wrong = run("evaluate", site.out, "--private", site.private, "--epsilon", 1, "--person", "age")
     assert wrong.code == 2
     assert "--person age" in wrong.err
+
+
+def test_the_ledger_of_a_model_is_found_through_a_link_to_its_folder(run, site):
+    assert run(*site.fit()).code == 0
+    (site.folder / "elsewhere" / "deep").mkdir(parents=True)
+    link = site.folder / "elsewhere" / "deep" / "model"
+    link.symlink_to(site.out, target_is_directory=True)
+    before = Ledger.open(site.ledger).spent()
+    outcome = run("evaluate", link, "--private", site.private, "--epsilon", 0.5)
+    assert outcome.code == 0, outcome.err
+    assert Ledger.open(site.ledger).spent() > before

@@ -181,7 +181,8 @@ def _ledger_of(folder: Path, saved: "Saved", given: Path | None) -> Path:
             f"--ledger: {folder} does not say which ledger its fit was charged to. Name that of the private rows, or "
             f"refuse one by --no-ledger."
         )
-    path = Path(os.path.normpath(folder / kept))
+    # Resolved before "..": seen from a linked folder, it would lead elsewhere.
+    path = Path(os.path.normpath(folder.resolve() / kept))
     if not path.exists():
         raise ValueError(
             f"--ledger: the ledger that the fit of {folder} was charged to is not at {path} any more. Name its place."

@@ -713,7 +713,7 @@ def _extra(order: Order, plan: "LedgerPlan | None") -> dict[str, Any]:
     if plan is None:
         return {}
     with suppress(ValueError):  # on another drive
-        return {"ledger": os.path.relpath(plan.path, order.out)}
+        return {"ledger": os.path.relpath(plan.path.resolve(), order.out.resolve())}
     return {}
 
 

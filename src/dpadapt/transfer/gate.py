@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 class Gain:
     """An estimate of how much a change reduces the error on the private population, and the variance of the estimate.
 
-    It is computed from releases: it costs nothing more.
+    It is computed from releases and public data alone.
     """
 
     value: float = 0.0
@@ -334,8 +334,8 @@ def keep_few(change: Vector, variance: Vector, *, error: float) -> Kept:
 
 
 # Unseen groups: columns that are constant in public rows, such as the indicators of categories that these lack. The
-# gates judge a correction by its mean over all rows, to which a group of few rows contributes next to nothing, so that
-# the noise of its coefficient needs a rule of its own.
+# gates judge a correction by its mean over all rows, and a group of few rows hardly changes that mean. So the noise in
+# the coefficient of such a group needs a rule of its own.
 #
 # Variance of the effect of an unseen group that is expected, relative to that of the residuals. More trusts small
 # groups more; whatever the noise is, what is left of it adds at most a quarter of this to a group's squared error.
