@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import bisect
 from scipy.sparse import issparse
-from scipy.stats import norm
 
 from dpadapt import checks
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -122,14 +121,6 @@ class Noise:
             return -np.abs(errors) / self.scale
         return -0.5 * (errors / self.scale) ** 2
 
-    def exceeded(self, probability: float) -> int:
-        """Return a number that noise reaches with at most this probability, which is below 1/2."""
-        if self.law == "laplace":
-            # P(noise >= t) = exp(-t / scale) / (1 + exp(-1 / scale)) for whole t >= 0.
-            return max(1, math.ceil(-self.scale * (math.log(probability) + math.log1p(math.exp(-1 / self.scale)))))
-        # P(noise >= t) <= P(N(0, scale²) >= t - 1): Canonne, Kamath and Steinke 2020, Proposition 25.
-        return 1 + max(1, math.ceil(self.scale * norm.isf(probability)))
-
     def log_moment(self, s: Array) -> Array:
         """Return log E exp(s noise), or an upper bound on it, for 0 < s < 1 / scale."""
         if self.law == "laplace":
@@ -234,8 +225,8 @@ def partition(
     parent = top[:, None] * n_bands + band
     cell = cells.ancestors[level[top[:, None], band], np.arange(len(top))[:, None]]
     _, where, part = np.unique((parent * len(top) + cell).ravel(), return_index=True, return_inverse=True)
-    # A cell has the number of its first cell on every finer level, so that no two cells of different levels, in
-    # different coarse cells, have the same number.
+    # Cells of different levels have different numbers if they lie in different coarse cells: a cell has the number of
+    # its centre, whose coarse cell is the same at every level.
     above = np.maximum(level[top[:, None], band] - _LEVELS_TO_PARENT, 0)
     parent = cells.ancestors[above, np.arange(len(top))[:, None]] * n_bands + band
     return part, parent.ravel()[where]
