@@ -160,9 +160,10 @@ ABLATIONS: dict[str, list[tuple[Any, str, Any]]] = {
     "nothing": [],
     "no gate": [(inference, "gate_opens", lambda counts, noise, probability: True)],
     "gate by the largest count alone": [
-        (inference, "gate_opens", lambda counts, noise, gate: counts.max() > noise.exceeded(gate / len(counts)))
+        (inference, "gate_opens", lambda counts, noise, gate: counts.max() > noise.scale * math.log(len(counts) / gate))
     ],
-    "no strict model": [(inference, "_MOST_STRICT_RISE", math.inf)],
+    "pool not weighted by rings": [(inference, "pool_weights", lambda released, around: np.ones(around.cells.n_bins))],
+    "clumping estimated within coarse cells": [(releases, "_LEVELS_TO_PARENT", 99)],
     "clumping not estimated (8)": [(inference, "clumping", lambda counts, parent, sizes, noise: 8.0)],
     "odds of empty parts not raised": [(inference, "_EMPTY_ODDS", 1.0)],
     "always ring by ring": [(releases, "_SCALES_PER_RING", 0.0)],

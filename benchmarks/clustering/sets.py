@@ -149,6 +149,8 @@ DEVELOPMENT = (
     "Superconductivity h → l",
     "Adult men → women",
     "Reviews books → kitchen",
+    "Gas, other batches → batch 3",
+    "Gas, other batches → batch 6",
 )
 
 

@@ -12,6 +12,7 @@ from dpadapt.clustering.inference import (
     count_posterior,
     gate_opens,
     none_near,
+    pool_weights,
 )
 from dpadapt.clustering.public_cells import surroundings
 from dpadapt.clustering.releases import Noise, Released, partition
@@ -74,7 +75,8 @@ def counted(around, codes, noise=EXACT, n_bands=2):
     group = cells.coarse()
     coarse = np.bincount(group[codes], minlength=int(group.max()) + 1).reshape(-1, len(cells.edges))
     part, parent = partition(coarse, cells, n_bands, 1.0, 0.0)
-    return Released(np.bincount(part[codes], minlength=len(parent)), part, parent, n_bands, noise)
+    counts = np.bincount(part[codes], minlength=len(parent))
+    return Released(coarse.ravel(), noise, counts, part, parent, n_bands, noise)
 
 
 @pytest.mark.parametrize("true", [1.0, 4.0, 15.0])
@@ -130,27 +132,47 @@ def test_more_sources_make_it_less_likely_that_none_is_near_and_clumps_more_like
     codes = np.repeat(np.flatnonzero(around.sizes > 3)[::4], 3)
     released = counted(around, codes)
     n_parts, grid = len(released.counts), count_posterior(released.counts, released.noise)[0]
-    shares = around.shares(released.part, n_parts)
+    shares = around.shares(released.part, n_parts, np.ones(around.cells.n_bins))
     none, few, many = (np.eye(len(grid))[np.full(n_parts, place)] for place in (0, 1, -1))
     assert (none_near(shares, many, grid, 5.0) <= none_near(shares, few, grid, 5.0) + 1e-12).all()
     assert none_near(shares, many, grid, 0.5).mean() > none_near(shares, many, grid, 30.0).mean()
     assert (none_near(shares, none, grid, 5.0) == 1.0).all()
 
 
-def test_centres_are_refused_where_only_unconfirmed_parts_support_them(monkeypatch):
-    """Two clusters of targets; the sources counted in the second may be noise."""
-    random = np.random.default_rng(4)
-    T = np.vstack([random.normal(0, 0.1, (100, 2)), random.normal(5, 0.1, (100, 2))])
-    around = surroundings(T, [3])
-    noise = Noise("laplace", 4.0)
-    first = np.repeat(around.cells.codes(T[:100]), 40)
-    model = SourceModel.of(counted(around, first, noise), around)
-    left, right, both = (nearest(T, T[rows])[1] for rows in ([0, 1], [100, 101], [0, 100]))
-    assert model.better(right, both)
-    assert not model.better(left, both)
-    # The same posterior, but no part is confirmed: the first cluster must keep its centre.
-    monkeypatch.setattr(inference, "_STRICT_FALSE_ALARM", 1e-300)
-    assert not SourceModel.of(counted(around, first, noise), around).better(right, both)
+@pytest.mark.parametrize(("ring", "without"), [(4, 0.85), (5, 0.7)])
+def test_expected_distances_to_sources_in_one_ring_are_nearly_the_true_ones(ring, without, monkeypatch):
+    """Sources beside the targets: the band that they are counted in has nearer rings, in which there are none.
+
+    The last ring is left out: many of its bins have no pool point, and its sources are still taken to be too near.
+    """
+    random = np.random.default_rng(8)
+    T = random.standard_normal((300, 5))
+    around = surroundings(T, [8])
+    pool = random.choice(T, 60_000) + random.standard_normal((60_000, 5)) * random.uniform(0, 2.0, (60_000, 1))
+    codes = around.cells.codes(pool)
+    chosen = np.flatnonzero((codes >= 0) & (codes % 7 == ring))[:3000]
+    reach, S = float(around.cells.edges[-1]), pool[chosen]
+    released = counted(around, codes[chosen])
+    true = float(np.minimum(nearest(T, S)[1], reach).mean())
+
+    def expected_over_true():
+        return SourceModel.of(released, around).cost.mean(np.full(300, reach)) / true
+
+    assert abs(expected_over_true() - 1) < 0.1
+    monkeypatch.setattr(inference, "pool_weights", lambda released, around: np.ones(around.cells.n_bins))
+    assert expected_over_true() < without
+
+
+def test_rings_of_a_cell_with_few_sources_resemble_those_of_all_cells():
+    around = surroundings(np.random.default_rng(0).standard_normal((250, 3)), [5])
+    group = around.cells.coarse()
+    coarse = np.zeros((int(group.max()) + 1) // 7 * 7, dtype=np.int64).reshape(-1, 7)
+    coarse[1:, 2] = 500
+    noise = Noise("laplace", 20.0)
+    weight = pool_weights(Released(coarse.ravel(), noise, coarse, coarse, coarse, 2, noise), around)
+    expected = np.bincount(group, weights=weight * around.sizes).reshape(-1, 7)
+    assert expected[0].argmax() == 2
+    assert expected[0].sum() < expected[1].sum() / 5
 
 
 def test_expected_distances_to_clumped_sources_are_closer_to_the_true_ones_than_with_a_fixed_clumping(monkeypatch):

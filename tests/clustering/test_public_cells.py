@@ -83,13 +83,14 @@ def test_preparation_is_made_once_for_each_public_and_remade_when_its_rows_chang
     assert prepare(public, T, [3])[0] is not first
 
 
-def test_shares_of_a_partition_are_averages_over_its_pool_points():
+def test_shares_of_a_partition_are_weighted_averages_over_its_pool_points():
     T = np.random.default_rng(4).standard_normal((60, 2))
     around = surroundings(T, [5])
     n = around.cells.n_bins
-    one = around.shares(np.zeros(n, dtype=int), 1).toarray().reshape(60, -1)
+    weight = np.random.default_rng(5).uniform(0.1, 2.0, n)
+    one = around.shares(np.zeros(n, dtype=int), 1, weight).toarray().reshape(60, -1)
     assert (np.diff(one, axis=1) >= 0).all()
-    assert one.max() <= 1.0
-    each = around.shares(np.arange(n), n).toarray()
-    mixed = each @ (around.sizes / around.sizes.sum())
+    assert one.max() <= 1.0 + 1e-6
+    each = around.shares(np.arange(n), n, weight).toarray()
+    mixed = each @ (weight * around.sizes / (weight * around.sizes).sum())
     assert mixed == pytest.approx(one.ravel(), abs=1e-6)

@@ -24,8 +24,8 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     The cost of centres is the mean distance of a target to its nearest centre or source [1]_; the algorithm is ours.
     Sources are counted twice: in coarse public cells, by distance to the targets, and in cells as fine as these counts
     allow. From noisy counts follows the expected cost of every target as a function of its distance to a centre, which
-    a k-medoids solver minimises. Where the counts don't prove that there are sources in range (the gate is shut), or
-    where the centres found cost more under a strict model, the answer is exactly that of clustering the targets alone.
+    a k-medoids solver minimises. Where the counts don't prove that there are sources in range (the gate is shut), the
+    answer is exactly that of clustering the targets alone.
 
     Privacy
     -------

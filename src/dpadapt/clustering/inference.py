@@ -1,7 +1,7 @@
 """Post-processing: from released counts to centres.
 
 In this order: the gate; the posterior of the number of sources in each part; how sources lie within their parts; the
-expected distance of a target to its nearest source; the choice of centres, and its test under a strict model.
+expected distance of a target to its nearest source; the choice of centres.
 Nothing here reads a source.
 """
 
@@ -30,6 +30,9 @@ _PRIOR_ITERATIONS, _PRIOR_GRID_SIZE = 150, 36
 # A positive number of sources below this many noise scales can't be distinguished from 0, so the prior excludes it.
 # Weight of a uniform prior, in parts: numbers that no other part suggests stay possible.
 _LEAST_COUNT_IN_SCALES, _UNIFORM_PRIOR_PARTS = 2.0, 1.0
+# Sources by which the rings of all cells together add to each ring of a coarse cell, on average, in noise scales: more
+# is better where the noise is large, worse where the rings of cells differ.
+_RING_PRIOR_IN_SCALES = 0.2
 # Clumping, the parameter of Pólya's urn (small: sources are concentrated in few places): the value where counts are
 # uninformative, and the range that is allowed.
 _USUAL_CLUMPING, _LEAST_CLUMPING, _MOST_CLUMPING = 2.0, 0.5, 32.0
@@ -40,12 +43,8 @@ _MOST_IN_CLUMP = 100.0
 _SHARE_KNOTS, _SHARES_AT_ONCE = np.linspace(0, 1, 65) ** 2, 2**20
 # Probabilities below this are raised to it: their logarithm is finite. Distance for having no centre, in largest radii.
 _LEAST_PROBABILITY, _FAR_IN_REACHES = 1e-30, 10.0
-# The odds of an empty part are multiplied by the first number for the choice, by the second in the strict model; the
-# third multiplies the clumping there. Larger odds use fewer sources that exist, and fewer that do not.
-_EMPTY_ODDS, _STRICT_EMPTY_ODDS, _STRICT_CLUMPING = 5.0, 15.0, 0.25
-# Probability that some empty part is taken to hold sources in the strict model, and the most by which the cost may rise
-# under that model, as a share: larger ones use more of the sources and harm more often.
-_STRICT_FALSE_ALARM, _MOST_STRICT_RISE = 0.1, 0.02
+# The odds of an empty part are multiplied by this: larger odds use fewer sources that exist, and fewer that do not.
+_EMPTY_ODDS = 5.0
 # Numbers of neighbours that are compared for the bound on the cost: the largest, and how many on a geometric scale.
 _MOST_BOUND_NEIGHBOURS, _COMPARED_NEIGHBOUR_NUMBERS = 4096, 25
 
@@ -86,6 +85,20 @@ def count_posterior(counts: Counts, noise: Noise) -> tuple[Array, Array]:
     others = len(joint) * prior - joint + _UNIFORM_PRIOR_PARTS / len(grid)
     joint = likelihood * np.maximum(others, 0.0)
     return grid, joint / joint.sum(axis=1, keepdims=True)
+
+
+def pool_weights(released: Released, around: Surroundings) -> Array:
+    """Return the weight of a pool point in each finest bin, by the released counts of coarse cells and rings.
+
+    The pool has about as many points in every ring. Sources do not, and most bands and parts have several rings.
+    """
+    shape, scale, group = (-1, len(around.cells.edges)), released.coarse_noise.scale, around.cells.coarse()
+    pool = np.bincount(group, weights=around.sizes, minlength=len(released.coarse)).reshape(shape)
+    grid, probability = count_posterior(released.coarse, released.coarse_noise)
+    # The prior of a cell is how the sources of all cells are spread over the rings.
+    rings = np.maximum(released.coarse.reshape(shape).sum(axis=0), 0) + scale * pool.sum(axis=0) / pool.sum()
+    expected = (probability @ grid).reshape(shape) + _RING_PRIOR_IN_SCALES * scale * rings / rings.mean()
+    return np.asarray((expected / np.maximum(pool, 1.0)).ravel()[group])
 
 
 def clumping(counts: Counts, parent: NDArray[np.int64], sizes: Array, noise: Noise) -> float:
@@ -179,44 +192,28 @@ def cautious(grid: Array, probability: Array, odds: float) -> Array:
 class SourceModel:
     """What the released counts tell about the sources, as seen from each target.
 
-    `strict` is the expected cost with fewer and more clumped sources than in `cost`. `near` has the expected number of
-    sources within each radius (columns) of each target (rows).
+    `near` has the expected number of sources within each radius (columns) of each target (rows).
     """
 
     cost: ExpectedCost
-    strict: ExpectedCost
     near: Array
 
     @classmethod
     def of(cls, released: Released, around: Surroundings) -> "SourceModel":
         """Return the model that follows from the released counts."""
         n_parts, noise, radii = len(released.parent), released.noise, around.radii
-        shares = around.shares(released.part, n_parts)
+        weight = pool_weights(released, around)
+        shares = around.shares(released.part, n_parts, weight)
         # Where cells are counted ring by ring there are far more sources than pool points. How sources of the finest
         # parts lie within them can't be told from the counts: the most clumped of the allowed models is assumed.
         clumps = _LEAST_CLUMPING
         if released.n_bands < len(around.cells.edges):
-            pool = np.bincount(released.part, weights=around.sizes, minlength=n_parts)
+            pool = np.bincount(released.part, weights=weight * around.sizes, minlength=n_parts)
             clumps = clumping(released.counts, released.parent, pool, noise)
         grid, probability = count_posterior(released.counts, noise)
-        usual, strict = (cautious(grid, probability, odds) for odds in (_EMPTY_ODDS, _STRICT_EMPTY_ODDS))
-        # With probability 1 - _STRICT_FALSE_ALARM no empty part has such a large count.
-        confirmed = released.counts >= noise.exceeded(_STRICT_FALSE_ALARM / n_parts)
-        strict = np.where(confirmed[:, None], strict, grid == 0)
-        usual_cost, strict_cost = (
-            ExpectedCost.of(none_near(shares, posterior, grid, a).reshape(-1, len(radii)), radii)
-            for posterior, a in ((usual, clumps), (strict, _STRICT_CLUMPING * clumps))
-        )
-        return cls(usual_cost, strict_cost, (shares @ (usual @ grid)).reshape(-1, len(radii)))
-
-    def better(self, proposed: Array, without: Array) -> bool:
-        """Return whether centres at distances `proposed` of the targets are safely better than those at `without`.
-
-        They must cost less under the model. Under the strict model the cost may hardly rise.
-        """
-        if self.cost.mean(proposed) >= self.cost.mean(without):
-            return False
-        return self.strict.mean(proposed) <= (1 + _MOST_STRICT_RISE) * self.strict.mean(without)
+        posterior = cautious(grid, probability, _EMPTY_ODDS)
+        alive = none_near(shares, posterior, grid, clumps).reshape(-1, len(radii))
+        return cls(ExpectedCost.of(alive, radii), (shares @ (posterior @ grid)).reshape(-1, len(radii)))
 
 
 def choose(T: Array, plan: Plan, released: Released, *, gate: float) -> tuple[Centres, dict[int, float], Array]:
@@ -231,15 +228,11 @@ def choose(T: Array, plan: Plan, released: Released, *, gate: float) -> tuple[Ce
         costs = {k: float(distance.mean()) for k, distance in away.items()}
         return centres, costs, np.zeros((len(rows), len(plan.around.radii)))
     model = SourceModel.of(released, plan.around)
-    refused = list(centres)
-    # Where the centres of the expected cost are refused, those of the strict cost are tried.
-    for cost in (model.cost, model.strict):
-        proposals = each_k_medoids(T, refused, cost, plan.around.rows) if refused else {}
-        for k, proposed in proposals.items():
-            distance = nearest(rows, T[proposed])[1]
-            if model.better(distance, away[k]):
-                centres[k], away[k] = proposed, distance
-                refused.remove(k)
+    for k, proposed in each_k_medoids(T, list(centres), model.cost, plan.around.rows).items():
+        distance = nearest(rows, T[proposed])[1]
+        # The solver need not find the minimum.
+        if model.cost.mean(distance) < model.cost.mean(away[k]):
+            centres[k], away[k] = proposed, distance
     return centres, {k: model.cost.mean(distance) for k, distance in away.items()}, model.near
 
 

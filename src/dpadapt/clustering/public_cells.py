@@ -153,14 +153,18 @@ class Surroundings:
     sizes: Array
     near: csr_array
 
-    def shares(self, part: NDArray[np.int64], n_parts: int) -> csr_array:
-        """Return, for every target and radius, which share of each part's pool points lies within that radius."""
+    def shares(self, part: NDArray[np.int64], n_parts: int, weight: Array) -> csr_array:
+        """Return, for every target and radius, which share of each part's pool points lies within that radius.
+
+        Pool points count by the `weight` of their finest bin.
+        """
         n, n_radii = len(self.sizes), len(self.radii)
-        join = csr_array((np.ones(n, dtype=np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
+        join = csr_array((weight.astype(np.float32), part, np.arange(n + 1)), shape=(n, n_parts))
         add_up = np.tril(np.ones((n_radii, n_radii), dtype=np.float32))
         every = eye_array(len(self.targets), dtype=np.float32)
         shares = csr_array(kron(every, add_up, format="csr") @ (self.near @ join))
-        shares.data /= np.bincount(part, weights=self.sizes, minlength=n_parts)[shares.indices].astype(np.float32)
+        whole = np.bincount(part, weights=weight * self.sizes, minlength=n_parts)
+        shares.data /= whole[shares.indices].astype(np.float32)
         return shares
 
 

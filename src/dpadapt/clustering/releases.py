@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import bisect
 from scipy.sparse import issparse
-from scipy.stats import norm
 
 from dpadapt import checks
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -49,6 +48,9 @@ _SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS, _NARROW_CELL_COLUMNS = 1.5, 8.0,
 # Each cell is counted ring by ring if the noisy number of sources is at least this many noise scales for each finest
 # bin, and in two bands of distance below that: between thousands of sources, where two bands are better, and a million.
 _SCALES_PER_RING = 10.0
+# Levels between a part and the parent within which parts are compared. Sources can be spread evenly over large cells
+# and be clumped in small ones, so the parent should be small; but one level alone leaves about two parts to compare.
+_LEVELS_TO_PARENT = 2
 # Sources that are assigned to bins at a time: memory against passes of a Python loop. Largest coordinate of a target:
 # the solver keeps distances in float32, and sums them.
 _SOURCES_AT_ONCE, _LARGEST_TARGET = 2**16, 1e30
@@ -119,14 +121,6 @@ class Noise:
             return -np.abs(errors) / self.scale
         return -0.5 * (errors / self.scale) ** 2
 
-    def exceeded(self, probability: float) -> int:
-        """Return a number that noise reaches with at most this probability, which is below 1/2."""
-        if self.law == "laplace":
-            # P(noise >= t) = exp(-t / scale) / (1 + exp(-1 / scale)) for whole t >= 0.
-            return max(1, math.ceil(-self.scale * (math.log(probability) + math.log1p(math.exp(-1 / self.scale)))))
-        # P(noise >= t) <= P(N(0, scale²) >= t - 1): Canonne, Kamath and Steinke 2020, Proposition 25.
-        return 1 + max(1, math.ceil(self.scale * norm.isf(probability)))
-
     def log_moment(self, s: Array) -> Array:
         """Return log E exp(s noise), or an upper bound on it, for 0 < s < 1 / scale."""
         if self.law == "laplace":
@@ -178,10 +172,13 @@ def stage_mechanisms(noise: str, epsilon: float, delta: float) -> Mechanisms:
 class Released:
     """The noisy counts and the partition that they refer to: post-processing from here on.
 
-    `counts` are those in the parts of the finer partition, with `noise`. `part` is the part of each finest bin,
-    `parent` the coarse cell and band of each part, cell * n_bands + band.
+    `coarse` are the counts in coarse cells by ring, with `coarse_noise`; `counts` are those in the parts of the finer
+    partition, with `noise`. `part` is the part of each finest bin, `parent` the cell and band that each part and its
+    neighbours belong to, cell * n_bands + band.
     """
 
+    coarse: Counts
+    coarse_noise: Noise
     counts: Counts
     part: NDArray[np.int64]
     parent: NDArray[np.int64]
@@ -203,13 +200,13 @@ def noisy_counts(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     margin = math.sqrt(plan.noise[0].variance) * scale**2 / (1 + scale**2)
     part, parent = partition(coarse, cells, n_bands, least, margin)
     counts = runs[1].release(coarser_histogram(finest, part, len(parent)))
-    return Released(counts, part, parent, n_bands, plan.noise[1])
+    return Released(coarse.ravel(), plan.noise[0], counts, part, parent, n_bands, plan.noise[1])
 
 
 def partition(
     coarse: Array, cells: Cells, n_bands: int, least: float, margin: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the part of each finest bin, and the coarse cell and band of each part.
+    """Return the part of each finest bin, and the cell and band, a few levels coarser, that each part belongs to.
 
     Each coarse cell is split, in each band, at the finest level whose parts hold `least` sources on average, by its
     noisy count minus a margin; `margin` is for a single of the `coarse` counts, whose errors are independent.
@@ -228,6 +225,10 @@ def partition(
     parent = top[:, None] * n_bands + band
     cell = cells.ancestors[level[top[:, None], band], np.arange(len(top))[:, None]]
     _, where, part = np.unique((parent * len(top) + cell).ravel(), return_index=True, return_inverse=True)
+    # Cells of different levels have different numbers if they lie in different coarse cells: a cell has the number of
+    # its centre, whose coarse cell is the same at every level.
+    above = np.maximum(level[top[:, None], band] - _LEVELS_TO_PARENT, 0)
+    parent = cells.ancestors[above, np.arange(len(top))[:, None]] * n_bands + band
     return part, parent.ravel()[where]
 
 
