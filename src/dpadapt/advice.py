@@ -208,7 +208,7 @@ def advise(
     if not np.iterable(epsilons) or not len(list(epsilons)):
         raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
     tried = tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
-    known = Schema.infer(public, dataset="private data") if schema is None else schema
+    known = Schema.infer(public) if schema is None else schema
     kind = _task_of(known, label) if task is None else task
     if kind not in ("regression", "classification"):
         raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")

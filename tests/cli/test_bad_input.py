@@ -277,8 +277,7 @@ def test_write_refused_by_the_system(run, site, monkeypatch):
 
 SCHEMA = {
     "not toml": ("dataset = ", "not valid TOML"),
-    "no data set": ('[columns.age]\ntype = "number"\nlow = 0\nhigh = 1', "dataset"),
-    "empty data set": ('dataset = " "\n[columns.age]\ntype = "number"\nlow = 0\nhigh = 1', "dataset"),
+    "data set that is no text": ('dataset = 3\n[columns.age]\ntype = "number"\nlow = 0\nhigh = 1', "dataset"),
     "no columns": ('dataset = "patients"', "columns"),
     "unknown key": ('dataset = "patients"\nrange = 3', "'range'"),
     "unknown type": ('dataset = "patients"\n[columns.age]\ntype = "dates"', "'age'"),

@@ -93,8 +93,7 @@ def _advise(
         if schema.exists():
             known = read_schema(schema, origin=f"--schema {schema}")
         else:
-            named = "".join(c if c.isprintable() else "-" for c in public.stem)
-            known = infer(table, dataset=f"{named}-private")
+            known = infer(table)
     with progress_bar("rehearsing", None) as done, threadpool_limits(1):
         advice = advise(
             table,

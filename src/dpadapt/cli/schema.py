@@ -25,7 +25,7 @@ that are not listed count as others, missing cells are filled from public rows, 
 Example:
 
 \b
-  dpadapt schema public.csv -o schema.toml --dataset patients
+  dpadapt schema public.csv -o schema.toml
 """
 )
 
@@ -39,7 +39,8 @@ def _schema(
     public: Annotated[Path, typer.Argument(help="Public rows, CSV or Parquet. Never the private file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the schema.")] = Path("schema.toml"),
     dataset: Annotated[
-        str | None, typer.Option(help="Name of the private data set. A ledger belongs to one name.")
+        str | None,
+        typer.Option(help="Name of the private data set, if it comes in files of several names: they share a ledger."),
     ] = None,
     category: Annotated[
         list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
@@ -61,8 +62,8 @@ def _schema(
         raise ValueError(
             f"--out {out}: this file exists and may have been edited. Choose another name, or add --force."
         )
-    named = "".join(c if c.isprintable() else "-" for c in public.stem) + "-private" if dataset is None else dataset
-    if not named.isprintable() or not named.strip():
+    named = dataset or ""
+    if dataset is not None and (not named.isprintable() or not named.strip()):
         raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
     encoders = _encoders(encode or [])
     with working("reading"):
@@ -79,10 +80,7 @@ def _schema(
         say(f"  {note}")
     if len(inferred.notes) > _MOST_NOTES:
         say(f"  and {len(inferred.notes) - _MOST_NOTES} more, which are comments in {out}")
-    say(
-        f"It can be used as it is. Better: edit it by what you know, the name of the data set ({inferred.dataset}), "
-        f"ranges and categories."
-    )
+    say("It can be used as it is. Better: edit ranges and categories by what you know about the subject.")
 
 
 def _infer(table: "Table", dataset: str, categories: tuple[str, ...], encoders: dict[str, str]) -> "Schema":

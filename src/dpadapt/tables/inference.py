@@ -100,7 +100,7 @@ _PERSON_NOTE = "looks like an identifier; could be the person column"
 def infer(
     table: Table,
     *,
-    dataset: str,
+    dataset: str = "",
     categories: tuple[str, ...] = (),
     encoders: Mapping[str, str] | None = None,
     done: Callable[[], None] | None = None,
@@ -112,7 +112,7 @@ def infer(
     table : Table
         Public: its values are written into the schema. A private table is refused.
     dataset : str
-        Name of the private data set that the schema will describe.
+        Name of the private data set, as in `Schema`.
     categories : tuple of str
         Columns of whole numbers that are codes rather than amounts.
     encoders : mapping of str to str, optional
