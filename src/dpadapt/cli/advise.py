@@ -90,10 +90,7 @@ def _advise(
     check_parent(schema, "--schema")
     with working("reading"):
         table = read_table(public, origin=str(public), private=False, encoding=encoding)
-        if schema.exists():
-            known = read_schema(schema, origin=f"--schema {schema}")
-        else:
-            known = infer(table)
+        known = read_schema(schema, origin=f"--schema {schema}") if schema.exists() else infer(table)
     with progress_bar("rehearsing", None) as done, threadpool_limits(1):
         advice = advise(
             table,

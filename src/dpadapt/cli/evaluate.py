@@ -34,7 +34,8 @@ Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
 charged to a ledger: by default the one beside the private file or, if there is none, the one that the fit was charged
-to, because rows held out from a fit belong to the same private data set. Rows without a label count nothing. The interval allows for the noise and for the sampling of rows.
+to, because rows held out from a fit belong to the same private data set. Rows without a label count nothing. The
+interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 
