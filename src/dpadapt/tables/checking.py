@@ -22,7 +22,7 @@ from dpadapt.tables.cells import (
 from dpadapt.tables.encoding import levels_of, mostly_words
 from dpadapt.tables.inference import forms_in_words, infer_column
 from dpadapt.tables.reading import Table, as_table, read_header
-from dpadapt.tables.schema import Category, Column, Date, Encoded, Ignored, Number, Schema
+from dpadapt.tables.schema import Category, Column, Date, Encoded, Ignored, Number, Schema, mixed_classes
 
 Kind = Literal["problem", "advice", "note"]
 
@@ -310,6 +310,8 @@ def _check_label(table: Table, schema: Schema, label: str, task: str | None) -> 
     if (task == "classification" or isinstance(column, Category)) and len(column.values) < 2:
         words = f"the schema lists fewer than two classes in values of the label {label!r}. List every class."
         findings.append(Finding("problem", words))
+    if task != "regression" and isinstance(column, Category) and (mixed := mixed_classes(column.values)):
+        findings.append(Finding("problem", f"the label {label!r} {mixed}"))
     return findings + ([] if series is None else _check_public_labels(series, column, task))
 
 

@@ -2,10 +2,11 @@
 
 import datetime
 import json
+import math
 import reprlib
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -315,6 +316,34 @@ class Schema:
         if not isinstance(columns, Mapping) or not columns:
             _refuse(origin, "there are no columns. Make a schema with dpadapt schema public.csv -o schema.toml.")
         return cls(dataset.strip(), tuple(_parse(str(name), column, origin) for name, column in columns.items()))
+
+
+def mixed_classes(values: Sequence[Any]) -> str:
+    """Return what is wrong with classes of which some are numbers and some words; empty if they are alike.
+
+    Examples
+    --------
+    >>> mixed_classes(["no", "yes"]), mixed_classes(["1", "2", "3+"])
+    ('', '')
+    >>> mixed_classes(["0", "1", "unknown"])[:50]
+    "has classes of mixed types in the schema: '0' and "
+    """
+    numbers = [value for value in values if isinstance(value, str) and _is_number(value)]
+    words = [value for value in values if isinstance(value, str) and not any(sign.isdigit() for sign in value)]
+    if not numbers or not words:
+        return ""
+    return (
+        f"has classes of mixed types in the schema: {numbers[0][:30]!r} and {words[0][:30]!r}. Write all of them as "
+        f"numbers or all as words, in both tables, and leave the cell empty where the class is not known; then make "
+        f"the schema again."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
