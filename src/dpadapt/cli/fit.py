@@ -229,7 +229,7 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
             screen.print(sentence, markup=False)
         if summary["by_class"]:
             screen.print(class_table(summary["by_class"]))
-        for sentence in (summary["threshold"], *summary["groups"]):
+        for sentence in (summary["threshold"], summary["intervals"], *summary["groups"]):
             if sentence:
                 screen.print(sentence, markup=False)
     for note in summary["notes"]:

@@ -16,6 +16,7 @@ from dpadapt.accounting.receipt import SEED_WARNING, Receipt
 from dpadapt.methods import Method
 from dpadapt.report.contributions import class_numbers, demo_in_words, groups_in_words, threshold_in_words
 from dpadapt.report.verdict import verdict_on_fit
+from dpadapt.transfer.intervals import coverage_in_words
 
 # Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand.
 _MAX_COEFFICIENT_BARS = 20
@@ -178,6 +179,7 @@ def summarise_fit(
         "comparison": None if comparison is None else dict(comparison),
         "by_class": class_numbers(model),
         "threshold": threshold_in_words(model, label),
+        "intervals": None if getattr(model, "calibration_", None) is None else coverage_in_words(receipt.unit),
         "groups": groups_in_words(model, names),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
