@@ -22,6 +22,8 @@ from dpadapt.transfer.rehearsal import PUBLIC_ONLY_BUDGET
 # uncertain to show. Chosen by hand.
 _MIN_ROWS_TO_COMPARE = 20
 _COMPARISON_FOLDS = 5
+# Least probability of a class in the log-loss of that comparison, so that one row can't decide it. Chosen by hand.
+_LEAST_PROBABILITY = 0.01
 
 
 def errors_on_public(
@@ -29,7 +31,9 @@ def errors_on_public(
 ) -> dict[str, Any] | None:
     """Return the errors, on public rows, of no model and of a linear model that predicts rows it was not fitted on.
 
-    The private model is left out: its error here says nothing about the population that it was made for.
+    The ``error`` is that of advice, forecast and verdict: the mean squared error, or the log-loss. ``beside`` it stands
+    one that is easier to picture: its square root, in the label's unit, or the share of wrong classes. The private
+    model is left out: its error here says nothing about the population that it was made for.
 
     Parameters
     ----------
@@ -50,18 +54,24 @@ def errors_on_public(
     if len(y) < _MIN_ROWS_TO_COMPARE:
         return None
     folds = np.random.default_rng(0).permutation(np.arange(len(y)) % _COMPARISON_FOLDS)
-    constant, public = y.copy(), y.copy()
+    parts: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
+        f"no model: the {'mean' if task == 'regression' else 'class frequencies'}": [],
+        "a linear model of the public rows": [],
+    }
     for fold in range(_COMPARISON_FOLDS):
         train, test = folds != fold, folds == fold
-        constant[test] = _best_constant(y[train], task)
-        public[test] = public_only(X[train], y[train], task).predict(X[test])
-    rows = [
-        (f"no model: the {'mean' if task == 'regression' else 'most frequent class'}", constant),
-        ("a linear model of the public rows", public),
-    ]
+        models = _no_model(X[train], y[train], task), public_only(X[train], y[train], task)
+        for losses, model in zip(parts.values(), models, strict=True):
+            losses.append(_losses(model, X[test], y[test], task))
+    means = {name: np.concatenate(losses, axis=1).mean(axis=1) for name, losses in parts.items()}
+    regression = task == "regression"
     return {
-        "measure": "root mean squared error" if task == "regression" else "share of wrong classes",
-        "rows": [{"name": name, "error": _error(y, predicted, task)} for name, predicted in rows],
+        "measure": "mean squared error" if regression else "log-loss",
+        "measure beside": "root mean squared error" if regression else "share of wrong classes",
+        "rows": [
+            {"name": name, "error": float(error), "beside": math.sqrt(beside) if regression else float(beside)}
+            for name, (error, beside) in means.items()
+        ],
         "n_public": len(y),
     }
 
@@ -81,18 +91,21 @@ def public_only(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
         return LogisticRegression(C=10.0, max_iter=500).fit(X, y)
 
 
-def _best_constant(y: NDArray[Any], task: str) -> Any:
-    """Return the mean of numbers, the most frequent of classes."""
-    if task == "regression":
-        return float(np.mean(y))
-    values, counts = np.unique(y, return_counts=True)
-    return values[int(np.argmax(counts))]
+def _no_model(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
+    """Return what predicts the mean of numbers, or the frequencies of classes."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    return DummyRegressor().fit(X, y) if task == "regression" else DummyClassifier(strategy="prior").fit(X, y)
 
 
-def _error(y: NDArray[Any], predicted: NDArray[Any], task: str) -> float:
+def _losses(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> NDArray[np.float64]:
+    """Return for each row the two losses whose means are shown; the log-loss has a limit."""
     if task == "regression":
-        return float(np.sqrt(np.mean((y - predicted) ** 2)))
-    return float(np.mean(np.asarray(predicted) != y))
+        squared = (y - model.predict(X)) ** 2
+        return np.stack([squared, squared])
+    matches = y[:, None] == np.asarray(model.classes_)[None, :]
+    probability = np.maximum((model.predict_proba(X) * matches).sum(axis=1), _LEAST_PROBABILITY)
+    return np.stack([-np.log(probability), (model.predict(X) != y).astype(np.float64)])
 
 
 # Groups that are named in a report: more are hard to read. Below the share, a group is said to lean on the overall
@@ -225,10 +238,11 @@ def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) ->
         return "The public rows have no labels: they gave scales and principal components, but no model to start from."
     if comparison is None:
         return "The public rows gave the model to start from; they are too few to measure its error."
-    constant, alone = comparison["rows"][0]["error"], comparison["rows"][1]["error"]
+    constant, alone = comparison["rows"]
     return (
         f"The public rows gave the model to start from. On public rows that it was not fitted on, a linear model has a "
-        f"{comparison['measure']} of {alone:.3g}; without any model it is {constant:.3g}."
+        f"{comparison['measure']} of {alone['error']:.3g} ({comparison['measure beside']}: {alone['beside']:.3g}); "
+        f"without any model it is {constant['error']:.3g} ({constant['beside']:.3g})."
     )
 
 

@@ -261,7 +261,8 @@ def _places(bounds: Vector, scores: Vector, X: NDArray[Any]) -> Vector:
 
 _MEANING = (
     "Intervals and sets of a coverage of 90% hold the label of about 90% of new rows, on average over rows and fits. "
-    "This assumes that new rows come from the population of the private rows, and says nothing about single groups of rows."
+    "This assumes that new rows come from the population of the private rows, and says nothing about single groups of "
+    "rows."
 )
 _MEANING_FOR_PERSONS = " A person counts alike whatever the number of rows."
 
