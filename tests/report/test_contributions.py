@@ -267,3 +267,21 @@ def test_only_columns_that_public_rows_lack_are_said_to_lean_on_the_overall_leve
     assert own == "c: 70% of its own effect was kept."
     model.own_effect_ = np.full(30, 0.1)
     assert groups_in_words(model, [str(k) for k in range(30)])[-1].startswith("18 more such columns")
+
+
+def test_groups_with_few_public_rows_are_named_with_their_number_and_the_noise():
+    rows = np.zeros((100, 4))
+    rows[:, 0] = np.linspace(-1, 1, 100)
+    rows[:7, 1], rows[:60, 2], rows[:20, 3] = 1.0, 1.0, 1.0
+    names = ["age", "plan = gold", "plan = free", "plan = paid"]
+    unseen = np.full(4, np.nan)
+    plain = groups_in_words(SimpleNamespace(own_effect_=unseen), names, rows)
+    assert len(plain) == 1
+    assert "plan = gold (7), plan = paid (20)." in plain[0]
+    assert not any(name in plain[0] for name in ("age", "plan = free"))
+    known = SimpleNamespace(own_effect_=unseen, coef_noise_=np.array([0.1, 1.5, 0.2, 0.7]))
+    assert "plan = gold (7, noise 1.5), plan = paid (20, noise 0.7)." in groups_in_words(known, names, rows)[0]
+    # Beside a group that public rows lack; and nothing where all groups have many rows.
+    lacking = SimpleNamespace(own_effect_=np.array([np.nan, np.nan, 0.2, np.nan]))
+    assert len(groups_in_words(lacking, names, rows)) == 3
+    assert groups_in_words(SimpleNamespace(own_effect_=unseen), names, np.tile(rows, (20, 1))) == []

@@ -759,7 +759,7 @@ def _write_report(
         forecast=forecast,
         ledger=None if ledger is None else _ledger_facts(ledger),
         n_private=None if _rows_are_private(order) else n_private,
-        scales=None if public is None else public.X.std(axis=0),
+        X_public=None if public is None else public.X,
     )
     persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary

@@ -111,6 +111,9 @@ def _losses(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> N
 # Groups that are named in a report: more are hard to read. Below the share, a group is said to lean on the overall
 # level. Chosen by hand.
 _MAX_GROUPS, _LEANING_SHARE = 12, 0.5
+# Public rows of a group below which it is called rare: its mean label then has a standard error above a fifth of the
+# label's standard deviation. Chosen by hand.
+_FEW_ROWS_OF_A_GROUP = 25
 
 
 def class_numbers(model: Any) -> dict[str, Any] | None:
@@ -147,8 +150,8 @@ def threshold_in_words(model: Any, label: str) -> str | None:
     return f"{label} = {model.classes_[1]} is predicted from a probability of {threshold:.3g} on, {why}."
 
 
-def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
-    """Return sentences on columns that are constant in public rows, such as the indicators of unseen categories.
+def groups_in_words(model: Any, names: Sequence[str], X_public: NDArray[np.float64] | None = None) -> list[str]:
+    """Return sentences on groups about which public rows say nothing, and on those about which they say little.
 
     Only releases and public data are used: how many private rows such a group has is private.
 
@@ -161,8 +164,9 @@ def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
     """
     kept = np.asarray(getattr(model, "own_effect_", np.zeros(0)), dtype=np.float64)
     places = [k for k in np.argsort(kept) if np.isfinite(kept[k])] if len(kept) == len(names) else []
+    rare = _rare_groups(model, names, X_public)
     if not places:
-        return []
+        return rare
     sentences = [
         "Public rows say nothing about these columns, because all of them have the same value there. What private rows "
         "say is shrunk by its noise: the less is kept, the closer the predictions are to the overall level. That much "
@@ -172,7 +176,34 @@ def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
         how = "leans on the overall level: " if kept[k] < _LEANING_SHARE else ""
         sentences.append(f"{names[k]}: {how}{kept[k]:.0%} of its own effect was kept.")
     more = len(places) - _MAX_GROUPS
-    return [*sentences, *([f"{more} more such columns lean less on the overall level."] if more > 0 else [])]
+    return [*sentences, *([f"{more} more such columns lean less on the overall level."] if more > 0 else []), *rare]
+
+
+def _rare_groups(model: Any, names: Sequence[str], X_public: NDArray[np.float64] | None) -> list[str]:
+    """Return a sentence on groups with few public rows: how many they have, and the noise where it is known."""
+    if X_public is None or X_public.shape[1] != len(names):
+        return []
+    indicator = ((X_public == 0.0) | (X_public == 1.0)).all(axis=0)
+    counts = np.where(indicator, X_public.sum(axis=0), 0.0)
+    rare = [
+        int(k)
+        for k in np.argsort(counts, kind="stable")
+        if 0 < counts[k] < min(_FEW_ROWS_OF_A_GROUP, len(X_public) / 2)
+    ]
+    if not rare:
+        return []
+    noise = np.asarray(getattr(model, "coef_noise_", None), dtype=np.float64)
+    known = noise.shape == (len(names),)
+    shown = ", ".join(
+        f"{names[k]} ({int(counts[k])}{f', noise {noise[k]:.2g}' if known else ''})" for k in rare[:_MAX_GROUPS]
+    )
+    more = f" and {len(rare) - _MAX_GROUPS} more" if len(rare) > _MAX_GROUPS else ""
+    what = "their numbers of public rows, and the standard deviation of the privacy noise in their effect"
+    return [
+        f"Public rows say little about these groups, of which they have fewer than {_FEW_ROWS_OF_A_GROUP} rows. What "
+        f"they learned about them is shrunk towards the overall level, and what private rows add has more noise than "
+        f"for other groups ({what if known else 'their numbers of public rows'}): {shown}{more}."
+    ]
 
 
 # With ``points`` or ``values`` over splits; see `help_in_words` and `contributions`.

@@ -130,7 +130,7 @@ def summarise_fit(
     forecast: Mapping[str, Any] | None = None,
     ledger: Mapping[str, Any] | None = None,
     n_private: int | None = None,
-    scales: NDArray[np.float64] | None = None,
+    X_public: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """Return the contents of the report of one fit.
 
@@ -156,9 +156,11 @@ def summarise_fit(
         With `words`: the state of the data set's ledger.
     n_private : int, optional
         Number of private rows, if it is public.
-    scales : ndarray of shape (n_features,), optional
-        Standard deviations of the encoded features in public rows: coefficients are shown per standard deviation.
+    X_public : ndarray of shape (n_public, n_features), optional
+        Encoded public rows: coefficients are shown per standard deviation in these, and groups that are rare in them are
+        named.
     """
+    scales = None if X_public is None else X_public.std(axis=0)
     receipt: Receipt = model.privacy_
     return {
         "kind": "fit",
@@ -180,7 +182,7 @@ def summarise_fit(
         "by_class": class_numbers(model),
         "threshold": threshold_in_words(model, label),
         "intervals": None if getattr(model, "calibration_", None) is None else coverage_in_words(receipt.unit),
-        "groups": groups_in_words(model, names),
+        "groups": groups_in_words(model, names, X_public),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
         "ledger": None if ledger is None else dict(ledger),
