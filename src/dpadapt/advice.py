@@ -215,6 +215,7 @@ def advise(
         raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
     tried = tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
     known = Schema.infer(public) if schema is None else schema
+    known = known if person is None else known.ignoring(person)
     kind = _task_of(known, label) if task is None else task
     if kind not in ("regression", "classification"):
         raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")

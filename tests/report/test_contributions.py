@@ -264,9 +264,11 @@ def test_only_columns_that_public_rows_lack_are_said_to_lean_on_the_overall_leve
     model.own_effect_ = np.array([np.nan, 0.2, 0.7])
     leaning, own = groups_in_words(model, ["a", "b", "c"])[1:]
     assert leaning == "b: leans on the overall level: 20% of its own effect was kept."
-    assert own == "c: 70% of its own effect was kept."
+    assert own == "At least 70% of its own effect was kept of each of these: c."
     model.own_effect_ = np.full(30, 0.1)
     assert groups_in_words(model, [str(k) for k in range(30)])[-1].startswith("18 more such columns")
+    model.adopted_ = 0.0  # the model is the public one
+    assert groups_in_words(model, [str(k) for k in range(30)]) == []
 
 
 def test_groups_with_few_public_rows_are_named_with_their_number_and_the_noise():

@@ -118,6 +118,7 @@ def _advise(
             done=done,
         )
     if made:
+        known = known if person is None else known.ignoring(person)
         write_file(schema, "--schema", to_toml(known, origin=public.name).encode())
     command = _next_command(advice, public, schema, label, person)
     summary = summarise_advice(advice, label=label, public=public.name, n_public=len(table.frame), command=command)

@@ -442,8 +442,8 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
 
     method = _check_options(order)
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
-    plan = _plan_ledger(order, schema)
     model = _unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
+    plan = _plan_ledger(order, schema)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")

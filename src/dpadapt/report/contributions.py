@@ -165,18 +165,25 @@ def groups_in_words(model: Any, names: Sequence[str], X_public: NDArray[np.float
     kept = np.asarray(getattr(model, "own_effect_", np.zeros(0)), dtype=np.float64)
     places = [k for k in np.argsort(kept) if np.isfinite(kept[k])] if len(kept) == len(names) else []
     rare = _rare_groups(model, names, X_public)
-    if not places:
+    if not places or getattr(model, "adopted_", None) == 0.0:  # nothing was adopted, of these columns either
         return rare
     sentences = [
         "Public rows say nothing about these columns, because all of them have the same value there. What private rows "
         "say is shrunk by its noise: the less is kept, the closer the predictions are to the overall level. That much "
         "is kept does not show that any private row is of the group: how many are is private."
     ]
-    for k in places[:_MAX_GROUPS]:
-        how = "leans on the overall level: " if kept[k] < _LEANING_SHARE else ""
-        sentences.append(f"{names[k]}: {how}{kept[k]:.0%} of its own effect was kept.")
-    more = len(places) - _MAX_GROUPS
-    return [*sentences, *([f"{more} more such columns lean less on the overall level."] if more > 0 else []), *rare]
+    leaning = [k for k in places if kept[k] < _LEANING_SHARE]
+    sentences += [
+        f"{names[k]}: leans on the overall level: {kept[k]:.0%} of its own effect was kept."
+        for k in leaning[:_MAX_GROUPS]
+    ]
+    if len(leaning) > _MAX_GROUPS:
+        sentences.append(f"{len(leaning) - _MAX_GROUPS} more such columns lean on the overall level, though less.")
+    own = places[len(leaning) :]
+    if own:
+        shown = ", ".join(names[k] for k in own[:_MAX_GROUPS]) + (", ..." if len(own) > _MAX_GROUPS else "")
+        sentences.append(f"At least {kept[own[0]]:.0%} of its own effect was kept of each of these: {shown}.")
+    return [*sentences, *rare]
 
 
 def _rare_groups(model: Any, names: Sequence[str], X_public: NDArray[np.float64] | None) -> list[str]:

@@ -157,8 +157,8 @@ def summarise_fit(
     n_private : int, optional
         Number of private rows, if it is public.
     X_public : ndarray of shape (n_public, n_features), optional
-        Encoded public rows: coefficients are shown per standard deviation in these, and groups that are rare in them are
-        named.
+        Encoded public rows: coefficients are shown per standard deviation in these, and groups that are rare in them
+        are named.
     """
     scales = None if X_public is None else X_public.std(axis=0)
     receipt: Receipt = model.privacy_

@@ -149,10 +149,11 @@ def _plain(cell: Any) -> str | float | None:
 
 
 def _with_point(cell: Any) -> Any:
-    """Return an amount that has a decimal comma, 1.250,5 or 1250,5, with a decimal point."""
-    if not isinstance(cell, str) or not _WITH_DECIMAL_COMMA.fullmatch(cell.strip()):
+    """Return an amount that has a decimal comma, 1.250,5 or 12,5 €, with a decimal point."""
+    if not isinstance(cell, str):
         return cell
-    return cell.replace(".", "").replace(",", ".")
+    digits = _AROUND_AMOUNTS.sub("", cell)
+    return digits.replace(".", "").replace(",", ".") if _WITH_DECIMAL_COMMA.fullmatch(digits) else cell
 
 
 def _amount(cell: str) -> float:
