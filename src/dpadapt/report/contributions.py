@@ -23,7 +23,7 @@ from dpadapt.transfer.rehearsal import PUBLIC_ONLY_BUDGET
 _MIN_ROWS_TO_COMPARE = 20
 _COMPARISON_FOLDS = 5
 # Least probability of a class in the log-loss of that comparison, so that one row can't decide it. Chosen by hand.
-_LEAST_PROBABILITY = 0.01
+_LEAST_COMPARED_PROBABILITY = 0.01
 
 
 def errors_on_public(
@@ -104,7 +104,7 @@ def _losses(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> N
         squared = (y - model.predict(X)) ** 2
         return np.stack([squared, squared])
     matches = y[:, None] == np.asarray(model.classes_)[None, :]
-    probability = np.maximum((model.predict_proba(X) * matches).sum(axis=1), _LEAST_PROBABILITY)
+    probability = np.maximum((model.predict_proba(X) * matches).sum(axis=1), _LEAST_COMPARED_PROBABILITY)
     return np.stack([-np.log(probability), (model.predict(X) != y).astype(np.float64)])
 
 
