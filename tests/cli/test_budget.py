@@ -54,6 +54,8 @@ def test_fit_keeps_a_ledger_beside_the_private_file_whatever_the_public_file_is_
 
 @pytest.mark.parametrize("how", ["link", "folder"])
 def test_a_link_to_the_private_file_gets_no_second_budget(run, site, how):
+    site.ledger.unlink()
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
     folder = site.folder / "linked"
     if how == "link":
         folder.mkdir()
@@ -62,9 +64,9 @@ def test_a_link_to_the_private_file_gets_no_second_budget(run, site, how):
         folder.symlink_to(site.folder, target_is_directory=True)
         (folder / "mine.csv").symlink_to("private.csv")
     assert run(*without_naming_a_ledger(site, private=folder / "mine.csv")).code == 0
-    assert Ledger.open(site.ledger).n_charges == 1
+    assert Ledger.open(site.folder / "private.ledger").n_charges == 1
     assert run(*without_naming_a_ledger(site)).code == 0
-    assert Ledger.open(site.ledger).n_charges == 2
+    assert Ledger.open(site.folder / "private.ledger").n_charges == 2
 
 
 @pytest.mark.parametrize("dataset", ["patients", "another name", None])

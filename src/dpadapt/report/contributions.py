@@ -54,7 +54,7 @@ def errors_on_public(
     if len(y) < _MIN_ROWS_TO_COMPARE:
         return None
     folds = np.random.default_rng(0).permutation(np.arange(len(y)) % _COMPARISON_FOLDS)
-    parts: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
+    parts: dict[str, list[NDArray[np.float64]]] = {
         f"no model: the {'mean' if task == 'regression' else 'class frequencies'}": [],
         "a linear model of the public rows": [],
     }
