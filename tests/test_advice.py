@@ -148,3 +148,12 @@ def test_bad_facts_are_named(wrong, named):
 def test_an_unknown_task_is_refused_by_name():
     with pytest.raises(ValueError, match="task must be 'regression' or 'classification', got 'classify'"):
         advise(visits(), 600, label="ill", task="classify", **QUICK)
+
+
+def test_the_column_of_persons_is_no_feature_of_the_advised_model():
+    rng = np.random.default_rng(0)
+    public = pd.DataFrame({"nr": rng.integers(0, 500, 300), "x": rng.normal(size=300)})
+    public["y"] = public["x"] + rng.normal(size=300)
+    advice = advise(public, 1000, label="y", person="nr", epsilons=(1.0,), random_state=0)
+    advice.model.configured()
+    assert list(advice.model.get_feature_names_out()) == ["x"]

@@ -127,6 +127,11 @@ class Advice:
     sentences: tuple[str, ...]
     model: TableModel
 
+    @property
+    def error(self) -> str:
+        """The error that all numbers are about, by name."""
+        return "mean squared error" if self.task == "regression" else "log-loss"
+
     def __str__(self) -> str:
         """Show the sentences and the table."""
         return "\n".join([*self.sentences, *self.table()])
@@ -135,8 +140,9 @@ class Advice:
         """Return the expected error over that of the public model: a line per split, a column per epsilon."""
         if self.chosen is None:
             return []
-        width = max(len(name) for name in self.splits) + 2
-        lines = ["", f"{'error / public model':<{width}}" + "".join(f"{f'ε = {e:g}':>10}" for e in self.epsilons)]
+        heading = f"{self.error} / public model's"
+        width = max(len(name) for name in (heading, *self.splits)) + 2
+        lines = ["", f"{heading:<{width}}" + "".join(f"{f'ε = {e:g}':>10}" for e in self.epsilons)]
         rows = [*zip(self.splits, self.chosen.ratios, strict=True)]
         if len(self.splits) > 1:
             rows.append(("mean over differences", self.chosen.expected))
@@ -208,7 +214,8 @@ def advise(
     if not np.iterable(epsilons) or not len(list(epsilons)):
         raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
     tried = tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
-    known = Schema.infer(public, dataset="private data") if schema is None else schema
+    known = Schema.infer(public) if schema is None else schema
+    known = known if person is None else known.ignoring(person)
     kind = _task_of(known, label) if task is None else task
     if kind not in ("regression", "classification"):
         raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
@@ -478,16 +485,16 @@ def _verdict(advice: Advice, rows: EncodedRows) -> str:
         )
         return (
             f"Public rows foresee no gain: at none of these budgets are {advice.n_private:,} private rows expected to "
-            f"lower the error of the public model by {_LEAST_GAIN:.0%} or more.{chance} A fit keeps the public model "
-            f"unless private rows show that it is wrong, so it risks budget rather than accuracy. It pays if the "
-            f"private population differs in a way that public rows don't show."
+            f"lower the {advice.error} of the public model by {_LEAST_GAIN:.0%} or more.{chance} A fit keeps the "
+            f"public model unless private rows show that it is wrong, so it risks budget rather than accuracy. It pays "
+            f"if the private population differs in a way that public rows don't show."
         )
     low, high = _range(advice.chosen.ratios, at)
     spread = f" ({low} to {high} over {len(advice.splits) - 1} differences)" if len(advice.splits) > 2 else ""
     return (
         f"Fit at epsilon {advice.epsilon:g} with {advice.chosen.name}. If the private population differs from the "
-        f"public one as public rows differ among themselves, the error is expected to be {gains[at]:.0%} lower than "
-        f"that of the public model{spread}."
+        f"public one as public rows differ among themselves, the {advice.error} is expected to be {gains[at]:.0%} "
+        f"lower than that of the public model{spread}."
     )
 
 
@@ -505,14 +512,14 @@ def _expectations(advice: Advice) -> list[str]:
     at = advice.epsilons.index(advice.epsilon)
     none = 1.0 - float(advice.chosen.ratios[0, at])
     usual = f"{none:.0%} lower" if none >= 0.005 else ("the same" if none > -0.005 else f"{-none:.0%} higher")
-    sentences = [f"If it does not differ at all, the error is expected to be {usual}."]
+    sentences = [f"If it does not differ at all, the {advice.error} is expected to be {usual}."]
     gains = 1.0 - advice.chosen.expected
     later = [k for k, epsilon in enumerate(advice.epsilons) if epsilon > advice.epsilon]
     if later and advice.verdict == "gain":
         factor = advice.epsilons[later[0]] / advice.epsilon
         sentences.append(
             f"With {factor:.2g} times as many private rows the noise would matter as little as at epsilon "
-            f"{advice.epsilons[later[0]]:g} now, where the error is {gains[later[0]]:.0%} lower."
+            f"{advice.epsilons[later[0]]:g} now, where the {advice.error} is {gains[later[0]]:.0%} lower."
         )
     return sentences
 

@@ -80,3 +80,19 @@ def test_refusals_name_the_options_of_the_command(advise):
 def test_with_persons_it_is_their_number_that_is_public(advise):
     said = " ".join(advise("--rows-per-person", 3).out.split())
     assert "the number of persons is public" in said
+
+
+def test_a_schema_is_inferred_with_the_options_of_the_schema_command(run, site):
+    options = ["--category", "ill", "--dataset", "clinic"]
+    made = site.folder / "made.toml"
+    assert run("schema", site.folder / "public.csv", "-o", made, *options).code == 0
+    advised = site.folder / "advised.toml"
+    order = ["advise", site.folder / "public.csv", "--label", "cost", "--rows", 600, "--epsilon", "1", "--seed", 0]
+    order += ["--out", site.folder / "a.html", "--schema"]
+    outcome = run(*order, advised, *options)
+    assert outcome.code == 0, outcome.err
+    assert advised.read_text() == made.read_text()
+    assert "id: a different text in every row" in outcome.out
+    again = run(*order, advised, *options)
+    assert (again.code, len(again.err.splitlines())) == (2, 1)
+    assert "--category" in again.err

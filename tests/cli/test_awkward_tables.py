@@ -56,10 +56,11 @@ def visits(n, seed, *, public):
 PUBLIC, PRIVATE, NEW = visits(300, 0, public=True), visits(700, 1, public=False), visits(20, 2, public=False)
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Write the tables as people send them."""
-    folder = tmp_path_factory.mktemp("tables")
+@pytest.fixture
+def files(tmp_path):
+    """Write the tables as people send them, for each test anew: the private one has a ledger beside it."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
     PUBLIC.to_csv(folder / "public.csv", index=False)
     for name, frame in (("private", PRIVATE), ("new", NEW.drop(columns="cost"))):
         text = frame.assign(remark="très bien")[[*frame.columns[::-1], "remark"]].to_csv(index=False, sep=";")
@@ -127,7 +128,7 @@ def test_1_5_missing_cells_unseen_values_and_extra_columns_are_fine_in_python():
 
 def test_2_spending_adds_up_by_default(fit, run, schema, files, tmp_path):
     said = fit()
-    ledger = tmp_path / "visits.ledger"
+    ledger = files / "visits.ledger"
     assert "visits.ledger" in said.replace(" ", "")  # lines are wrapped anywhere in a path
     assert 0 < Ledger.open(ledger).spent() <= 1.0
     tables = ["--private", files / "private.csv.gz", "--public", files / "public.csv", "--schema", schema]

@@ -3,7 +3,7 @@
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, plan_ledger
+from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, ledger_of, plan_ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian
 
@@ -12,8 +12,8 @@ def wish(epsilon=1.0, *, delta=1e-6, adjacency="zero-out", unit="row", dataset="
     return Wish(cost_of_budget(epsilon, delta, pure=pure), epsilon, delta, adjacency, unit, dataset)
 
 
-def beside_the_schema(site, **changes):
-    arguments = site.fit(**changes)
+def without_naming_a_ledger(site, **changes):
+    arguments = site.fit(**{"method": "linear", **changes})
     at = arguments.index("--ledger")
     return arguments[:at] + arguments[at + 2 :]
 
@@ -25,41 +25,140 @@ def no_reading(monkeypatch):
     monkeypatch.setattr("dpadapt.cli.inputs.read_private", fail)
 
 
-def test_fit_keeps_a_ledger_named_after_the_data_set_beside_the_schema(run, site, tmp_path):
-    site.ledger.unlink()
-    folder = tmp_path / "elsewhere"
+def another_public_table(run, site, *options):
+    """Return options of a fit with another public table, and a schema made from that, both in another folder."""
+    folder = site.folder / "elsewhere"
     folder.mkdir()
-    outcome = run(*beside_the_schema(site, out=folder / "model"))
+    (site.folder / "public.csv").rename(folder / "census.csv")
+    assert run("schema", folder / "census.csv", "-o", folder / "census.toml", *options).code == 0
+    return {"public": folder / "census.csv", "schema": folder / "census.toml", "out": folder / "model"}
+
+
+def test_fit_keeps_a_ledger_beside_the_private_file_whatever_the_public_file_is_called(run, site):
+    site.ledger.unlink()
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
+    outcome = run(*without_naming_a_ledger(site))
     assert outcome.code == 0, outcome.err
-    ledger = Ledger.open(site.ledger)
-    assert (ledger.epsilon, ledger.delta, ledger.dataset, ledger.unit) == (3.0, 1e-6, "patients", "row")
+    ledger = Ledger.open(site.folder / "private.ledger")
+    assert (ledger.epsilon, ledger.delta, ledger.dataset, ledger.unit) == (3.0, 1e-6, "private", "row")
     assert ledger.spent() == pytest.approx(1.0, rel=1e-3)
     said = " ".join(outcome.out.split())
-    assert "at most epsilon = 3 at delta = 1e-06 may ever be spent on patients (three times this --epsilon" in said
-    assert list(folder.iterdir()) == [folder / "model"]
-    # The second fit finds it, and has no cap to tell of.
-    again = run(*beside_the_schema(site))
-    assert again.code == 0
+    assert "at most epsilon = 3 at delta = 1e-06 may ever be spent on private (three times this --epsilon" in said
+    # Another public file, schema and folder lead to the same ledger, which has no cap to tell of.
+    again = run(*without_naming_a_ledger(site, **another_public_table(run, site)))
+    assert again.code == 0, again.err
     assert "New ledger" not in again.out
+    assert ledger.n_charges == 2
+    assert [path.name for path in site.folder.rglob("*.ledger")] == ["private.ledger"]
+
+
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_a_link_to_the_private_file_gets_no_second_budget(run, site, how):
+    site.ledger.unlink()
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
+    folder = site.folder / "linked"
+    if how == "link":
+        folder.mkdir()
+        (folder / "mine.csv").symlink_to(site.private)
+    else:
+        folder.symlink_to(site.folder, target_is_directory=True)
+        (folder / "mine.csv").symlink_to("private.csv")
+    assert run(*without_naming_a_ledger(site, private=folder / "mine.csv")).code == 0
+    assert Ledger.open(site.folder / "private.ledger").n_charges == 1
+    assert run(*without_naming_a_ledger(site)).code == 0
+    assert Ledger.open(site.folder / "private.ledger").n_charges == 2
+
+
+@pytest.mark.parametrize("dataset", ["patients", "another name", None])
+def test_an_earlier_ledger_is_found_by_the_private_file_with_any_schema(run, site, dataset):
+    """The fixture's ledger lies beside the schema, where earlier versions kept it, named after its data set."""
+    assert run(*without_naming_a_ledger(site)).code == 0
+    named = [] if dataset is None else ["--dataset", dataset]
+    outcome = run(*without_naming_a_ledger(site, **another_public_table(run, site, *named)))
+    assert outcome.code == 0, outcome.err
     assert Ledger.open(site.ledger).n_charges == 2
 
 
-def test_a_link_to_the_schema_gets_no_second_budget(run, site, tmp_path):
-    folder = tmp_path / "linked"
-    folder.mkdir()
-    link = folder / site.schema.name
-    link.symlink_to(site.schema)
-    outcome = run(*beside_the_schema(site, schema=link))
+def test_a_ledger_named_after_the_public_file_is_found_with_a_new_schema(run, site):
+    old = site.ledger.rename(site.folder / "public-private.ledger")
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
+    assert run(*without_naming_a_ledger(site)).code == 0
+    assert Ledger.open(old).n_charges == 1
+    outcome = run(*without_naming_a_ledger(site, **another_public_table(run, site)))
     assert outcome.code == 0, outcome.err
-    assert Ledger.open(site.ledger).n_charges == 1
-    assert list(folder.iterdir()) == [link]
+    assert Ledger.open(old).n_charges == 2
+
+
+def test_a_ledger_elsewhere_is_not_forgotten(run, site):
+    elsewhere = site.folder / "ledgers"
+    elsewhere.mkdir()
+    site.ledger.rename(elsewhere / "clinic.ledger")
+    assert run(*site.fit(method="linear", ledger=elsewhere / "clinic.ledger")).code == 0
+    assert run(*without_naming_a_ledger(site)).code == 0
+    assert Ledger.open(elsewhere / "clinic.ledger").n_charges == 2
+    # Nor can another one be begun.
+    outcome = run(*site.fit(method="linear", ledger=site.folder / "second.ledger"))
+    assert outcome.code == 2
+    assert "another ledger would lack what was already spent" in outcome.err
+    assert not (site.folder / "second.ledger").exists()
+
+
+def test_files_of_one_named_data_set_share_a_ledger_and_others_do_not(run, site):
+    for name in ("june.csv", "july.csv"):
+        (site.folder / name).write_bytes(site.private.read_bytes())
+        assert run(*without_naming_a_ledger(site, private=site.folder / name)).code == 0
+    assert Ledger.open(site.ledger).n_charges == 2
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
+    # A schema without a name still finds what was spent on a file; another file has a ledger of its own.
+    assert run(*without_naming_a_ledger(site, private=site.folder / "june.csv")).code == 0
+    assert Ledger.open(site.ledger).n_charges == 3
+    assert run(*without_naming_a_ledger(site)).code == 0
+    assert Ledger.open(site.folder / "private.ledger").n_charges == 1
+
+
+def test_a_private_file_under_a_new_name_is_asked_about_before_a_second_ledger_is_made(run, site):
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
+    stray = site.ledger.rename(site.folder / "old.ledger")
+    outcome = run(*without_naming_a_ledger(site))
+    assert outcome.code == 2
+    assert f"{stray} may be the ledger of" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+    # Either answer is given once.
+    assert run(*site.fit(method="linear", ledger=stray)).code == 0
+    assert run(*without_naming_a_ledger(site)).code == 0
+    assert Ledger.open(stray).n_charges == 2
+
+
+def test_two_ledgers_of_one_file_and_a_link_to_nowhere_are_refused(tmp_path):
+    private = tmp_path / "rows.csv"
+    for name in ("rows", "clinic"):
+        Ledger.open(tmp_path / f"{name}.ledger", epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="several ledgers"):
+        ledger_of(private, "clinic")
+    assert ledger_of(private, "") == (tmp_path / "rows.ledger", ())
+    (tmp_path / "clinic.ledger").unlink()
+    (tmp_path / "rows.ledger").rename(tmp_path / "gone.ledger")
+    (tmp_path / "rows.ledger").symlink_to("lost.ledger")
+    with pytest.raises(ValueError, match="is not there"):
+        ledger_of(private, "")
+
+
+def test_a_link_that_cannot_be_made_is_said(tmp_path, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(1, "not permitted")
+
+    monkeypatch.setattr("pathlib.Path.symlink_to", fail)
+    path, links = ledger_of(tmp_path / "rows.csv", "", given=tmp_path / "other.ledger")
+    plan = plan_ledger(path, wish(), links=links)
+    plan.open()
+    assert any("name the ledger by --ledger" in note for note in plan.notes)
 
 
 def test_a_fit_beyond_the_cap_is_refused_before_a_private_cell_is_read(run, site, monkeypatch):
     Ledger.open(site.ledger).start(Gaussian(2.0), label="an earlier fit")
     left = Ledger.open(site.ledger).remaining()
     no_reading(monkeypatch)
-    outcome = run(*beside_the_schema(site, epsilon=2.5))
+    outcome = run(*without_naming_a_ledger(site, epsilon=2.5))
     assert outcome.code == 2
     for part in ("No private cell was read and nothing was spent", f"epsilon = {left:.3g} left", "or less"):
         assert part in outcome.err
@@ -85,11 +184,11 @@ def test_a_full_ledger_proposes_no_budget(tmp_path):
 
 def test_a_cap_that_is_asked_for_is_used_and_one_below_the_fit_is_refused(run, site):
     site.ledger.unlink()
-    outcome = run(*beside_the_schema(site, ledger_epsilon=0.5))
+    outcome = run(*without_naming_a_ledger(site, ledger_epsilon=0.5))
     assert outcome.code == 2
     assert "--ledger-epsilon 0.5" in outcome.err
     assert not site.ledger.exists()
-    outcome = run(*beside_the_schema(site, ledger_epsilon=2, ledger_delta=1e-5))
+    outcome = run(*without_naming_a_ledger(site, ledger_epsilon=2, ledger_delta=1e-5))
     assert outcome.code == 0
     assert "(as asked for)" in " ".join(outcome.out.split())
     assert (Ledger.open(site.ledger).epsilon, Ledger.open(site.ledger).delta) == (2.0, 1e-5)
@@ -133,7 +232,7 @@ def test_a_ledger_on_other_terms_is_refused_with_the_option_to_change(tmp_path, 
     path = tmp_path / "rows.ledger"
     Ledger.open(path, **{"epsilon": 3.0, "delta": 1e-6, "dataset": "patients", **made})
     with pytest.raises(LedgerError, match=words):
-        plan_ledger(path, wish(**wanted))
+        plan_ledger(path, wish(**wanted), dataset="patients")
 
 
 @pytest.mark.parametrize(("option", "value"), [("epsilon", 5.0), ("delta", 1e-5)])

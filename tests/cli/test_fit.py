@@ -715,10 +715,20 @@ def test_person_protects_all_rows_of_an_id(run, site):
     assert run("predict", site.out, site.folder / "new.csv", "-o", site.folder / "p.csv").code == 0
 
 
+def test_the_column_of_persons_is_no_feature_without_an_edit_of_the_schema(run, site):
+    for path in (site.private, site.folder / "public.csv"):
+        table = pd.read_csv(path)
+        table.assign(nr=[k // 3 * 7 % 1000 for k in range(len(table))]).to_csv(path, index=False)
+    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
+    outcome = run(*site.fit(person="nr", ledger=site.folder / "persons.ledger", method="linear"))
+    assert outcome.code == 0, outcome.err
+    assert "nr" not in persist.load(site.out).model.get_feature_names_out()
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"person": "age"}, 'set type = "ignore"'),
+        ({"person": "cost"}, "this is the column to predict"),
         ({"person": "patient", "ledger": None}, "no column 'patient'"),
         ({"person": "id", "method": "noisy-sgd"}, "NoisySGD protects rows, not persons"),
     ],

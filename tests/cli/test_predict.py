@@ -106,7 +106,13 @@ def test_a_model_with_wrong_contents_is_refused_by_one_line(run, site, tmp_path,
 
 
 def test_coverage_adds_the_ends_of_intervals(run, site, tmp_path):
-    assert run(*site.fit(epsilon=3), "--intervals").code == 0
+    fitted = run(*site.fit(epsilon=3), "--intervals")
+    assert fitted.code == 0
+    # What coverage means is an ordinary line, not a warning.
+    said = " ".join(fitted.out.split())
+    assert "Intervals and sets of a coverage of 90% hold the label of about 90% of new rows" in said
+    assert "warning: intervals" not in said
+    assert "Intervals and sets of a coverage of 90%" in (site.out / "report.html").read_text()
     new, out = tmp_path / "new.csv", tmp_path / "o.csv"
     assert run("predict", site.out, new, "-o", out, "--coverage", 0.8).code == 0
     written, model = pd.read_csv(out), persist.load(site.out).model

@@ -57,7 +57,7 @@ def test_a_file_name_with_strange_characters_gives_a_schema_that_can_be_read(run
     outcome = run("schema", tmp_path / name, "-o", tmp_path / "schema.toml")
     assert outcome.code == 0, outcome.err
     assert "\x1b" not in outcome.out
-    assert read_schema(tmp_path / "schema.toml").dataset.endswith("-private")
+    assert read_schema(tmp_path / "schema.toml").dataset == ""
     refused(run("schema", tmp_path / name, "-o", tmp_path / "s.toml", "--dataset", "a\x1b[2J"), "--dataset")
 
 

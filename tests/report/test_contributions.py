@@ -1,9 +1,19 @@
 """Sentences on what public and private rows contributed agree with the numbers they describe."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public
+from dpadapt import (
+    PrivateLinearRegression,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+    advise,
+    forecast,
+)
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.before_spending import forecast_of_fit
 from dpadapt.report.contributions import (
@@ -17,6 +27,7 @@ from dpadapt.report.contributions import (
     public_only,
     worth_in_rows,
 )
+from dpadapt.report.verdict import verdict_on_fit
 
 random = np.random.default_rng(3)
 X = random.uniform(-1, 1, (4000, 3))
@@ -180,7 +191,9 @@ def test_errors_are_those_of_no_model_and_of_a_linear_one():
     X = rng.uniform(-1, 1, (200, 2))
     y = 3 * X[:, 0] + 0.1 * rng.standard_normal(200)
     comparison = errors_on_public(X, y, task="regression")
-    constant, public = (row["error"] for row in comparison["rows"])
+    constant, public = (row["beside"] for row in comparison["rows"])
+    assert [row["error"] for row in comparison["rows"]] == pytest.approx([constant**2, public**2])
+    assert (comparison["measure"], comparison["measure beside"]) == ("mean squared error", "root mean squared error")
     assert comparison["n_public"] == 200
     # The mean of other folds is a little worse than the mean of all rows.
     assert np.std(y) <= constant < 1.05 * np.std(y)
@@ -190,7 +203,7 @@ def test_errors_are_those_of_no_model_and_of_a_linear_one():
 def test_the_public_model_predicts_rows_it_was_not_fitted_on():
     # Labels are noise: only a model that is scored on its own rows would be better than the mean.
     X, y = rng.standard_normal((40, 30)), rng.standard_normal(40)
-    constant, public = (row["error"] for row in errors_on_public(X, y, task="regression")["rows"])
+    constant, public = (row["beside"] for row in errors_on_public(X, y, task="regression")["rows"])
     assert public > 0.9 * constant
     assert np.sqrt(np.mean((y - public_only(X, y, "regression").predict(X)) ** 2)) < public
 
@@ -199,7 +212,39 @@ def test_comparison_needs_enough_public_rows_and_accepts_one_class(fit):
     _, X, y = fit(PREDICTORS[1])
     assert errors_on_public(X[:10], y[:10], task="classification") is None
     one = errors_on_public(X, np.zeros_like(y), task="classification")
-    assert one["rows"][1]["error"] == 0.0
+    assert one["rows"][1]["error"] == one["rows"][1]["beside"] == 0.0
+
+
+def test_errors_of_classes_are_log_loss_and_beside_it_the_share_of_wrong_ones():
+    X = rng.uniform(-1, 1, (400, 2))
+    y = np.where(rng.random(400) < np.where(X[:, 0] > 0, 0.9, 0.1), "yes", "no")
+    comparison = errors_on_public(X, y, task="classification")
+    assert (comparison["measure"], comparison["measure beside"]) == ("log-loss", "share of wrong classes")
+    constant, public = comparison["rows"]
+    assert constant["error"] == pytest.approx(np.log(2), rel=0.02)
+    assert public["error"] < 0.7 * constant["error"]
+    assert public["beside"] == pytest.approx(0.1, abs=0.06)
+
+
+@pytest.mark.parametrize(("task", "name"), [("regression", "mean squared error"), ("classification", "log-loss")])
+def test_advice_forecast_verdict_and_report_name_the_same_error(task, name):
+    X = rng.uniform(-1, 1, (300, 3))
+    label = X[:, 0] + 0.1 * rng.standard_normal(300)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["y"] = label if task == "regression" else np.where(label > 0, "yes", "no")
+    advice = advise(frame, 5000, label="y", epsilons=(1.0,), random_state=0)
+    assert f"the {name}" in " ".join(advice.sentences)
+    assert advice.table()[1].startswith(f"{name} / public model's")
+    assert " error" not in " ".join(advice.sentences).replace("mean squared error", "").replace("sampling error", "")
+    y = frame["y"].to_numpy()
+    assert errors_on_public(X, y, task=task)["measure"] == name
+    assert name in str(forecast(CASES[task][0], Public(X, y), 5000))
+    gained = SimpleNamespace(
+        privacy_=SimpleNamespace(seeded=False, entries=(1,)), adopted_=1.0, estimated_gain_=(0.2, 0.1, 0.3)
+    )
+    if task == "classification":
+        gained.classes_ = ["no", "yes"]
+    assert f"public model's {name} by about" in verdict_on_fit(gained, None, 5000)["words"]
 
 
 def test_a_method_without_a_gate_is_not_said_to_have_one():
@@ -219,6 +264,26 @@ def test_only_columns_that_public_rows_lack_are_said_to_lean_on_the_overall_leve
     model.own_effect_ = np.array([np.nan, 0.2, 0.7])
     leaning, own = groups_in_words(model, ["a", "b", "c"])[1:]
     assert leaning == "b: leans on the overall level: 20% of its own effect was kept."
-    assert own == "c: 70% of its own effect was kept."
+    assert own == "At least 70% of its own effect was kept of each of these: c."
     model.own_effect_ = np.full(30, 0.1)
     assert groups_in_words(model, [str(k) for k in range(30)])[-1].startswith("18 more such columns")
+    model.adopted_ = 0.0  # the model is the public one
+    assert groups_in_words(model, [str(k) for k in range(30)]) == []
+
+
+def test_groups_with_few_public_rows_are_named_with_their_number_and_the_noise():
+    rows = np.zeros((100, 4))
+    rows[:, 0] = np.linspace(-1, 1, 100)
+    rows[:7, 1], rows[:60, 2], rows[:20, 3] = 1.0, 1.0, 1.0
+    names = ["age", "plan = gold", "plan = free", "plan = paid"]
+    unseen = np.full(4, np.nan)
+    plain = groups_in_words(SimpleNamespace(own_effect_=unseen), names, rows)
+    assert len(plain) == 1
+    assert "plan = gold (7), plan = paid (20)." in plain[0]
+    assert not any(name in plain[0] for name in ("age", "plan = free"))
+    known = SimpleNamespace(own_effect_=unseen, coef_noise_=np.array([0.1, 1.5, 0.2, 0.7]))
+    assert "plan = gold (7, noise 1.5), plan = paid (20, noise 0.7)." in groups_in_words(known, names, rows)[0]
+    # Beside a group that public rows lack; and nothing where all groups have many rows.
+    lacking = SimpleNamespace(own_effect_=np.array([np.nan, np.nan, 0.2, np.nan]))
+    assert len(groups_in_words(lacking, names, rows)) == 3
+    assert groups_in_words(SimpleNamespace(own_effect_=unseen), names, np.tile(rows, (20, 1))) == []

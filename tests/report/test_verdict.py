@@ -38,7 +38,7 @@ def test_verdicts(model, forecast, kind, title):
 
 def test_the_words_have_the_numbers_and_what_would_pay():
     words = verdict_on_fit(fitted((0.24, 0.17, 0.3)), None, 600)["words"]
-    assert "The 600 private rows lower the public model's squared error by about 24% (17% to 30%" in words
+    assert "The 600 private rows lower the public model's mean squared error by about 24% (17% to 30%" in words
     assert "(50% to 100% with" in verdict_on_fit(fitted((0.77, 0.5, 1.04)), None, 600)["words"]
     words = verdict_on_fit(fitted((-0.16, -0.5, 0.18)), None, None)["words"]
     assert "can't be told yet: about 16% more (50% more to 18% less with 90% confidence)" in words

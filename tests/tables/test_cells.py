@@ -87,3 +87,9 @@ def test_dates_of_every_kind_are_days():
     mixed = pd.Series(["1970-01-03T00:00+02:00", "1970-01-03"])
     assert parse_days(mixed).tolist() == pytest.approx([1 + 22 / 24, 2.0])
     assert parse_days(pd.Series(["03.01.1970", "04.01.1970 junk"]), "%d.%m.%Y").tolist()[0] == 2.0
+
+
+def test_amounts_with_a_decimal_comma_may_have_a_sign_around_them():
+    cells = pd.Series(["1.250,50 €", "€ 7", "3,5 %", "1,5,5", "EUR 3"])
+    assert parse_numbers(cells, ",").tolist()[:3] == [1250.5, 7.0, 3.5]
+    assert np.isnan(parse_numbers(cells, ",")[3:]).all()

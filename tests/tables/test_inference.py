@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, Table, encode_features, infer
+from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, Table, check_tables, encode_features, infer
 
 
 def table(private=False, **columns) -> Table:
@@ -189,3 +189,64 @@ def test_frames_of_polars_and_arrow_give_the_same_schema():
     assert Schema.infer(pyarrow.Table.from_pandas(frame), dataset="d") == expected
     polars = pytest.importorskip("polars")
     assert Schema.infer(polars.from_pandas(frame), dataset="d") == expected
+
+
+@pytest.mark.parametrize("missing", [[], ["", "NA"]], ids=["filled", "gaps"])
+def test_digits_with_leading_zeros_are_codes_and_said_to_be(missing):
+    frame = pd.DataFrame(
+        {"zip": ["02134", "90210", "00123"] * 20 + missing, "cost": np.arange(60 + len(missing)) * 1.5}
+    )
+    schema = Schema.infer(frame)
+    assert schema.column("zip").values == ("00123", "02134", "90210")
+    assert schema.column("zip").missing == bool(missing)
+    assert [note for note in schema.notes if note.startswith("zip: leading zeros: codes, not numbers")]
+    # Plain numbers, "0" and decimals below 1 among them, stay numbers.
+    plain = pd.DataFrame({"a": [str(k) for k in range(60)], "b": [f"0.{k}" for k in range(1, 61)]})
+    assert [type(column) for column in Schema.infer(plain).columns] == [Ignored, Number]
+
+
+def test_codes_that_differ_in_nearly_every_row_are_ignored_as_identifiers():
+    schema = Schema.infer(pd.DataFrame({"case": [f"{k:06d}" for k in range(300)], "cost": np.arange(300) * 1.5}))
+    assert isinstance(schema.column("case"), Ignored)
+    assert "leading zeros: codes, not numbers; a different text in every row" in schema.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("odd", "words", "fill"),
+    [
+        ("<5", "'<5' is read as missing, because its number is not known", 50.0),
+        (">= 100", "'>= 100' is read as missing", 50.0),
+        ("1,234", "'1,234' is read as 1234: if it is a decimal comma", 50.5),
+        ("12%", "'12%' is read as 12", 49.5),
+        ("€7", "'€7' is read as 7", 49.5),
+        ("haemolysed", "'haemolysed' is no number and is read as missing", 50.0),
+    ],
+)
+def test_a_form_among_public_numbers_is_named_with_how_it_is_read(odd, words, fill):
+    frame = pd.DataFrame({"lab": [str(k) for k in range(101)] + [odd], "cost": np.arange(102) * 1.5})
+    schema = Schema.infer(frame)
+    column = schema.column("lab")
+    assert isinstance(column, Number)
+    assert (column.fill, column.missing) == (fill, fill == 50.0)
+    assert len(schema.notes) == 1
+    assert schema.notes[0].startswith(f"lab: {words}")
+    found = check_tables(frame, schema, label="cost")
+    assert [finding.words for finding in found.findings] == [f"column 'lab': {column.note}"]
+    # Of plain numbers nothing is said.
+    assert not Schema.infer(frame[:-1].assign(lab=[f"{k}.5" for k in range(101)])).notes
+
+
+def test_many_limits_among_numbers_leave_a_number():
+    cells = [f"{k}.5" for k in range(60)] + ["<1", "<2", "<5", ">60", ">100"] * 8
+    assert isinstance(Schema.infer(pd.DataFrame({"lab": cells})).column("lab"), Number)
+
+
+def test_forms_of_private_and_new_cells_are_read_alike_and_nothing_is_said(recwarn):
+    schema = Schema("d", (Number("lab", 0, 100, fill=50, missing=True),))
+    encoded = []
+    for private in (True, False):
+        frame = pd.DataFrame({"lab": ["<5", "12%", "€50", "100"]})
+        encoded.append(encode_features(Table(frame, "a.csv", private=private), schema))
+    assert np.array_equal(*encoded)
+    assert encoded[0].tolist() == [[0.0, 1.0], [-0.76, 0.0], [0.0, 0.0], [1.0, 0.0]]
+    assert not recwarn

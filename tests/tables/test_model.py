@@ -28,7 +28,7 @@ from dpadapt import (
     save,
 )
 from dpadapt.audit.replay import differing
-from dpadapt.tables import Category, Ignored, Number
+from dpadapt.tables import Category, Ignored, Number, check_tables
 
 SECRET = "ZEBRA7731"
 
@@ -73,7 +73,7 @@ def test_a_model_is_fitted_on_messy_frames_and_predicts():
     assert model.model_.target_bounds == SCHEMA.bounds("cost")
     facts = " ".join(model.privacy_.assumptions)
     assert "the schema: column names" in facts
-    assert "every private label is of the kind that the schema states, or missing" in facts
+    assert "label" not in facts
     assert model.notes_ == []
 
 
@@ -394,7 +394,6 @@ def test_a_wrong_weight_column_is_refused():
 
 
 REFUSED = {
-    "label of mixed types": (lambda f: f.assign(cost=[SECRET, *f["cost"][1:]]), "label 'cost' is in some row not"),
     "no label": (lambda f: f.drop(columns="cost"), "column 'cost' of the schema is missing"),
     "a column missing": (lambda f: f.drop(columns="age"), "column 'age' of the schema is missing"),
     "other columns": (lambda f: f.add_prefix(SECRET), "none of the schema's columns"),
@@ -414,6 +413,28 @@ def test_what_cannot_be_fitted_is_refused_without_showing_a_cell(case):
     assert SECRET not in str(failure.value)
     assert failure.value.__context__ is None
     assert ledger.entries == []
+
+
+def test_a_private_label_that_cannot_be_read_makes_a_null_row():
+    """The same fit as with that label missing, and nothing is said: a message would tell that such a row exists."""
+    rows = np.arange(len(PRIVATE)) < 3
+    for model, label in ((regressor(), "cost"), (classifier(), "ill")):
+        unread, missing = (PRIVATE.assign(**{label: PRIVATE[label].mask(rows, cell)}) for cell in (SECRET, None))
+        first, second = (clone(model).fit(private, public=Public(PUBLIC)) for private in (unread, missing))
+        assert np.array_equal(first.predict(NEW), second.predict(NEW))
+        assert first.privacy_ == second.privacy_
+        assert (first.notes_, SECRET in str(first.privacy_)) == ([], False)
+
+
+def test_classes_of_mixed_types_are_refused_before_a_private_cell_is_read():
+    public = PUBLIC.assign(ill=np.where(np.arange(len(PUBLIC)) % 7 == 0, "1", PUBLIC["ill"]))
+    schema = Schema.infer(public)
+    ledger = Ledger(epsilon=3.0, delta=1e-6)
+    model = TableModel(PrivateTransferClassifier(), schema, label="ill")
+    with pytest.raises(ValueError, match="'ill' has classes of mixed types in the schema: '1' and 'no'"):
+        model.fit(None, public=Public(public), ledger=ledger)
+    assert ledger.entries == []
+    assert "mixed types" in str(check_tables(public, schema, label="ill").problems[0].words)
 
 
 def test_labels_of_another_length_are_refused_without_a_number():

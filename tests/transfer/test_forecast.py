@@ -145,7 +145,7 @@ def test_a_word_that_is_no_public_model_is_refused(forecast_of, n_private):
 
 def test_a_regressor_says_in_words_from_which_shift_on_the_gate_opens():
     good = forecast_regression(_labelled(10, 300), 10_000, 4.0)
-    assert f"save at least {good.opens_at:.0%} of the public model's error" in str(good)
+    assert f"save at least {good.opens_at:.0%} of the public model's mean squared error" in str(good)
     assert "can't say" in str(good)
     never = TransferForecast(True, 3, (0.0, 1.0), (1.0, 1.0), np.inf)
     assert "stay shut for every shift" in str(never)

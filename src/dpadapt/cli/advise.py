@@ -19,6 +19,7 @@ from dpadapt.cli.options import (
     working,
     write_file,
 )
+from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, SchemaOptions, say_notes
 
 if TYPE_CHECKING:
     from dpadapt.advice import Advice
@@ -30,7 +31,7 @@ Say which private fit to make, at which epsilon, and what to expect of it.
 Reads public rows and a few facts that you state; no private row. It fits on public rows that play the role of private
 ones: split at random, and split along dates and other columns, so that the two parts differ as private and public
 people may. It answers with a verdict, a table of expected errors at each epsilon, and the command to run next. A schema
-is inferred from the public rows and written if the file does not exist.
+is inferred from the public rows and written if the file does not exist, with the options of dpadapt schema.
 
 Example:
 
@@ -71,6 +72,9 @@ def _advise(
         str | None, typer.Option(help="A column along which public and private people differ. Tried first.")
     ] = None,
     epsilon: Epsilons = "0.1,0.3,1,3",
+    dataset: DatasetOption = None,
+    category: CategoryOption = None,
+    encode: EncodeOption = None,
     encoding: EncodingOption = None,
     seed: Annotated[int | None, typer.Option(help="Repeats the same splits and noise.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("advice.html"),
@@ -82,19 +86,21 @@ def _advise(
     from dpadapt.advice import advise
     from dpadapt.report.before_spending import summarise_advice
     from dpadapt.report.html import advice_page
-    from dpadapt.tables import infer, read_schema, read_table, to_toml
+    from dpadapt.tables import read_schema, read_table, to_toml
 
     epsilons = parse_epsilons(epsilon)
     checks.count(rows, "--rows", least=2)
     check_parent(out, "--out")
     check_parent(schema, "--schema")
+    made, options = not schema.exists(), SchemaOptions.checked(dataset, category, encode)
+    if not made and options != SchemaOptions.checked(None, None, None):
+        raise ValueError(
+            f"--dataset, --category and --encode are for a schema that is inferred, and {schema} exists. Edit it, or "
+            f"name another with --schema."
+        )
     with working("reading"):
         table = read_table(public, origin=str(public), private=False, encoding=encoding)
-        if schema.exists():
-            known = read_schema(schema, origin=f"--schema {schema}")
-        else:
-            named = "".join(c if c.isprintable() else "-" for c in public.stem)
-            known = infer(table, dataset=f"{named}-private")
+    known = options.infer(table) if made else read_schema(schema, origin=f"--schema {schema}")
     with progress_bar("rehearsing", None) as done, threadpool_limits(1):
         advice = advise(
             table,
@@ -111,8 +117,8 @@ def _advise(
             random_state=seed,
             done=done,
         )
-    made = not schema.exists()
     if made:
+        known = known if person is None else known.ignoring(person)
         write_file(schema, "--schema", to_toml(known, origin=public.name).encode())
     command = _next_command(advice, public, schema, label, person)
     summary = summarise_advice(advice, label=label, public=public.name, n_public=len(table.frame), command=command)
@@ -127,6 +133,8 @@ def _advise(
     screen.print("\nNo private row was read and nothing was spent.")
     wrote = f"{out} and {schema}, which was inferred" if made else f"{out}"
     screen.print(f"Wrote {wrote}", soft_wrap=True, markup=False)
+    if made:
+        say_notes(known, schema)
 
 
 def _next_command(advice: "Advice", public: Path, schema: Path, label: str, person: str | None) -> str:

@@ -54,8 +54,9 @@ Example:
 
 
 _READ = {
-    "regression": "Columns: expected error over that of the public model, for shifts of several sizes. The size is the "
-    "share of the public model's error that the best linear model would save. 1.00: the public model is kept.",
+    "regression": "Columns: expected mean squared error over that of the public model, for shifts of several sizes. "
+    "The size is the share of the public model's mean squared error that the best linear model would save. 1.00: the "
+    "public model is kept.",
     "classification": "Columns: the noise in a score (a logit; at 0.1 hardly anything is lost, at 1 most is), and the "
     "log-loss per row that a correction must save before the gate opens.",
 }

@@ -1,12 +1,19 @@
-"""The ledger of a command that spends: where it is, its cap, and whether it has room, before a private cell is read."""
+"""The ledger of a command that spends: where it is, its cap, and whether it has room, before a private cell is read.
+
+A budget belongs to the private rows, so the ledger lies beside the private file and is named after it. Whatever other
+ledger the rows are charged to, by --ledger or by the name of a data set, a link of that name beside the private file
+leads to it: the next fit on the file finds it, with any schema and any public table, from any folder.
+"""
 
 import decimal
 import os
 import re
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
 
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
+_LEDGER_ENDING = ".ledger"
 
 
 @dataclass(frozen=True)
@@ -55,28 +63,134 @@ class LedgerPlan:
         Epsilon and delta of a new ledger. None: it exists.
     note : str
         What a person should know about a new ledger.
+    links : tuple of Path
+        Places beside the private file that shall lead to the ledger.
     """
 
     path: Path
     wish: Wish
     cap: tuple[float, float] | None = None
     note: str = ""
+    links: tuple[Path, ...] = ()
 
     def open(self) -> "Ledger":
-        """Open the ledger, or make it."""
+        """Open the ledger, or make it, and the links to it."""
         from dpadapt.accounting.ledger import Ledger
         from dpadapt.mechanisms.adjacency import Adjacency
 
         epsilon, delta = self.cap or (None, None)
-        terms = {"adjacency": Adjacency.of(self.wish.adjacency), "unit": self.wish.unit, "dataset": self.wish.dataset}
+        terms: dict[str, Any] = {"adjacency": Adjacency.of(self.wish.adjacency), "unit": self.wish.unit}
+        if self.cap is not None:
+            terms["dataset"] = self.wish.dataset
         try:
-            return Ledger.open(self.path, epsilon=epsilon, delta=delta, **terms)  # type: ignore[arg-type]
+            ledger = Ledger.open(self.path, epsilon=epsilon, delta=delta, **terms)
         except OSError as error:
             raise _not_opened(self.path, error) from None
+        # Before anything is charged: a charge that no later fit finds would not be added up.
+        for link in self.links:
+            with suppress(OSError, ValueError):  # a folder that can't be written to, a file system without links
+                link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
+        return ledger
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know about the ledger, once it is open."""
+        unlinked = [link for link in self.links if not link.exists()]
+        lost = [
+            f"No link to the ledger {self.path} could be made at {link}: name the ledger by --ledger in every further "
+            f"fit on these rows."
+            for link in unlinked[:1]
+        ]
+        return [*([self.note] if self.note else []), *lost]
+
+
+def own_ledger(private: Path) -> Path:
+    """Return the place of the ledger that is named after a private file: beside the file itself, not beside a link.
+
+    Examples
+    --------
+    >>> own_ledger(Path("data/patients.csv.gz")).name
+    'patients.ledger'
+    """
+    file = private.resolve()
+    return file.with_name(table_name(file) + _LEDGER_ENDING)
+
+
+def table_name(file: Path) -> str:
+    """Return the name of a table's file without its endings.
+
+    Examples
+    --------
+    >>> table_name(Path("patients.2026.csv.gz")), table_name(Path("rows.parquet"))
+    ('patients.2026', 'rows')
+    """
+    return Path(file.name.removesuffix(".gz")).stem
+
+
+def ledger_of(
+    private: Path, dataset: str, *, given: Path | None = None, earlier: Sequence[Path] = (), or_else: Path | None = None
+) -> tuple[Path, tuple[Path, ...]]:
+    """Return the ledger of a private file and the links to make to it, or refuse a second one for the same rows.
+
+    Parameters
+    ----------
+    private : Path
+    dataset : str
+        The name of the data set that the schema states, for rows that come in files of several names; may be empty.
+    given : Path, optional
+        What --ledger names.
+    earlier : sequence of Path
+        Where earlier versions kept the ledger.
+    or_else : Path, optional
+        The ledger to charge if there is none beside the private file. Default: a new one there.
+    """
+    own = own_ledger(private)
+    places = [own, *([default_ledger(dataset, own.parent)] if dataset else [])]
+    for place in places:
+        if place.is_symlink() and not place.exists():
+            raise ValueError(
+                f"{place}: the ledger that this link leads to, {place.resolve()}, is not there. Rows of {private} were "
+                f"charged to it: bring it back to its place, or make the link lead to its new one."
+            )
+    found = {place.resolve(): place for place in (*places, *earlier) if place.exists()}
+    if given is not None:
+        # What the file itself was charged to is known for certain; a name alone may be that of other files.
+        found = {own.resolve(): own} if own.exists() and own.resolve() != given.resolve() else {}
+    if len(found) > (given is None):
+        others = " and ".join(str(place) for place in found.values())
+        raise ValueError(
+            f"--ledger {given}: rows of {private} are charged to {others}, and another ledger would lack what was "
+            f"already spent. Leave --ledger out; if the file holds other rows now, give it another name."
+            if given is not None
+            else f"--ledger: there are several ledgers for rows of {private}: {others}. What one of them holds is not "
+            f"added up in the other. Take what both hold as spent, move one away, and go on with the other."
+        )
+    path = given or next(iter(found.values()), or_else)
+    if path is None:
+        _refuse_strays(private, {own.parent, *(place.parent.resolve() for place in earlier)})
+        path = places[-1]
+    return path, tuple(place for place in places if place.resolve() != path.resolve() and not place.exists())
+
+
+def _refuse_strays(private: Path, folders: set[Path]) -> None:
+    """Refuse to make a new ledger where one lies that belongs to no table there: it may be of these rows."""
+    strays = []
+    for folder in sorted(folders):
+        with suppress(OSError):
+            files = [file for file in folder.iterdir() if file.is_file()]
+            tables = {table_name(file) for file in files if file.suffix != _LEDGER_ENDING}
+            ledgers = [file for file in files if file.suffix == _LEDGER_ENDING]
+            owned = {file.resolve() for file in ledgers if file.stem in tables}
+            strays += sorted({file.resolve() for file in ledgers} - owned)
+    if strays:
+        raise ValueError(
+            f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
+            f"earlier name. If so, name it with --ledger, once; if not, --ledger {own_ledger(private)} makes a new one."
+        )
 
 
 def default_ledger(dataset: str, folder: Path) -> Path:
-    """Return the file of a data set's ledger: its name, without characters that no file should have, in `folder`.
+    """Return the file of a named data set's ledger: its name, without characters that no file should have, in `folder`.
 
     Examples
     --------
@@ -84,7 +198,7 @@ def default_ledger(dataset: str, folder: Path) -> Path:
     'clinic-A-2024.ledger'
     """
     name = re.sub(r"[^\w.-]+", "-", dataset).strip("-.")[:_LONGEST_LEDGER_NAME]
-    return folder / f"{name or 'private'}.ledger"
+    return folder / f"{name or 'private'}{_LEDGER_ENDING}"
 
 
 def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
@@ -98,19 +212,28 @@ def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
         raise ValueError("--epsilon, --delta: the cost can't be computed for numbers as extreme as these.") from None
 
 
-def plan_ledger(path: Path, wish: Wish, *, epsilon: float | None = None, delta: float | None = None) -> LedgerPlan:
+def plan_ledger(
+    path: Path,
+    wish: Wish,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    dataset: str = "",
+    links: tuple[Path, ...] = (),
+) -> LedgerPlan:
     """Return the plan to charge the ledger at `path`, or refuse one that is of other rows or has no room.
 
     Nothing is charged, and a new ledger is not made yet. Its cap is `epsilon` and `delta`; a missing epsilon is asked
-    for if somebody is there to answer, and is otherwise a multiple of what is to be spent.
+    for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A `dataset` must be the name
+    of the data set that the ledger was made for.
     """
     try:
         exists = path.exists()
     except OSError as error:
         raise _not_opened(path, error) from None
     if exists:
-        _require_room(path, wish, epsilon, delta)
-        return LedgerPlan(path, wish)
+        _require_room(path, wish, epsilon, delta, dataset)
+        return LedgerPlan(path, wish, links=links)
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.learning.estimator import PROPOSED_FITS
     from dpadapt.mechanisms.adjacency import Adjacency
@@ -129,7 +252,7 @@ def plan_ledger(path: Path, wish: Wish, *, epsilon: float | None = None, delta: 
         f"New ledger {path}: at most epsilon = {epsilon:.4g} at delta = {delta:.3g} may ever be spent on "
         f"{wish.dataset} ({why})."
     )
-    return LedgerPlan(path, wish, (epsilon, delta), note)
+    return LedgerPlan(path, wish, (epsilon, delta), note, links)
 
 
 def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
@@ -145,7 +268,7 @@ def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
     return checks.positive(typer.prompt(question, default=proposed, type=float, err=True), "the cap")
 
 
-def _require_room(path: Path, wish: Wish, epsilon: float | None, delta: float | None) -> None:
+def _require_room(path: Path, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> None:
     """Refuse a ledger of other rows, on other terms, or without room."""
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.errors import BudgetExceeded, LedgerError
@@ -153,7 +276,7 @@ def _require_room(path: Path, wish: Wish, epsilon: float | None, delta: float | 
     if not path.is_file():
         raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     try:
-        ledger = Ledger.open(path, dataset=wish.dataset)
+        ledger = Ledger.open(path, dataset=dataset or None)
     except OSError as error:
         raise _not_opened(path, error) from None
     for option, given, kept in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):

@@ -81,11 +81,11 @@ def _walk(folder: Path, *, quick: bool) -> None:
     # These rows were published long ago: each demo may begin with a new ledger.
     for name in ("schema.toml", "private.ledger"):
         (folder / name).unlink(missing_ok=True)
-    schema, model, ledger = folder / "schema.toml", folder / "model", folder / "private.ledger"
+    schema, model = folder / "schema.toml", folder / "model"
     tables = ["--private", paths["private"], "--public", paths["public"], "--schema", schema]
     rows = len(paths["private"].read_text(encoding="utf-8").splitlines()) - 1
     facts = ["--label", "affair", "--rows", rows, "--schema", schema, "--epsilon", "1" if quick else "0.3,1"]
-    spend = ["--epsilon", 1, "--ledger", ledger, "--ledger-epsilon", 3, "--intervals"]
+    spend = ["--epsilon", 1, "--ledger-epsilon", 3, "--intervals"]
     commands: list[list[Any]] = [
         ["advise", paths["public"], *facts, "--out", folder / "advice.html"],
         ["fit", *tables, "--label", "affair", "--task", "classification", *spend, "--out", model],

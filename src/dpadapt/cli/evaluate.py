@@ -33,8 +33,9 @@ _HELP = teach(
 Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
-charged to a ledger: by default the one that the fit was charged to, because rows held out from a fit belong to the same
-private data set. Rows without a label count nothing. The interval allows for the noise and for the sampling of rows.
+charged to a ledger: by default the one beside the private file or, if there is none, the one that the fit was charged
+to, because rows held out from a fit belong to the same private data set. Rows without a label count nothing. The
+interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 
@@ -87,7 +88,8 @@ def _evaluate(
         Path | None, typer.Option(help="Public rows, which only set the error bound or the bins of scores.")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private rows. Default: the one that the fit was charged to.")
+        Path | None,
+        typer.Option(help="Ledger of the private rows. Default: the one beside their file, or that of the fit."),
     ] = None,
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no ledger: nothing then adds up what several evaluations cost.")
@@ -129,7 +131,7 @@ def _evaluate(
     plan = None
     if not no_ledger:
         wish = _wish(epsilon, delta, adjacency.value, unit, of_table.schema.dataset)
-        plan = _plan(_ledger_of(model, saved, ledger), wish, ledger_epsilon)
+        plan = _plan(*_place(model, saved, private, ledger), wish, ledger_epsilon)
     known, rows = _tables(of_table, private, public, encoding)
     charged = (
         Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.of(adjacency.value), unit=unit)
@@ -171,10 +173,16 @@ def _model_of_tables(folder: Path, saved: "Saved") -> tuple["TableModel", "Saved
     return saved.model, saved
 
 
-def _ledger_of(folder: Path, saved: "Saved", given: Path | None) -> Path:
-    """Return the ledger to charge: the given one, or that of the fit."""
-    if given is not None:
-        return given
+def _place(folder: Path, saved: "Saved", private: Path, given: Path | None) -> tuple[Path, tuple[Path, ...]]:
+    """Return the ledger to charge: the given one, that of the private file, or that of the fit."""
+    from dpadapt.cli.budget import ledger_of, own_ledger
+
+    known = given is not None or own_ledger(private).exists() or own_ledger(private).is_symlink()
+    return ledger_of(private, "", given=given, or_else=None if known else _ledger_of_fit(folder, saved))
+
+
+def _ledger_of_fit(folder: Path, saved: "Saved") -> Path:
+    """Return the ledger that the fit was charged to."""
     kept = saved.extra.get("ledger")
     if not isinstance(kept, str):
         raise ValueError(
@@ -196,11 +204,11 @@ def _wish(epsilon: float, delta: float, adjacency: str, unit: Any, dataset: str)
     return Wish(cost_of_budget(epsilon, delta, pure=delta == 0), epsilon, delta, adjacency, unit, dataset)
 
 
-def _plan(path: Path, wish: Any, cap: float | None) -> "LedgerPlan":
+def _plan(path: Path, links: tuple[Path, ...], wish: Any, cap: float | None) -> "LedgerPlan":
     from dpadapt.cli.budget import plan_ledger
 
     delta = None if wish.delta or path.exists() else _DELTA_OF_NEW_LEDGER
-    return plan_ledger(path, wish, epsilon=cap, delta=delta)
+    return plan_ledger(path, wish, epsilon=cap, delta=delta, links=links)
 
 
 def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding: str | None) -> tuple[Any, Any]:
@@ -236,5 +244,5 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
     console().print(receipt_table(receipt, more))
     for warning in receipt["warnings"]:
         console().print(f"[bold yellow]warning:[/] {warning}")
-    if plan is not None and plan.note:
-        say(plan.note)
+    for note in [] if plan is None else plan.notes:
+        say(note)

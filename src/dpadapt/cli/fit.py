@@ -47,9 +47,11 @@ most --epsilon and --delta. Everything is checked before anything is spent. The 
 
 Before fitting, dpadapt forecast and dpadapt rehearse estimate from public rows what a budget could buy, for free.
 
-The cost is charged to a ledger: a file that belongs to the private data set and adds up everything spent on it. By
-default it is named after the data set and lies beside the schema; --ledger names another. The first fit fixes its cap,
-three times --epsilon unless --ledger-epsilon says otherwise; a fit that would exceed the cap is refused.
+The cost is charged to a ledger: a file that belongs to the private rows and adds up everything spent on them. By
+default it lies beside the private file and has its name: patients.ledger for patients.csv. So every fit on that file
+finds it, with any schema and any public rows. For rows that come in files of several names, dataset = "patients" in the
+schema names the ledger. --ledger keeps it elsewhere; a link beside the private file then leads to it. The first fit
+fixes its cap, three times --epsilon unless --ledger-epsilon says otherwise; a fit that would exceed the cap is refused.
 
 Example:
 
@@ -100,8 +102,8 @@ def _fit(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            help="Ledger of the private data set, shared by all fits on it. Created if missing. Default: the data "
-            "set's name, as in the schema, with .ledger, beside the schema."
+            help="Ledger of the private rows, shared by all fits on them. Created if missing. Default: beside the "
+            "private file, with its name or that of the schema's data set."
         ),
     ] = None,
     no_ledger: Annotated[
@@ -227,7 +229,7 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
             screen.print(sentence, markup=False)
         if summary["by_class"]:
             screen.print(class_table(summary["by_class"]))
-        for sentence in (summary["threshold"], *summary["groups"]):
+        for sentence in (summary["threshold"], summary["intervals"], *summary["groups"]):
             if sentence:
                 screen.print(sentence, markup=False)
     for note in summary["notes"]:
@@ -250,7 +252,7 @@ _REPORT, _CHOSEN = "report.html", "chosen.csv"
 
 @dataclass(frozen=True)
 class LedgerOptions:
-    """Which ledger to charge, by default the one beside the schema, and the cap of a new one."""
+    """Which ledger to charge, by default the one beside the private file, and the cap of a new one."""
 
     path: Path | None
     epsilon: float | None
@@ -440,7 +442,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
 
     method = _check_options(order)
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
-    model = _unfitted(order, method, schema)
+    model = _unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
     plan = _plan_ledger(order, schema)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
@@ -472,7 +474,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
         else:
             summary = _write_report(model, order, method, inputs, durable)
     spending.written.append(_report_name(order))
-    return {**summary, "notes": [*model.notes_, *([plan.note] if plan is not None and plan.note else [])]}
+    return {**summary, "notes": [*model.notes_, *([] if plan is None else plan.notes)]}
 
 
 def _rows_are_private(order: Order) -> bool:
@@ -659,21 +661,31 @@ def _people(order: Order, model: "TableModel") -> "SimulatedAgents | None":
 
 
 def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
-    """Return the ledger to charge, by default that of the data set beside the schema; None if one is refused."""
-    from dpadapt.cli.budget import Wish, cost_of_budget, default_ledger, plan_ledger
+    """Return the ledger to charge, by default that beside the private file; None if one is refused."""
+    from dpadapt.cli.budget import Wish, cost_of_budget, default_ledger, ledger_of, plan_ledger
 
     if order.ledger.refused:
         return None
     # Clustering draws Laplace noise by default.
     event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
-    wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, schema.dataset)
-    # Of the file itself: by a link in another folder, the same data set would get a second budget.
-    path = order.ledger.path or default_ledger(schema.dataset, _folder_of(order.schema))
-    return plan_ledger(path, wish, epsilon=order.ledger.epsilon, delta=order.ledger.delta)
+    wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
+    # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
+    folder = order.schema.resolve().parent
+    names = [schema.dataset, "" if order.public is None else f"{order.public.stem}-private"]
+    earlier = [] if order.ledger.path else [default_ledger(name, folder) for name in names if name]
+    path, links = ledger_of(order.private, schema.dataset, given=order.ledger.path, earlier=earlier)
+    # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file
+    # is of its rows, whatever its name is.
+    stated = schema.dataset if order.ledger.path else ""
+    cap = {"epsilon": order.ledger.epsilon, "delta": order.ledger.delta}
+    return plan_ledger(path, wish, **cap, dataset=stated, links=links)
 
 
-def _folder_of(schema: Path) -> Path:
-    return schema.resolve().parent if schema.is_symlink() else schema.parent
+def _dataset(order: Order, schema: "Schema") -> str:
+    """Return the name of the private data set: what the schema states, or else the private file's name."""
+    from dpadapt.cli.budget import table_name
+
+    return schema.dataset or "".join(c if c.isprintable() else "-" for c in table_name(order.private.resolve()))
 
 
 def _save(model: "TableModel", order: Order, plan: "LedgerPlan | None") -> None:
@@ -747,7 +759,7 @@ def _write_report(
         forecast=forecast,
         ledger=None if ledger is None else _ledger_facts(ledger),
         n_private=None if _rows_are_private(order) else n_private,
-        scales=None if public is None else public.X.std(axis=0),
+        X_public=None if public is None else public.X,
     )
     persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary

@@ -47,6 +47,10 @@ def table_model(
         if weight == label:
             raise ValueError(f"--weight {weight}: this is the column to predict. Name the column with the weights.")
         schema = schema.ignoring(weight)
+    if person is not None:
+        if person == label:
+            raise ValueError(f"--person {person}: this is the column to predict. Name the column with the ids.")
+        schema = schema.ignoring(person)
     model = TableModel(estimator, schema, label=label, person=person, weight=weight, encoding=encoding)
     model.configured()
     return model

@@ -18,7 +18,8 @@ Apply a fitted model to the rows of a table.
 
 The rows are encoded by the schema that is saved with the model. The result has one row per input row, in the same
 order: the prediction and, for a classification, the probability of each class. With --coverage it also has an interval
-for each row (lower, upper), or the classes that belong to its set. Predicting costs the rows that the model was fitted
+for each row (lower, upper), or the classes that belong to its set: at 0.9 they hold the label of about 90% of new rows,
+on average, if these come from the population of the private rows. Predicting costs the rows that the model was fitted
 on no further privacy.
 
 Example:

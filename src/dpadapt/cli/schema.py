@@ -1,5 +1,6 @@
 """`dpadapt schema`: describe a table from public rows."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,9 +26,22 @@ that are not listed count as others, missing cells are filled from public rows, 
 Example:
 
 \b
-  dpadapt schema public.csv -o schema.toml --dataset patients
+  dpadapt schema public.csv -o schema.toml
 """
 )
+
+
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(help="Name of the private data set, if it comes in files of several names: they share a ledger."),
+]
+CategoryOption = Annotated[
+    list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
+]
+EncodeOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A column of texts or image files and its encoder, e.g. review=wordllama. Repeat for several."),
+]
 
 
 def mount(app: typer.Typer) -> None:
@@ -38,18 +52,9 @@ def mount(app: typer.Typer) -> None:
 def _schema(
     public: Annotated[Path, typer.Argument(help="Public rows, CSV or Parquet. Never the private file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the schema.")] = Path("schema.toml"),
-    dataset: Annotated[
-        str | None, typer.Option(help="Name of the private data set. A ledger belongs to one name.")
-    ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
-    ] = None,
-    encode: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column of texts or image files and its encoder, e.g. review=wordllama. Repeat for several."
-        ),
-    ] = None,
+    dataset: DatasetOption = None,
+    category: CategoryOption = None,
+    encode: EncodeOption = None,
     encoding: EncodingOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
@@ -61,13 +66,10 @@ def _schema(
         raise ValueError(
             f"--out {out}: this file exists and may have been edited. Choose another name, or add --force."
         )
-    named = "".join(c if c.isprintable() else "-" for c in public.stem) + "-private" if dataset is None else dataset
-    if not named.isprintable() or not named.strip():
-        raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
-    encoders = _encoders(encode or [])
+    options = SchemaOptions.checked(dataset, category, encode)
     with working("reading"):
         table = read_table(public, origin=str(public), private=False, encoding=encoding)
-    inferred = _infer(table, named, tuple(category or ()), encoders)
+    inferred = options.infer(table)
     if all(isinstance(column, Ignored) for column in inferred.columns):
         why = "; ".join(inferred.notes[:3])
         raise ValueError(f"{public}: no column can be used ({why}). Check that the file is a table with a header.")
@@ -75,23 +77,40 @@ def _schema(
     kinds = {"number": Number, "category": Category, "date": Date, "encoded": Encoded, "ignored": Ignored}
     counts = {name: sum(isinstance(column, kind) for column in inferred.columns) for name, kind in kinds.items()}
     say(f"Wrote {out}: {', '.join(f'{count} {name}' for name, count in counts.items() if count)} columns.")
-    for note in inferred.notes[:_MOST_NOTES]:
+    say_notes(inferred, out)
+    say("It can be used as it is. Better: edit ranges and categories by what you know about the subject.")
+
+
+def say_notes(schema: "Schema", out: Path) -> None:
+    """Print the notes on columns of a schema that was written to `out`."""
+    for note in schema.notes[:_MOST_NOTES]:
         say(f"  {note}")
-    if len(inferred.notes) > _MOST_NOTES:
-        say(f"  and {len(inferred.notes) - _MOST_NOTES} more, which are comments in {out}")
-    say(
-        f"It can be used as it is. Better: edit it by what you know, the name of the data set ({inferred.dataset}), "
-        f"ranges and categories."
-    )
+    if len(schema.notes) > _MOST_NOTES:
+        say(f"  and {len(schema.notes) - _MOST_NOTES} more, which are comments in {out}")
 
 
-def _infer(table: "Table", dataset: str, categories: tuple[str, ...], encoders: dict[str, str]) -> "Schema":
-    """Infer the schema, under a progress bar."""
-    from dpadapt.tables import infer
+@dataclass(frozen=True)
+class SchemaOptions:
+    """What a command is told about the columns before it infers a schema."""
 
-    what = "describing columns"
-    with progress_bar(what, table.frame.shape[1]) as done:
-        return infer(table, dataset=dataset, categories=categories, encoders=encoders, done=lambda: done(what))
+    dataset: str
+    categories: tuple[str, ...]
+    encoders: dict[str, str]
+
+    @classmethod
+    def checked(cls, dataset: str | None, category: list[str] | None, encode: list[str] | None) -> "SchemaOptions":
+        """Return the options, or refuse them; nothing is read."""
+        if dataset is not None and (not dataset.isprintable() or not dataset.strip()):
+            raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
+        return cls(dataset or "", tuple(category or ()), _encoders(encode or []))
+
+    def infer(self, table: "Table") -> "Schema":
+        """Infer the schema of a public table, under a progress bar."""
+        from dpadapt.tables import infer
+
+        what, told = "describing columns", {"dataset": self.dataset, "categories": self.categories}
+        with progress_bar(what, table.frame.shape[1]) as done:
+            return infer(table, **told, encoders=self.encoders, done=lambda: done(what))  # type: ignore[arg-type]
 
 
 def _encoders(options: list[str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ def _statement(
     if out is not None:
         check_parent(out, "--out")
     saved = load(model)
-    dataset = saved.model.schema.dataset if isinstance(saved.model, TableModel) else "the private data"
+    dataset = (saved.model.schema.dataset if isinstance(saved.model, TableModel) else "") or "the private data"
     summary = summarise_statement(
         saved.model.privacy_, dataset=dataset, method=f"{saved.method.name} ({saved.method.task})"
     )

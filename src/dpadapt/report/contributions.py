@@ -22,6 +22,8 @@ from dpadapt.transfer.rehearsal import PUBLIC_ONLY_BUDGET
 # uncertain to show. Chosen by hand.
 _MIN_ROWS_TO_COMPARE = 20
 _COMPARISON_FOLDS = 5
+# Least probability of a class in the log-loss of that comparison, so that one row can't decide it. Chosen by hand.
+_LEAST_COMPARED_PROBABILITY = 0.01
 
 
 def errors_on_public(
@@ -29,7 +31,9 @@ def errors_on_public(
 ) -> dict[str, Any] | None:
     """Return the errors, on public rows, of no model and of a linear model that predicts rows it was not fitted on.
 
-    The private model is left out: its error here says nothing about the population that it was made for.
+    The ``error`` is that of advice, forecast and verdict: the mean squared error, or the log-loss. ``beside`` it stands
+    one that is easier to picture: its square root, in the label's unit, or the share of wrong classes. The private
+    model is left out: its error here says nothing about the population that it was made for.
 
     Parameters
     ----------
@@ -50,18 +54,24 @@ def errors_on_public(
     if len(y) < _MIN_ROWS_TO_COMPARE:
         return None
     folds = np.random.default_rng(0).permutation(np.arange(len(y)) % _COMPARISON_FOLDS)
-    constant, public = y.copy(), y.copy()
+    parts: dict[str, list[NDArray[np.float64]]] = {
+        f"no model: the {'mean' if task == 'regression' else 'class frequencies'}": [],
+        "a linear model of the public rows": [],
+    }
     for fold in range(_COMPARISON_FOLDS):
         train, test = folds != fold, folds == fold
-        constant[test] = _best_constant(y[train], task)
-        public[test] = public_only(X[train], y[train], task).predict(X[test])
-    rows = [
-        (f"no model: the {'mean' if task == 'regression' else 'most frequent class'}", constant),
-        ("a linear model of the public rows", public),
-    ]
+        models = _no_model(X[train], y[train], task), public_only(X[train], y[train], task)
+        for losses, model in zip(parts.values(), models, strict=True):
+            losses.append(_losses(model, X[test], y[test], task))
+    means = {name: np.concatenate(losses, axis=1).mean(axis=1) for name, losses in parts.items()}
+    regression = task == "regression"
     return {
-        "measure": "root mean squared error" if task == "regression" else "share of wrong classes",
-        "rows": [{"name": name, "error": _error(y, predicted, task)} for name, predicted in rows],
+        "measure": "mean squared error" if regression else "log-loss",
+        "measure beside": "root mean squared error" if regression else "share of wrong classes",
+        "rows": [
+            {"name": name, "error": float(error), "beside": math.sqrt(beside) if regression else float(beside)}
+            for name, (error, beside) in means.items()
+        ],
         "n_public": len(y),
     }
 
@@ -81,23 +91,29 @@ def public_only(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
         return LogisticRegression(C=10.0, max_iter=500).fit(X, y)
 
 
-def _best_constant(y: NDArray[Any], task: str) -> Any:
-    """Return the mean of numbers, the most frequent of classes."""
-    if task == "regression":
-        return float(np.mean(y))
-    values, counts = np.unique(y, return_counts=True)
-    return values[int(np.argmax(counts))]
+def _no_model(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
+    """Return what predicts the mean of numbers, or the frequencies of classes."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    return DummyRegressor().fit(X, y) if task == "regression" else DummyClassifier(strategy="prior").fit(X, y)
 
 
-def _error(y: NDArray[Any], predicted: NDArray[Any], task: str) -> float:
+def _losses(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> NDArray[np.float64]:
+    """Return for each row the two losses whose means are shown; the log-loss has a limit."""
     if task == "regression":
-        return float(np.sqrt(np.mean((y - predicted) ** 2)))
-    return float(np.mean(np.asarray(predicted) != y))
+        squared = (y - model.predict(X)) ** 2
+        return np.stack([squared, squared])
+    matches = y[:, None] == np.asarray(model.classes_)[None, :]
+    probability = np.maximum((model.predict_proba(X) * matches).sum(axis=1), _LEAST_COMPARED_PROBABILITY)
+    return np.stack([-np.log(probability), (model.predict(X) != y).astype(np.float64)])
 
 
 # Groups that are named in a report: more are hard to read. Below the share, a group is said to lean on the overall
 # level. Chosen by hand.
 _MAX_GROUPS, _LEANING_SHARE = 12, 0.5
+# Public rows of a group below which it is called rare: its mean label then has a standard error above a fifth of the
+# label's standard deviation. Chosen by hand.
+_FEW_ROWS_OF_A_GROUP = 25
 
 
 def class_numbers(model: Any) -> dict[str, Any] | None:
@@ -134,8 +150,8 @@ def threshold_in_words(model: Any, label: str) -> str | None:
     return f"{label} = {model.classes_[1]} is predicted from a probability of {threshold:.3g} on, {why}."
 
 
-def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
-    """Return sentences on columns that are constant in public rows, such as the indicators of unseen categories.
+def groups_in_words(model: Any, names: Sequence[str], X_public: NDArray[np.float64] | None = None) -> list[str]:
+    """Return sentences on groups about which public rows say nothing, and on those about which they say little.
 
     Only releases and public data are used: how many private rows such a group has is private.
 
@@ -148,18 +164,53 @@ def groups_in_words(model: Any, names: Sequence[str]) -> list[str]:
     """
     kept = np.asarray(getattr(model, "own_effect_", np.zeros(0)), dtype=np.float64)
     places = [k for k in np.argsort(kept) if np.isfinite(kept[k])] if len(kept) == len(names) else []
-    if not places:
-        return []
+    rare = _rare_groups(model, names, X_public)
+    if not places or getattr(model, "adopted_", None) == 0.0:  # nothing was adopted, of these columns either
+        return rare
     sentences = [
         "Public rows say nothing about these columns, because all of them have the same value there. What private rows "
         "say is shrunk by its noise: the less is kept, the closer the predictions are to the overall level. That much "
         "is kept does not show that any private row is of the group: how many are is private."
     ]
-    for k in places[:_MAX_GROUPS]:
-        how = "leans on the overall level: " if kept[k] < _LEANING_SHARE else ""
-        sentences.append(f"{names[k]}: {how}{kept[k]:.0%} of its own effect was kept.")
-    more = len(places) - _MAX_GROUPS
-    return [*sentences, *([f"{more} more such columns lean less on the overall level."] if more > 0 else [])]
+    leaning = [k for k in places if kept[k] < _LEANING_SHARE]
+    sentences += [
+        f"{names[k]}: leans on the overall level: {kept[k]:.0%} of its own effect was kept."
+        for k in leaning[:_MAX_GROUPS]
+    ]
+    if len(leaning) > _MAX_GROUPS:
+        sentences.append(f"{len(leaning) - _MAX_GROUPS} more such columns lean on the overall level, though less.")
+    own = places[len(leaning) :]
+    if own:
+        shown = ", ".join(names[k] for k in own[:_MAX_GROUPS]) + (", ..." if len(own) > _MAX_GROUPS else "")
+        sentences.append(f"At least {kept[own[0]]:.0%} of its own effect was kept of each of these: {shown}.")
+    return [*sentences, *rare]
+
+
+def _rare_groups(model: Any, names: Sequence[str], X_public: NDArray[np.float64] | None) -> list[str]:
+    """Return a sentence on groups with few public rows: how many they have, and the noise where it is known."""
+    if X_public is None or X_public.shape[1] != len(names):
+        return []
+    indicator = ((X_public == 0.0) | (X_public == 1.0)).all(axis=0)
+    counts = np.where(indicator, X_public.sum(axis=0), 0.0)
+    rare = [
+        int(k)
+        for k in np.argsort(counts, kind="stable")
+        if 0 < counts[k] < min(_FEW_ROWS_OF_A_GROUP, len(X_public) / 2)
+    ]
+    if not rare:
+        return []
+    noise = np.asarray(getattr(model, "coef_noise_", None), dtype=np.float64)
+    known = noise.shape == (len(names),)
+    shown = ", ".join(
+        f"{names[k]} ({int(counts[k])}{f', noise {noise[k]:.2g}' if known else ''})" for k in rare[:_MAX_GROUPS]
+    )
+    more = f" and {len(rare) - _MAX_GROUPS} more" if len(rare) > _MAX_GROUPS else ""
+    what = "their numbers of public rows, and the standard deviation of the privacy noise in their effect"
+    return [
+        f"Public rows say little about these groups, of which they have fewer than {_FEW_ROWS_OF_A_GROUP} rows. What "
+        f"they learned about them is shrunk towards the overall level, and what private rows add has more noise than "
+        f"for other groups ({what if known else 'their numbers of public rows'}): {shown}{more}."
+    ]
 
 
 # With ``points`` or ``values`` over splits; see `help_in_words` and `contributions`.
@@ -225,10 +276,11 @@ def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) ->
         return "The public rows have no labels: they gave scales and principal components, but no model to start from."
     if comparison is None:
         return "The public rows gave the model to start from; they are too few to measure its error."
-    constant, alone = comparison["rows"][0]["error"], comparison["rows"][1]["error"]
+    constant, alone = comparison["rows"]
     return (
         f"The public rows gave the model to start from. On public rows that it was not fitted on, a linear model has a "
-        f"{comparison['measure']} of {alone:.3g}; without any model it is {constant:.3g}."
+        f"{comparison['measure']} of {alone['error']:.3g} ({comparison['measure beside']}: {alone['beside']:.3g}); "
+        f"without any model it is {constant['error']:.3g} ({constant['beside']:.3g})."
     )
 
 

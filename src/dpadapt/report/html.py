@@ -67,7 +67,12 @@ def advice_page(summary: Mapping[str, Any]) -> str:
             lines.append(Line("with differences", epsilons, summary["expected"], low, high, "s2"))
         panel = Panel(lines, [Level("the public model", 1.0)], "epsilon (smaller is more private)")
         chart = Markup(
-            line_chart([panel], title="Expected error by epsilon", y_label="error / public model", whole=True)
+            line_chart(
+                [panel],
+                title=f"Expected {summary['measure']} by epsilon",
+                y_label=f"{summary['measure']} / public model's",
+                whole=True,
+            )
         )
     return str(environment().get_template("advice.html.j2").render(summary, chart=chart))
 
@@ -82,8 +87,8 @@ def _forecast_charts(forecast: Mapping[str, Any]) -> list[Markup]:
         middle = [sorted(of_shifts)[len(of_shifts) // 2] for of_shifts in ratios]
         line = Line("this fit", epsilons, middle, [min(r) for r in ratios], [max(r) for r in ratios], "s2")
         panel = Panel([line], [Level("the public model", 1.0)], "epsilon (smaller is more private)")
-        title = "Forecast: error by epsilon"
-        return [Markup(line_chart([panel], title=title, y_label="expected error ratio", whole=True))]
+        title, label = "Forecast: mean squared error by epsilon", "mean squared error / public model's"
+        return [Markup(line_chart([panel], title=title, y_label=label, whole=True))]
     xy = [(point["epsilon"], point["score_noise"]) for point in points if point["score_noise"] is not None]
     if not any(value > 0 for _, value in xy):
         return []

@@ -16,6 +16,7 @@ from dpadapt.accounting.receipt import SEED_WARNING, Receipt
 from dpadapt.methods import Method
 from dpadapt.report.contributions import class_numbers, demo_in_words, groups_in_words, threshold_in_words
 from dpadapt.report.verdict import verdict_on_fit
+from dpadapt.transfer.intervals import coverage_in_words
 
 # Bars in one chart of coefficients, and charts (one per class) in one report: more are hard to read. Chosen by hand.
 _MAX_COEFFICIENT_BARS = 20
@@ -129,7 +130,7 @@ def summarise_fit(
     forecast: Mapping[str, Any] | None = None,
     ledger: Mapping[str, Any] | None = None,
     n_private: int | None = None,
-    scales: NDArray[np.float64] | None = None,
+    X_public: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """Return the contents of the report of one fit.
 
@@ -155,9 +156,11 @@ def summarise_fit(
         With `words`: the state of the data set's ledger.
     n_private : int, optional
         Number of private rows, if it is public.
-    scales : ndarray of shape (n_features,), optional
-        Standard deviations of the encoded features in public rows: coefficients are shown per standard deviation.
+    X_public : ndarray of shape (n_public, n_features), optional
+        Encoded public rows: coefficients are shown per standard deviation in these, and groups that are rare in them
+        are named.
     """
+    scales = None if X_public is None else X_public.std(axis=0)
     receipt: Receipt = model.privacy_
     return {
         "kind": "fit",
@@ -178,7 +181,8 @@ def summarise_fit(
         "comparison": None if comparison is None else dict(comparison),
         "by_class": class_numbers(model),
         "threshold": threshold_in_words(model, label),
-        "groups": groups_in_words(model, names),
+        "intervals": None if getattr(model, "calibration_", None) is None else coverage_in_words(receipt.unit),
+        "groups": groups_in_words(model, names, X_public),
         "brought": list(brought),
         "forecast": None if forecast is None else dict(forecast),
         "ledger": None if ledger is None else dict(ledger),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-# Smallest shift, as a share of the public model's error, whose absence is worth a verdict: if the gate would have
-# opened at a smaller one, private rows that changed nothing say that the public model is right. Chosen by hand.
+# Smallest shift, as a share of the public model's mean squared error, whose absence is worth a verdict: if the gate
+# would have opened at a smaller one, private rows that changed nothing say that the public model is right. Chosen by
+# hand.
 _SMALL_SHIFT = 0.1
 
 
@@ -59,10 +60,10 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
     source = "This is an estimate for the private population, made from the noisy releases themselves."
     if low > 0:
         loss = f"log-loss by about {value:.3f} per row ({low:.3f} to {high:.3f}"
-        share = f"squared error by about {value:.0%} ({low:.0%} to {min(high, 1.0):.0%}"
+        share = f"mean squared error by about {value:.0%} ({low:.0%} to {min(high, 1.0):.0%}"
         words = f"{rows} lower the public model's {loss if classifies else share} with 90% confidence). {source}"
         return _verdict("go", "Use this model", words)
-    unit, ending = ("log-loss", " per row") if classifies else ("squared error", "")
+    unit, ending = ("log-loss", " per row") if classifies else ("mean squared error", "")
     numbers = (value, low, high if classifies else min(high, 1.0))
     about, least, most = (_more_or_less(number, classifies) for number in numbers)
     words = (
@@ -91,7 +92,7 @@ def _unchanged(model: Any, forecast: Mapping[str, Any] | None, rows: str) -> dic
             "stay",
             "Use the public model",
             f"{rows} gave no evidence against the public model, and this model is the public one. A difference that "
-            f"costs more than about {own['opens_at']:.0%} of its error would probably have been seen.",
+            f"costs more than about {own['opens_at']:.0%} of its mean squared error would probably have been seen.",
         )
     return _verdict(
         "more",
@@ -120,7 +121,7 @@ def _what_would_pay(model: Any, forecast: Mapping[str, Any] | None) -> str:
             factor = point["epsilon"] / own["epsilon"]
             return (
                 f": with {factor:.2g} times the epsilon, or about {factor:.2g} times the rows, a difference of "
-                f"{after:.0%} of its error would be seen."
+                f"{after:.0%} of its mean squared error would be seen."
             )
     return "."
 

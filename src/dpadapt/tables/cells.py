@@ -31,6 +31,12 @@ MOST_WORDS_FOR_MISSING = 3
 _AROUND_AMOUNTS = re.compile(r"[\s\u00a0\u202f$€£¥%']")
 _GROUPED_BY_COMMAS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WITH_DECIMAL_COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?")
+# A text that says on which side of a number a value lies, "<5" or ">= 1,000". There is no number for it: what stands on
+# the other side is not known, and 5 or 2.5 would be a guess. It is missing, in public, private and new rows alike.
+_LIMIT = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*\s*%?")
+# Digits that begin with 0, such as a postal code. A number would lose the zeros.
+_CODE_OF_DIGITS = re.compile(r"0\d+")
+_NOT_PLAIN = re.compile(r"[^-+.\deE\n]|^0\d", re.MULTILINE)
 # The format of a date column that is not written down: 2024-05-31, with or without a time.
 ISO = "ISO8601"
 
@@ -46,6 +52,49 @@ def _quiet() -> Iterator[None]:
 def is_missing_text(text: str) -> bool:
     """Return whether a text stands for a missing cell."""
     return text in MISSING_TEXTS
+
+
+def is_limit(text: str) -> bool:
+    """Return whether a text says on which side of a number a value lies.
+
+    Examples
+    --------
+    >>> is_limit("<5"), is_limit(">= 1,000"), is_limit("<none>")
+    (True, True, False)
+    """
+    return _LIMIT.fullmatch(text.strip()) is not None
+
+
+def may_be_unusual(series: "pd.Series[Any]") -> bool:
+    """Return False if all cells are numbers, or texts of plain numbers without leading zeros. Quick.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> may_be_unusual(pd.Series(["1", "2.5", ""])), may_be_unusual(pd.Series(["1", "12%"]))
+    (False, True)
+    """
+    if str(series.dtype) not in ("str", "object", "string", "category"):
+        return False
+    try:
+        return _NOT_PLAIN.search("\n".join(series.tolist())) is not None
+    except TypeError:  # cells that are no texts
+        return True
+
+
+def has_leading_zeros(series: "pd.Series[Any]") -> bool:
+    """Return whether the cells are texts of digits, missing ones aside, of which some begin with 0 as codes do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> has_leading_zeros(pd.Series(["02134", "90210", ""])), has_leading_zeros(pd.Series(["0", "10", "0.5"]))
+    (True, False)
+    """
+    if not may_be_unusual(series):
+        return False
+    texts = [text for text in distinct_texts(series)[1] if not is_missing_text(text)]
+    return all(text.isdigit() for text in texts) and any(_CODE_OF_DIGITS.fullmatch(text) for text in texts)
 
 
 def parse_numbers(series: "pd.Series[Any]", decimal_mark: str = ".") -> NDArray[np.float64]:
@@ -80,6 +129,13 @@ def parse_numbers(series: "pd.Series[Any]", decimal_mark: str = ".") -> NDArray[
     return found
 
 
+def read_number(text: str, decimal_mark: str = ".") -> float:
+    """Return the number that one text is read as, or NaN."""
+    import pandas as pd
+
+    return float(parse_numbers(pd.Series([text], dtype=object), decimal_mark)[0])
+
+
 def _plain(cell: Any) -> str | float | None:
     """Return a cell as text or float, in which form no other cell can change how it is read."""
     if isinstance(cell, str):
@@ -93,10 +149,11 @@ def _plain(cell: Any) -> str | float | None:
 
 
 def _with_point(cell: Any) -> Any:
-    """Return an amount that has a decimal comma, 1.250,5 or 1250,5, with a decimal point."""
-    if not isinstance(cell, str) or not _WITH_DECIMAL_COMMA.fullmatch(cell.strip()):
+    """Return an amount that has a decimal comma, 1.250,5 or 12,5 €, with a decimal point."""
+    if not isinstance(cell, str):
         return cell
-    return cell.replace(".", "").replace(",", ".")
+    digits = _AROUND_AMOUNTS.sub("", cell)
+    return digits.replace(".", "").replace(",", ".") if _WITH_DECIMAL_COMMA.fullmatch(digits) else cell
 
 
 def _amount(cell: str) -> float:

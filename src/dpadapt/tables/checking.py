@@ -11,11 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpadapt.tables.cells import distinct_texts, is_missing_text, parse_days, parse_numbers
+from dpadapt.tables.cells import (
+    distinct_texts,
+    has_leading_zeros,
+    is_missing_text,
+    may_be_unusual,
+    parse_days,
+    parse_numbers,
+)
 from dpadapt.tables.encoding import levels_of, mostly_words
-from dpadapt.tables.inference import infer_column
+from dpadapt.tables.inference import forms_in_words, infer_column
 from dpadapt.tables.reading import Table, as_table, read_header
-from dpadapt.tables.schema import Category, Column, Date, Encoded, Ignored, Number, Schema
+from dpadapt.tables.schema import Category, Column, Date, Encoded, Ignored, Number, Schema, mixed_classes
 
 Kind = Literal["problem", "advice", "note"]
 
@@ -202,12 +209,14 @@ def _check_column(column: Column, table: Table) -> list[Finding]:
     series = table.frame[column.name]
     if isinstance(column, Category):
         return _check_category(column, series)
+    forms = []
     if isinstance(column, Number):
         unread = np.isnan(parse_numbers(series, column.decimal))
+        forms = _forms(column, series)
     else:
         unread = np.isnan(parse_days(series, column.format))
     if not unread.any():
-        return []
+        return forms
     codes, texts = distinct_texts(series)
     gaps = np.array([is_missing_text(text) for text in texts], dtype=np.bool_)[codes]
     if gaps.all():
@@ -220,7 +229,21 @@ def _check_column(column: Column, table: Table) -> list[Finding]:
             f"cells are no {_kind(column)}. Fix: {_kind(proposed)}."
         )
         return [Finding("problem", words, proposed)]
-    return _missing_cells(column, proposed)
+    return [*forms, *_missing_cells(column, proposed)]
+
+
+def _forms(column: Number, series: Any) -> list[Finding]:
+    """Return how cells are read that are not plain numbers, and a code that is taken for a number."""
+    if not may_be_unusual(series):
+        return []
+    texts = [text for text in distinct_texts(series)[1] if not is_missing_text(text)]
+    findings = []
+    if has_leading_zeros(series):
+        proposed = infer_column(column.name, series)
+        words = f"column {column.name!r} has leading zeros in public rows: codes, not numbers. Fix: {_kind(proposed)}."
+        findings.append(Finding("advice", words, proposed))
+    said = forms_in_words(texts, column.decimal)
+    return [*findings, *([Finding("note", f"column {column.name!r}: {said}")] if said else [])]
 
 
 def _check_category(column: Category, series: Any) -> list[Finding]:
@@ -287,6 +310,8 @@ def _check_label(table: Table, schema: Schema, label: str, task: str | None) -> 
     if (task == "classification" or isinstance(column, Category)) and len(column.values) < 2:
         words = f"the schema lists fewer than two classes in values of the label {label!r}. List every class."
         findings.append(Finding("problem", words))
+    if task != "regression" and isinstance(column, Category) and (mixed := mixed_classes(column.values)):
+        findings.append(Finding("problem", f"the label {label!r} {mixed}"))
     return findings + ([] if series is None else _check_public_labels(series, column, task))
 
 

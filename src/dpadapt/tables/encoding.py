@@ -268,25 +268,22 @@ def encode_labels(
 
 
 def _rows_with_a_label(table: Table, label: str, usable: NDArray[np.bool_], expected: str) -> NDArray[np.bool_]:
-    """Return which rows have a label; a label of another kind is refused, a public one by its value.
+    """Return which rows have a label of the kind that the schema states; public labels of another kind are refused.
 
-    Public rows without a label are then left out. A private row without one counts as a null row.
+    Public rows without a label are then left out. A private label that is missing or can't be read makes a null row,
+    without a message: one would tell that such a row exists.
     """
-    if usable.all():
+    if table.private or usable.all():
         return usable
     texts = parse_text(table.frame[label])
     wrong = np.array([not is_missing_text(text) for text in texts]) & ~usable
-    if wrong.any() and table.private:
-        raise ValueError(
-            f"{table.origin}: the label {label!r} is in some row not {expected}. Correct the table or the schema."
-        )
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
             f"{table.origin}: the label {label!r} is {texts[row][:60]!r} in row {row + 1}, which is not {expected}. "
             f"Correct the table or the schema."
         )
-    if not usable.any() and not table.private:
+    if not usable.any():
         raise ValueError(
             f"{table.origin}: the label {label!r} has no value in any row. Remove the column, which leaves scales and "
             f"directions to learn from, or give public rows with labels."

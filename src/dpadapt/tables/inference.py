@@ -6,7 +6,8 @@ Every column gets a type, whatever it holds: nothing is refused. What a person s
 import datetime
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,13 @@ from dpadapt.tables.cells import (
     ISO,
     MOST_WORDS_FOR_MISSING,
     distinct_texts,
+    has_leading_zeros,
+    is_limit,
     is_missing_text,
+    may_be_unusual,
     parse_days,
     parse_numbers,
+    read_number,
 )
 from dpadapt.tables.encoding import date_part
 from dpadapt.tables.reading import Table
@@ -94,13 +99,16 @@ _IDENTIFIER_WORDS = frozenset({"id", "ids", "idcode", "uid", "uuid", "guid", "ke
 _CODE_WORDS = frozenset({"code", "codes", "cd", "type", "category", "kind", "class"})
 _TIME_WORDS = frozenset({"year", "yr", "month", "week", "day", "date", "time", "age", "quarter", "period"})
 
+# Signs in numbers that are not plain, and what to do if one is read wrongly.
+_FORMS = {",": ': if it is a decimal comma, write decimal = ","', "%": "", "€": "", "$": "", "£": "", "¥": "", "'": ""}
+
 _PERSON_NOTE = "looks like an identifier; could be the person column"
 
 
 def infer(
     table: Table,
     *,
-    dataset: str,
+    dataset: str = "",
     categories: tuple[str, ...] = (),
     encoders: Mapping[str, str] | None = None,
     done: Callable[[], None] | None = None,
@@ -112,7 +120,7 @@ def infer(
     table : Table
         Public: its values are written into the schema. A private table is refused.
     dataset : str
-        Name of the private data set that the schema will describe.
+        Name of the private data set, as in `Schema`.
     categories : tuple of str
         Columns of whole numbers that are codes rather than amounts.
     encoders : mapping of str to str, optional
@@ -159,8 +167,11 @@ def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False)
     amounts = str(series.dtype) not in ("bool", "boolean")
     numbers, mark = _best_numbers(series)
     n_numbers = int(np.isfinite(numbers).sum())
+    whole = n_numbers > 0 and bool((numbers[np.isfinite(numbers)] % 1 == 0).all())
+    if whole and amounts and has_leading_zeros(series):
+        return _infer_codes(name, _counted_texts(series), len(series), category=category)
     if n_numbers == len(numbers) > 0 and amounts and not category:
-        return _infer_number(name, numbers, mark, {}, category=False)
+        return _infer_number(name, numbers, mark, {}, category=False, note=_forms(series, mark))
     seen = _counted_texts(series)
     n_filled = sum(seen.values())
     any_missing = n_filled < len(series)
@@ -171,10 +182,12 @@ def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False)
     numeric = amounts and n_numbers > 0
     if numeric and n_numbers < n_filled:
         # A few texts, or always the same, among many amounts stand for missing cells; among few codes they are codes.
-        few = n_numbers >= _LEAST_TYPED_SHARE * n_filled or n_words <= MOST_WORDS_FOR_MISSING
+        limits = [text for text in texts if is_limit(text)]
+        n_read = n_numbers + sum(seen[text] for text in limits)
+        few = n_read >= _LEAST_TYPED_SHARE * n_filled or n_words - len(limits) <= MOST_WORDS_FOR_MISSING
         numeric = few and len(np.unique(numbers[np.isfinite(numbers)])) > _MOST_INFERRED_CLASSES
     if numeric:
-        return _infer_number(name, numbers, mark, seen, category=category)
+        return _infer_number(name, numbers, mark, seen, category=category, note=_forms(series, mark))
     days, form = _best_days(series, n_filled)
     if days is not None and not category:
         return _infer_date(name, days, form)
@@ -201,8 +214,53 @@ def _best_numbers(series: "pd.Series[Any]") -> tuple[NDArray[np.float64], str]:
     return (with_commas, ",") if np.isfinite(with_commas).sum() > np.isfinite(numbers).sum() else (numbers, ".")
 
 
+def _forms(series: "pd.Series[Any]", mark: str) -> str:
+    """Return how cells of a public column of numbers are read that are not plain numbers; empty if all are plain."""
+    return forms_in_words(list(_counted_texts(series)), mark) if may_be_unusual(series) else ""
+
+
+def forms_in_words(texts: Sequence[str], mark: str = ".") -> str:
+    """Return how public texts in a column of numbers are read that are not plain numbers; empty if all are plain.
+
+    Examples
+    --------
+    >>> print(forms_in_words(["3", "12%", "$4"]))
+    '12%' is read as 12; '$4' is read as 4
+    """
+    plain = "+-.0123456789eE" if mark == "." else "+-.,0123456789eE"
+    odd = [text for text in texts if text.strip(plain)]
+    said = []
+    limit = next((text for text in odd if is_limit(text)), None)
+    if limit is not None:
+        said.append(
+            f"{limit[:30]!r} is read as missing, because its number is not known: write a number in its place to use "
+            f"one"
+        )
+    for sign, fix in _FORMS.items():
+        shown = next((text for text in texts if sign in text and sign not in plain and not is_limit(text)), None)
+        number = math.nan if shown is None else read_number(shown, mark)
+        if shown is not None and math.isfinite(number):
+            said.append(f"{shown[:30]!r} is read as {number:.12g}{fix}")
+    words = [text for text in odd if not is_limit(text) and math.isnan(read_number(text, mark))]
+    if words:
+        said.append(f"{words[0][:30]!r} is no number and is read as missing")
+    return "; ".join(said)
+
+
+def _infer_codes(name: str, seen: Mapping[str, int], n_rows: int, *, category: bool) -> Column:
+    """Return a column of digits with leading zeros: categories, or ignored if nearly every row has its own."""
+    column = _infer_category(name, seen, any_missing=sum(seen.values()) < n_rows, category=category)
+    return replace(column, note="; ".join(filter(None, ("leading zeros: codes, not numbers", column.note))))
+
+
 def _infer_number(
-    name: str, numbers: NDArray[np.float64], mark: str, seen: Mapping[str, int], *, category: bool
+    name: str,
+    numbers: NDArray[np.float64],
+    mark: str,
+    seen: Mapping[str, int],
+    *,
+    category: bool,
+    note: str = "",
 ) -> Column:
     finite = numbers[np.isfinite(numbers)]
     amounts = np.unique(finite)
@@ -211,10 +269,10 @@ def _infer_number(
     words = _words(name)
     coded = whole and bool(words & _CODE_WORDS) and 2 < len(amounts) <= _MOST_INFERRED_CATEGORIES
     if category or coded:
-        note = "" if category else "whole numbers taken for codes, by the column's name"
+        why = "" if category else "whole numbers taken for codes, by the column's name"
         values = tuple(int(v) for v in amounts) if whole else tuple(sorted(seen))
         if len(values) <= 2 * _MOST_INFERRED_CATEGORIES:
-            return Category(name, values, other=True, missing=missing, note=note)
+            return Category(name, values, other=True, missing=missing, note=why)
         return _infer_category(name, seen, any_missing=missing, category=True)
     if whole and n_rows >= _LEAST_ROWS_OF_IDENTIFIERS and not words & _TIME_WORDS:
         # Numbered one by one, or called an identifier; amounts are seldom either.
@@ -224,10 +282,10 @@ def _infer_number(
         if numbered or called:
             return Ignored(name, _PERSON_NOTE)
     low, high = float(amounts[0]), float(amounts[-1])
-    note = ""
     if low == high:
         # A constant column has no range. Any width will do until a person writes the true range.
-        high, note = low + 1.0, "the same number in all public rows: write the true range"
+        constant = "the same number in all public rows: write the true range"
+        high, note = low + 1.0, "; ".join(filter(None, (constant, note)))
     elif len(amounts) > 2:  # two values are a yes and a no
         low, high = _with_margin(low, high)
     possible_label = whole and 2 <= len(amounts) <= _MOST_INFERRED_CLASSES

@@ -29,11 +29,10 @@ from dpadapt.tables.encoding import (
     has_unknown_columns,
 )
 from dpadapt.tables.reading import Table, as_table
-from dpadapt.tables.schema import Encoded, Number, Schema
+from dpadapt.tables.schema import Encoded, Number, Schema, mixed_classes
 from dpadapt.weights import mean_factor
 
 _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
-_ASSUMED_OF_LABELS = "that every private label is of the kind that the schema states, or missing"
 _ASSUMED_OF_ALL_LABELS = "that every private row has a label of the kind that the schema states"
 
 
@@ -108,8 +107,8 @@ class TableModel(PrivateEstimator):
     -------
     The encoding of a private row depends on that row and on the schema alone, so that the estimator's guarantee for one
     encoded row is one for one row of the table; with `person`, for all rows of one person. The receipt is the
-    estimator's; it states in addition that the schema is assumed public, and that private labels are of the kind that
-    it states. The names of the private table's columns are assumed public.
+    estimator's; it states in addition that the schema is assumed public. The names of the private table's columns are
+    assumed public. A private row whose label is missing or can't be read counts nothing, without a message.
 
     Parameters
     ----------
@@ -222,6 +221,8 @@ class TableModel(PrivateEstimator):
             wanted["target_bounds"] = self.schema.bounds(self.label)
         elif self.label is not None:
             wanted["classes"] = list(self.schema.classes(self.label))
+            if mixed := mixed_classes(wanted["classes"]):
+                raise ValueError(f"the label {self.label!r} {mixed}")
             wanted["groups"] = category_columns(self.schema, self.label)
         model = clone(self.estimator)
         known = model.get_params(deep=False)
@@ -355,9 +356,9 @@ class TableModel(PrivateEstimator):
         if not self._counts_rows:
             if not labelled.all():
                 raise ValueError(
-                    f"{table.origin}: the label {self.label!r} is missing in some row, and "
-                    f"{type(self.estimator).__name__} can't leave a row out unnoticed. Remove rows without a label, or "
-                    f"use a transfer estimator."
+                    f"{table.origin}: the label {self.label!r} is missing in some row, or not of the kind that the "
+                    f"schema states, and {type(self.estimator).__name__} can't leave a row out unnoticed. Remove such "
+                    f"rows, or use a transfer estimator."
                 )
             return None
         if self.person is None:
@@ -417,8 +418,8 @@ class TableModel(PrivateEstimator):
             for column in self.schema.features(self.label)
             if isinstance(column, Encoded)
         ]
-        labels = _ASSUMED_OF_LABELS if self._counts_rows else _ASSUMED_OF_ALL_LABELS
-        return [_ASSUMED_OF_SCHEMA, *([] if self.label is None else [labels]), *encoders]
+        labels = [] if self.label is None or self._counts_rows else [_ASSUMED_OF_ALL_LABELS]
+        return [_ASSUMED_OF_SCHEMA, *labels, *encoders]
 
     def encode(self, X: Any) -> NDArray[np.float64]:
         """Return rows to predict, encoded as numbers; their label may be missing.

@@ -2,10 +2,11 @@
 
 import datetime
 import json
+import math
 import reprlib
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -188,7 +189,8 @@ class Schema:
     Parameters
     ----------
     dataset : str
-        Name of the private data set. A ledger belongs to one data set.
+        Name of the private data set, if its rows come in files of several names: they then share one ledger. Empty:
+        the data set is the private file.
     columns : tuple of Number, Category, Date, Encoded or Ignored
         In the order in which features are encoded.
 
@@ -211,7 +213,7 @@ class Schema:
         cls,
         public: Any,
         *,
-        dataset: str,
+        dataset: str = "",
         categories: tuple[str, ...] = (),
         encoders: Mapping[str, str] | None = None,
     ) -> "Schema":
@@ -222,7 +224,7 @@ class Schema:
         public : Public, DataFrame of pandas or polars, pyarrow Table, or path of a file
             Never the private rows: its ranges and values are written into the schema.
         dataset : str
-            Name of the private data set that the schema will describe.
+            Name of the private data set, as in `Schema`. Default: none is stated.
         categories : tuple of str
             Columns of whole numbers that are codes rather than amounts.
         encoders : mapping of str to str, optional
@@ -307,13 +309,41 @@ class Schema:
         unknown = sorted(set(fields) - {"dataset", "columns"})
         if unknown:
             _refuse(origin, f'unknown key {unknown[0]!r}. Use dataset = "name" and one [columns.NAME] per column.')
-        dataset = fields.get("dataset")
-        if not isinstance(dataset, str) or not dataset.strip():
-            _refuse(origin, 'dataset must name the private data set. Add a line such as dataset = "patients".')
+        dataset = fields.get("dataset", "")
+        if not isinstance(dataset, str):
+            _refuse(origin, 'dataset must name the private data set, such as dataset = "patients". Or leave it out.')
         columns = fields.get("columns")
         if not isinstance(columns, Mapping) or not columns:
             _refuse(origin, "there are no columns. Make a schema with dpadapt schema public.csv -o schema.toml.")
         return cls(dataset.strip(), tuple(_parse(str(name), column, origin) for name, column in columns.items()))
+
+
+def mixed_classes(values: Sequence[Any]) -> str:
+    """Return what is wrong with classes of which some are numbers and some words; empty if they are alike.
+
+    Examples
+    --------
+    >>> mixed_classes(["no", "yes"]), mixed_classes(["1", "2", "3+"])
+    ('', '')
+    >>> mixed_classes(["0", "1", "unknown"])[:50]
+    "has classes of mixed types in the schema: '0' and "
+    """
+    numbers = [value for value in values if isinstance(value, str) and _is_number(value)]
+    words = [value for value in values if isinstance(value, str) and not any(sign.isdigit() for sign in value)]
+    if not numbers or not words:
+        return ""
+    return (
+        f"has classes of mixed types in the schema: {numbers[0][:30]!r} and {words[0][:30]!r}. Write all of them as "
+        f"numbers or all as words, in both tables, and leave the cell empty where the class is not known; then make "
+        f"the schema again."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def read_schema(path: str | Path, *, origin: str | None = None) -> Schema:
@@ -376,8 +406,9 @@ _HEAD = """\
 #
 # values of a number are its classes if it is the label of a classification; otherwise they are not used.
 
-# The private data set that this schema describes. A ledger belongs to one data set: choose a name of its own.
-dataset = {dataset}
+# The name of the private data set. What is spent on a private file is kept beside it, under its name. If the same data
+# set comes in files of several names, such as one a month, name it here: they then share one ledger.
+{dataset}
 """
 
 
@@ -399,7 +430,8 @@ def to_toml(schema: Schema, *, origin: str) -> str:
     high = 99
     <BLANKLINE>
     """
-    parts = [_HEAD.format(origin=_comment(origin), dataset=_text(schema.dataset))]
+    named = f"dataset = {_text(schema.dataset)}" if schema.dataset else '# dataset = "patients"'
+    parts = [_HEAD.format(origin=_comment(origin), dataset=named)]
     for column in schema.columns:
         note = f"# {_comment(column.note)}\n" if column.note else ""
         parts.append(f"\n{note}[columns.{_text(column.name)}]\n{_body(column)}")

@@ -25,7 +25,6 @@ from dpadapt.transfer.intervals import (
     calibrated,
     log_loss_bounds,
     log_losses,
-    meaning_note,
     score_limit,
     set_plan,
     started,
@@ -256,7 +255,6 @@ class PrivateTransferClassifier(LinearClassifier):
                 change, adopted, gain = found.change, found.adopted, found.gain
                 own_effect[list(prepared.unseen)] = found.own_effect
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
-                notes += [] if run is None else [meaning_note(data.ledger.unit)]
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
             coef, intercept = corrected(prepared, change, adopted)

@@ -249,7 +249,8 @@ class TransferForecast:
             return "The gate will probably stay shut for every shift considered; the public model would be kept."
         return (
             f"The gate will probably open if the private population differs so much that the best linear model would "
-            f"save at least {self.opens_at:.0%} of the public model's error. Public data can't say whether it does."
+            f"save at least {self.opens_at:.0%} of the public model's mean squared error. Public data can't say "
+            f"whether it does."
         )
 
 

@@ -259,16 +259,17 @@ def _places(bounds: Vector, scores: Vector, X: NDArray[Any]) -> Vector:
 
 # What users see
 
-MEANING_NOTE = (
-    "intervals: a coverage of 90% means that about 90% of new rows lie inside, on average over rows and fits; this "
-    "assumes that new rows come from the population of the private rows, and says nothing about single groups of rows"
+_MEANING = (
+    "Intervals and sets of a coverage of 90% hold the label of about 90% of new rows, on average over rows and fits. "
+    "This assumes that new rows come from the population of the private rows, and says nothing about single groups of "
+    "rows."
 )
-_PERSONS_NOTE = "; a person counts alike whatever the number of rows"
+_MEANING_FOR_PERSONS = " A person counts alike whatever the number of rows."
 
 
-def meaning_note(unit: str) -> str:
-    """Return what coverage means, for the receipt."""
-    return MEANING_NOTE + (_PERSONS_NOTE if unit == "person" else "")
+def coverage_in_words(unit: str) -> str:
+    """Return what coverage means, for a report."""
+    return _MEANING + (_MEANING_FOR_PERSONS if unit == "person" else "")
 
 
 def require_public(given: Any, what: str) -> None:

@@ -22,7 +22,6 @@ from dpadapt.transfer.intervals import (
     CalibrationPlan,
     calibrated,
     interval_plan,
-    meaning_note,
     require_public,
     residual_bounds,
     score_limit,
@@ -270,8 +269,6 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             notes.append(_NOT_WORTHWHILE)
         elif change is not None and change.adopted == 0.0:
             notes.append(_NOTHING_ADOPTED)
-        if run is not None:
-            notes.append(meaning_note(data.ledger.unit))
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, [OFFSET_ASSUMPTION] if base.given else [], notes=notes)
         self.calibration_ = None
@@ -307,8 +304,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             )
             spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
             noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
-        notes = [] if run is None else [meaning_note(data.ledger.unit)]
-        self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)
+        self.privacy_ = self._receipt(data.ledger, budget, [])
         self.calibration_ = None
         self._forget_base()
         self.public_center_, self.public_scale_ = geometry.center, geometry.scale
