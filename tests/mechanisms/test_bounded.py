@@ -474,6 +474,12 @@ def test_sums_in_float32_are_refused_for_persons():
                 made.sensitivity("l2", adjacency)
 
 
+def test_terms_of_every_part_count_by_their_own_shares():
+    """The first part holds two persons with one row each, the second one person with six rows."""
+    total = make_term_sum([[1.0, 0.0, 0.0, 0.0]] * 8, (4, np.float64, 0.7), person_shares([1, 2, *[3] * 6], 8))
+    assert total.value == pytest.approx([3 * 0.7, 0.0, 0.0, 0.0], rel=1e-9)
+
+
 def test_shares_of_terms_must_be_those_of_all_rows():
     for n in (3, 5):
         with pytest.raises(ValueError, match="one entry per row"):
