@@ -36,7 +36,7 @@ from dpadapt.mechanisms import (
     votes,
 )
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
-from dpadapt.persons import person_shares
+from dpadapt.persons import person_shares, row_shares
 
 SUM = clipped_sum([[0.5], [0.25]], 1.0)
 
@@ -729,7 +729,7 @@ def test_a_child_protects_what_its_parent_protects():
     assert of_both["row"].entries == of_both["person"].entries == []
 
 
-def test_a_ledger_of_persons_refuses_samples_before_anything_is_charged(tmp_path):
+def test_a_ledger_of_persons_refuses_samples_of_rows_before_anything_is_charged(tmp_path):
     """A sample of rows holds a person with many rows nearly always, so that sampling lowers no cost."""
     ledger = Ledger.open(tmp_path / "a.ledger", epsilon=50.0, delta=1e-6, unit="person")
     plan = Sampled(Gaussian(10.0), rate=0.5, steps=2)
@@ -739,9 +739,43 @@ def test_a_ledger_of_persons_refuses_samples_before_anything_is_charged(tmp_path
         lambda: ledger.resume(plan, "mark", label="a"),
         lambda: ledger.start_all([(Gaussian(10.0), "a"), (plan, "b")]),
     ):
-        with pytest.raises(PrivacyError, match="draws rows, not persons"):
+        with pytest.raises(PrivacyError, match="would sample rows"):
             start()
     assert ledger.entries == []
+    rows = Ledger(epsilon=50.0, delta=1e-6)
+    with pytest.raises(PrivacyError, match="would sample persons"):
+        rows.start(Sampled(Gaussian(10.0), rate=0.5, steps=2, unit="person"), label="a")
+    assert rows.entries == []
+
+
+def test_a_run_of_persons_samples_persons_with_all_their_rows():
+    ids = np.array([0, 1, 2, 0, 0, "", 1, 3, "", 0])
+    shares = person_shares(ids, len(ids))
+    steps, rate = 4000, 0.3
+    ledger = Ledger(epsilon=math.inf, unit="person", random_state=0)
+    run = ledger.start(Sampled(Gaussian(10.0), rate, steps, unit="person"), label="a")
+    drawn = np.zeros((steps, len(ids)), dtype=bool)
+    for step, batch in enumerate(run.batches(len(ids), shares)):
+        # A statistic must see its rows; here only to be checked.
+        drawn[step, batch._index] = True
+        run.release(batch.of(lambda index: clipped_sum(np.ones((len(ids), 1))[index], 1.0, shares.take(index))))
+    assert not drawn[:, ids == ""].any()
+    for person in "0123":
+        together = drawn[:, ids == person]
+        assert (together == together[:, :1]).all()
+        # False alarms: 5 standard deviations of a binomial share, below 1e-6.
+        assert abs(together[:, 0].mean() - rate) < 5 * (rate * (1 - rate) / steps) ** 0.5
+    # Persons are drawn independently: two of them together with probability rate².
+    both = (drawn[:, 0] & drawn[:, 1]).mean()
+    assert abs(both - rate**2) < 5 * (rate**2 * (1 - rate**2) / steps) ** 0.5
+
+
+@pytest.mark.parametrize("shares", [None, row_shares(np.ones(4, dtype=bool))])
+def test_a_run_that_samples_persons_needs_their_shares(shares):
+    ledger = Ledger(epsilon=math.inf, unit="person", random_state=0)
+    run = ledger.start(Sampled(Gaussian(10.0), 0.5, 2, unit="person"), label="a")
+    with pytest.raises(PrivacyError, match="needs the shares"):
+        next(run.batches(4, shares))
 
 
 def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):

@@ -3,6 +3,8 @@
 import hashlib
 import json
 from dataclasses import replace
+from functools import wraps
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from dpadapt.accounting.receipt import Entry
 from dpadapt.audit import Pace, audit_model, saved_model
 from dpadapt.audit.replay import Release, Tape
 from dpadapt.hybrid import PrivateHybridClassifier, SimulatedAgents
-from dpadapt.mechanisms import Gaussian, NonPrivate
+from dpadapt.learning import estimator
+from dpadapt.mechanisms import Adjacency, Gaussian, NonPrivate
 from dpadapt.mechanisms.mechanism import GaussianEvent, PureEvent
 from dpadapt.methods import METHODS, find
 from dpadapt.papers.adaptation import PrivateMixture
@@ -26,6 +29,8 @@ Y = X @ [1.0, -0.5]
 # At mu = 2 the fewest refits decide; the noise of seeded audits repeats.
 EPSILON, DELTA = 9.9, 1e-5
 QUICK = {"fits": 36, "confidence": 0.95, "seed": 2}
+# Two rows for each person.
+PERSONS = np.arange(len(X)) // 2
 
 
 def audit_receipt(folder):
@@ -240,12 +245,76 @@ def test_other_adjacencies_hold(tmp_path, params):
     assert verdicts(audit)["one row moves no statistic beyond its noise"] == "holds"
 
 
+@pytest.fixture
+def of_persons(tmp_path):
+    """Return the folder of an honest model that protects persons."""
+    save(PrivateLinearRegression(epsilon=EPSILON, delta=DELTA).fit(X, Y, persons=PERSONS), tmp_path / "persons")
+    return tmp_path / "persons"
+
+
+def test_an_honest_model_of_persons_holds(of_persons):
+    audit = audit_model(of_persons, **QUICK)
+    assert set(verdicts(audit).values()) == {"holds"}, audit.findings
+    assert {"the fit was given persons", "one person moves no statistic beyond its noise"} <= set(verdicts(audit))
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_made_up_persons_have_several_rows_with_rows_of_others_between_them(tmp_path, adjacency):
+    params = {"adjacency": adjacency.value, "n_rows": 150 if adjacency is Adjacency.ADD_REMOVE else None}
+    save(PrivateLinearRegression(epsilon=EPSILON, delta=DELTA, **params).fit(X, Y, persons=PERSONS), tmp_path)
+    for first, second in saved_model._MadeUp.of(load(tmp_path)).pairs():
+        ids, others = first[-1], second[-1]
+        last = ids.max()
+        places = np.flatnonzero(ids == last)
+        assert len(places) >= 4
+        assert (np.diff(places) > 1).all()
+        # All other persons have the same rows in both data sets, and some have several.
+        assert np.array_equal(ids[ids != last], others[others != last])
+        assert np.array_equal(first[0][ids != last], second[0][others != last])
+        assert set(np.bincount(ids[ids != last])) == {1, 2, 3}
+        assert np.count_nonzero(others == last) == (adjacency is not Adjacency.ADD_REMOVE)
+
+
+def test_rows_that_count_fully_are_found(of_persons, monkeypatch):
+    """A flaw that only persons with several rows show."""
+    honest = estimator.person_shares
+    monkeypatch.setattr(
+        estimator,
+        "person_shares",
+        lambda ids, n_rows: replace(honest(ids, n_rows), values=np.sign(honest(ids, n_rows).values)),
+    )
+    flaws = refuted(audit_model(of_persons, **QUICK))
+    assert flaws == ["one person moves no statistic beyond its noise", "an attack does not refute the claim"]
+
+
+def test_a_number_of_rows_that_is_shown_is_found_where_persons_are_protected(of_persons, monkeypatch):
+    original = PrivateLinearRegression.fit
+
+    @wraps(original)
+    def leaky(self, X, y, **beside):
+        fitted = original(self, X, y, **beside)
+        fitted.n_seen_ = len(X)
+        return fitted
+
+    monkeypatch.setattr(PrivateLinearRegression, "fit", leaky)
+    assert refuted(audit_model(of_persons, **QUICK)) == ["replays find no leak"]
+
+
+def test_a_receipt_of_persons_must_come_from_a_method_that_takes_them(folder, of_persons):
+    tamper(folder, lambda receipt: receipt.update(unit="person"))
+    tamper(of_persons, lambda receipt: receipt.update(assumptions=[]))
+    for forged, words in ((folder, "the method takes none"), (of_persons, "nothing about their ids")):
+        audit = audit_receipt(forged)
+        assert refuted(audit) == ["the fit was given persons"]
+        assert any(words in finding.words for finding in audit.findings)
+
+
 def test_models_fitted_with_people_hold(tmp_path):
     people = SimulatedAgents(RANDOM.uniform(-1, 1, (3000, 2)), RANDOM.integers(0, 2, 3000), 1.0)
     model = PrivateHybridClassifier(epsilon=EPSILON, delta=DELTA, mode="hybrid", classes=[0, 1])
     save(model.fit(X, (Y > 0).astype(int), agents=people), tmp_path)
     made_up = saved_model._like_the_receipt(saved_model._MadeUp.of(load(tmp_path)), model.privacy_)
-    tapes = [saved_model._replayed(made_up.fit, pair, made_up.adjacency) for pair in made_up.pairs()[-2:]]
+    tapes = [made_up.replayed(pair) for pair in made_up.pairs()[-2:]]
     assert saved_model._same_cost(model.privacy_, tapes[0][0], EPSILON).verdict == "holds"
     assert saved_model._moved(tapes).verdict == "holds"
     # People are made up anew for every refit, and rows are enough for the same releases.
@@ -267,7 +336,7 @@ def test_a_budget_too_small_for_the_made_up_rows_is_undecided(tmp_path):
 def test_a_method_that_does_not_use_up_its_budget_is_not_refuted_for_it(folder):
     receipt = load(folder).model.privacy_
     made_up = saved_model._MadeUp.of(load(folder))
-    tape = saved_model._replayed(made_up.fit, made_up.pairs()[0], made_up.adjacency)[0]
+    tape = made_up.replayed(made_up.pairs()[0])[0]
     lower = replace(receipt, epsilon=receipt.epsilon / 2)
     assert saved_model._same_cost(lower, tape, EPSILON).verdict == "refuted"
     assert saved_model._same_cost(lower, tape, 2 * EPSILON).verdict == "undecided"
@@ -383,3 +452,17 @@ def test_no_honest_model_is_refuted(method, tmp_path):
         [],
         ["an attack does not refute the claim"],
     )
+
+
+TAKING_PERSONS = [method for method in METHODS if "persons" in signature(type(method.estimator()).fit).parameters]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", TAKING_PERSONS, ids=lambda method: f"{method.name}-{method.task}")
+def test_no_honest_model_of_persons_is_refuted(method, tmp_path):
+    rows = RANDOM.uniform(-1, 1, (150, 2))
+    labels, known = (Y, rows[:, 0]) if method.task == "regression" else ((Y > 0) * 1, (rows[:, 0] > 0) * 1)
+    save(method.estimator().fit(X, labels, public=Public(rows, known), persons=PERSONS), tmp_path)
+    audit = audit_model(tmp_path, seed=7)
+    assert refuted(audit) == [], audit.findings
+    assert verdicts(audit)["one person moves no statistic beyond its noise"] == "holds"

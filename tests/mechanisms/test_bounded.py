@@ -97,7 +97,7 @@ def make_outer_sum(records, options, shares=None):
     return clipped_outer_sum(Rows(X, y, intercept=intercept, shares=shares), weights, clip_norm)
 
 
-def make_term_sum(records, options):
+def make_term_sum(records, options, shares=None):
     """Call `clipped_term_sum` with terms in two parts, as the gradients of a network are."""
     width, dtype, clip_norm = options
     terms = table(records, width, dtype)
@@ -111,7 +111,8 @@ def make_term_sum(records, options):
 
     halves = slice(0, 2), slice(2, None)
     with np.errstate(all="ignore"):
-        return clipped_term_sum([part(terms[half], squares[half]) for half in halves], width, clip_norm, dtype=dtype)
+        parts = [part(terms[half], squares[half]) for half in halves]
+        return clipped_term_sum(parts, width, clip_norm, dtype=dtype, shares=shares)
 
 
 records = st.lists(extreme, min_size=4, max_size=4)
@@ -352,6 +353,11 @@ PERSONAL = {
         st.tuples(st.just(3), st.just(np.float64), st.just(0.7), st.booleans(), kinds),
         make_outer_sum,
     ),
+    "clipped_term_sum": (
+        records,
+        st.none(),
+        lambda rows, o, shares: make_term_sum(rows, (4, np.float64, 0.7), shares),
+    ),
     "histogram": (
         codes,
         st.none(),
@@ -456,11 +462,28 @@ def test_without_shares_a_person_with_many_rows_exceeds_the_bound(name):
 
 
 def test_sums_in_float32_are_refused_for_persons():
-    rows = Rows(np.ones((4, 2), dtype=np.float32), np.ones(4), shares=person_shares([1, 1, 2, 3], 4))
-    for made in (clipped_gram(rows, 1.0), clipped_outer_sum(rows, lambda block: np.ones(4, dtype=np.float32), 1.0)):
+    shares = person_shares([1, 1, 2, 3], 4)
+    rows = Rows(np.ones((4, 2), dtype=np.float32), np.ones(4), shares=shares)
+    for made in (
+        clipped_gram(rows, 1.0),
+        clipped_outer_sum(rows, lambda block: np.ones(4, dtype=np.float32), 1.0),
+        make_term_sum([[1.0] * 4] * 4, (4, np.float32, 0.7), shares),
+    ):
         for adjacency in Adjacency:
             with pytest.raises(PrivacyError, match="float32"):
                 made.sensitivity("l2", adjacency)
+
+
+def test_terms_of_every_part_count_by_their_own_shares():
+    """The first part holds two persons with one row each, the second one person with six rows."""
+    total = make_term_sum([[1.0, 0.0, 0.0, 0.0]] * 8, (4, np.float64, 0.7), person_shares([1, 2, *[3] * 6], 8))
+    assert total.value == pytest.approx([3 * 0.7, 0.0, 0.0, 0.0], rel=1e-9)
+
+
+def test_shares_of_terms_must_be_those_of_all_rows():
+    for n in (3, 5):
+        with pytest.raises(ValueError, match="one entry per row"):
+            make_term_sum([[1.0] * 4] * 4, (4, np.float64, 0.7), person_shares(range(n), n))
 
 
 def test_every_maker_with_shares_is_tested_with_persons():

@@ -154,6 +154,84 @@ def test_neither_samples_nor_exact_sums_reach_a_fitted_attribute(adjacency):
     assert audit.leaks(lambda: make(**params), (X, y), other, public=PUBLIC) == []
 
 
+def of_persons(rows, ids, *, batch_size, **params):
+    """Return the exact sums and the persons drawn in each step of a fit whose gradient is the row itself."""
+    drawn, sums = [], []
+    poisson_sample = SeededRandom.poisson_sample
+
+    def watched(random, n, rate):
+        drawn.append((n, rate, poisson_sample(random, n, rate)))
+        return drawn[-1][2]
+
+    def draw(mechanism, bounded, scale, random):
+        assert scale == pytest.approx(2.0 * mechanism.noise_multiplier)
+        sums.append(bounded.value.copy())
+        return np.ones_like(bounded.value)
+
+    ledger = Ledger(math.inf, 1e-5, unit="person", random_state=0)
+    ledger._draw = draw
+    loss = lambda outputs, targets: outputs[:, 0]  # noqa: E731
+    settings = {"loss": loss, "n_steps": 4, "clip_norm": 2.0, "average": 0.0, "learning_rate": 1.0, **params}
+    model = make(module=zeros(rows.shape[1]), batch_size=batch_size, **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SeededRandom, "poisson_sample", watched)
+        model.fit(rows, np.zeros(len(rows)), persons=ids, ledger=ledger)
+    return model, sums, drawn
+
+
+def zeros(width):
+    module = nn.Linear(width, 1, bias=False)
+    nn.init.zeros_(module.weight)
+    return module
+
+
+def test_persons_are_sampled_with_all_their_rows_and_each_row_counts_its_share():
+    ids = np.arange(60) % 20
+    ids[40:50] = 0  # rows 0, 20 and 40 to 49: twelve rows of person 0
+    shares = 1 / np.bincount(ids)[ids]
+    model, sums, drawn = of_persons(np.eye(60), ids, batch_size=5)
+    assert [(n, rate) for n, rate, _ in drawn] == [(20, 0.25)] * 4
+    for total, (_, _, persons) in zip(sums, drawn, strict=True):
+        assert total == pytest.approx(np.where(np.isin(ids, persons), shares, 0.0), rel=1e-12)
+    # Four steps of a released sum of ones over the expected number of persons in a batch.
+    assert flat(model) == pytest.approx(np.full(60, -4 / 5))
+
+
+def test_all_rows_take_part_if_the_batch_holds_all_persons_and_rows_without_an_id_count_nothing():
+    ids = ["a", None, "b", "a", "c", "", "d"] * 5
+    model, sums, drawn = of_persons(np.eye(35), ids, batch_size=4, epsilon=50.0)
+    expected = np.array([{"a": 0.1, "b": 0.2, "c": 0.2, "d": 0.2}.get(each, 0.0) for each in ids])
+    assert (len(sums), drawn) == (4, [])
+    for total in sums:
+        assert total == pytest.approx(expected, rel=1e-12)
+    assert flat(model) == pytest.approx(np.full(35, -4 / 4))
+
+
+def test_the_number_of_rows_of_a_person_changes_nothing_but_the_exact_sums():
+    """The same persons with other numbers of rows, and the same released values."""
+    ids = np.repeat(np.arange(20), 3)
+    first, *_ = of_persons(np.ones((60, 2)), ids, batch_size=5)
+    second, *_ = of_persons(np.ones((150, 2)), np.concatenate([ids, np.full(90, 7)]), batch_size=5)
+    assert np.array_equal(flat(first), flat(second))
+    assert first.privacy_ == second.privacy_
+    assert "one person (all rows with one id)" in str(first.privacy_)
+
+
+def test_a_checkpointed_training_of_persons_is_charged_to_a_ledger_of_persons(tmp_path):
+    ids = np.arange(400) // 4
+    ledger = Ledger.open(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit="person")
+    settings = {"random_state": None, "checkpoint": tmp_path / "c.pt", "checkpoint_every": 2, "batch_size": 25}
+
+    def stop(step, module):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(watch=stop, **settings).fit(X, y, public=PUBLIC, persons=ids, ledger=ledger)
+    model = make(**settings).fit(X, y, public=PUBLIC, persons=ids, ledger=ledger)
+    assert (model.privacy_.unit, ledger.n_charges) == ("person", 1)
+
+
 def test_every_release_is_a_sum_over_the_sample_of_its_own_step():
     """Rows that are told apart by their number: the gradient of the constant counts the rows of the sample."""
     samples, sums = [], []

@@ -1,5 +1,7 @@
 """`RowsLoss` and the clipped sum of per-row gradients: the same for both engines, and bounded for hostile rows."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,11 @@ from small_networks import CASES, norms, one_by_one, problem  # noqa: E402
 from torch import nn  # noqa: E402
 
 from dpadapt import Adjacency, PrivacyError  # noqa: E402
-from dpadapt.networks import row_gradients  # noqa: E402
+from dpadapt.networks import ghost_clipping, row_gradients  # noqa: E402
 from dpadapt.networks.ghost_clipping import GhostEngine  # noqa: E402
 from dpadapt.networks.models import lstm_language_model, sequence_loss  # noqa: E402
 from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy  # noqa: E402
+from dpadapt.persons import person_shares  # noqa: E402
 
 HOSTILE = [1e3, 1e10, 1e19, 1e30, 3e38, 1e-30, float("inf"), float("nan"), 0.0]
 
@@ -74,6 +77,86 @@ def test_a_removed_row_moves_a_sum_in_float64_by_its_bound_and_sums_in_float32_a
     with pytest.raises(PrivacyError, match="float32"):
         single.sensitivity("l2", Adjacency.ADD_REMOVE)
     assert single.sensitivity("l2", Adjacency.ZERO_OUT) == 0.1
+
+
+@pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
+@pytest.mark.parametrize("name", ["perceptron", "emnist", "odd convolutions", "used twice"])
+def test_no_person_moves_the_sum_beyond_its_sensitivity(name, engine_of):
+    """Brute force: the sum with all rows of a person minus the sum without the person; others have several rows too."""
+    rows_loss, inputs, targets = problem(name, 12)
+    engine, inputs = engine_of(RowsLoss(rows_loss.module.double(), rows_loss.loss)), inputs.double()
+    # The person is 0, with 5 rows among those of others; one row has no id.
+    ids = [0, 1, 0, 2, 2, 0, 1, 3, 0, "", 2, 0]
+    own = np.array([each == 0 for each in ids])
+    targets[own] = targets[0]  # so that their gradients point one way
+    clip_norm, furthest, without_shares = 0.5, 0.0, 0.0
+
+    def summed(kept, rows, *, shared=True):
+        shares = person_shares([each for each, keep in zip(ids, kept, strict=True) if keep], int(kept.sum()))
+        index = torch.from_numpy(np.flatnonzero(kept))
+        return clipped_gradient_sum(engine, rows[index], targets[index], clip_norm, shares if shared else None)
+
+    without, without_plain = (summed(~own, inputs, shared=shared).value for shared in (True, False))
+    for value in HOSTILE:
+        for pattern in (torch.ones_like(inputs[0]), inputs[0]):
+            changed = inputs.clone()
+            changed[own] = value * pattern
+            made = summed(np.ones(12, dtype=bool), changed)
+            assert made.unit == "person"
+            assert np.isfinite(made.value).all()
+            furthest = max(furthest, float(np.linalg.norm(made.value - without)))
+            plain = summed(np.ones(12, dtype=bool), changed, shared=False)
+            without_shares = max(without_shares, float(np.linalg.norm(plain.value - without_plain)))
+    assert 0.95 * clip_norm < furthest <= clip_norm * (1 + 1e-9)
+    assert without_shares > 4.5 * clip_norm  # the same rows show if shares are passed over
+
+
+@pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
+def test_a_removed_person_moves_a_sum_in_float64_by_its_bound_and_sums_in_float32_are_refused(engine_of):
+    """Many aligned gradients, so that what rounding does to the rows of others adds up."""
+    torch.manual_seed(0)
+    ids = np.arange(6000) % 2000
+    moved = {}
+    for dtype in (torch.float64, torch.float32):
+        rows_loss = RowsLoss(nn.Linear(3, 2).to(dtype), cross_entropy)
+        inputs = (torch.ones(3)[None] * (1 + 1e-3 * torch.rand(6000, 1))).to(dtype)
+        engine, targets = engine_of(rows_loss), torch.zeros(6000, dtype=torch.long)
+        whole = clipped_gradient_sum(engine, inputs, targets, 0.1, person_shares(ids, 6000))
+        moved[dtype] = []
+        for person in (0, 1, 700, 1999):
+            kept = ids != person
+            index, shares = torch.from_numpy(np.flatnonzero(kept)), person_shares(ids[kept], int(kept.sum()))
+            without = clipped_gradient_sum(engine, inputs[index], targets[index], 0.1, shares)
+            moved[dtype].append(float(np.linalg.norm(whole.value - without.value)) / 0.1)
+        for adjacency in Adjacency:
+            if dtype is torch.float64:
+                assert whole.sensitivity("l2", adjacency) == 0.1 * adjacency.factor
+            else:
+                with pytest.raises(PrivacyError, match="float32"):
+                    whole.sensitivity("l2", adjacency)
+    assert 0.9 < max(moved[torch.float64]) <= 1 + 1e-9
+    # A person's exact part is the same for all four, so that this is rounding alone.
+    assert np.ptp(moved[torch.float64]) < 1e-3 * np.ptp(moved[torch.float32])
+
+
+@pytest.mark.parametrize("name", ["positions", "convolution"])
+def test_in_float64_the_norm_of_a_row_does_not_depend_on_the_number_of_other_rows(name, monkeypatch):
+    """Also where few gradients would fit into memory and many would not."""
+    torch.manual_seed(0)
+    first, shape, size = {
+        "positions": (nn.Linear(8, 16), (4, 8), 128),
+        "convolution": (nn.Conv1d(8, 16, 1), (8, 4), 128),
+    }[name]
+    module = nn.Sequential(first, nn.Tanh(), nn.Flatten(), nn.Linear(64, 3))
+    monkeypatch.setattr(ghost_clipping, "_GHOST_STORED", 100 * size)
+    inputs, targets = torch.randn(300, *shape), torch.randint(3, (300,))
+    changed = {}
+    for dtype in (torch.float64, torch.float32):
+        engine = GhostEngine(RowsLoss(copy.deepcopy(module).to(dtype), cross_entropy))
+        alone, together = (norms(engine, inputs[:n].to(dtype), targets[:n])[:80] for n in (80, 300))
+        changed[dtype] = np.abs(alone / together - 1).max()
+    assert changed[torch.float64] < 1e-12
+    assert changed[torch.float32] > 1e-7  # there the two ways take turns, so the test would see it
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -26,7 +26,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import Random, random_source
-from dpadapt.persons import UNITS, Unit
+from dpadapt.persons import UNITS, Shares, Unit
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
@@ -91,11 +91,16 @@ class Run:
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    def batches(self, n_rows: int) -> Iterator[Batch]:
+    def batches(self, n_rows: int, shares: Shares | None = None) -> Iterator[Batch]:
         """Yield the batch of each step: a Poisson sample of range(n_rows), or all rows if the plan does not sample.
 
-        Release once per batch: ``run.release(batch.of(statistic))``.
+        If persons are protected, persons are sampled, and a batch holds all rows of those drawn: `shares` says whose
+        the rows are. Release once per batch: ``run.release(batch.of(statistic))``.
         """
+        if self._sampled and self.unit == "person" and (shares is None or shares.unit != "person"):
+            raise PrivacyError(
+                "a run that samples persons needs the shares of their rows: run.batches(n_rows, shares)."
+            )
         self._require_releases_left()
         while self._left:
             with self._lock:
@@ -109,11 +114,21 @@ class Run:
                     # Recorded before the sample is drawn: otherwise one could resume, and draw again, until a sample
                     # suits.
                     self._use_one()
-                    batch = Batch(self._random.poisson_sample(n_rows, self.plan.rate))
+                    batch = Batch(self._sample(n_rows, shares, self.plan.rate))
                 else:
                     batch = Batch(_ALL_ROWS)
                 self._batch = batch
             yield batch
+
+    def _sample(self, n_rows: int, shares: Shares | None, rate: float) -> NDArray[np.int64]:
+        """Return the rows of a Poisson sample of rows, or of persons."""
+        if self.unit == "row" or shares is None:
+            return self._random.poisson_sample(n_rows, rate)
+        # Every person is drawn by itself, with all rows or with none. The extra place, never drawn, is that of rows
+        # without an id, whose code is -1.
+        drawn = np.zeros(shares.n_units + 1, dtype=bool)
+        drawn[self._random.poisson_sample(shares.n_units, rate)] = True
+        return np.flatnonzero(drawn[shares.codes])
 
     def release(self, bounded: Bounded) -> Any:
         """Return the noisy value of `bounded`; of a sampled run, a statistic of its last batch alone is released."""
@@ -430,10 +445,11 @@ class Ledger:
 
     def _planned(self, plan: Plan | Mechanism) -> Plan:
         ready = as_plan(plan)
-        if self.unit == "person" and isinstance(ready, Sampled):
+        if isinstance(ready, Sampled) and ready.unit != self.unit:
+            # A person with many rows would nearly always be in a sample of rows, which is not what would be charged.
             raise PrivacyError(
-                "a sampled run draws rows, not persons: a person with many rows would nearly always be in the sample, "
-                "which is not what would be charged. Use a run on all rows."
+                f"the ledger protects one {self.unit}, and this run would sample {ready.unit}s. Make the plan with "
+                f'Sampled(..., unit="{self.unit}"), or use a run on all rows.'
             )
         return ready
 

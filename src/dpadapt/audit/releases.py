@@ -17,6 +17,7 @@ from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
+from dpadapt.persons import Unit
 
 
 class MechanismOutputs:
@@ -117,6 +118,8 @@ class ReleaseScores:
         Multiplies the noise without changing the claim: anything but 1 is a planted bug.
     seed : int, default=0
         Seed of the first run; each further run takes the next.
+    unit : {"row", "person"}, default="row"
+        The unit of the ledger.
     """
 
     # The score is positive where the neighbour is likelier.
@@ -131,12 +134,14 @@ class ReleaseScores:
         fit_kwargs: dict[str, Any] | None = None,
         noise: float = 1.0,
         seed: int = 0,
+        unit: Unit = "row",
     ) -> None:
         self._data_sets = (D, D_neighbour)
         self._fit = fit_of(make_estimator, fit_kwargs or {})
         self._adjacency = Adjacency.of(getattr(make_estimator(), "adjacency", Adjacency.ZERO_OUT))
         self._noise = noise
         self._seed = seed
+        self._unit: Unit = unit
 
     def __call__(self, data: Any) -> float:
         """Return the log-likelihood of one run's releases under the neighbour minus that under `D`."""
@@ -144,7 +149,7 @@ class ReleaseScores:
         if data is not self._data_sets[here]:
             raise ValueError("data must be one of the two data sets given to ReleaseScores, the same object.")
         seed, self._seed = self._seed, self._seed + 1
-        options: dict[str, Any] = {"adjacency": self._adjacency, "seed": seed}
+        options: dict[str, Any] = {"adjacency": self._adjacency, "seed": seed, "unit": self._unit}
         tape = record(self._fit, data, noise=self._noise, **options)
         sampled = [entry.event for entry in tape.entries if isinstance(entry.event, SampledEvent)]
         if sampled:

@@ -166,7 +166,12 @@ def replay(
 
 
 def leaks(
-    make_estimator: Callable[[], Any], D: tuple[Any, ...], D_neighbour: tuple[Any, ...], **fit_kwargs: Any
+    make_estimator: Callable[[], Any],
+    D: tuple[Any, ...],
+    D_neighbour: tuple[Any, ...],
+    *,
+    unit: Unit = "row",
+    **fit_kwargs: Any,
 ) -> list[str]:
     """Return the names of attributes that depend on the private data other than through releases.
 
@@ -180,6 +185,8 @@ def leaks(
     D, D_neighbour : tuple
         Positional arguments of `fit`, e.g. ``(X, y)``: two data sets that agree in what is public, such as the number
         of rows. Neighbours are the least that must pass; data sets that differ in every row find more.
+    unit : {"row", "person"}, default="row"
+        The unit of the ledger.
     **fit_kwargs : object
         Further arguments of `fit`, the same for both, e.g. ``public=``.
 
@@ -198,17 +205,24 @@ def leaks(
     """
     adjacency = Adjacency.of(getattr(make_estimator(), "adjacency", Adjacency.ZERO_OUT))
     fit = fit_of(make_estimator, fit_kwargs)
-    tape = record(fit, D, adjacency=adjacency)
-    return leaked(fit, D_neighbour, tape, adjacency=adjacency)
+    tape = record(fit, D, adjacency=adjacency, unit=unit)
+    return leaked(fit, D_neighbour, tape, adjacency=adjacency, unit=unit)
 
 
 def leaked(
-    fit: Fit, data: Any, tape: Tape, *, adjacency: Adjacency, seed: int = 0, poison: float = math.nan
+    fit: Fit,
+    data: Any,
+    tape: Tape,
+    *,
+    adjacency: Adjacency,
+    seed: int = 0,
+    poison: float = math.nan,
+    unit: Unit = "row",
 ) -> list[str]:
     """Return what `leaks` returns, for a fit on `data` after that of `tape`, which was recorded with `seed`."""
     samples = seed + _SEED_SHIFT_OF_OTHER_SAMPLES
     try:
-        replayed = replay(fit, data, tape, adjacency=adjacency, seed=seed, samples=samples, poison=poison)
+        replayed = replay(fit, data, tape, adjacency=adjacency, seed=seed, samples=samples, poison=poison, unit=unit)
     except PathDiffers:
         return ["path"]
     return differing(tape.result, replayed.result)

@@ -4,12 +4,14 @@ The first checks read the receipt: does a second accountant confirm it, do its e
 model's parameters and with the ledger. The others refit the same method with the same parameters on made-up rows of the
 same columns: is everything that is drawn charged, is the noise as large as the entries say, does one row move a
 statistic further than its noise allows for, and does anything leave except through releases. Last, the refits are
-attacked, as in the battery.
+attacked, as in the battery. If the receipt protects persons, made-up persons have several rows each, and neighbours
+differ in all rows of one of them.
 
 No check reads a private row, and none proves privacy. A receipt that was forged together with everything that it could
 be compared with looks genuine, except to a ledger.
 """
 
+import inspect
 import math
 import secrets
 from collections import Counter
@@ -27,12 +29,12 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.accounting.receipt import Entry, Receipt
+from dpadapt.accounting.receipt import Receipt
 from dpadapt.audit.battery import DEFAULT_CONFIDENCE, DEFAULT_FITS, Pace, TimeUp, Verdict, audit_case
 from dpadapt.audit.battery_cases import Case
 from dpadapt.audit.measured_epsilon import LEAST_RUNS, LowerBound, check_confidence
 from dpadapt.audit.releases import ReleaseScores
-from dpadapt.audit.replay import Fit, Release, Tape, leaks, record, replay
+from dpadapt.audit.replay import Release, Tape, leaks, record, replay
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.agents import SimulatedAgents
@@ -49,11 +51,13 @@ from dpadapt.mechanisms.mechanism import (
 )
 from dpadapt.mechanisms.randomness import Random
 from dpadapt.persist import Saved, load
-from dpadapt.persons import IDS_ASSUMPTION
+from dpadapt.persons import IDS_ASSUMPTION, Unit
 from dpadapt.tables import Category, Number, Schema, TableModel
 
 Data = tuple[Any, ...]
 Pair = tuple[Data, Data]
+# A row and its label, if it has one.
+Record = tuple[NDArray[np.float64], Any]
 
 # Relative difference between a receipt's epsilon and the cost of its entries that still counts as equal. Accountants of
 # two versions may differ by the step of their grid, 1e-4 of a typical epsilon.
@@ -64,6 +68,10 @@ _REFIT_TOLERANCE = 0.02
 # Made-up private rows: enough that the budget of an ordinary model is worth spending, few enough for many refits. More
 # rows are slower. Chosen by hand.
 _FEWEST_MADE_UP_ROWS, _MOST_MADE_UP_ROWS = 60, 4_000
+# Where persons are protected, that many persons are made up instead, with one row up to this many each. The person in
+# whom neighbours differ has more rows than all others, so that rows that count fully move a sum the furthest. More rows
+# are slower. Chosen by hand.
+_MOST_ROWS_OF_OTHERS, _ROWS_OF_LAST_PERSON = 3, 6
 # How many times as many rows are tried if the first number does not make the receipt's releases. Chosen by hand.
 _MORE_MADE_UP_ROWS = 8
 # Made-up public rows, at least, and for each column. Chosen by hand.
@@ -230,16 +238,20 @@ def _receipt_findings(saved: Saved) -> list[Finding]:
         _entries_add_up(receipt),
         _within_budget(receipt, params),
         _unseeded(receipt, params),
-        *([_persons(receipt)] if receipt.unit == "person" else []),
+        *([_persons(saved)] if receipt.unit == "person" else []),
     ]
 
 
-def _persons(receipt: Receipt) -> Finding:
+def _persons(saved: Saved) -> Finding:
     """Return whether a receipt that claims to protect persons is that of a fit which was given persons."""
     check = "the fit was given persons"
-    if IDS_ASSUMPTION not in receipt.assumptions:
+    if "persons" not in inspect.signature(type(saved.model).fit).parameters:
+        return Finding(check, "refuted", "the receipt claims to protect persons, and the method takes none")
+    if IDS_ASSUMPTION not in saved.model.privacy_.assumptions:
         return Finding(check, "refuted", "the receipt claims to protect persons, and assumes nothing about their ids")
-    return Finding(check, "holds", "the receipt says what is assumed of ids; made-up persons have one row each")
+    return Finding(
+        check, "holds", "the receipt says what is assumed of ids; refits are given persons with several rows"
+    )
 
 
 def _second_accountant(receipt: Receipt) -> Finding:
@@ -338,16 +350,19 @@ class _MadeUp:
     params : dict
         The model's parameters, without a seed.
     adjacency : Adjacency
+    unit : {"row", "person"}
+        What the receipt protects. For persons, the last part of the private data holds their ids.
     n_columns : int
         Columns of the encoded rows.
     public : Public or None
     more_rows : int, default=1
-        Multiplies the number of private rows.
+        Multiplies the number of private rows, or persons.
     """
 
     saved: Saved
     params: dict[str, Any]
     adjacency: Adjacency
+    unit: Unit
     n_columns: int
     public: Public | None
     more_rows: int = 1
@@ -362,7 +377,7 @@ class _MadeUp:
             params["encoder"], width = None, int(model.coef_.shape[1])
         # What the fit found out, and listed as public, is given to the refit: made-up labels may lack a class.
         params |= {name: getattr(model, f"{name}_") for name in ("mode", "classes") if name in params}
-        made_up = cls(saved, params, Adjacency.of(params["adjacency"]), width, None)
+        made_up = cls(saved, params, Adjacency.of(params["adjacency"]), model.privacy_.unit, width, None)
         return replace(made_up, public=made_up._public_rows()) if saved.method.beside == "public" else made_up
 
     def with_budget(self, epsilon: float, delta: float) -> "_MadeUp":
@@ -386,7 +401,22 @@ class _MadeUp:
 
     def fit(self, data: Data, ledger: Ledger) -> Any:
         """Fit a new estimator."""
-        return self.make().fit(*data, ledger=ledger, **self.beside())
+        if self.unit == "row":
+            return self.make().fit(*data, ledger=ledger, **self.beside())
+        *rows, ids = data
+        return self.make().fit(*rows, persons=ids, ledger=ledger, **self.beside())
+
+    def record(self, data: Data) -> Tape:
+        """Return the releases of a fit on `data`."""
+        return record(self.fit, data, adjacency=self.adjacency, unit=self.unit)
+
+    def replayed(self, pair: Pair) -> tuple[Tape, Tape | None]:
+        """Return a refit, and its replay on the neighbouring rows; None if that takes another path."""
+        tape = self.record(pair[0])
+        try:
+            return tape, replay(self.fit, pair[1], tape, adjacency=self.adjacency, unit=self.unit)
+        except PrivacyError:
+            return tape, None
 
     @property
     def clusters(self) -> bool:
@@ -394,48 +424,74 @@ class _MadeUp:
         return self.saved.method.task == "clustering"
 
     def rows(self) -> Data:
-        """Return made-up private rows, with labels if the method learns some."""
+        """Return made-up private rows, with labels if the method learns some, and with ids of persons if there are."""
         n = _FEWEST_MADE_UP_ROWS
         if not self.clusters:
             # Several times as many as make the budget worth spending: below that, a fit releases nothing.
             mu = gaussian_mu(self.params["epsilon"], self.params["delta"])
             n = self.more_rows * max(n, math.ceil(30 * self.adjacency.factor / mu))
             n = min(n, _MOST_MADE_UP_ROWS)
-        X, y = self._labelled(n, seed=1)
-        return (X,) if self.clusters else (X, y)
+        # Everybody has a row in the first round, and some have one in each further round, so that rows of others lie
+        # between the rows of a person.
+        rounds = _MOST_ROWS_OF_OTHERS if self.unit == "person" else 1
+        persons = np.arange(n)
+        ids = np.concatenate([persons[persons % rounds >= k] for k in range(rounds)])
+        X, y = self._labelled(len(ids), seed=1)
+        rows = (X,) if self.clusters else (X, y)
+        return (*rows, ids) if self.unit == "person" else rows
 
     def pairs(self) -> list[Pair]:
-        """Return neighbouring data sets, whose last row differs as strongly as possible."""
+        """Return neighbouring data sets, whose last row or person differs as strongly as possible."""
         rows = self.rows()
         # Rows that are all alike are contradicted most strongly.
-        alike = np.broadcast_to(np.full(self.n_columns, -1.0), rows[0].shape).copy()
+        alike = np.full_like(rows[0], -1.0)
         low, high = (None, None) if self.clusters else self._labels()
-        bases = [rows, (alike,) if self.clusters else (alike, np.full_like(rows[1], low))]
-        ones, none = np.ones(self.n_columns), rows[0][:0]
+        same = (alike,) if self.clusters else (alike, np.full_like(rows[1], low))
+        bases = [rows, (*same, *rows[len(same) :])]
+        ones = np.ones(self.n_columns)
         if self.clusters:
             near = np.full(self.n_columns, 0.5)
-            made = [self._pair(base, row, None) for base in bases for row in (ones, near)]
-            return made + ([((near[None],), (none,))] if self.adjacency is Adjacency.ADD_REMOVE else [])
-        wanted = ((-ones, high), (ones, high), (ones, low), (_FAR_VALUE * ones, high))
-        return [self._pair(base, row, label) for base in bases for row, label in wanted]
+            made = [self._pair(base, [(row, None)]) for base in bases for row in (ones, near)]
+            alone = ((near[None],), (rows[0][:0],))
+            return made + ([alone] if self.adjacency is Adjacency.ADD_REMOVE else [])
+        wanted = [(-ones, high), (ones, high), (ones, low), (_FAR_VALUE * ones, high)]
+        if self.unit == "row":
+            return [self._pair(base, [record]) for base in bases for record in wanted]
+        # Rows that all pull one way, and rows that differ.
+        persons = [[record] * _ROWS_OF_LAST_PERSON for record in wanted] + [wanted]
+        return [self._pair(base, person) for base in bases for person in persons]
 
-    def _pair(self, base: Data, row: NDArray[np.float64], label: Any) -> Pair:
-        """Return `base` with this last row, and its neighbour."""
-        first = [part.copy() for part in base]
-        first[0][-1] = row
-        if label is not None:
-            first[1][-1] = label
+    def _pair(self, base: Data, records: list[Record]) -> Pair:
+        """Return `base` with these rows in place of its last row or person, and its neighbour.
+
+        In the neighbour a person has one row: how many rows a person has is private.
+        """
+        others = self._without_last(base)
         if self.adjacency is Adjacency.ADD_REMOVE:
-            return tuple(first), tuple(part[:-1] for part in first)
-        second = [part.copy() for part in first]
-        if self.adjacency is Adjacency.REPLACE_ONE:
-            second[0][-1] = -row
-            if label is not None:
-                low, high = self._labels()
-                second[1][-1] = low if label == high else high
+            return self._with_last(others, records), others
+        row, label = records[0]
+        if self.adjacency is Adjacency.ZERO_OUT:
+            other = (np.full(self.n_columns, _OVERFLOWING_VALUE), label)
+        elif label is None:
+            other = (-row, None)
         else:
-            second[0][-1] = _OVERFLOWING_VALUE
-        return tuple(first), tuple(second)
+            low, high = self._labels()
+            other = (-row, low if label == high else high)
+        return self._with_last(others, records), self._with_last(others, [other])
+
+    def _without_last(self, data: Data) -> Data:
+        """Return `data` without its last row or person."""
+        kept = np.arange(len(data[0])) < len(data[0]) - 1 if self.unit == "row" else data[-1] != data[-1].max()
+        return tuple(part[kept] for part in data)
+
+    def _with_last(self, others: Data, records: list[Record]) -> Data:
+        """Return `others` with one more row, or one more person whose rows have rows of others between them."""
+        rows, labels = zip(*records, strict=True)
+        more: list[Any] = [rows] if self.clusters else [rows, labels]
+        if self.unit == "person":
+            more.append(others[-1].max() + 1)
+        places = len(others[0]) - np.arange(len(records))
+        return tuple(np.insert(part, places, values, axis=0) for part, values in zip(others, more, strict=True))
 
     def _labels(self) -> tuple[Any, Any]:
         """Return two labels as far apart as possible."""
@@ -506,7 +562,7 @@ def _refit_findings(saved: Saved, fits: int, confidence: float, seed: int | None
     def replays() -> list[tuple[Tape, Tape | None]]:
         for pair in pairs[len(tapes) :]:
             pace.report("refitting on made-up rows", 0.0)
-            tapes.append(_replayed(made_up.fit, pair, made_up.adjacency))
+            tapes.append(made_up.replayed(pair))
         return tapes
 
     steps: list[tuple[str, Callable[[], Finding]]] = [
@@ -515,7 +571,7 @@ def _refit_findings(saved: Saved, fits: int, confidence: float, seed: int | None
             lambda: _same_cost(receipt, replays()[0][0], made_up.params["epsilon"]),
         ),
         ("every draw of a refit is charged", lambda: _charged_draws(tape for tape, _ in replays())),
-        ("one row moves no statistic beyond its noise", lambda: _moved(replays())),
+        (f"one {made_up.unit} moves no statistic beyond its noise", lambda: _moved(replays())),
         ("replays find no leak", lambda: _no_leak(made_up, pairs, pace)),
         ("the noise that is drawn is as large as claimed", lambda: _drawn_noise(made_up, confidence, seed, pace)),
         ("an attack does not refute the claim", lambda: _attack(made_up, fits, confidence, seed, pace)),
@@ -548,22 +604,13 @@ def _like_the_receipt(made_up: _MadeUp, receipt: Receipt) -> _MadeUp:
         for public in (given, Public(given.X), None) if given is not None else (None,):
             candidate = replace(made_up, public=public, more_rows=more_rows)
             try:
-                refit = record(candidate.fit, candidate.rows(), adjacency=candidate.adjacency).result
+                refit = candidate.record(candidate.rows()).result
             except ValueError:  # such as intervals, which need public rows
                 continue
             entries = refit.privacy_.entries
             if [(entry.label, entry.times) for entry in entries] == wanted:
                 return candidate
     return made_up
-
-
-def _replayed(fit: Fit, pair: Pair, adjacency: Adjacency) -> tuple[Tape, Tape | None]:
-    """Return a refit, and its replay on the neighbouring rows; None if that takes another path."""
-    tape = record(fit, pair[0], adjacency=adjacency)
-    try:
-        return tape, replay(fit, pair[1], tape, adjacency=adjacency)
-    except PrivacyError:
-        return tape, None
 
 
 def _same_cost(receipt: Receipt, tape: Tape, budget: float) -> Finding:
@@ -598,11 +645,13 @@ def _charged_draws(tapes: Iterable[Tape]) -> Finding:
 
 
 def _moved(tapes: Sequence[tuple[Tape, Tape | None]]) -> Finding:
-    """Return whether a row moved a statistic further than its noise, at the entry's multiplier, allows for."""
+    """Return whether a record moved a statistic further than its noise, at the entry's multiplier, allows for."""
     furthest = 0.0
     for tape, other in tapes:
         if other is None:
-            return Finding("", "refuted", "a refit on neighbouring rows makes other releases, which shows the row")
+            return Finding(
+                "", "refuted", "a refit on neighbouring rows makes other releases, which shows the neighbour"
+            )
         for own, theirs in zip(tape.releases, other.releases, strict=True):
             furthest = max(furthest, _share_of_bound(own, theirs))
     words = f"at most {furthest:.3g} times what its noise covers, on {len(tapes)} pairs of neighbours"
@@ -632,7 +681,7 @@ def _no_leak(made_up: _MadeUp, pairs: Sequence[Pair], pace: Pace) -> Finding:
     leaking: set[str] = set()
     for pair in pairs:
         pace.report("replaying refits", 0.0)
-        leaking.update(leaks(lambda: subject, *pair))
+        leaking.update(leaks(lambda: subject, *pair, unit=made_up.unit))
     if leaking:
         return Finding(
             "", "refuted", f"depends on private rows other than through releases: {', '.join(sorted(leaking))}"
@@ -679,7 +728,7 @@ def _drawn_noise(made_up: _MadeUp, confidence: float, seed: int | None, pace: Pa
     rows = made_up.rows()
     for number in range(_MOST_MEASURED_REFITS):
         pace.report("measuring drawn noise", 0.0)
-        parts += _noise_of_a_fit(made_up.fit, rows, made_up.adjacency, None if seed is None else seed + number)
+        parts += _noise_of_a_fit(made_up, rows, None if seed is None else seed + number)
         if not parts or sum(len(part.sizes) for part in parts) >= _ENOUGH_DRAWS:
             break
     n = sum(len(part.sizes) for part in parts)
@@ -698,9 +747,9 @@ def _drawn_noise(made_up: _MadeUp, confidence: float, seed: int | None, pace: Pa
     return Finding("", "holds", f"{words}, and half the noise would give {halved:.3f}")
 
 
-def _noise_of_a_fit(fit: Fit, rows: Data, adjacency: Adjacency, seed: int | None) -> list[_Sizes]:
+def _noise_of_a_fit(made_up: _MadeUp, rows: Data, seed: int | None) -> list[_Sizes]:
     """Return the sizes of all noise that one refit draws, from the noise source of real fits."""
-    ledger = Ledger(math.inf, adjacency=adjacency, random_state=seed)
+    ledger = Ledger(math.inf, adjacency=made_up.adjacency, unit=made_up.unit, random_state=seed)
     original, sizes = ledger._draw, []
 
     def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
@@ -712,7 +761,7 @@ def _noise_of_a_fit(fit: Fit, rows: Data, adjacency: Adjacency, seed: int | None
         return noisy
 
     ledger._draw = draw
-    fit(rows, ledger)
+    made_up.fit(rows, ledger)
     return sizes
 
 
@@ -750,13 +799,13 @@ def _attack(made_up: _MadeUp, fits: int, confidence: float, seed: int | None, pa
         return Finding("", "undecided", "not attacked: releases on samples, neighbours by replace-one")
     terms = _terms(made_up, fits, confidence)
     subject = terms.made_up
-    pair = max(subject.pairs(), key=lambda pair: _separation(*_replayed(subject.fit, pair, subject.adjacency)))
-    entries = record(subject.fit, pair[0], adjacency=subject.adjacency).entries
+    pair = max(subject.pairs(), key=lambda pair: _separation(*subject.replayed(pair)))
+    entries = subject.record(pair[0]).entries
     claimed = cost_of(add_entries({}, entries), terms.delta, adjacency=subject.adjacency)
 
     def fit(noise: float, start: int | None) -> ReleaseScores:
         first = secrets.randbits(48) if start is None else start
-        return ReleaseScores(lambda: _Refitted(subject), *pair, noise=noise, seed=first)
+        return ReleaseScores(lambda: _Refitted(subject), *pair, noise=noise, seed=first, unit=subject.unit)
 
     case = Case(
         "refit",
@@ -798,8 +847,7 @@ class _Terms:
 
 def _kinds(made_up: _MadeUp) -> set[type[Event]]:
     """Return the kinds of releases of a refit."""
-    entries: Sequence[Entry] = record(made_up.fit, made_up.rows(), adjacency=made_up.adjacency).entries
-    return {type(entry.event) for entry in entries}
+    return {type(entry.event) for entry in made_up.record(made_up.rows()).entries}
 
 
 def _terms(made_up: _MadeUp, fits: int, confidence: float) -> _Terms:

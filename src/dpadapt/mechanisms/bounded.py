@@ -180,28 +180,39 @@ def clipped_term_sum(
     clip_norm: float,
     *,
     dtype: Any = np.float32,
+    shares: Shares | None = None,
 ) -> Bounded:
-    """Sum vectors of `n_numbers` numbers, one per record, each first clipped to length `clip_norm`.
+    """Sum vectors of `n_numbers` numbers, one per row, each first clipped to length `clip_norm`, then times its share.
 
-    For terms that are never stored, such as the gradients of a network. Each of `parts` stands for some records. It
-    holds upper bounds on the lengths of their terms, and a function that takes one factor per record and returns the
-    sum of factor times term. A record whose factor is 0 must add nothing, whatever its term is. Terms and their sums
-    are computed in `dtype`.
+    For terms that are never stored, such as the gradients of a network. Each of `parts` stands for some rows. It
+    holds upper bounds on the lengths of their terms, and a function that takes one factor per row and returns the sum
+    of factor times term. A row whose factor is 0 must add nothing, whatever its term is. Terms and their sums are
+    computed in `dtype`. `shares` has the rows in the order of the parts.
     """
     clip_norm = checks.positive(clip_norm, "clip_norm")
     total: Array = np.zeros(checks.count(n_numbers, "n_numbers"))
+    n_rows = 0
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         for lengths, combine in parts:
             # Terms are summed in `dtype`, so the factors leave a margin for its rounding.
             factors = np.minimum(_with_margin(clip_norm, np.dtype(dtype)) / np.maximum(lengths, _FLOAT32_TINY), 1.0)
-            # Records with a length that is not finite, or with a factor that float32 might round up, count as null.
+            # Rows with a length that is not finite, or with a factor that float32 might round up, count as null.
             factors[~(np.isfinite(lengths) & (factors >= _LEAST_TERM_FACTOR))] = 0
-            total += combine(factors)
-    # |factor * term| <= clip_norm / length * length = clip_norm, and zeroing one record moves the sum by its clipped
-    # term alone. This needs lengths that bound the terms: tests/networks measures that they do. In float32 a further
-    # record changes how the terms of all others are rounded, and these differences can add up to more than the margin.
-    return Bounded(total, l2=clip_norm, fixed_rows=np.dtype(dtype) == np.float32)
+            end = n_rows + len(factors)
+            total += combine(factors if shares is None else _shared(factors, shares.take(slice(n_rows, end))))
+            n_rows = end
+    if shares is not None and n_rows != len(shares.values):
+        raise ValueError("shares must have one entry per row.")
+    # |factor * term| <= clip_norm / length * length = clip_norm, and zeroing one row moves the sum by its clipped term
+    # alone; a person's part is Σ share * factor * term, of length at most Σ share * clip_norm <= clip_norm. This needs
+    # lengths that bound the terms: tests/networks measures that they do.
+    # A further row changes how the terms of all others are rounded. Over m rows of p persons the exact lengths add up
+    # to at most p clip_norm, so that a sum is off by at most (m + 1) u p clip_norm, with u the unit of rounding. In
+    # float32 (u = 2^-24) a few thousand rows can bring that beyond the margin: hence `fixed_rows`, which refuses such
+    # sums under add-remove and for persons. In float64 (u = 2^-53) it is 1e-10 clip_norm for a thousand rows of as many
+    # persons.
+    return Bounded(total, l2=clip_norm, fixed_rows=np.dtype(dtype) == np.float32, unit=_unit(shares))
 
 
 def clipped_gram(rows: Rows | ArrayLike, clip_norm: float, mapped: Callable[[Array], Array] | None = None) -> Bounded:

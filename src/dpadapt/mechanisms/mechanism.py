@@ -13,6 +13,7 @@ from dpadapt import checks
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
 from dpadapt.mechanisms.randomness import Random
+from dpadapt.persons import UNITS, Unit
 
 
 def _keep(owner: Any, **numbers: float) -> None:
@@ -223,10 +224,10 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Plan: `mechanism` on `steps` Poisson samples, each record taking part with probability `rate`.
+    """Plan: `mechanism` on `steps` Poisson samples, each row or person taking part with probability `rate`.
 
     `Ledger.start` charges all steps at once. The run draws the samples itself (`Run.batches`), so that the sampling is
-    the one that was charged.
+    the one that was charged. It draws what `unit` says, which must be what the ledger protects.
 
     Examples
     --------
@@ -238,9 +239,11 @@ class Sampled:
     mechanism: Mechanism
     rate: float
     steps: int = 1
+    unit: Unit = "row"
 
     def __post_init__(self) -> None:
         _keep(self, steps=checks.count(self.steps, "steps"), rate=checks.unit(self.rate, "rate"))
+        checks.one_of(self.unit, UNITS, "unit")
         self.event()  # validates
 
     def event(self) -> Event:

@@ -19,7 +19,6 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.descent import softmax
 from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
 from dpadapt.networks.private_training import OPTIMIZERS, Recipe, mixing_weights
 from dpadapt.networks.public_training import (
@@ -53,11 +52,12 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     Privacy
     -------
-    Protects one private row (see `adjacency`): for sequences, one sequence.
+    Protects one private row (see `adjacency`): for sequences, one sequence. With `persons`, one person: the samples are
+    samples of persons, and a row's clipped gradient counts one over the number of rows of its person.
     Releases: sums of clipped gradients over Poisson samples, Gaussian; all are charged before the first.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the module's initial weights are not protected.
-    Under "add-remove" gradients are computed in float64, which takes longer: one more row would change how float32
-    rounds the gradients of all others.
+    Under "add-remove" and with `persons` gradients are computed in float64, which takes longer: one more row would
+    change how float32 rounds the gradients of all others.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     n_steps : int, default=300
         Steps of the private training.
     batch_size : int, default=1000
-        Expected size of a Poisson sample. At or above the number of rows, every step takes all of them.
+        Expected number of rows in a Poisson sample, with `persons` that of persons. At or above the number of rows (of
+        persons), every step takes all of them.
     clip_norm : float, default=1.0
         Clipping norm of a row's gradient.
     learning_rate : float, default=1.0
@@ -207,7 +208,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.watch = watch
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateNetwork":
+    def fit(
+        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+    ) -> "PrivateNetwork":
         """Fit on private `X`, `y`.
 
         Parameters
@@ -218,6 +221,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             Private labels, or the targets of a custom loss.
         public : Public, optional
             Public rows of the same shape, with labels.
+        {persons}
         {ledger}
         """
         checks.one_of(self.transfer, TRANSFERS, "transfer")
@@ -226,7 +230,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 raise TypeError(f"{name} must be a function or None, got {type(getattr(self, name)).__name__}.")
         frame, classifies = X, _classifies(self)
         shapes = {"allow_nd": True, "multi_output": not classifies}
-        X, y = self._check_rows(X, y, y_numeric=False, **shapes)
+        X, y = self._check_rows(X, y, y_numeric=False, fixed_rows=persons is None, **shapes)
         X_public, y_public = self._check_public(public, frame, **shapes)
         if X_public is not None and X_public.shape[1:] != X.shape[1:]:
             raise ValueError(f"public rows must have shape {X.shape[1:]} like private rows, got {X_public.shape[1:]}.")
@@ -239,7 +243,8 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             classes, source = label_set(self.classes, y_public, y)
             assumed, y = [source, *assumed], label_codes(y, classes, "y")
             y_public = None if y_public is None else label_codes(y_public, classes, "public y")
-        budget = self._budget(len(X))
+        shares = self._counting(persons, None, len(X))
+        budget, child = self._spending(ledger, len(X), shares)
         generator = np.random.default_rng(self.random_state)
         with _torch_seed(generator):
             n_scores = None if classes is None else len(classes)
@@ -247,7 +252,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             module = prepare_module(module, self.transfer, n_scores)
             words = n_words(module)
             # A further row changes how float32 rounds the gradients of all others (see `clipped_term_sum`).
-            dtype = np.float64 if Adjacency.of(self.adjacency) is Adjacency.ADD_REMOVE else np.float32
+            dtype = np.float32 if child.fixed_rows else np.float64
             rows = as_inputs(X, words, "X", dtype=dtype), as_targets(y, "y", dtype=dtype)
             public_rows = None
             if X_public is not None:
@@ -263,12 +268,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             engine = tried_engine(rows_loss, rows, None if public_rows is None else public_rows.training, classes)
             if self.module is not None or self.loss is not None:
                 require_private_rows(rows_loss, rows)
-            child = self._ledger(ledger)
             prepare = partial(self._prepare, rows_loss, public_rows, generator)
             if not budget.worthwhile:
                 prepare()
             else:
-                # The facts do not include the true number of rows, which is private under add-remove.
+                # The facts do not include the true number of rows, which is private under add-remove and with persons.
                 fixed = [weights for weights in module.parameters() if not weights.requires_grad]
                 fixed = [weights.detach().double().numpy() for weights in (*fixed, *module.buffers())]
                 facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module)]
@@ -278,6 +282,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                     engine,
                     recipe,
                     rows,
+                    shares=shares,
                     prepare=prepare,
                     public=None if public_rows is None else public_rows.training,
                     public_batch_size=self.public_batch_size,

@@ -166,7 +166,7 @@ def _linear(layer: Any, calls: Sequence[LayerCall]) -> Term:
     bias, size = layer.bias is not None, a.shape[2] * b.shape[2]
     if a.shape[1] == 1:
         return _Outer(a[:, 0], b[:, 0], bias=bias)
-    if len(a) * size > _GHOST_STORED and 2 * a.shape[1] ** 2 <= size:
+    if _rows_to_store(a) * size > _GHOST_STORED and 2 * a.shape[1] ** 2 <= size:
         return _Grams(a, b, bias=bias)
     return _Stored(torch.bmm(b.transpose(1, 2), a), b.sum(dim=1) if bias else None)
 
@@ -177,7 +177,7 @@ def _convolution(layer: Any, calls: Sequence[LayerCall]) -> Term:
     p = layer.in_channels * math.prod(layer.kernel_size)
     n_windows = sum(call.output_gradients[0, 0].numel() for call in calls)
     b = _joined([call.output_gradients.flatten(2) for call in calls], dim=2)
-    if n_rows * p * d > _GHOST_STORED and 2 * n_windows**2 <= p * d:
+    if _rows_to_store(b) * p * d > _GHOST_STORED and 2 * n_windows**2 <= p * d:
         windows = _joined([_windows(layer, call.inputs) for call in calls], dim=2)
         return _Grams(windows.transpose(1, 2), b.transpose(1, 2), bias=bias)
     weight = torch.empty(n_rows, p, d, dtype=b.dtype)
@@ -214,6 +214,16 @@ def _group_norm(layer: Any, calls: Sequence[LayerCall]) -> Term:
     weight = sum(part.flatten(2).sum(dim=2) if part.ndim > 2 else part for part in scaled)
     bias = sum(part.flatten(2).sum(dim=2) if part.ndim > 2 else part for part in gradients)
     return _Stored(_flat_copy(weight, len(weight)), _flat_copy(bias, len(bias)))
+
+
+def _rows_to_store(rows: Any) -> int:
+    """Return the number of rows that decides whether gradients are stored or norms are computed from tables.
+
+    The two ways give different upper bounds on a norm. If the choice depended on how many rows were drawn, one more row
+    would change the clipping of all others. Where neighbours may have different numbers of rows, which is where float64
+    is used, the choice is that of a full part whatever the batch is.
+    """
+    return _GHOST_ROWS if rows.dtype == torch.float64 else len(rows)
 
 
 def _joined(parts: list[Any], *, dim: int) -> Any:

@@ -27,6 +27,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.networks.public_training import public_batches
 from dpadapt.networks.row_gradients import Engine, clipped_gradient_sum
+from dpadapt.persons import Shares
 
 OPTIMIZERS = ("sgd", "adam")
 
@@ -69,9 +70,9 @@ class Recipe:
     Parameters
     ----------
     rate : float
-        Sampling rate: the probability with which each row takes part in a step.
+        Sampling rate: the probability with which each row, or each person, takes part in a step.
     n_rows : float
-        Public number of rows.
+        Public number of rows, or of persons.
     clip_norm : float
     learning_rate : float
     optimizer : {"sgd", "adam"}
@@ -137,6 +138,7 @@ def train_privately(
     state: State,
     recipe: Recipe,
     *,
+    shares: Shares | None = None,
     public: tuple[Any, Any] | None,
     public_batch_size: int,
     generator: np.random.Generator,
@@ -156,6 +158,8 @@ def train_privately(
     state : State
         Changed in place.
     recipe : Recipe
+    shares : Shares, optional
+        How much each row counts, if persons are protected.
     public : pair of inputs and targets, optional
         Needed if a mixing weight is below 1.
     public_batch_size : int
@@ -171,7 +175,7 @@ def train_privately(
     batches_of_public = None if public is None else public_batches(len(public[0]), public_batch_size, generator)
     # Releases that were reserved before a crash count as made, so their steps are over.
     state.step = max(state.step, recipe.n_private - run.left)
-    batches = run.batches(len(rows[0]))
+    batches = run.batches(len(rows[0]), shares)
     reserved = 0
     while state.step < len(recipe.mixing):
         at = state.step
@@ -183,8 +187,8 @@ def train_privately(
         weight = float(recipe.mixing[at])
         gradient = torch.zeros_like(state.weights)
         if weight > 0:
-            summed = next(batches).of(partial(_private_sum, engine, rows, recipe.clip_norm))
-            # Divided by the expected batch size: the actual one is private.
+            summed = next(batches).of(partial(_private_sum, engine, rows, shares, recipe.clip_norm))
+            # Divided by the expected number of rows or persons in a batch: the actual one is private.
             noisy = run.release(summed) / (recipe.rate * recipe.n_rows)
             gradient += weight * torch.from_numpy(noisy.astype(np.float32))
         if weight < 1 and batches_of_public is not None and public is not None:
@@ -199,18 +203,19 @@ def train_privately(
                 save(state)
 
 
-def _private_sum(engine: Engine, rows: tuple[Any, Any], clip_norm: float, index: Any) -> Bounded:
+def _private_sum(engine: Engine, rows: tuple[Any, Any], shares: Shares | None, clip_norm: float, index: Any) -> Bounded:
     """Return the clipped sum of the rows at `index`.
 
     An error is raised without torch's message, which may quote private targets.
     """
+    counted = None if shares is None else shares.take(index)
     if isinstance(index, np.ndarray):
         index = torch.from_numpy(index)
     try:
         # A warning may hold the size of the batch.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return clipped_gradient_sum(engine, rows[0][index], rows[1][index], clip_norm)
+            return clipped_gradient_sum(engine, rows[0][index], rows[1][index], clip_norm, counted)
     except Exception:
         pass
     # Raised outside the handler: the original error would be kept as this error's context.

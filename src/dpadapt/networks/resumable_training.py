@@ -28,6 +28,7 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.networks.private_training import Recipe, State, progress, train_privately
 from dpadapt.networks.public_training import Pair
 from dpadapt.networks.row_gradients import Engine
+from dpadapt.persons import Shares, Unit
 
 _CHECKPOINT_FORMAT = "dpadapt network checkpoint 1"
 _RUN_LABEL = "gradients"
@@ -176,6 +177,7 @@ def carry_out(
     recipe: Recipe,
     rows: Pair,
     *,
+    shares: Shares | None = None,
     prepare: Callable[[], None],
     public: Pair | None,
     public_batch_size: int,
@@ -186,6 +188,7 @@ def carry_out(
 ) -> None:
     """Train the engine's module on private rows, spending the whole budget of `ledger`.
 
+    `shares` says how much each row counts, if the ledger protects persons.
     `prepare` trains the module on public rows first; a training that is resumed from a checkpoint does not call it.
     `look` is called with the number of each finished step and the parameters with which a fit would end there.
     """
@@ -199,10 +202,10 @@ def carry_out(
         noise = calibrate(ledger.epsilon, ledger.delta, steps=steps, rate=rate, adjacency=ledger.adjacency)
         prepare()
         state = State(torch.from_numpy(engine.rows_loss.get()))
-        run = ledger.start(_plan(recipe, noise), label=_RUN_LABEL, resumable=keeping is not None)
+        run = ledger.start(_plan(recipe, noise, ledger.unit), label=_RUN_LABEL, resumable=keeping is not None)
     else:
         noise, state = earlier.noise_multiplier, earlier.state
-        run = ledger.resume(_plan(recipe, noise), earlier.mark, label=_RUN_LABEL)
+        run = ledger.resume(_plan(recipe, noise, ledger.unit), earlier.mark, label=_RUN_LABEL)
 
     def save(state: State) -> None:
         if keeping is not None:
@@ -227,6 +230,7 @@ def carry_out(
             rows,
             state,
             recipe,
+            shares=shares,
             public=public,
             public_batch_size=public_batch_size,
             generator=generator,
@@ -237,9 +241,9 @@ def carry_out(
     engine.rows_loss.put(result())
 
 
-def _plan(recipe: Recipe, noise_multiplier: float) -> Plan:
-    """Return the plan of all releases: Poisson samples, or all rows in every step if the sampling rate is 1."""
+def _plan(recipe: Recipe, noise_multiplier: float, unit: Unit) -> Plan:
+    """Return the plan of all releases: Poisson samples of rows or persons, or all rows if the sampling rate is 1."""
     mechanism = Gaussian(noise_multiplier)
     if recipe.rate < 1:
-        return Sampled(mechanism, recipe.rate, recipe.n_private)
+        return Sampled(mechanism, recipe.rate, recipe.n_private, unit)
     return Repeated(mechanism, recipe.n_private)

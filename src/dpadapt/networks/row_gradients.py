@@ -16,6 +16,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from dpadapt.mechanisms.bounded import Bounded, clipped_term_sum
+from dpadapt.persons import Shares
 from dpadapt.rows import norm_bounds
 
 Loss = Callable[[Any, Any], Any]
@@ -117,12 +118,16 @@ class Engine(Protocol):
         ...
 
 
-def clipped_gradient_sum(engine: Engine, inputs: Any, targets: Any, clip_norm: float) -> Bounded:
-    """Return the flat sum of the rows' gradients, each clipped to `clip_norm`; without rows it is zero."""
-    # `clipped_term_sum` scales each gradient to at most clip_norm, so one row moves the sum by at most clip_norm in l2.
+def clipped_gradient_sum(
+    engine: Engine, inputs: Any, targets: Any, clip_norm: float, shares: Shares | None = None
+) -> Bounded:
+    """Return the flat sum of the rows' gradients, each clipped to `clip_norm`, times its share; 0 without rows."""
+    # `clipped_term_sum` scales each gradient to at most clip_norm, so one row, or all rows of one person by their
+    # shares, move the sum by at most clip_norm in l2.
     rows_loss = engine.rows_loss
     dtype = np.float64 if rows_loss.dtype == torch.float64 else np.float32
-    return clipped_term_sum(engine.parts(inputs, targets), rows_loss.n_parameters, clip_norm, dtype=dtype)
+    parts = engine.parts(inputs, targets)
+    return clipped_term_sum(parts, rows_loss.n_parameters, clip_norm, dtype=dtype, shares=shares)
 
 
 class VmapEngine:
