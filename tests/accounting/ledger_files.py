@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from dpadapt.accounting.store import _COMMIT_BYTES, _FORMAT, _Commit, _link, _read_commit
+from dpadapt.accounting.chain import FORMAT, link
+from dpadapt.accounting.store import _COMMIT_BYTES, _Commit, _read_commit
 from dpadapt.accounting.store import _FIRST_RECORD as FIRST_RECORD
 
 # Advice that would lose charges, or that sounds like it.
@@ -18,12 +19,12 @@ def records_of(path):
 
 def with_records(path, records):
     """Give a ledger other records, with valid hashes."""
-    body, head = "", _FORMAT
+    body, head = "", FORMAT
     for time, text in records:
-        head = _link(head, time, text)
+        head = link(head, time, text)
         body += f"{head} {time} {text}\n"
     commit = _Commit(len(records) - 1, FIRST_RECORD + len(body.encode()), head).line()
-    Path(path).write_bytes(f"{_FORMAT}\n".encode() + commit + commit + body.encode())
+    Path(path).write_bytes(f"{FORMAT}\n".encode() + commit + commit + body.encode())
 
 
 def commits_of(path):

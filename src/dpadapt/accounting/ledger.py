@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
+from dpadapt.accounting.chain import Terms
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, Receipt
-from dpadapt.accounting.store import Check, ChildStore, FileStore, MemoryStore, Store, Terms
+from dpadapt.accounting.store import Check, ChildStore, DurableStore, FileStore, MemoryStore, Store
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
@@ -509,7 +510,7 @@ class Ledger:
 
     def history(self) -> list[tuple[str, Entry]]:
         """Return everything charged so far with its time (UTC; empty for a ledger in memory)."""
-        if isinstance(self._store, FileStore):
+        if isinstance(self._store, DurableStore):
             return [(time, entry) for time, charge in self._store.history() for entry in charge]
         return [("", entry) for entry in self.entries]
 
@@ -573,9 +574,9 @@ class Ledger:
         self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle a durable ledger as its path; refuse any other."""
-        if isinstance(self._store, FileStore):
-            return (_reopened, (str(self._store.path), self._store.read_only))
+        """Pickle a durable ledger as its path or address; refuse any other."""
+        if isinstance(self._store, DurableStore):
+            return (_reopened, self._store.reopening)
         raise PrivacyError(
             "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
             "Ledger.open(path, ...), or use n_jobs=1."
