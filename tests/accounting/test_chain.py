@@ -1,4 +1,4 @@
-"""The chain of records: what it adds up to, and that no altered record is followed. The stores' tests add the places."""
+"""The chain of records: what it adds up to, and that no altered record is followed."""
 
 import json
 
@@ -60,8 +60,7 @@ def test_records_add_up_to_sums_runs_and_charges():
 @pytest.mark.parametrize("number", range(4))
 def test_a_chain_is_followed_up_to_an_altered_record(number, part):
     altered = [list(record) for record in records(*CONTENTS)]
-    altered[number][part] = altered[number][part].replace("0", "1")
-    assert altered[number] != list(records(*CONTENTS)[number])
+    altered[number][part] += " "
     state, _ = chain.follow(START, altered, TERMS)
     assert state.records == number
 

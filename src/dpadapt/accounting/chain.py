@@ -122,6 +122,11 @@ def first_text(terms: Terms) -> str:
     return text_of({"id": secrets.token_hex(16), "terms": asdict(terms)})
 
 
+def id_of(first_text: str) -> str:
+    """Return the id in the text of a first record."""
+    return str(json.loads(first_text).get("id", ""))
+
+
 def charged(charge: Charge, sums: Sums) -> Content:
     """Return the content of a charge's record, with what it adds to the filter's sums."""
     entries = [entry.to_dict() for entry in charge]
@@ -139,8 +144,7 @@ def begin(record: Record) -> tuple[str, Terms, State] | None:
     if digest != link(FORMAT, time, text):
         return None
     try:
-        fields = json.loads(text)
-        return str(fields.get("id", "")), Terms(**fields["terms"]), State(0, digest)
+        return id_of(text), Terms(**json.loads(text)["terms"]), State(0, digest)
     except _UNREADABLE:
         raise UnknownTerms from None
 

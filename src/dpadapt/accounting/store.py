@@ -884,7 +884,9 @@ def _require_local(path: Path) -> None:
     if kind in _NETWORK_FILE_SYSTEMS or kind.removeprefix("fuse.") in _NETWORK_USER_FILE_SYSTEMS:
         raise LedgerError(
             f"{path.name} lies on a network file system ({kind}), where locks can fail and two machines could spend "
-            f"the same budget. Keep the ledger on a local disk of the machine that runs the fits. {NOTHING_HAPPENED}"
+            f"the same budget. Keep the ledger on a local disk of the machine that runs the fits, or, for several "
+            f"machines, on a PostgreSQL server: Ledger.open('postgresql://user@host/database', dataset=...). "
+            f"{NOTHING_HAPPENED}"
         )
 
 
