@@ -18,8 +18,9 @@ can't connect, the charge counts as uncertain, and nothing is released.
 What the server can't show: that its tables are, as a whole, an older copy of themselves. A process that has the ledger
 open refuses tables that lack charges that the process has seen.
 
-Each process has one connection per ledger, whose threads take turns: the row's lock lets one charge through at a time
-anyway. A forked process makes its own.
+Each process has one connection per ledger; a forked process makes its own. Threads take turns. The one whose turn it is
+carries out all charges that wait, each checked after the one before it, in one transaction: the disk, which a commit
+waits for, would otherwise limit how many charges a second there can be.
 """
 
 import os
@@ -27,6 +28,7 @@ import re
 import secrets
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -203,12 +205,27 @@ class _Session:
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._connection: _Connection | None = None
         self._warnings: list[str] = []
+        # Charges that wait, and whether a thread is carrying some out.
+        self.waiting: deque[_Request] = deque()
+        self.busy, self.turn = False, threading.Condition()
 
-    def use(self, work: Callable[[_Connection], _Result]) -> _Result:
-        """Return ``work(connection)``; after any error the connection is closed, which ends its transaction."""
+    def require_own(self) -> None:
+        """In a forked process, forget the connection, the locks and the waiting charges of the other process."""
         if self._pid != os.getpid():
             self._inherited.append(self._connection)
             self._reset()
+
+    def take(self) -> list["_Request"]:
+        """Return the charges that wait, which then don't wait any more."""
+        # One at a time: another thread may add to the queue meanwhile.
+        taken = []
+        while self.waiting:
+            taken.append(self.waiting.popleft())
+        return taken
+
+    def use(self, work: Callable[[_Connection], _Result]) -> _Result:
+        """Return ``work(connection)``; after any error the connection is closed, which ends its transaction."""
+        self.require_own()
         with self._lock:
             if self._connection is None:
                 self._connection = self._address.connect()
@@ -227,11 +244,11 @@ class _Session:
         if diagnostic.severity_nonlocalized == "WARNING":
             self._warnings.append(diagnostic.sqlstate)
 
-    def commit(self) -> None:
-        """Commit, and make sure that the server vouches for it."""
+    def commit(self, statement: str, values: Sequence[Any]) -> None:
+        """Carry out a last statement and commit, in one message; make sure that the server vouches for it."""
         assert self._connection is not None
         self._warnings.clear()
-        status = self._connection.execute("COMMIT").statusmessage
+        status = _results(self._connection, f"{statement}; COMMIT", values)[-1]
         # A warning says that a standby did not confirm, or that a pooler split the transaction. Without one, a
         # transaction that had failed is answered by ROLLBACK.
         if status != "COMMIT" or self._warnings:
@@ -243,6 +260,16 @@ class _Session:
             with suppress(Exception):
                 self._connection.close()
             self._connection = None
+
+
+@dataclass(eq=False)
+class _Request:
+    """Records that a thread wants to add: `decide` returns them. The outcome is the state that it saw, or an error."""
+
+    decide: Callable[[State], Sequence[chain.Content]]
+    state: State | None = None
+    error: Exception | None = None
+    done: bool = False
 
 
 class PostgresStore(DurableStore):
@@ -378,12 +405,17 @@ class PostgresStore(DurableStore):
         self, connection: _Connection, known: State, head: tuple[int, str]
     ) -> tuple[State, list[tuple[str, Charge]]]:
         """Follow the chain of hashes from a known state to the end, which must be what the ledger's row says."""
+        rows = connection.execute(_RECORDS_AFTER, [self.id, known.records]).fetchall()
+        return self._followed(known, rows, head)
+
+    def _followed(
+        self, known: State, rows: Sequence[Sequence[Any]], head: tuple[int, str]
+    ) -> tuple[State, list[tuple[str, Charge]]]:
+        """Follow the chain through rows of numbered records, which must end at `head`."""
         if head[0] < known.records:
             raise LedgerError(self._damaged("entries are missing at its end"))
-        rows = connection.execute(_RECORDS_AFTER, [self.id, known.records]).fetchall()
-        state, charges = self._follow(known, [row[1:] for row in rows])
-        numbers = list(range(known.records + 1, state.records + 1))
-        if [row[0] for row in rows] != numbers:
+        state, charges = self._follow(known, [(row[1], row[2], row[3]) for row in rows])
+        if [row[0] for row in rows] != list(range(known.records + 1, state.records + 1)):
             raise LedgerError(self._damaged(f"entry {state.records + 1} is missing or altered"))
         if (state.records, state.head) != head:
             raise LedgerError(self._damaged("its entries and its row don't agree"))
@@ -392,13 +424,48 @@ class PostgresStore(DurableStore):
     # Writing
 
     def _transact(self, decide: Callable[[State], Sequence[chain.Content]]) -> State:
-        """Let `decide` choose records while the ledger's row is locked, and commit them once."""
+        """Let `decide` choose records while the ledger's row is locked; they are committed when this returns."""
         self._require_writable()
+        request = _Request(decide)
+        self._session.require_own()
+        session = self._session
+        with session.turn:
+            session.waiting.append(request)
+            session.turn.wait_for(lambda: request.done or not session.busy)
+            mine = not request.done
+            session.busy = session.busy or mine
+        if mine:
+            try:
+                self._carry_out()
+            finally:
+                with session.turn:
+                    session.busy = False
+                    session.turn.notify_all()
+        if request.error is not None:
+            raise request.error
+        assert request.state is not None
+        return request.state
+
+    def _carry_out(self) -> None:
+        """Commit the records of all waiting requests in one transaction, once; set their outcomes."""
+        batch: list[_Request] = []
+        try:
+            self._commit_once(batch)
+        except BaseException as error:
+            interrupted = f"the charge to the ledger {self.name} was interrupted. It may count as spent. "
+            words = str(error) if isinstance(error, LedgerError) else f"{interrupted}Nothing was released."
+            for request in [*batch, *self._session.take()]:
+                request.error, request.done = LedgerError(words), True
+            if not isinstance(error, LedgerError):
+                raise
+
+    def _commit_once(self, batch: list[_Request]) -> None:
+        """Fill the batch, and commit its records."""
         token = secrets.token_hex(16)
         # Number and hash of the last record of a transaction whose commit was sent and not answered.
         sent: tuple[int, str] | None = None
 
-        def transaction(connection: _Connection) -> State:
+        def transaction(connection: _Connection) -> None:
             nonlocal sent
             state, time = self._locked(connection)
             # This transaction holds the lock, so the one that was sent has ended: its records are here or never will
@@ -406,34 +473,46 @@ class PostgresStore(DurableStore):
             if sent is not None and self._hash(connection, sent[0]) == sent[1]:
                 connection.execute("ROLLBACK")
                 self._known = state
-                return state
+                return
             sent = None
-            contents = [{**content, "token": token} for content in decide(state)]
-            after = state
-            if contents:
-                records = chain.chained(state.head, time, contents)
-                after, _ = self._follow(state, records)
-                numbers = list(range(state.records + 1, after.records + 1))
-                added = [self.id, numbers, *map(list, zip(*records, strict=True))]
-                connection.execute(_ADD_RECORDS, [*added, after.records, after.head, self.id])
-                sent = after.records, after.head
-            self._session.commit()
+            # Only now: while this thread waited for the lock, others may have come.
+            batch.extend(self._session.take())
+            after, records = state, list[chain.Record]()
+            for request in batch:
+                request.state, request.error = after, None
+                try:
+                    contents = request.decide(after)
+                    new = chain.chained(after.head, time, [{**content, "token": token} for content in contents])
+                    after, _ = self._follow(after, new)
+                    records += new
+                except Exception as error:
+                    request.error = error
+            if not records:
+                connection.execute("ROLLBACK")
+                self._known = state
+                return
+            numbers = list(range(state.records + 1, after.records + 1))
+            columns = [list(column) for column in zip(*records, strict=True)]
+            sent = after.records, after.head
+            self._session.commit(_ADD_RECORDS, [self.id, numbers, *columns, after.records, after.head, self.id])
             self._known = after
-            return state
 
-        return self._attempts(transaction, unanswered=lambda: sent is not None)
+        self._attempts(transaction, unanswered=lambda: sent is not None)
+        for request in batch:
+            request.done = True
 
     def _locked(self, connection: _Connection) -> tuple[State, str]:
         """Lock the ledger's row; return its present state, and the time."""
-        connection.execute(_begin_writing())
-        row = connection.execute(
-            f"SELECT records, head, {_TIME}, current_setting('fsync'), current_setting('synchronous_commit'), "
-            "has_table_privilege('dpadapt.records', 'INSERT') FROM dpadapt.ledgers WHERE id = %s FOR UPDATE",
-            [self.id],
-        ).fetchone()
-        if row is None:
+        *_, found, rows = _results(
+            connection,
+            f"{_begin_writing()}; SELECT records, head, {_TIME}, current_setting('fsync'), "
+            "current_setting('synchronous_commit'), has_table_privilege('dpadapt.records', 'INSERT') "
+            f"FROM dpadapt.ledgers WHERE id = %s FOR UPDATE; {_RECORDS_AFTER}",
+            [self.id, self.id, self._known.records],
+        )
+        if not found:
             raise LedgerError(self._damaged("it is not on its server any more"))
-        records, head, time, fsync, synchronous, may_insert = row
+        records, head, time, fsync, synchronous, may_insert = found[0]
         if fsync != "on" or synchronous != "on":
             raise _Refused(
                 "its server does not write commits through to the disk (fsync or synchronous_commit is off), so a "
@@ -441,8 +520,7 @@ class PostgresStore(DurableStore):
             )
         if not may_insert:
             raise _Refused(_CAUSES["42501"])
-        state, _ = self._read(connection, self._known, (records, head))
-        return state, time
+        return self._followed(self._known, rows, (records, head))[0], time
 
     def _hash(self, connection: _Connection, number: int) -> str | None:
         query = "SELECT hash FROM dpadapt.records WHERE ledger = %s AND number = %s"
@@ -490,6 +568,18 @@ def _begin_writing() -> str:
         f"SET LOCAL lock_timeout = {1000 * _ROW_PATIENCE:.0f}; "
         f"SET LOCAL idle_in_transaction_session_timeout = {1000 * _LONGEST_SILENCE:.0f}"
     )
+
+
+def _results(connection: _Connection, statements: str, values: Sequence[Any]) -> list[Any]:
+    """Carry out several statements in one message; return the rows, or else the status, of each."""
+    # This cursor puts the values into the text, quoted, as a message with several statements needs it.
+    cursor = _psycopg().ClientCursor(connection)
+    cursor.execute(statements, values)
+    results = []
+    while True:
+        results.append(cursor.fetchall() if cursor.description else cursor.statusmessage)
+        if not cursor.nextset():
+            return results
 
 
 def _has_tables(connection: _Connection) -> bool:
