@@ -107,6 +107,11 @@ def is_address(place: object) -> bool:
     return isinstance(place, str) and place.startswith(_SCHEMES)
 
 
+def without_passwords(address: str) -> str:
+    """Return the address of a server as it may be shown and kept; refuse one that is not understood."""
+    return Address.of(address, "any").text
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a ledger on a server is.

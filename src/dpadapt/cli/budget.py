@@ -4,9 +4,9 @@ import decimal
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,6 +17,47 @@ if TYPE_CHECKING:
 
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """The place of a ledger on a PostgreSQL server; it is shown without passwords."""
+
+    address: str = field(repr=False)
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+# Where a ledger is.
+Place = Path | ServerPlace
+
+
+def ledger_place(given: str) -> Place:
+    """Return the place that an option names: a file, or postgresql://user@host/database."""
+    from dpadapt.accounting.postgres import is_address, without_passwords
+
+    return ServerPlace(given, without_passwords(given)) if is_address(given) else Path(given)
+
+
+def open_ledger(place: Place, **terms: Any) -> "Ledger":
+    """Open the ledger at a place; the arguments are those of `Ledger.open`."""
+    from dpadapt.accounting.ledger import Ledger
+
+    return Ledger.open(place.address if isinstance(place, ServerPlace) else place, **terms)
+
+
+def ledger_exists(place: Place, dataset: str) -> bool:
+    """Return whether there is a ledger of the data set; refuse if that can't be known."""
+    if isinstance(place, ServerPlace):
+        from dpadapt.accounting.postgres import Address, PostgresStore
+
+        return PostgresStore.exists(Address.of(place.address, dataset))
+    try:
+        return place.exists()
+    except OSError as error:
+        raise _not_opened(place, error) from None
 
 
 @dataclass(frozen=True)
@@ -49,7 +90,7 @@ class LedgerPlan:
 
     Parameters
     ----------
-    path : Path
+    path : Path or ServerPlace
     wish : Wish
     cap : tuple of (float, float), optional
         Epsilon and delta of a new ledger. None: it exists.
@@ -57,20 +98,19 @@ class LedgerPlan:
         What a person should know about a new ledger.
     """
 
-    path: Path
+    path: Place
     wish: Wish
     cap: tuple[float, float] | None = None
     note: str = ""
 
     def open(self) -> "Ledger":
         """Open the ledger, or make it."""
-        from dpadapt.accounting.ledger import Ledger
         from dpadapt.mechanisms.adjacency import Adjacency
 
         epsilon, delta = self.cap or (None, None)
         terms = {"adjacency": Adjacency.of(self.wish.adjacency), "unit": self.wish.unit, "dataset": self.wish.dataset}
         try:
-            return Ledger.open(self.path, epsilon=epsilon, delta=delta, **terms)  # type: ignore[arg-type]
+            return open_ledger(self.path, epsilon=epsilon, delta=delta, **terms)
         except OSError as error:
             raise _not_opened(self.path, error) from None
 
@@ -98,17 +138,13 @@ def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
         raise ValueError("--epsilon, --delta: the cost can't be computed for numbers as extreme as these.") from None
 
 
-def plan_ledger(path: Path, wish: Wish, *, epsilon: float | None = None, delta: float | None = None) -> LedgerPlan:
+def plan_ledger(path: Place, wish: Wish, *, epsilon: float | None = None, delta: float | None = None) -> LedgerPlan:
     """Return the plan to charge the ledger at `path`, or refuse one that is of other rows or has no room.
 
     Nothing is charged, and a new ledger is not made yet. Its cap is `epsilon` and `delta`; a missing epsilon is asked
     for if somebody is there to answer, and is otherwise a multiple of what is to be spent.
     """
-    try:
-        exists = path.exists()
-    except OSError as error:
-        raise _not_opened(path, error) from None
-    if exists:
+    if ledger_exists(path, wish.dataset):
         _require_room(path, wish, epsilon, delta)
         return LedgerPlan(path, wish)
     from dpadapt.accounting.ledger import Ledger
@@ -132,7 +168,7 @@ def plan_ledger(path: Path, wish: Wish, *, epsilon: float | None = None, delta: 
     return LedgerPlan(path, wish, (epsilon, delta), note)
 
 
-def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
+def _asked_cap(path: Place, wish: Wish, proposed: float) -> float:
     """Return the cap of a new ledger: the answer of a person at the terminal, or `proposed`."""
     from dpadapt import checks
 
@@ -145,15 +181,14 @@ def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
     return checks.positive(typer.prompt(question, default=proposed, type=float, err=True), "the cap")
 
 
-def _require_room(path: Path, wish: Wish, epsilon: float | None, delta: float | None) -> None:
+def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float | None) -> None:
     """Refuse a ledger of other rows, on other terms, or without room."""
-    from dpadapt.accounting.ledger import Ledger
     from dpadapt.errors import BudgetExceeded, LedgerError
 
-    if not path.is_file():
+    if isinstance(path, Path) and not path.is_file():
         raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     try:
-        ledger = Ledger.open(path, dataset=wish.dataset)
+        ledger = open_ledger(path, dataset=wish.dataset)
     except OSError as error:
         raise _not_opened(path, error) from None
     for option, given, kept in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
@@ -194,7 +229,7 @@ def _rounded_down(epsilon: float) -> float:
     return float(rounding.create_decimal(repr(epsilon))) if epsilon >= 1e-3 else 0.0
 
 
-def _not_opened(path: Path, error: OSError) -> ValueError:
+def _not_opened(path: Place, error: OSError) -> ValueError:
     cause = error.strerror or os.strerror(error.errno or 0)
     return ValueError(
         f"--ledger {path}: can't be opened or made ({cause}). Name another place with --ledger, or refuse a ledger by "

@@ -31,7 +31,7 @@ from dpadapt.methods import METHODS, Method, Task
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import LedgerPlan
+    from dpadapt.cli.budget import LedgerPlan, Place
     from dpadapt.hybrid.agents import SimulatedAgents
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
@@ -98,10 +98,11 @@ def _fit(
     ] = None,
     delta: Delta = 1e-6,
     ledger: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Ledger of the private data set, shared by all fits on it. Created if missing. Default: the data "
-            "set's name, as in the schema, with .ledger, beside the schema."
+            help="Ledger of the private data set, shared by all fits on it: a file, or "
+            "postgresql://user@host/database for several machines. Created if missing. Default: the data set's name, "
+            "as in the schema, with .ledger, beside the schema."
         ),
     ] = None,
     no_ledger: Annotated[
@@ -187,7 +188,7 @@ def _fit(
         epsilon=epsilon,
         delta=delta,
         out=out,
-        ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta, refused=no_ledger),
+        ledger=LedgerOptions(_place_of(ledger), ledger_epsilon, ledger_delta, refused=no_ledger),
         method=method,
         adjacency=adjacency.value,
         rows=rows,
@@ -248,11 +249,17 @@ _LEAST_PRIVATE_ROWS = 10
 _REPORT, _CHOSEN = "report.html", "chosen.csv"
 
 
+def _place_of(ledger: str | None) -> "Place | None":
+    from dpadapt.cli.budget import ledger_place
+
+    return None if ledger is None else ledger_place(ledger)
+
+
 @dataclass(frozen=True)
 class LedgerOptions:
     """Which ledger to charge, by default the one beside the schema, and the cap of a new one."""
 
-    path: Path | None
+    path: "Place | None"
     epsilon: float | None
     delta: float | None
     refused: bool = False
@@ -511,10 +518,10 @@ def _check_places(order: Order) -> None:
     """Refuse an input that stands where this command writes."""
     names = ("model.json", "arrays.npz", "receipt.json", _REPORT, _CHOSEN)
     written = {os.path.realpath(order.out / name) for name in names}
-    inputs = {"--private": order.private, "--public": order.public, "--schema": order.schema}
+    inputs: dict[str, Any] = {"--private": order.private, "--public": order.public, "--schema": order.schema}
     inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
     for option, path in inputs.items():
-        if path is not None and os.path.realpath(path) in written:
+        if isinstance(path, Path) and os.path.realpath(path) in written:
             raise ValueError(f"{option} {path}: this file would be overwritten. Choose another folder for --out.")
 
 
@@ -712,6 +719,8 @@ def _extra(order: Order, plan: "LedgerPlan | None") -> dict[str, Any]:
     """Return what is kept beside the model: where its ledger is, seen from its folder, for `dpadapt evaluate`."""
     if plan is None:
         return {}
+    if not isinstance(plan.path, Path):
+        return {"ledger": str(plan.path)}  # without passwords
     with suppress(ValueError):  # on another drive
         return {"ledger": os.path.relpath(plan.path.resolve(), order.out.resolve())}
     return {}
