@@ -247,14 +247,16 @@ class _Session:
 
     def _notice(self, diagnostic: Any) -> None:
         if diagnostic.severity_nonlocalized == "WARNING":
-            self._warnings.append(diagnostic.sqlstate)
+            self._warnings.append(diagnostic.sqlstate or "")
 
     def commit(self, statement: str, values: Sequence[Any]) -> None:
         """Carry out a last statement and commit, in one message; make sure that the server vouches for it."""
         assert self._connection is not None
         self._warnings.clear()
         status = _results(self._connection, f"{statement}; COMMIT", values)[-1]
-        # A warning says that a standby did not confirm, or that a pooler split the transaction. Without one, a
+        if any(_ENDED.fullmatch(code) for code in self._warnings):
+            raise _Lost(_CONNECTION_LOST)
+        # Another warning says that a standby did not confirm, or that a pooler split the transaction. Without one, a
         # transaction that had failed is answered by ROLLBACK.
         if status != "COMMIT" or self._warnings:
             raise _Refused("the server does not vouch for the commit")
@@ -623,6 +625,7 @@ _CAUSES = {
 }
 # Codes of errors that end a connection: class 08 (connection), and a server that stops, starts or ends a session.
 _ENDED = re.compile("08...|57P0.|25P0[34]")
+_CONNECTION_LOST = "the connection to the server was lost; try again when the server can be reached"
 # By the words of libpq and the server: why there is no connection, and what to do.
 _NOT_CONNECTED = (
     (
@@ -656,7 +659,7 @@ def _refusal_of(error: BaseException, connection: _Connection) -> _Lost | _Refus
         return None
     code = error.sqlstate or ""
     if connection.closed or _ENDED.fullmatch(code):
-        return _Lost("the connection to the server was lost; try again when the server can be reached")
+        return _Lost(_CONNECTION_LOST)
     return _Refused(_CAUSES.get(code) or f"the server reports error {code or 'without a code'}; ask its administrator")
 
 
