@@ -78,7 +78,9 @@ class Mutant:
 
     @property
     def environment(self) -> str:
-        """The environment of its tests: that of torch for networks."""
+        """The environment of its tests: that of torch for networks, that with psycopg for ledgers on a server."""
+        if self.file == "accounting/postgres.py":
+            return ".venv-scale"
         return ".venv-torch" if self.file.startswith("networks/") else ".venv"
 
     def applied(self) -> str:

@@ -20,6 +20,7 @@ from ledger_files import ServerPlace
 from dpadapt.accounting import Ledger, calibrate, epsilon
 from dpadapt.accounting.cost import tally
 from dpadapt.accounting.filter import Filter
+from dpadapt.accounting.ledger import _reopened
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import (
     Adjacency,
@@ -761,3 +762,11 @@ def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):
         with pytest.raises(ValueError, match="unit must be one of"):
             Ledger.open(tmp_path / "b.ledger", epsilon=1.0, delta=1e-6, unit=bad)
     assert not (tmp_path / "b.ledger").exists()
+
+
+def test_a_pickle_is_not_opened_as_another_ledger(tmp_path):
+    """A ledger on a server is pickled with its id: elsewhere its address may lead to another server."""
+    ledgers = [Ledger.open(tmp_path / name, epsilon=1.0, delta=0.0) for name in "ab"]
+    assert _reopened(str(tmp_path / "a"), False, None, ledgers[0]._store.id).epsilon == 1.0
+    with pytest.raises(LedgerError, match="is not the one that was pickled"):
+        _reopened(str(tmp_path / "a"), False, None, ledgers[1]._store.id)

@@ -624,3 +624,12 @@ def _own_server():
     if why_not():
         pytest.skip(why_not())
     return Server()
+
+
+def test_the_benchmark_measures_charges_to_a_file_and_to_a_server(place, monkeypatch):
+    from benchmarks.ledger import charges
+
+    monkeypatch.setenv(charges.ADDRESS, place.server.url(place.database))
+    assert list(charges.places()) == ["file", "server"]
+    for address in charges.places().values():
+        assert charges.rate(address, 1, 2, 3) > 0
