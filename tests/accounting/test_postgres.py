@@ -166,12 +166,10 @@ def test_a_charge_that_may_stand_is_reported_and_nothing_is_released(place, ledg
 
 @pytest.mark.parametrize("what", ["a warning", "a rollback"])
 def test_a_commit_that_the_server_does_not_vouch_for_releases_nothing(place, ledger, monkeypatch, what):
-    """As when a synchronous standby did not confirm, or the transaction had failed."""
-    trick = {"a warning": "DO $$BEGIN RAISE WARNING 'x'; END$$", "a rollback": "ROLLBACK; BEGIN"}[what]
+    """As when a synchronous standby did not confirm, or a pooler split the transaction."""
+    trick = {"a warning": "DO $$BEGIN RAISE WARNING 'x'; END$$", "a rollback": "ROLLBACK"}[what]
     with monkeypatch.context() as patch:
         patch.setattr(postgres, "_ADD_RECORDS", f"{postgres._ADD_RECORDS}; {trick}")
-        if what == "a rollback":
-            patch.setattr(postgres, "_ADD_RECORDS", f"{postgres._ADD_RECORDS}; ROLLBACK")
         patch.setattr(ledger, "_draw", lambda *args: pytest.fail("drawn"))
         message = refusal(lambda: ledger.release(Gaussian(20.0), SUM, label="x"))
     assert "does not vouch for the commit. It may count as spent" in message
@@ -453,11 +451,9 @@ def test_addresses_without_passwords_lead_to_the_same_place():
         "postgres://anna@host/db?sslmode=require&password=secret": "postgresql://anna@host/db?sslmode=require",
         "postgresql://anna:secret@h1:1,h2:2/db": "postgresql:///db?host=h1%2Ch2&port=1%2C2&user=anna",
         "postgresql:///db?host=/run/postgresql&sslpassword=secret": "postgresql:///db?host=%2Frun%2Fpostgresql",
-        "postgresql://anna%40corp:secret@host/my%20db": None,
+        "postgresql://anna%40corp:secret@host/db": "postgresql://anna%40corp@host/db",
         "postgresql://an%2Fna:secret@host": "postgresql://an%2Fna@host/",
     }.items():
-        if text is None:
-            continue
         address = Address.of(given, "patients")
         assert address.text == text
         again = Address.of(text, "patients")
