@@ -13,7 +13,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "ledger": (
         "benchmarks.ledger.run",
-        "the ledger's filter: what each rule leaves unused of a cap, and how far an adaptive analyst gets",
+        "the ledger: what each rule leaves unused of a cap, how far an adaptive analyst gets, charges a second",
     ),
     "bounds": (
         "benchmarks.bounds.run",

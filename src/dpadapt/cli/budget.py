@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,52 @@ if TYPE_CHECKING:
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
 _LEDGER_ENDING = ".ledger"
+# Characters of a file that are read to find the address of a server in it.
+_LONGEST_POINTER = 4096
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """The place of a data set's ledger on a PostgreSQL server; it is shown without passwords."""
+
+    address: str = field(repr=False)
+    shown: str
+    dataset: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+# Where a ledger is.
+Place = Path | ServerPlace
+
+
+def ledger_place(given: str, dataset: str = "") -> Place:
+    """Return the place that an option names: a file, or postgresql://user@host/database."""
+    from dpadapt.accounting.postgres import is_address, without_passwords
+
+    return ServerPlace(given, without_passwords(given), dataset) if is_address(given) else Path(given)
+
+
+def open_ledger(place: Place, **terms: Any) -> "Ledger":
+    """Open the ledger at a place; the arguments are those of `Ledger.open`. On a server its data set is known."""
+    from dpadapt.accounting.ledger import Ledger
+
+    if isinstance(place, ServerPlace):
+        return Ledger.open(place.address, **(terms | {"dataset": place.dataset}))
+    return Ledger.open(place, **terms)
+
+
+def ledger_exists(place: Place) -> bool:
+    """Return whether there is a ledger; refuse if that can't be known."""
+    if isinstance(place, ServerPlace):
+        from dpadapt.accounting.postgres import Address, PostgresStore
+
+        return PostgresStore.exists(Address.of(place.address, place.dataset))
+    try:
+        return place.exists()
+    except OSError as error:
+        raise _not_opened(place, error) from None
 
 
 @dataclass(frozen=True)
@@ -57,7 +103,7 @@ class LedgerPlan:
 
     Parameters
     ----------
-    path : Path
+    path : Path or ServerPlace
     wish : Wish
     cap : tuple of (float, float), optional
         Epsilon and delta of a new ledger. None: it exists.
@@ -67,15 +113,14 @@ class LedgerPlan:
         Places beside the private file that shall lead to the ledger.
     """
 
-    path: Path
+    path: Place
     wish: Wish
     cap: tuple[float, float] | None = None
     note: str = ""
     links: tuple[Path, ...] = ()
 
     def open(self) -> "Ledger":
-        """Open the ledger, or make it, and the links to it."""
-        from dpadapt.accounting.ledger import Ledger
+        """Open the ledger, or make it, and what leads to it."""
         from dpadapt.mechanisms.adjacency import Adjacency
 
         epsilon, delta = self.cap or (None, None)
@@ -83,13 +128,17 @@ class LedgerPlan:
         if self.cap is not None:
             terms["dataset"] = self.wish.dataset
         try:
-            ledger = Ledger.open(self.path, epsilon=epsilon, delta=delta, **terms)
+            ledger = open_ledger(self.path, epsilon=epsilon, delta=delta, **terms)
         except OSError as error:
             raise _not_opened(self.path, error) from None
         # Before anything is charged: a charge that no later fit finds would not be added up.
         for link in self.links:
             with suppress(OSError, ValueError):  # a folder that can't be written to, a file system without links
-                link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
+                if isinstance(self.path, ServerPlace):
+                    with link.open("x", encoding="utf-8") as file:
+                        file.write(f"{self.path.shown}\n{self.path.dataset}\n")
+                else:
+                    link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
         return ledger
 
     @property
@@ -127,9 +176,30 @@ def table_name(file: Path) -> str:
     return Path(file.name.removesuffix(".gz")).stem
 
 
+def _led_to(file: Path) -> Place:
+    """Return the ledger that a file beside the private one leads to: itself, that of a link, or one on a server."""
+    from dpadapt.accounting.postgres import is_address
+
+    with suppress(OSError, ValueError):
+        # A ledger's own first line is the name of its format.
+        lines = file.read_text(encoding="utf-8")[:_LONGEST_POINTER].splitlines()
+        if len(lines) == 2 and is_address(lines[0]):
+            return ledger_place(*lines)
+    return file
+
+
+def _identity(place: Place) -> object:
+    return (place.shown, place.dataset) if isinstance(place, ServerPlace) else place.resolve()
+
+
 def ledger_of(
-    private: Path, dataset: str, *, given: Path | None = None, earlier: Sequence[Path] = (), or_else: Path | None = None
-) -> tuple[Path, tuple[Path, ...]]:
+    private: Path,
+    dataset: str,
+    *,
+    given: Place | None = None,
+    earlier: Sequence[Path] = (),
+    or_else: Place | None = None,
+) -> tuple[Place, tuple[Path, ...]]:
     """Return the ledger of a private file and the links to make to it, or refuse a second one for the same rows.
 
     Parameters
@@ -137,11 +207,11 @@ def ledger_of(
     private : Path
     dataset : str
         The name of the data set that the schema states, for rows that come in files of several names; may be empty.
-    given : Path, optional
+    given : Path or ServerPlace, optional
         What --ledger names.
     earlier : sequence of Path
         Where earlier versions kept the ledger.
-    or_else : Path, optional
+    or_else : Path or ServerPlace, optional
         The ledger to charge if there is none beside the private file. Default: a new one there.
     """
     own = own_ledger(private)
@@ -152,10 +222,12 @@ def ledger_of(
                 f"{place}: the ledger that this link leads to, {place.resolve()}, is not there. Rows of {private} were "
                 f"charged to it: bring it back to its place, or make the link lead to its new one."
             )
-    found = {place.resolve(): place for place in (*places, *earlier) if place.exists()}
+    ledgers = [_led_to(place) for place in (*places, *earlier) if place.exists()]
+    found = {_identity(ledger): ledger for ledger in ledgers}
     if given is not None:
         # What the file itself was charged to is known for certain; a name alone may be that of other files.
-        found = {own.resolve(): own} if own.exists() and own.resolve() != given.resolve() else {}
+        known = _led_to(own)
+        found = {own: known} if own.exists() and _identity(known) != _identity(given) else {}
     if len(found) > (given is None):
         others = " and ".join(str(place) for place in found.values())
         raise ValueError(
@@ -169,7 +241,7 @@ def ledger_of(
     if path is None:
         _refuse_strays(private, {own.parent, *(place.parent.resolve() for place in earlier)})
         path = places[-1]
-    return path, tuple(place for place in places if place.resolve() != path.resolve() and not place.exists())
+    return path, tuple(place for place in places if _identity(place) != _identity(path) and not place.exists())
 
 
 def _refuse_strays(private: Path, folders: set[Path]) -> None:
@@ -213,7 +285,7 @@ def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
 
 
 def plan_ledger(
-    path: Path,
+    path: Place,
     wish: Wish,
     *,
     epsilon: float | None = None,
@@ -227,11 +299,7 @@ def plan_ledger(
     for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A `dataset` must be the name
     of the data set that the ledger was made for.
     """
-    try:
-        exists = path.exists()
-    except OSError as error:
-        raise _not_opened(path, error) from None
-    if exists:
+    if ledger_exists(path):
         _require_room(path, wish, epsilon, delta, dataset)
         return LedgerPlan(path, wish, links=links)
     from dpadapt.accounting.ledger import Ledger
@@ -255,7 +323,7 @@ def plan_ledger(
     return LedgerPlan(path, wish, (epsilon, delta), note, links)
 
 
-def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
+def _asked_cap(path: Place, wish: Wish, proposed: float) -> float:
     """Return the cap of a new ledger: the answer of a person at the terminal, or `proposed`."""
     from dpadapt import checks
 
@@ -268,15 +336,14 @@ def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
     return checks.positive(typer.prompt(question, default=proposed, type=float, err=True), "the cap")
 
 
-def _require_room(path: Path, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> None:
+def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> None:
     """Refuse a ledger of other rows, on other terms, or without room."""
-    from dpadapt.accounting.ledger import Ledger
     from dpadapt.errors import BudgetExceeded, LedgerError
 
-    if not path.is_file():
+    if isinstance(path, Path) and not path.is_file():
         raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     try:
-        ledger = Ledger.open(path, dataset=dataset or None)
+        ledger = open_ledger(path, dataset=dataset or None)
     except OSError as error:
         raise _not_opened(path, error) from None
     for option, given, kept in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
@@ -317,7 +384,7 @@ def _rounded_down(epsilon: float) -> float:
     return float(rounding.create_decimal(repr(epsilon))) if epsilon >= 1e-3 else 0.0
 
 
-def _not_opened(path: Path, error: OSError) -> ValueError:
+def _not_opened(path: Place, error: OSError) -> ValueError:
     cause = error.strerror or os.strerror(error.errno or 0)
     return ValueError(
         f"--ledger {path}: can't be opened or made ({cause}). Name another place with --ledger, or refuse a ledger by "
