@@ -226,7 +226,7 @@ def claims(results: dict[str, Any]) -> list[dict[str, str]]:
 def _width_claim(unit: str, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     ratios = [row["width"] / row["needed"] for row in rows if row["needed"] and row["nothing"] == 0]
     middle, largest = (float(pick(ratios)) if ratios else math.inf for pick in (np.median, np.max))
-    text = f"median {middle:.2f}, largest {largest:.2f}, in {len(ratios)} of {len(rows)} cells without an empty answer"
+    text = f"median {middle:.3f}, largest {largest:.3f}, in {len(ratios)} of {len(rows)} cells without an empty answer"
     return claim(f"{unit}s: intervals at most 1.3 times as wide as needed, in the median cell", text, middle <= 1.3)
 
 

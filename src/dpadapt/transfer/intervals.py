@@ -123,7 +123,7 @@ _LEAST_RESIDUAL = 1e-3
 # has to be far above the rounding.
 _BIN_EDGE = 0.01
 # A calibration is imprecise if one standard deviation of the noise in a count is more than this share of the number of
-# rows that may lie outside: for intervals of 90% and a tenth of the budget, if n mu < 140. Chosen by hand.
+# rows that may lie outside: for intervals of 90% and a tenth of the budget, if n mu < 151. Chosen by hand.
 _IMPRECISE = 0.6
 
 
