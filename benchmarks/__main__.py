@@ -35,6 +35,14 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.intervals.run",
         "prediction intervals and sets: coverage, widths against calibration without privacy, cost to the model",
     ),
+    "advice": (
+        "benchmarks.advice.run",
+        "the adviser: gains that it foresees from public rows against those of the fits that it advises",
+    ),
+    "evaluate": (
+        "benchmarks.evaluate.run",
+        "scores released by `evaluate`: how often their intervals cover the score of the population, and their widths",
+    ),
     "adaptation": (
         "benchmarks.adaptation.run",
         "private domain adaptation: the paper's tables, figures and privacy claims, and our estimators",

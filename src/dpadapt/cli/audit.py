@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,8 +124,10 @@ def _audit_saved(model: Path, ledger: str | None, fits: int, confidence: float, 
 
     opened = None
     if ledger is not None:
-        place = ledger_place(ledger, load(model).extra.get("schema", {}).get("dataset") or "")
-        if isinstance(place, Path) and not place.is_file():
+        place = ledger_place(ledger)
+        if not isinstance(place, Path):
+            place = replace(place, dataset=load(model).extra.get("schema", {}).get("dataset") or "")
+        elif not place.is_file():
             raise ValueError(f"--ledger {ledger}: there is no such ledger. Give the file that the fit was charged to.")
         opened = open_ledger(place, read_only=True)
     with _pace(minutes) as pace:

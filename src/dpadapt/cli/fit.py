@@ -452,7 +452,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     model = _unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
     plan = _plan_ledger(order, schema)
     if plan is not None:
-        model.schema = replace(schema, dataset=plan.wish.dataset)
+        model.schema = replace(model.schema, dataset=plan.wish.dataset)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
