@@ -19,11 +19,13 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import log_loss
 
+from benchmarks.pages import pipes, write_between
 from benchmarks.running import command
 from benchmarks.tables.by_hand import CHURN, HOTEL, WAGES, ByHand
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, Schema, TableModel
 from dpadapt.tables import check_tables, encode_features, read_table
 
+START, END = "<!-- bench tables -->", "<!-- end of bench tables -->"
 EPSILON = 1.0
 # The largest ratio of errors at which the claim holds.
 MOST_LOST = 1.01
@@ -170,23 +172,40 @@ def run(quick: bool = False) -> dict[str, Any]:
         }
 
 
+def lines(results: dict[str, Any]) -> list[str]:
+    """Return the table, the speed of reading and checking, and the claims, as lines of Markdown."""
+    header = ["table", "as it comes", "by hand", "public rows alone", "ratio", "columns"]
+    cells = [
+        [
+            row["table"],
+            *(f"{np.mean(row[name]):.4g} ± {np.std(row[name]):.2g}" for name in ("as it comes", "by hand")),
+            f"{row['public only']:.4g}",
+            f"{row['ratio']:.3f}",
+            " and ".join(map(str, row["columns"])),
+        ]
+        for row in results["rows"]
+    ]
+    read, wide = results["reading"], results["wide"]
+    return [
+        pipes(header, cells),
+        f"Reading and encoding {read['rows']:,} rows of CSV takes {read['plain']:.2f} times the CPU time of pandas to "
+        f"read them as text; compressed, {read['gzip']:.2f} times. {wide['columns']:,} columns: {wide['schema']:.1f} s "
+        f"of CPU time for a schema, {wide['check']:.1f} s to check.",
+        "\n".join(f"- {one['claim']}: {one['figure']} ({one['verdict']})" for one in results["claims"]),
+    ]
+
+
 def show(results: dict[str, Any]) -> None:
     """Print the tables."""
-    print("| table | as it comes | by hand | public rows alone | ratio | columns |")
-    print("|---|---|---|---|---|---|")
-    for row in results["rows"]:
-        shown = [f"{np.mean(row[name]):.4g} ± {np.std(row[name]):.2g}" for name in ("as it comes", "by hand")]
-        columns = " and ".join(map(str, row["columns"]))
-        print(f"| {row['table']} | {' | '.join(shown)} | {row['public only']:.4g} | {row['ratio']:.3f} | {columns} |")
-    read, wide = results["reading"], results["wide"]
-    print(
-        f"\nReading and encoding {read['rows']:,} rows of CSV takes {read['plain']:.2f} times the CPU time of pandas "
-        f"to read them as text; compressed, {read['gzip']:.2f} times."
-    )
-    print(f"{wide['columns']:,} columns: {wide['schema']:.1f} s for a schema, {wide['check']:.1f} s to check.\n")
-    for claim in results["claims"]:
-        print(f"- {claim['claim']}: {claim['figure']} ({claim['verdict']})")
+    print("\n\n".join(lines(results)))
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write the table between the markers of a page."""
+    parts = ["Printed by `python -m benchmarks tables`.", *lines(results)]
+    write_between(path, "\n\n".join(parts) + "\n", START, END)
 
 
 if __name__ == "__main__":
-    command("benchmarks.tables.run", __doc__, run, show)
+    writers = {"markdown": ("write the table between this page's markers", write_markdown)}
+    command("benchmarks.tables.run", __doc__, run, show, writers=writers)

@@ -44,6 +44,10 @@ def test_a_small_run_goes_from_end_to_end(monkeypatch, capsys, tmp_path):
     assert 0.7 < results["rows"][0]["ratio"] < 1.4
     tables.show(results)
     assert "| made |" in capsys.readouterr().out
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n{tables.START}\n{tables.END}\n")
+    tables.write_markdown(results, page)
+    assert "| made |" in page.read_text()
     assert tables.folder() == tmp_path
 
 
