@@ -143,6 +143,81 @@ def test_two_ledgers_of_one_file_and_a_link_to_nowhere_are_refused(tmp_path):
         ledger_of(private, "")
 
 
+def charged(path):
+    """Make a ledger with one charge."""
+    ledger = Ledger.open(path, epsilon=9.0, delta=1e-6)
+    ledger.start(Gaussian(2.0), label="a fit")
+    return path
+
+
+def test_a_schema_or_report_of_the_old_name_does_not_own_the_ledger_of_a_renamed_file(tmp_path):
+    charged(tmp_path / "patients.ledger")
+    for name in ("patients.toml", "patients.html", "clinic.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"patients.ledger may be the ledger of .*clinic.csv"):
+        ledger_of(tmp_path / "clinic.csv", "")
+    (tmp_path / "patients.CSV.GZ").touch()
+    assert ledger_of(tmp_path / "clinic.csv", "")[0].name == "clinic.ledger"
+    assert ledger_of(tmp_path / "patients.CSV.GZ", "")[0].name == "patients.ledger"
+
+
+def test_a_link_to_a_shared_ledger_is_asked_about_when_its_file_has_a_new_name(tmp_path):
+    (tmp_path / "ledgers").mkdir()
+    shared = charged(tmp_path / "ledgers" / "study.ledger")
+    for name in ("june", "july"):
+        (tmp_path / f"{name}.csv").touch()
+        path, links = ledger_of(tmp_path / f"{name}.csv", "", given=shared)
+        plan_ledger(path, wish(), links=links).open()
+    (tmp_path / "july.csv").rename(tmp_path / "july-clean.csv")
+    with pytest.raises(ValueError, match=r"july.ledger may be the ledger of"):
+        ledger_of(tmp_path / "july-clean.csv", "")
+    # Nor is a ledger begun in the place of one that a link does not find any more.
+    shared.rename(tmp_path / "ledgers" / "moved.ledger")
+    for given in (None, tmp_path / "july.ledger"):
+        with pytest.raises(ValueError, match=r"july.ledger"):
+            ledger_of(tmp_path / "july-clean.csv", "", given=given)
+
+
+def test_files_of_one_named_data_set_share_a_ledger_across_folders(run, site):
+    for month in ("june", "july"):
+        folder = site.folder / month
+        folder.mkdir()
+        (folder / "rows.csv").write_bytes(site.private.read_bytes())
+    site.ledger.unlink()
+    assert run(*without_naming_a_ledger(site, private=site.folder / "june" / "rows.csv")).code == 0
+    linked = site.folder / "schemas" / "mine.toml"
+    linked.parent.mkdir()
+    linked.symlink_to(site.schema)
+    outcome = run(*without_naming_a_ledger(site, private=site.folder / "july" / "rows.csv", schema=linked))
+    assert outcome.code == 0, outcome.err
+    assert Ledger.open(site.folder / "june" / "patients.ledger").n_charges == 2
+
+
+def test_of_two_fits_that_begin_at_once_one_is_refused(tmp_path):
+    """The second finds, before it charges, that the first has made a ledger where the second wanted a link."""
+    (tmp_path / "rows.csv").touch()
+    plans = [
+        plan_ledger(path, wish(), links=links)
+        for path, links in (ledger_of(tmp_path / "rows.csv", dataset) for dataset in ("", "patients"))
+    ]
+    plans[0].open()
+    with pytest.raises(ValueError, match=r"another fit has begun the ledger .*rows.ledger"):
+        plans[1].open()
+    assert [path.name for path in tmp_path.glob("*.ledger")] == ["rows.ledger"]
+
+
+def test_an_evaluation_asks_about_a_ledger_of_no_table(tmp_path):
+    charged(tmp_path / "old.ledger")
+    of_fit = charged(tmp_path / "private.ledger")
+    for name in ("private.csv", "new.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"old.ledger may be the ledger of .*new.csv"):
+        ledger_of(tmp_path / "new.csv", "", or_else=of_fit)
+    (tmp_path / "old.ledger").unlink()
+    (tmp_path / "private.csv").unlink()
+    assert ledger_of(tmp_path / "new.csv", "", or_else=of_fit)[0] == of_fit
+
+
 def test_a_link_that_cannot_be_made_is_said(tmp_path, monkeypatch):
     def fail(*_args, **_options):
         raise OSError(1, "not permitted")

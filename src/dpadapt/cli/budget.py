@@ -2,7 +2,8 @@
 
 A budget belongs to the private rows, so the ledger lies beside the private file and is named after it. Whatever other
 ledger the rows are charged to, by --ledger or by the name of a data set, a link of that name beside the private file
-leads to it: the next fit on the file finds it, with any schema and any public table, from any folder.
+leads to it: the next fit on the file finds it, with any schema and any public table, from any folder. If the schema
+names the data set, a link beside the schema leads to its ledger, too: files of one data set may lie in several folders.
 """
 
 import decimal
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
-_LEDGER_ENDING = ".ledger"
+_LEDGER_ENDING, _GZIP_ENDING = ".ledger", ".gz"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class LedgerPlan:
         from dpadapt.accounting.ledger import Ledger
         from dpadapt.mechanisms.adjacency import Adjacency
 
+        self._require_links_free()
         epsilon, delta = self.cap or (None, None)
         terms: dict[str, Any] = {"adjacency": Adjacency.of(self.wish.adjacency), "unit": self.wish.unit}
         if self.cap is not None:
@@ -90,7 +92,17 @@ class LedgerPlan:
         for link in self.links:
             with suppress(OSError, ValueError):  # a folder that can't be written to, a file system without links
                 link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
+        self._require_links_free()
         return ledger
+
+    def _require_links_free(self) -> None:
+        """Refuse another ledger in the place of a link: a fit at the same time has begun one since this was planned."""
+        taken = [link for link in self.links if link.exists() and link.resolve() != self.path.resolve()]
+        if taken:
+            raise ValueError(
+                f"--ledger {self.path}: meanwhile another fit has begun the ledger {taken[0]} for these rows. Nothing "
+                f"was spent. Leave --ledger out, and fit again."
+            )
 
     @property
     def notes(self) -> list[str]:
@@ -121,14 +133,21 @@ def table_name(file: Path) -> str:
 
     Examples
     --------
-    >>> table_name(Path("patients.2026.csv.gz")), table_name(Path("rows.parquet"))
-    ('patients.2026', 'rows')
+    >>> table_name(Path("patients.2026.csv.gz")), table_name(Path("ROWS.CSV.GZ")), table_name(Path("rows.parquet"))
+    ('patients.2026', 'ROWS', 'rows')
     """
-    return Path(file.name.removesuffix(".gz")).stem
+    name = file.name
+    return Path(name[: -len(_GZIP_ENDING)] if name.lower().endswith(_GZIP_ENDING) else name).stem
 
 
 def ledger_of(
-    private: Path, dataset: str, *, given: Path | None = None, earlier: Sequence[Path] = (), or_else: Path | None = None
+    private: Path,
+    dataset: str,
+    *,
+    named_in: Path | None = None,
+    given: Path | None = None,
+    earlier: Sequence[Path] = (),
+    or_else: Path | None = None,
 ) -> tuple[Path, tuple[Path, ...]]:
     """Return the ledger of a private file and the links to make to it, or refuse a second one for the same rows.
 
@@ -137,6 +156,8 @@ def ledger_of(
     private : Path
     dataset : str
         The name of the data set that the schema states, for rows that come in files of several names; may be empty.
+    named_in : Path, optional
+        The folder of that schema.
     given : Path, optional
         What --ledger names.
     earlier : sequence of Path
@@ -145,8 +166,9 @@ def ledger_of(
         The ledger to charge if there is none beside the private file. Default: a new one there.
     """
     own = own_ledger(private)
-    places = [own, *([default_ledger(dataset, own.parent)] if dataset else [])]
-    for place in places:
+    folders = dict.fromkeys([own.parent, *([] if named_in is None else [named_in.resolve()])])
+    places = [own, *(default_ledger(dataset, folder) for folder in folders if dataset)]
+    for place in (*places, *earlier, *([given] if given is not None else [])):
         if place.is_symlink() and not place.exists():
             raise ValueError(
                 f"{place}: the ledger that this link leads to, {place.resolve()}, is not there. Rows of {private} were "
@@ -165,23 +187,37 @@ def ledger_of(
             else f"--ledger: there are several ledgers for rows of {private}: {others}. What one of them holds is not "
             f"added up in the other. Take what both hold as spent, move one away, and go on with the other."
         )
-    path = given or next(iter(found.values()), or_else)
+    path = given or next(iter(found.values()), None)
     if path is None:
-        _refuse_strays(private, {own.parent, *(place.parent.resolve() for place in earlier)})
-        path = places[-1]
+        _refuse_strays(private, list(folders), or_else)
+        path = or_else or places[1 if dataset else 0]
     return path, tuple(place for place in places if place.resolve() != path.resolve() and not place.exists())
 
 
-def _refuse_strays(private: Path, folders: set[Path]) -> None:
-    """Refuse to make a new ledger where one lies that belongs to no table there: it may be of these rows."""
+def _refuse_strays(private: Path, folders: Sequence[Path], known: Path | None) -> None:
+    """Refuse to begin another ledger, or to charge the `known` one, where one lies that belongs to no table there.
+
+    It may be of these rows. The first of the `folders` is that of the private file.
+    """
+    from dpadapt.tables.reading import is_table
+
     strays = []
-    for folder in sorted(folders):
+    for folder in folders:
         with suppress(OSError):
-            files = [file for file in folder.iterdir() if file.is_file()]
-            tables = {table_name(file) for file in files if file.suffix != _LEDGER_ENDING}
+            files = list(folder.iterdir())
+            # A schema or a report of the same name is no table.
+            tables = {table_name(file) for file in files if is_table(file)}
             ledgers = [file for file in files if file.suffix == _LEDGER_ENDING]
             owned = {file.resolve() for file in ledgers if file.stem in tables}
-            strays += sorted({file.resolve() for file in ledgers} - owned)
+            # A link beside private files stands for one of them alone, though the ledger that it leads to may be of
+            # others, too. One beside a schema stands for a data set.
+            strays += sorted(
+                file
+                for file in ledgers
+                if file.stem not in tables
+                and (folder == folders[0] if file.is_symlink() else file.resolve() not in owned)
+                and (known is None or file.resolve() != known.resolve())
+            )
     if strays:
         raise ValueError(
             f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "

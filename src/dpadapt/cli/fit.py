@@ -671,9 +671,10 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
     # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
     folder = order.schema.resolve().parent
-    names = [schema.dataset, "" if order.public is None else f"{order.public.stem}-private"]
-    earlier = [] if order.ledger.path else [default_ledger(name, folder) for name in names if name]
-    path, links = ledger_of(order.private, schema.dataset, given=order.ledger.path, earlier=earlier)
+    named_earlier = [] if order.public is None else [default_ledger(f"{order.public.stem}-private", folder)]
+    path, links = ledger_of(
+        order.private, schema.dataset, named_in=folder, given=order.ledger.path, earlier=named_earlier
+    )
     # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file
     # is of its rows, whatever its name is.
     stated = schema.dataset if order.ledger.path else ""
