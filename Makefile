@@ -6,8 +6,10 @@ TORCH_BIN := .venv-torch/bin
 TORCH_STAMP := .venv-torch/.installed
 FLOWER_BIN := .venv-federated/bin
 FLOWER_STAMP := .venv-federated/.installed
+SCALE_BIN := .venv-scale/bin
+SCALE_STAMP := .venv-scale/.installed
 
-.PHONY: demo test test-networks test-federated lint audit mutants bench docs clean
+.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -26,6 +28,12 @@ $(FLOWER_STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv-federated
 	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[federated,dev]'
 	touch $(FLOWER_STAMP)
+
+# Apart, so that the core is tested without psycopg.
+$(SCALE_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-scale
+	$(SCALE_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[postgres,dev]'
+	touch $(SCALE_STAMP)
 
 ## the main job on real data that ships inside installed packages
 demo: $(STAMP)
@@ -48,18 +56,24 @@ test-federated: $(FLOWER_STAMP)
 	# Ray leaves its own processes to the garbage collector, which pytest would report.
 	OMP_NUM_THREADS=1 $(FLOWER_BIN)/python -m pytest -q -p no:unraisableexception tests/test_docs.py -k federated
 
+## what needs a PostgreSQL server (Debian: apt-get install postgresql): ledgers that several machines share
+test-scale: $(SCALE_STAMP)
+	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/accounting/test_postgres.py tests/cli/test_ledger_on_a_server.py
+	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/accounting/test_store.py tests/accounting/test_ledger.py -k server
+
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 ## statistical audits of every mechanism and estimator, crash tests at full size; prints what each of them counted
-audit: $(STAMP)
+audit: $(STAMP) $(SCALE_STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow -r aP
+	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -m slow -r aP tests/accounting/test_postgres.py
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/tables tests/accounting
 
 ## planted privacy bugs, one at a time: the tests named for each must find it
-mutants: $(STAMP) $(TORCH_STAMP)
+mutants: $(STAMP) $(TORCH_STAMP) $(SCALE_STAMP)
 	$(BIN)/python tools/mutants.py --processes 2
 
 bench: $(STAMP)
@@ -69,4 +83,4 @@ docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 clean:
-	rm -rf .venv .venv-torch .venv-federated build dist demo-report
+	rm -rf .venv .venv-torch .venv-federated .venv-scale build dist demo-report

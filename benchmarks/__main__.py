@@ -13,7 +13,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "ledger": (
         "benchmarks.ledger.run",
-        "the ledger's filter: what each rule leaves unused of a cap, and how far an adaptive analyst gets",
+        "the ledger: what each rule leaves unused of a cap, how far an adaptive analyst gets, charges a second",
     ),
     "bounds": (
         "benchmarks.bounds.run",
@@ -34,6 +34,14 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     "intervals": (
         "benchmarks.intervals.run",
         "prediction intervals and sets: coverage, widths against calibration without privacy, cost to the model",
+    ),
+    "advice": (
+        "benchmarks.advice.run",
+        "the adviser: gains that it foresees from public rows against those of the fits that it advises",
+    ),
+    "evaluate": (
+        "benchmarks.evaluate.run",
+        "scores released by `evaluate`: how often their intervals cover the score of the population, and their widths",
     ),
     "adaptation": (
         "benchmarks.adaptation.run",

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, Schema, TableModel, advise
-from dpadapt.advice import RANDOM, _recommended, shift_columns
+from dpadapt.advice import RANDOM, Candidate, _preferred, _recommended, shift_columns
 from dpadapt.methods import find
 
 QUICK = {"epsilons": (0.3, 1.0), "random_state": 0}
@@ -53,6 +53,14 @@ def test_the_model_of_an_advice_can_be_fitted(advice):
 def test_public_rows_are_split_at_random_and_along_dates_before_numbers(advice):
     assert advice.splits[:2] == (RANDOM, "along day")
     assert set(advice.splits[2:]) == {"along age", "along weight"}
+
+
+def test_columns_that_sort_rows_alike_are_split_along_once():
+    table = visits().assign(squared=lambda frame: frame["age"] ** 2, negative=lambda frame: -frame["age"])
+    rows = TableModel(PrivateTransferRegressor(), (schema := Schema.infer(table, dataset="d")), label="cost")
+    named = shift_columns(rows.encode_public(Public(table)), schema, "cost")
+    assert len({"age", "squared", "negative"} & set(named)) == 1
+    assert {"day", "weight"} <= set(named)
 
 
 def test_a_column_that_the_user_names_comes_first():
@@ -117,8 +125,6 @@ def test_without_enough_labels_nothing_is_promised(table, why):
 
 
 def test_the_recommended_epsilon_has_most_of_the_gain():
-    from dpadapt.advice import Candidate
-
     def of(ratios):
         return Candidate("way", find(None, "regression"), True, {}, np.array([[1.0] * 4, ratios]))
 
@@ -126,6 +132,16 @@ def test_the_recommended_epsilon_has_most_of_the_gain():
     assert _recommended(epsilons, of([1.0, 0.9, 0.82, 0.8])) == (1.0, "gain")
     assert _recommended(epsilons, of([1.0, 0.83, 0.82, 0.8])) == (0.3, "gain")
     assert _recommended(epsilons, of([1.0, 1.0, 1.0, 0.99])) == (1.0, "no gain")
+
+
+@pytest.mark.parametrize(("worst", "preferred"), [(0.99, "other"), (1.0, "other"), (1.007, "default")])
+def test_a_way_without_a_gate_that_harms_in_one_split_is_not_preferred(worst, preferred):
+    method = find(None, "regression")
+    ways = [
+        Candidate(name, method, True, {}, np.array(ratios)[:, None])
+        for name, ratios in {"default": [1.0, 0.95, 0.97], "other": [worst, 0.8, 0.9]}.items()
+    ]
+    assert _preferred(ways).name == preferred
 
 
 @pytest.mark.parametrize(

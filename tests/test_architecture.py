@@ -104,7 +104,6 @@ def test_the_product_does_not_import_the_experiments():
 
 # Modules that one other module imports, and why each is a file of its own.
 OWN_SUBJECT = {
-    "accounting.store": "the ledger's file on disk",
     "clustering.inference": "the statistics of the released counts: no private row, no noise",
     "demo.panels": "one panel of the demo per capability",
     "demo.raw_tables": "two messy tables, which the documentation uses too",

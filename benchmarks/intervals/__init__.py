@@ -1,1 +1,1 @@
-"""Benchmark of persons as the unit of privacy."""
+"""Benchmark of prediction intervals and sets."""

@@ -1,10 +1,11 @@
-"""The ledger's filter: how much of a cap each rule leaves unused, and how far an adaptive analyst gets."""
+"""The ledger: how much of a cap each rule leaves unused, how far an adaptive analyst gets, and charges a second."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.ledger.analyst import Analyst, FixedInAdvance, SampledNoise
+from benchmarks.ledger.charges import measure
 from benchmarks.running import command
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -72,7 +73,7 @@ def sampled_runs(cap: float) -> list[SampledNoise]:
 
 
 def run(*, quick: bool) -> dict[str, Any]:
-    """Compute both tables."""
+    """Compute all tables."""
     shares = (0.02, 0.3, 0.5, 0.7, 0.9) if quick else (0.005, 0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
     three = (
         {"middles": (0.3, 0.8), "nodes": 201} if quick else {"middles": (0.05, 0.2, 0.4, 0.6, 0.8, 0.95), "nodes": 401}
@@ -98,11 +99,12 @@ def run(*, quick: bool) -> dict[str, Any]:
             for rule in RULES
             for cap in CAPS
         ],
+        "charges": measure(quick=quick),
     }
 
 
 def show(results: dict[str, Any]) -> None:
-    """Print both tables."""
+    """Print all tables."""
     from rich.console import Console
     from rich.table import Table
 
@@ -119,6 +121,10 @@ def show(results: dict[str, Any]) -> None:
     )
     for row in results["reach"]:
         table.add_row(row["rule"], str(tuple(row["cap"])), f"{row['two']:.4f}", f"{row['three']:.4f}")
+    console.print(table)
+    table = Table("place", "processes", "threads of each", "charges a second", title="charges a second")
+    for row in results["charges"]:
+        table.add_row(row["place"], str(row["processes"]), str(row["threads"]), f"{row['rate']:.0f}")
     console.print(table)
     for row in results["advance"]:
         console.print(

@@ -8,7 +8,7 @@ beside them.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -41,9 +41,8 @@ _RANDOM_SPLITS = 2
 _LEAST_GAIN = 0.02
 # Share of the gain at the largest epsilon that the recommended epsilon must reach. Chosen by hand.
 _MOST_OF_THE_GAIN = 0.8
-# By how much another method must be better on average, and how much worse than the public model it may be in its worst
-# split, to be preferred to the one with a gate. Chosen by hand.
-_PREFERRED_BY, _WORST_OF_OTHERS = 0.02, 1.02
+# By how much another method must be better on average to be preferred to the one with a gate. Chosen by hand.
+_PREFERRED_BY = 0.02
 _ADVISED_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 RANDOM = "no difference (random split)"
@@ -313,21 +312,21 @@ def shift_columns(
     first = {} if split_by is None else {split_by: {**dates, **numbers}[split_by]}
     usable: dict[str, NDArray[np.float64]] = {}
     for name, values in {**first, **dates}.items():
-        # One of several columns that sort the rows alike, such as a date and its year, is enough.
-        alike = any(_correlation(values, _filled(other)) > _MOST_ALIKE for other in usable.values())
-        if name == split_by or (_splits(values) and not alike):
+        if name == split_by or (_splits(values) and not _alike(values, usable.values())):
             usable[name] = values
     others = {
         name: values
         for name, values in numbers.items()
-        if name not in usable
-        and _splits(values)
-        and all(_correlation(values, _filled(other)) <= _MOST_ALIKE for other in usable.values())
+        if name not in usable and _splits(values) and not _alike(values, usable.values())
     }
     target = rows.y
     if isinstance(schema.column(label), Category):
         target = np.unique(np.asarray(rows.y), return_inverse=True)[1]
-    order = sorted(others, key=lambda name: _correlation(others[name], np.asarray(target, dtype=np.float64)))
+    order: list[str] = []
+    for name in sorted(others, key=lambda name: _correlation(others[name], np.asarray(target, dtype=np.float64))):
+        # Columns that sort the rows alike are neighbours in this order.
+        if not order or not _alike(others[name], [others[order[-1]]]):
+            order.append(name)
     left = max(0, _MOST_SHIFTS - len(usable))
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), min(left, len(order))).round().astype(int))
     usable |= {order[place]: others[order[place]] for place in places}
@@ -346,6 +345,11 @@ def _splits(values: NDArray[np.float64]) -> bool:
         return False
     _, counts = np.unique(finite, return_counts=True)
     return len(counts) >= _LEAST_VALUES and counts.max() <= _MOST_OF_ONE_VALUE * len(values)
+
+
+def _alike(values: NDArray[np.float64], others: Iterable[NDArray[np.float64]]) -> bool:
+    """Return whether one of the others sorts the rows alike, such as a year beside a date: one of them is enough."""
+    return any(_correlation(values, _filled(other)) > _MOST_ALIKE for other in others)
 
 
 def _correlation(values: NDArray[np.float64], target: NDArray[np.float64]) -> float:
@@ -431,11 +435,14 @@ def _shared(model: TableModel, way: _Way) -> dict[str, Any]:
 
 
 def _preferred(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the way to advise: the one with a gate, unless another is clearly better and safe."""
+    """Return the way to advise: the one with a gate, unless another is clearly better and never harms.
+
+    Only the gate keeps a fit from becoming worse than the public model, so another way must not be worse in any split.
+    """
     default, *others = candidates
     for other in sorted(others, key=lambda candidate: float(np.mean(np.log(candidate.expected)))):
         better = np.mean(np.log(default.expected)) - np.mean(np.log(other.expected)) > _PREFERRED_BY
-        if better and float(np.max(other.ratios)) <= _WORST_OF_OTHERS:
+        if better and float(np.max(other.ratios)) <= 1.0:
             return other
     return default
 

@@ -5,7 +5,7 @@
     ValueError, TypeError        a wrong argument (the message names it and the remedy)
     PrivacyError                 the guarantee would not hold
     ├── BudgetExceeded           the cap does not allow this release; nothing was drawn or recorded
-    └── LedgerError              a ledger file that can't be trusted: corrupt, truncated, of another data set
+    └── LedgerError              a ledger that can't be trusted (corrupt, truncated, of another data set) or used now
     DataUnavailable              a data set is neither on disk nor downloadable
 
     PrivacyWarning (UserWarning) something that a fit takes for granted; raised as an error, it stops before spending
@@ -28,7 +28,7 @@ class BudgetExceeded(PrivacyError):
 
 
 class LedgerError(PrivacyError):
-    """A ledger file can't be trusted (altered, or made for another data set) or can't be used now (held, no room)."""
+    """A ledger can't be trusted (altered, or made for another data set) or can't be used now (held, unreachable)."""
 
 
 class PrivacyWarning(UserWarning):

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 from ledger_files import FIRST_RECORD
 
@@ -63,30 +64,65 @@ def work(ledger, folder, worker, charges):
             note(f"drawn {k}")
 
 
-def start(shared, name, folder, worker, charges):
-    """Fork a worker; workers with odd numbers use the ledger that they inherit, the others open it by name."""
+def start(shared, reopen, folder, worker, charges, threads=1):
+    """Fork a worker; workers with odd numbers use the ledger that they inherit, the others open it.
+
+    With several threads, each of them is a worker: number `worker` stands for as many.
+    """
     pid = os.fork()
     if pid:
         return pid
-    code = 1
+    failed = []
+
+    def run(ledger, number):
+        try:
+            work(ledger, folder, number, charges)
+        except BaseException as error:
+            failed.append(number)
+            (folder / f"error{number}").write_text(repr(error))
+
     try:
-        work(shared if worker % 2 else Ledger.open(name), folder, worker, charges)
-        code = 0
+        ledger = shared if worker % 2 else reopen()
+        mine = [Thread(target=run, args=(ledger, worker * threads + k)) for k in range(threads)]
+        for thread in mine:
+            thread.start()
+        for thread in mine:
+            thread.join()
     except BaseException as error:
+        failed.append(worker)
         (folder / f"error{worker}").write_text(repr(error))
     finally:
-        os._exit(code)
+        os._exit(1 if failed else 0)
 
 
 def kills(folder, workers, charges, n_kills, allowed, seed, *names):
     """Let workers charge, under one or several names of the ledger, and kill some at random, until all are done."""
     names = [Path(name) for name in names] or [folder / "ledger"]
     shared = Ledger.open(names[0], epsilon=cap(allowed), delta=DELTA)
-    chance = random.Random(seed)
 
     def begin(worker):
-        return start(shared, names[worker // 2 % len(names)], folder, worker, charges)
+        name = names[worker // 2 % len(names)]
+        return start(shared, lambda: Ledger.open(name), folder, worker, charges)
 
+    return {"killed": campaign(folder, begin, workers, n_kills, seed)}
+
+
+def server_kills(folder, processes, threads, charges, n_kills, allowed, seed, url):
+    """Let the threads of several processes charge a ledger on a server, and kill processes at random."""
+    dataset = str(folder)
+    shared = Ledger.open(url, epsilon=cap(allowed), delta=DELTA, dataset=dataset)
+
+    def begin(process):
+        return start(shared, lambda: Ledger.open(url, dataset=dataset), folder, process, charges, threads)
+
+    began = time.monotonic()
+    killed = campaign(folder, begin, processes, n_kills, seed)
+    return {"killed": killed, "seconds": time.monotonic() - began}
+
+
+def campaign(folder, begin, workers, n_kills, seed):
+    """Begin workers, kill some at random and begin them anew, until all are done; return the number of kills."""
+    chance = random.Random(seed)
     running = {worker: begin(worker) for worker in range(workers)}
     killed = 0
     while running:
@@ -107,7 +143,7 @@ def kills(folder, workers, charges, n_kills, allowed, seed, *names):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 del running[worker]
     (folder / "stop").unlink(missing_ok=True)
-    return {"killed": killed}
+    return killed
 
 
 def flips(folder, workers, n_ledgers, n_rounds, n_flips, seed):
@@ -124,7 +160,7 @@ def flips(folder, workers, n_ledgers, n_rounds, n_flips, seed):
         path, damaged = place / "ledger", folder / "damaged"
         shared = Ledger.open(path, epsilon=cap(2000), delta=DELTA)
         for _ in range(n_rounds):
-            pids = [start(shared, path, place, worker, 10_000) for worker in range(workers)]
+            pids = [start(shared, lambda: Ledger.open(path), place, worker, 10_000) for worker in range(workers)]  # noqa: B023
             time.sleep(chance.uniform(0.0, 0.06))
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
@@ -186,4 +222,4 @@ def outcome(path, used, counts, *, charge):
 if __name__ == "__main__":
     mode, folder, *numbers = sys.argv[1:]
     arguments = [int(number) if number.isdigit() else number for number in numbers]
-    print(json.dumps({"kills": kills, "flips": flips}[mode](Path(folder), *arguments)))
+    print(json.dumps({"kills": kills, "flips": flips, "server_kills": server_kills}[mode](Path(folder), *arguments)))

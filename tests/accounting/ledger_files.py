@@ -1,9 +1,11 @@
-"""Ledger files as tests need them: with altered records whose hashes are valid, as only deliberate tampering makes."""
+"""Ledgers as tests need them: in files and on a server, with altered records whose hashes are valid."""
 
 import re
 from pathlib import Path
 
-from dpadapt.accounting.store import _COMMIT_BYTES, _FORMAT, _Commit, _link, _read_commit
+from dpadapt.accounting import Ledger
+from dpadapt.accounting.chain import FORMAT, link
+from dpadapt.accounting.store import _COMMIT_BYTES, _Commit, _read_commit
 from dpadapt.accounting.store import _FIRST_RECORD as FIRST_RECORD
 
 # Advice that would lose charges, or that sounds like it.
@@ -18,12 +20,12 @@ def records_of(path):
 
 def with_records(path, records):
     """Give a ledger other records, with valid hashes."""
-    body, head = "", _FORMAT
+    body, head = "", FORMAT
     for time, text in records:
-        head = _link(head, time, text)
+        head = link(head, time, text)
         body += f"{head} {time} {text}\n"
     commit = _Commit(len(records) - 1, FIRST_RECORD + len(body.encode()), head).line()
-    Path(path).write_bytes(f"{_FORMAT}\n".encode() + commit + commit + body.encode())
+    Path(path).write_bytes(f"{FORMAT}\n".encode() + commit + commit + body.encode())
 
 
 def commits_of(path):
@@ -31,3 +33,70 @@ def commits_of(path):
     content = Path(path).read_bytes()
     places = (FIRST_RECORD - 2 * _COMMIT_BYTES, FIRST_RECORD - _COMMIT_BYTES)
     return [_read_commit(content[place : place + _COMMIT_BYTES]) for place in places]
+
+
+class FilePlace:
+    """A folder of ledgers."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def open(self, name="ledger", **terms):
+        return Ledger.open(self.folder / name, **terms)
+
+    def arguments(self, name="ledger"):
+        """Return how `Ledger.open` finds a ledger in another process."""
+        return {"path": self.folder / name}
+
+    def alter(self, old, new):
+        """Replace text in the records, but not their hashes."""
+        path = self.folder / "ledger"
+        path.write_text(path.read_text().replace(old, new))
+
+    def records(self, name="ledger"):
+        """Return time and text of each record, the terms first."""
+        return records_of(self.folder / name)
+
+    def set_records(self, records, name="ledger"):
+        """Give a ledger other records, with valid hashes."""
+        with_records(self.folder / name, records)
+
+
+class ServerPlace:
+    """Ledgers on a server; a prefix keeps the data sets of tests apart."""
+
+    def __init__(self, server, prefix, database="postgres"):
+        self.server, self.prefix, self.database = server, prefix, database
+
+    def open(self, name="ledger", **terms):
+        return Ledger.open(**self.arguments(name), **terms)
+
+    def arguments(self, name="ledger"):
+        return {"path": self.server.url(self.database), "dataset": f"{self.prefix}{name}"}
+
+    def execute(self, query, *values):
+        return self.server.execute(query, *values, database=self.database)
+
+    def alter(self, old, new):
+        query = "UPDATE dpadapt.records SET text = replace(text, %s, %s) WHERE ledger = %s"
+        self.execute(query, old, new, self.id_of())
+
+    def id_of(self, name="ledger"):
+        return self.execute("SELECT id FROM dpadapt.ledgers WHERE dataset = %s", f"{self.prefix}{name}")[0][0]
+
+    def records(self, name="ledger"):
+        return self.execute(
+            "SELECT time, text FROM dpadapt.records WHERE ledger = %s ORDER BY number", self.id_of(name)
+        )
+
+    def set_records(self, records, name="ledger"):
+        ledger, head = self.id_of(name), FORMAT
+        self.execute("DELETE FROM dpadapt.records WHERE ledger = %s", ledger)
+        for number, (time, text) in enumerate(records):
+            head = link(head, time, text)
+            row = (ledger, number, time, text, head)
+            self.execute(
+                "INSERT INTO dpadapt.records (ledger, number, time, text, hash) VALUES (%s, %s, %s, %s, %s)", *row
+            )
+        query = "UPDATE dpadapt.ledgers SET records = %s, head = %s WHERE id = %s"
+        self.execute(query, len(records) - 1, head, ledger)

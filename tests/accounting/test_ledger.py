@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_files import records_of, with_records
+from ledger_files import ServerPlace
 
 from dpadapt.accounting import Ledger, calibrate, epsilon
 from dpadapt.accounting.cost import tally
 from dpadapt.accounting.filter import Filter
+from dpadapt.accounting.ledger import _reopened
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import (
     Adjacency,
@@ -395,20 +396,20 @@ RESUMED_SUM = clipped_sum([[0.5]], 1.0)
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger.open(tmp_path / "ledger", epsilon=3.0, delta=1e-6)
+def ledger(place):
+    return place.open(epsilon=3.0, delta=1e-6)
 
 
-def reopened(tmp_path):
-    return Ledger.open(tmp_path / "ledger")
+def reopened(place):
+    return place.open()
 
 
-def test_a_resumed_run_makes_the_remaining_releases_and_is_charged_once(tmp_path, ledger):
+def test_a_resumed_run_makes_the_remaining_releases_and_is_charged_once(place, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     spent = ledger.spent()
     for _ in range(4):
         run.release(RESUMED_SUM)
-    other = reopened(tmp_path)
+    other = reopened(place)
     resumed = other.resume(PLAN, run.mark, label="steps")
     assert resumed.left == 6
     for _ in range(6):
@@ -417,10 +418,10 @@ def test_a_resumed_run_makes_the_remaining_releases_and_is_charged_once(tmp_path
         resumed.release(RESUMED_SUM)
     assert other.spent() == spent
     assert [entry.times for entry in other.entries] == [10]
-    assert reopened(tmp_path).resume(PLAN, run.mark, label="steps").left == 0
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 0
 
 
-def test_each_release_is_recorded_before_it_is_drawn(tmp_path, ledger):
+def test_each_release_is_recorded_before_it_is_drawn(place, ledger):
     def dying(*release):
         raise KeyboardInterrupt
 
@@ -428,15 +429,15 @@ def test_each_release_is_recorded_before_it_is_drawn(tmp_path, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     with pytest.raises(KeyboardInterrupt):
         run.release(RESUMED_SUM)
-    assert reopened(tmp_path).resume(PLAN, run.mark, label="steps").left == 9
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 9
 
 
-def test_reserved_releases_count_as_made(tmp_path, ledger):
+def test_reserved_releases_count_as_made(place, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     run.reserve(5)
     run.release(RESUMED_SUM)
     assert run.left == 9
-    assert reopened(tmp_path).resume(PLAN, run.mark, label="steps").left == 5
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 5
     with pytest.raises(PrivacyError, match="all made, or reserved"):
         run.reserve(6)
     for nothing in (0, -5):
@@ -444,9 +445,9 @@ def test_reserved_releases_count_as_made(tmp_path, ledger):
             run.reserve(nothing)
 
 
-def test_two_resumptions_of_one_run_share_its_remaining_releases(tmp_path, ledger):
+def test_two_resumptions_of_one_run_share_its_remaining_releases(place, ledger):
     mark = ledger.start(PLAN, label="steps", resumable=True).mark
-    first, second = (reopened(tmp_path).resume(PLAN, mark, label="steps") for _ in range(2))
+    first, second = (reopened(place).resume(PLAN, mark, label="steps") for _ in range(2))
     for _ in range(5):
         first.release(RESUMED_SUM)
         second.release(RESUMED_SUM)
@@ -456,8 +457,8 @@ def test_two_resumptions_of_one_run_share_its_remaining_releases(tmp_path, ledge
             run.release(RESUMED_SUM)
 
 
-def _release_all(path, mark, drawn):
-    run = Ledger.open(path).resume(PLAN, mark, label="steps")
+def _release_all(place, mark, drawn):
+    run = place.open().resume(PLAN, mark, label="steps")
     try:
         while True:
             run.release(RESUMED_SUM)
@@ -467,11 +468,11 @@ def _release_all(path, mark, drawn):
         pass
 
 
-def test_processes_together_make_no_more_releases_than_were_charged(tmp_path, ledger):
+def test_processes_together_make_no_more_releases_than_were_charged(place, ledger):
     mark = ledger.start(PLAN, label="steps", resumable=True).mark
     context = multiprocessing.get_context("fork")
     drawn = context.Value("i", 0)
-    workers = [context.Process(target=_release_all, args=(tmp_path / "ledger", mark, drawn)) for _ in range(3)]
+    workers = [context.Process(target=_release_all, args=(place, mark, drawn)) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -480,27 +481,27 @@ def test_processes_together_make_no_more_releases_than_were_charged(tmp_path, le
     assert drawn.value == 10
 
 
-def test_resuming_needs_the_same_plan_label_mark_and_ledger(tmp_path, ledger):
+def test_resuming_needs_the_same_plan_label_mark_and_ledger(place, ledger):
     mark = ledger.start(PLAN, label="steps", resumable=True).mark
-    Ledger.open(tmp_path / "other", epsilon=3.0, delta=1e-6).start(PLAN, label="steps", resumable=True)
+    place.open("other", epsilon=3.0, delta=1e-6).start(PLAN, label="steps", resumable=True)
     attempts = [
-        (reopened(tmp_path), Repeated(Gaussian(20.0), 11), mark, "steps"),
-        (reopened(tmp_path), Repeated(Gaussian(19.0), 10), mark, "steps"),
-        (reopened(tmp_path), Sampled(Gaussian(20.0), 0.5, 10), mark, "steps"),
-        (reopened(tmp_path), PLAN, mark, "others"),
-        (reopened(tmp_path), PLAN, "0" * 32, "steps"),
-        (Ledger.open(tmp_path / "other"), PLAN, mark, "steps"),
+        (reopened(place), Repeated(Gaussian(20.0), 11), mark, "steps"),
+        (reopened(place), Repeated(Gaussian(19.0), 10), mark, "steps"),
+        (reopened(place), Sampled(Gaussian(20.0), 0.5, 10), mark, "steps"),
+        (reopened(place), PLAN, mark, "others"),
+        (reopened(place), PLAN, "0" * 32, "steps"),
+        (place.open("other"), PLAN, mark, "steps"),
     ]
     for other, plan, asked, label in attempts:
         with pytest.raises(PrivacyError, match="holds no such run"):
             other.resume(plan, asked, label=label)
 
 
-def test_a_run_that_is_not_resumable_can_not_be_resumed(tmp_path, ledger):
+def test_a_run_that_is_not_resumable_can_not_be_resumed(place, ledger):
     run = ledger.start(PLAN, label="steps")
     assert run.mark == ""
     with pytest.raises(PrivacyError, match="holds no such run"):
-        reopened(tmp_path).resume(PLAN, run.mark, label="steps")
+        reopened(place).resume(PLAN, run.mark, label="steps")
     with pytest.raises(PrivacyError, match="resumable=True"):
         run.reserve(1)
 
@@ -515,12 +516,12 @@ def test_a_ledger_in_memory_refuses_resumable_runs_before_charging():
         assert one.entries == []
 
 
-def test_children_resume_with_their_own_cap_and_label(tmp_path, ledger):
+def test_children_resume_with_their_own_cap_and_label(place, ledger):
     child = ledger.child(2.5, 1e-6, label="fit").child(2.4, 1e-6, label="part")
     run = child.start(PLAN, label="steps", resumable=True)
     run.release(RESUMED_SUM)
     receipt = child.receipt()
-    other = reopened(tmp_path)
+    other = reopened(place)
     resumed = other.child(2.5, 1e-6, label="fit").child(2.4, 1e-6, label="part")
     assert resumed.resume(PLAN, run.mark, label="steps").left == 9
     assert resumed.receipt() == receipt
@@ -539,41 +540,39 @@ def drawn_and_released(run):
     return drawn[0], released
 
 
-def test_a_resumed_run_draws_new_samples_and_noise(tmp_path, ledger):
+def test_a_resumed_run_draws_new_samples_and_noise(place, ledger):
     plan = Sampled(Gaussian(20.0), 0.5, 3)
     run = ledger.start(plan, label="steps", resumable=True)
     first = drawn_and_released(run)
-    resumed = reopened(tmp_path).resume(plan, run.mark, label="steps")
+    resumed = reopened(place).resume(plan, run.mark, label="steps")
     second = drawn_and_released(resumed)
     assert resumed.left == 1
     assert not any(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
-def test_lowering_the_recorded_number_of_releases_is_detected(tmp_path, ledger):
+def test_lowering_the_recorded_number_of_releases_is_detected(place, ledger):
     run = ledger.start(PLAN, label="steps", resumable=True)
     run.reserve(5)
-    path = tmp_path / "ledger"
-    path.write_text(path.read_text().replace('"used": 5', '"used": 0'))
+    place.alter('"used": 5', '"used": 0')
     with pytest.raises(LedgerError, match="can't be trusted"):
-        reopened(tmp_path)
+        reopened(place)
 
 
-def test_a_sample_that_was_drawn_but_not_released_counts_as_used(tmp_path, ledger):
+def test_a_sample_that_was_drawn_but_not_released_counts_as_used(place, ledger):
     plan = Sampled(Gaussian(20.0), 0.5, 3)
     run = ledger.start(plan, label="steps", resumable=True)
     next(run.batches(1000))  # drawn, never released
-    assert reopened(tmp_path).resume(plan, run.mark, label="steps").left == 2
+    assert reopened(place).resume(plan, run.mark, label="steps").left == 2
 
 
 @pytest.mark.parametrize(("mark", "used"), [("known", 11), ("known", -1), ("unknown", 1), ("known", 1e400)])
-def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(tmp_path, ledger, mark, used):
+def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(place, ledger, mark, used):
     run = ledger.start(PLAN, label="steps", resumable=True)
-    path = tmp_path / "ledger"
     text = json.dumps({"mark": run.mark if mark == "known" else "x", "used": used})
-    records = records_of(path)
-    with_records(path, [*records, (records[-1][0], text)])
+    records = place.records()
+    place.set_records([*records, (records[-1][0], text)])
     with pytest.raises(LedgerError, match="can't be trusted"):
-        reopened(tmp_path)
+        reopened(place)
 
 
 # A cap is a cap, and a plan is charged for all of its steps.
@@ -583,12 +582,15 @@ def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(tmp_path,
 @pytest.mark.parametrize(
     ("delta", "mechanism"), [(0.0, lambda e: Laplace(1 / e)), (1e-6, lambda e: Gaussian(calibrate(e, 1e-6)))]
 )
-@pytest.mark.parametrize("kind", ["in memory", "durable", "child"])
-def test_a_charge_a_thousandth_above_what_remains_is_refused(tmp_path, kind, delta, mechanism, before):
+@pytest.mark.parametrize("kind", ["in memory", "child", "file", "server"])
+def test_a_charge_a_thousandth_above_what_remains_is_refused(tmp_path, request, kind, delta, mechanism, before):
     ledgers = [Ledger(1.0, delta)]
-    if kind == "durable":
-        # Two openings of one file, charged in turn.
+    # Two openings of one ledger, charged in turn.
+    if kind == "file":
         ledgers = [Ledger.open(tmp_path / "new", epsilon=1.0, delta=delta) for _ in range(2)]
+    elif kind == "server":
+        place = ServerPlace(request.getfixturevalue("server"), request.node.name)
+        ledgers = [place.open(epsilon=1.0, delta=delta) for _ in range(2)]
     elif kind == "child":
         ledgers = [Ledger(9.0, delta).child(1.0, delta, label="child")]
     for number in range(before):
@@ -611,7 +613,7 @@ def test_a_charge_a_thousandth_above_what_remains_is_refused(tmp_path, kind, del
     ],
 )
 @pytest.mark.parametrize("way", ["start", "start_all", "resumable", "child"])
-def test_every_step_of_a_plan_is_charged(tmp_path, ledger, plan, way):
+def test_every_step_of_a_plan_is_charged(ledger, plan, way):
     once = epsilon(type(plan)(**{**vars(plan), "steps": 1}), ledger.delta)
     if way == "start_all":
         ledger.start_all([(plan, "x")])
@@ -794,3 +796,11 @@ def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):
         with pytest.raises(ValueError, match="unit must be one of"):
             Ledger.open(tmp_path / "b.ledger", epsilon=1.0, delta=1e-6, unit=bad)
     assert not (tmp_path / "b.ledger").exists()
+
+
+def test_a_pickle_is_not_opened_as_another_ledger(tmp_path):
+    """A ledger on a server is pickled with its id: elsewhere its address may lead to another server."""
+    ledgers = [Ledger.open(tmp_path / name, epsilon=1.0, delta=0.0) for name in "ab"]
+    assert _reopened(str(tmp_path / "a"), False, None, ledgers[0]._store.id).epsilon == 1.0
+    with pytest.raises(LedgerError, match="is not the one that was pickled"):
+        _reopened(str(tmp_path / "a"), False, None, ledgers[1]._store.id)

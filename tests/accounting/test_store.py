@@ -21,13 +21,14 @@ import time
 from pathlib import Path
 
 import pytest
-from crash_driver import DELTA, NOISE, cap, notes
+from crash_books import accepted, check_books, drive
+from crash_driver import DELTA, cap
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_files import FIRST_RECORD, UNSAFE, commits_of, records_of, with_records
 
 import dpadapt
-from dpadapt.accounting import Ledger, epsilon, store
+from dpadapt.accounting import Ledger, epsilon, postgres, store
 from dpadapt.accounting.receipt import entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse, clipped_sum
@@ -35,7 +36,6 @@ from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 fcntl = pytest.importorskip("fcntl", reason="these tests lock and kill as POSIX does")
 
-DRIVER = Path(__file__).with_name("crash_driver.py")
 OLD_LEDGERS = Path(__file__).with_name("ledgers_of_0_2")
 SUM = clipped_sum([[0.5]], 1.0)
 STEP = RandomizedResponse(0.125)
@@ -61,8 +61,19 @@ def no_sync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
-def labels_of(path):
-    return [entry.label for entry in Ledger.open(path).entries]
+@pytest.fixture
+def shared(place):
+    """Return a ledger with three charges, in a file or on a server."""
+    ledger = place.open(epsilon=3.0, delta=1e-6)
+    ledger.release(Gaussian(20.0), SUM, label="first")
+    ledger.start(Repeated(STEP, 3), label="second")
+    ledger.release(Gaussian(30.0), SUM, label="third")
+    return ledger
+
+
+def labels_of(place):
+    ledger = Ledger.open(place) if isinstance(place, Path) else place.open()
+    return [entry.label for entry in ledger.entries]
 
 
 def refusal(action):
@@ -75,44 +86,6 @@ def refusal(action):
 
 
 # Kills, writers, damage: small here, at full size in `make audit`
-
-
-def drive(mode, folder, *arguments, command=()):
-    """Run the driver in a process of its own and return what it counted."""
-    done = subprocess.run(
-        [*command, sys.executable, str(DRIVER), mode, str(folder), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stderr
-    assert [error.read_text() for error in folder.glob("error*")] == []
-    return json.loads(done.stdout)
-
-
-def accepted(allowed):
-    """Return how many charges the cap for `allowed` charges lets through, one after the other."""
-    ledger = Ledger(cap(allowed), DELTA)
-    with contextlib.suppress(BudgetExceeded):
-        for _ in range(allowed + 1):
-            ledger.start(NOISE, label="x")
-    return len(ledger.entries)
-
-
-def check_books(folder, workers):
-    """Compare the ledger with what the workers noted: every used charge is there, and nothing that nobody tried."""
-    ledger = Ledger.open(folder / "ledger")
-    labels = [entry.label for entry in ledger.entries]
-    assert len(labels) == len(set(labels))
-    assert ledger.spent() <= ledger.epsilon * (1 + 1e-9)
-    recorded = {worker: set() for worker in range(workers)}
-    for label in labels:
-        worker, k = map(int, label.split(":"))
-        recorded[worker].add(k)
-    for worker in range(workers):
-        assert notes(folder, worker, "drawn") <= recorded[worker] <= notes(folder, worker, "intend")
-    assert {name for name in os.listdir(folder) if not name.startswith("worker")} == {"ledger"}
-    return len(labels)
 
 
 @pytest.mark.parametrize(
@@ -328,19 +301,24 @@ def test_a_read_only_file_system_is_named_and_the_ledger_can_be_read(tmp_path):
 # What a ledger is
 
 
-def test_entries_and_terms_survive(path, ledger):
-    again = Ledger.open(path)
-    assert again.entries == ledger.entries
+def test_entries_and_terms_survive(place, shared):
+    again = place.open()
+    assert again.entries == shared.entries
     assert [entry.label for entry in again.entries] == ["first", "second", "third"]
-    assert (again.epsilon, again.delta, again.adjacency, again.dataset) == (3.0, 1e-6, Adjacency.ZERO_OUT, "patients")
-    assert again.spent() == ledger.spent() > 0
+    assert (again.epsilon, again.delta, again.adjacency, again.dataset) == (
+        3.0,
+        1e-6,
+        Adjacency.ZERO_OUT,
+        shared.dataset,
+    )
+    assert again.spent() == shared.spent() > 0
     assert all(len(time) == 19 for time, _ in again.history())
 
 
-def test_the_number_of_sampled_runs_survives(path, ledger):
+def test_the_number_of_sampled_runs_survives(place, shared):
     for _ in range(2):
-        ledger.start(Sampled(Gaussian(30.0), 0.1, 3), label="sampled")
-    assert ledger._store.sums().sampled == Ledger.open(path)._store.sums().sampled == 2
+        shared.start(Sampled(Gaussian(30.0), 0.1, 3), label="sampled")
+    assert shared._store.sums().sampled == place.open()._store.sums().sampled == 2
 
 
 def test_a_ledger_is_one_file_also_while_it_is_charged(path, ledger):
@@ -359,18 +337,18 @@ def test_files_beside_a_ledger_are_no_part_of_it(path, ledger, no_sync):
     assert labels_of(path) == ["first", "second", "third", "later", "last"]
 
 
-def test_two_openings_see_each_other(path, ledger):
-    other = Ledger.open(path)
+def test_two_openings_see_each_other(place, shared):
+    other = place.open()
     other.start(STEP, label="theirs")
-    assert ledger.entries[-1].label == "theirs"
+    assert shared.entries[-1].label == "theirs"
     with pytest.raises(BudgetExceeded):
-        ledger.start(Repeated(STEP, 100), label="too much")
-    assert ledger.spent() == other.spent()
+        shared.start(Repeated(STEP, 100), label="too much")
+    assert shared.spent() == other.spent()
 
 
-def test_a_child_of_a_durable_ledger_is_durable(path, ledger):
-    ledger.child(1.0, 1e-6, label="fit").start(STEP, label="gradient")
-    assert labels_of(path)[-1] == "fit: gradient"
+def test_a_child_of_a_durable_ledger_is_durable(place, shared):
+    shared.child(1.0, 1e-6, label="fit").start(STEP, label="gradient")
+    assert labels_of(place)[-1] == "fit: gradient"
 
 
 def test_a_new_ledger_needs_terms(path):
@@ -400,17 +378,17 @@ def test_an_unnamed_ledger_does_not_become_a_named_one(path):
         Ledger.open(path, dataset="patients")
 
 
-def test_the_cap_may_be_unlimited(path):
-    Ledger.open(path, epsilon=float("inf"), delta=0.0).start(Gaussian(1.0), label="x")
-    assert Ledger.open(path).spent() == float("inf")
+def test_the_cap_may_be_unlimited(place):
+    place.open(epsilon=float("inf"), delta=0.0).start(Gaussian(1.0), label="x")
+    assert place.open().spent() == float("inf")
 
 
-def test_a_ledger_opened_for_reading_only_is_not_charged(path, ledger):
-    before = path.read_bytes()
-    shown = Ledger.open(path, read_only=True)
-    assert shown.entries == ledger.entries
+def test_a_ledger_opened_for_reading_only_is_not_charged(place, shared):
+    before = place.records()
+    shown = place.open(read_only=True)
+    assert shown.entries == shared.entries
     assert "opened for reading only" in refusal(lambda: shown.start(STEP, label="x"))
-    assert path.read_bytes() == before
+    assert place.records() == before
 
 
 # Damage
@@ -501,10 +479,10 @@ ENTRY = '{"label": "x", "event": {"kind": "Pure", "epsilon": 1.0}, "times": 1, "
         '{"mark": "x", "used": 1}',
     ],
 )
-def test_records_of_unknown_form_are_refused(path, ledger, text):
-    records = records_of(path)
-    with_records(path, [*records, (records[-1][0], text)])
-    for action in (lambda: Ledger.open(path), lambda: ledger.start(STEP, label="x"), ledger.spent):
+def test_records_of_unknown_form_are_refused(place, shared, text):
+    records = place.records()
+    place.set_records([*records, (records[-1][0], text)])
+    for action in (lambda: place.open(), lambda: shared.start(STEP, label="x"), shared.spent):
         message = refusal(action)
         assert "unknown form" in message or "unknown run" in message
 
@@ -692,15 +670,15 @@ def test_an_interrupted_charge_leaves_the_ledger_usable(path, ledger, monkeypatc
     assert labels_of(path) == ["first", "second", "third", "y"]
 
 
-def test_a_charge_that_fails_leaves_the_ledger_usable(path, ledger):
-    before = ledger.entries
+def test_a_charge_that_fails_leaves_the_ledger_usable(place, shared):
+    before = shared.entries
     with pytest.raises(BudgetExceeded):
-        ledger.start(Laplace(0.1), label="too much")
+        shared.start(Laplace(0.1), label="too much")
     with pytest.raises(TypeError):
-        ledger.start(STEP, label=object())
-    assert ledger.entries == before
-    ledger.start(STEP, label="fine")
-    assert len(Ledger.open(path).entries) == len(before) + 1
+        shared.start(STEP, label=object())
+    assert shared.entries == before
+    shared.start(STEP, label="fine")
+    assert len(place.open().entries) == len(before) + 1
 
 
 # Names and places
@@ -919,7 +897,7 @@ def test_a_new_ledger_needs_a_folder(tmp_path):
 
 
 def test_no_message_of_the_ledger_gives_unsafe_advice():
-    for name in ("store", "ledger"):
+    for name in ("store", "postgres", "ledger"):
         tree = ast.parse((Path(dpadapt.__file__).parent / "accounting" / f"{name}.py").read_text())
         raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise | ast.Return | ast.Assign)]
         texts = [
@@ -947,18 +925,18 @@ def test_durable_ledgers_pickle_as_their_path(path, ledger, monkeypatch):
         pickle.loads(data)
 
 
-def test_a_ledger_opened_for_reading_is_pickled_for_reading(path, ledger):
-    again = pickle.loads(pickle.dumps(Ledger.open(path, read_only=True)))
+def test_a_ledger_opened_for_reading_is_pickled_for_reading(place, shared):
+    again = pickle.loads(pickle.dumps(place.open(read_only=True)))
     with pytest.raises(LedgerError, match="opened for reading only"):
         again.start(STEP, label="x")
 
 
-def test_durable_ledgers_are_not_copied_and_their_children_not_pickled(ledger):
+def test_durable_ledgers_are_not_copied_and_their_children_not_pickled(shared):
     for duplicate in (copy.copy, copy.deepcopy):
         with pytest.raises(PrivacyError, match="can't be copied"):
-            duplicate(ledger)
+            duplicate(shared)
     with pytest.raises(PrivacyError, match="can't be sent to another process"):
-        pickle.dumps(ledger.child(1.0, 1e-6, label="fit"))
+        pickle.dumps(shared.child(1.0, 1e-6, label="fit"))
 
 
 def charge(ledger, label, times):
@@ -966,8 +944,8 @@ def charge(ledger, label, times):
         ledger.start(RandomizedResponse(1e-4), label=f"{label}{k}")
 
 
-def test_processes_charge_one_ledger(path):
-    ledger = Ledger.open(path, epsilon=1.0, delta=0.0)
+def test_processes_charge_one_ledger(place):
+    ledger = place.open(epsilon=1.0, delta=0.0)
     for method in ("fork", "spawn"):
         context = multiprocessing.get_context(method)
         workers = [context.Process(target=charge, args=(ledger, f"{method}{i}-", 10)) for i in range(2)]
@@ -979,8 +957,8 @@ def test_processes_charge_one_ledger(path):
     assert len({entry.label for entry in ledger.entries}) == 40
 
 
-def test_charges_after_a_fork_survive_the_end_of_the_other_process(path):
-    ledger = Ledger.open(path, epsilon=1.0, delta=0.0)
+def test_charges_after_a_fork_survive_the_end_of_the_other_process(place):
+    ledger = place.open(epsilon=1.0, delta=0.0)
     ledger.start(RandomizedResponse(1e-4), label="parent")
     ready, go = os.pipe(), os.pipe()
     child = os.fork()
@@ -997,13 +975,14 @@ def test_charges_after_a_fork_survive_the_end_of_the_other_process(path):
     assert os.waitpid(child, 0)[1] == 0
     for end in (*ready, *go):
         os.close(end)
-    assert len(Ledger.open(path).entries) == 22
+    assert len(place.open().entries) == 22
 
 
-def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_it(path, monkeypatch):
+def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_it(place, monkeypatch):
     """A fork copies the open file and its lock; the charge of the parent ends the lock for both."""
     monkeypatch.setattr(store, "_LOCK_PATIENCE", 5.0)
-    ledger = Ledger.open(path, epsilon=2.0, delta=0.0)
+    monkeypatch.setattr(postgres, "_ROW_PATIENCE", 5.0)
+    ledger = place.open(epsilon=2.0, delta=0.0)
     children = []
 
     def fork(sums):
@@ -1020,12 +999,12 @@ def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_i
     assert len(ledger.entries) == 2
 
 
-def test_threads_charge_one_ledger(path):
-    ledger = Ledger.open(path, epsilon=40 * 0.125 + 0.01, delta=0.0)
+def test_threads_charge_one_ledger(place):
+    ledger = place.open(epsilon=40 * 0.125 + 0.01, delta=0.0)
     made = []
 
     def work():
-        mine = Ledger.open(path) if len(made) % 2 else ledger
+        mine = place.open() if len(made) % 2 else ledger
         for _ in range(15):
             try:
                 mine.start(STEP, label="x")
@@ -1038,7 +1017,7 @@ def test_threads_charge_one_ledger(path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == 40 == len(Ledger.open(path).entries)
+    assert len(made) == 40 == len(place.open().entries)
 
 
 OPEN_AND_CHARGE = """

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
+from dpadapt.accounting.chain import Terms
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
+from dpadapt.accounting.postgres import Address, PostgresStore, is_address
 from dpadapt.accounting.receipt import Entry, Receipt
-from dpadapt.accounting.store import Check, ChildStore, FileStore, MemoryStore, Store, Terms
+from dpadapt.accounting.store import Check, ChildStore, DurableStore, FileStore, MemoryStore, Store
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
@@ -319,13 +321,16 @@ class Ledger:
         Parameters
         ----------
         path : str or Path
-            Several processes of one machine may use the file at the same time; it must lie on a local disk.
+            A file, which several processes of one machine may use at the same time; it must lie on a local disk. Or
+            the address of a PostgreSQL server, for several machines: ``postgresql://user@host/database`` (extra
+            ``postgres``). Passwords are best given by PGPASSWORD or in ~/.pgpass: a pickled ledger has none.
         epsilon, delta : float, optional
             The cap. Needed for a new ledger; for an existing ledger they must equal its cap.
         adjacency : Adjacency, optional
             Default for a new ledger: Adjacency.ZERO_OUT.
         dataset : str, optional
-            Name of the private data set. An existing ledger of another data set is refused.
+            Name of the private data set. An existing ledger of another data set is refused. On a server the name is
+            needed, and finds the ledger: there is one for each name.
         unit : {"row", "person"}, optional
             As in `Ledger`. Default for a new ledger: "row".
         rule : {"mixed", "gaussian", "renyi"}, optional
@@ -334,23 +339,23 @@ class Ledger:
             Only read the ledger, which needs no right to write to it. Otherwise a ledger that can't be written to is
             refused at once.
         """
-        path = Path(path)
-        if not FileStore.exists(path):
+        place, kind = _place(path, dataset)
+        if not kind.exists(place):
             if epsilon is None or delta is None or read_only:
                 raise ValueError(
-                    f"there is no ledger {path.name}: give epsilon and delta to make one for data about which nothing "
+                    f"there is no ledger {place.name}: give epsilon and delta to make one for data about which nothing "
                     f"was released yet. If there was a ledger before, its budget must be taken as spent."
                 )
             made = Filter.of(rule or "mixed", epsilon, delta, Adjacency.of(adjacency or Adjacency.ZERO_OUT))
             cap = made.epsilon, made.delta, made.adjacency.value
             kept_unit = checks.one_of("row" if unit is None else unit, UNITS, "unit")
-            store = FileStore.create(path, Terms(*cap, dataset or "", made.share, made.order, kept_unit))
+            store = kind.create(place, Terms(*cap, dataset or "", made.share, made.order, kept_unit))
         else:
-            store = FileStore(path, read_only=read_only)
+            store = kind(place, read_only=read_only)
         terms = store.terms
         if dataset is not None and dataset != terms.dataset:
             raise LedgerError(
-                f"the ledger {path.name} belongs to the data set {terms.dataset!r}, not to {dataset!r}. "
+                f"the ledger {place.name} belongs to the data set {terms.dataset!r}, not to {dataset!r}. "
                 f"Use that data set's own ledger."
             )
         for name, given, kept in (
@@ -362,7 +367,7 @@ class Ledger:
         ):
             if given is not None and given != kept:
                 raise LedgerError(
-                    f"the ledger {path.name} has {name}={kept!r}, not {given!r}. It is fixed when the ledger is made; "
+                    f"the ledger {place.name} has {name}={kept!r}, not {given!r}. It is fixed when the ledger is made; "
                     f"leave {name} out to use the ledger as it is."
                 )
         ledger = object.__new__(cls)
@@ -525,7 +530,7 @@ class Ledger:
 
     def history(self) -> list[tuple[str, Entry]]:
         """Return everything charged so far with its time (UTC; empty for a ledger in memory)."""
-        if isinstance(self._store, FileStore):
+        if isinstance(self._store, DurableStore):
             return [(time, entry) for time, charge in self._store.history() for entry in charge]
         return [("", entry) for entry in self.entries]
 
@@ -589,9 +594,9 @@ class Ledger:
         self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle a durable ledger as its path; refuse any other."""
-        if isinstance(self._store, FileStore):
-            return (_reopened, (str(self._store.path), self._store.read_only))
+        """Pickle a durable ledger as its path or address; refuse any other."""
+        if isinstance(self._store, DurableStore):
+            return (_reopened, self._store.reopening)
         raise PrivacyError(
             "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
             "Ledger.open(path, ...), or use n_jobs=1."
@@ -608,8 +613,25 @@ def _require_unit(bounded: Bounded, unit: Unit) -> None:
         )
 
 
-def _reopened(path: str, read_only: bool) -> Ledger:
-    return Ledger.open(path, read_only=read_only)
+def _place(path: str | Path, dataset: str | None) -> tuple[Any, Any]:
+    """Return where a ledger is, and the store of such places."""
+    if is_address(path):
+        return Address.of(str(path), dataset), PostgresStore
+    if isinstance(path, Path) and path.parts[:1] in (("postgresql:",), ("postgres:",)):
+        raise TypeError("the address of a server must be a str: a Path drops one of its slashes.")
+    return Path(path), FileStore
+
+
+def _reopened(path: str, read_only: bool, dataset: str | None = None, id: str = "") -> Ledger:
+    """Open the ledger of a pickle; refuse another one that has its place now."""
+    ledger = Ledger.open(path, read_only=read_only, dataset=dataset)
+    store = ledger._store
+    if id and isinstance(store, DurableStore) and store.id != id:
+        raise LedgerError(
+            f"the ledger {store.name} is not the one that was pickled, although it has the same name: the address may "
+            f"lead to another server here. Use the server that the ledger was opened on."
+        )
+    return ledger
 
 
 def _draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:

@@ -1,7 +1,8 @@
-"""Stores for the charges of a ledger: in memory, in memory with charges to a parent, or durably in a file.
+"""Stores for the charges of a ledger: in memory, in memory with charges to a parent, or durably.
 
 A store does one thing atomically: it lets a check compare a charge with what all earlier ones add up to, and appends it
-only if the check raises nothing. A charge is one or more entries, appended together.
+only if the check raises nothing. A charge is one or more entries, appended together. A durable store keeps a chain of
+records (`chain.py`), here in a file; `postgres.py` keeps it on a server.
 
 **The file** is text: the name of the format, two commit lines, and one line per record, the terms first. Each record
 carries a hash of itself and of the record before it; each commit line states how many records and bytes are committed
@@ -28,12 +29,10 @@ No file is kept open after its transaction, so that a fork shares neither a lock
 """
 
 import errno
-import hashlib
 import io
 import json
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 import stat
@@ -41,19 +40,20 @@ import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
+from dpadapt.accounting import chain
+from dpadapt.accounting.chain import FORMAT, Charge, Record, State, Terms, link
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.persons import UNITS, Unit
 
 if sys.platform == "win32":
     import msvcrt
@@ -62,16 +62,14 @@ else:
 
 # Takes a function, because adding up takes time that a ledger without a cap, or with one charge, can do without.
 Check = Callable[[Callable[[], Sums]], None]
-Charge = tuple[Entry, ...]
 
-_FORMAT = "dpadapt ledger 2"
 # Files of the first format are SQLite databases; `_converted` reads them.
 _FIRST_FORMAT = "dpadapt ledger 1"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 # Number of records, number of bytes, hash of the last record, hash of these three.
 _COMMIT_LINE = re.compile(r"(\d{16}) (\d{16}) ([0-9a-f]{64}) ([0-9a-f]{64})\n", re.ASCII)
 _COMMIT_BYTES = 16 + 1 + 16 + 1 + 64 + 1 + 64 + 1
-_FIRST_COMMIT = len(_FORMAT) + 1
+_FIRST_COMMIT = len(FORMAT) + 1
 _FIRST_RECORD = _FIRST_COMMIT + 2 * _COMMIT_BYTES
 # Hash, time (UTC), JSON.
 _RECORD_LINE = re.compile(r"([0-9a-f]{64}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)", re.ASCII)
@@ -96,7 +94,7 @@ _NETWORK_USER_FILE_SYSTEMS = frozenset(
     "weed".split()
 )
 
-_NOTHING_HAPPENED = "Nothing was charged and nothing was released."
+NOTHING_HAPPENED = "Nothing was charged and nothing was released."
 _NOT_DURABLE = (
     "only a durable ledger can resume a run: a ledger in memory is lost in a crash. Charge runs that must survive a "
     "crash to a ledger made by Ledger.open(path, ...)."
@@ -212,41 +210,116 @@ class ChildStore(MemoryStore):
         return Entry(f"{self._scope}: {entry.label}", entry.event, entry.times, entry.seeded)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What a durable ledger is for, fixed when it is made.
+class DurableStore(Store):
+    """Charges in a chain of records that several processes share.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The cap.
-    adjacency, dataset : str
-    share, order : float, int
-        The filter's; see `Filter`.
-    unit : {"row", "person"}
-        What is protected.
-    allowances : dict
-        Parts of the cap that are set aside under a name: none.
+    A subclass has the place of the chain: `name` is what messages call it, `read_only` says that it is never written
+    to. `terms` and `id` were read from its first record.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    dataset: str
-    share: float
-    order: int
-    unit: Unit = "row"
-    allowances: dict[str, float] = field(default_factory=dict)
+    name: str
+    read_only: bool
+    terms: Terms
+    id: str
 
-    def __post_init__(self) -> None:
-        _ = self.filter  # checks
-        if self.unit not in UNITS or self.allowances:
-            raise ValueError("made by a later version")
+    @abstractmethod
+    def _transact(self, decide: Callable[[State], Sequence[chain.Content]]) -> State:
+        """Lock the ledger and commit the records that `decide` returns for its present state; return that state.
+
+        If `decide` raises an error, nothing is written. When this returns, the records survive a crash.
+        """
+
+    @abstractmethod
+    def history(self) -> list[tuple[str, Charge]]:
+        """Return all charges with the time (UTC) at which they were made."""
 
     @property
-    def filter(self) -> Filter:
-        """The filter that decides on charges."""
-        return Filter(self.epsilon, self.delta, Adjacency.of(self.adjacency), self.share, self.order)
+    @abstractmethod
+    def reopening(self) -> tuple[Any, ...]:
+        """What a pickle of the ledger holds: the arguments of `Ledger._reopened`. No password is among them."""
+
+    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+        """Check and append while the ledger is locked."""
+        # Before the lock: the conversion of a sampled run takes time, for which other processes would wait.
+        records = [chain.charged(charge, self._filter.sums(charge))]
+        if mark:
+            records.append(chain.used(mark, 0))
+
+        def decide(state: State) -> Sequence[chain.Content]:
+            if state.closed:
+                raise BudgetExceeded(
+                    f"the ledger {self.name} is closed. It was made by an earlier version, and its charges exceed "
+                    f"its cap of epsilon={self.terms.epsilon:.4g} if each may depend on earlier releases. It can be "
+                    f"read, and accepts no charge. {NOTHING_HAPPENED}"
+                )
+            check(lambda: state.sums)
+            return records
+
+        self._transact(decide)
+
+    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+        """Look the run up in the chain."""
+        state = self._transact(lambda _: [])
+        charged, used = state.runs.get(mark, (None, 0))
+        if charged != entry:
+            raise PrivacyError(
+                f"the ledger {self.name} holds no such run: it was charged to another ledger, or for another "
+                f"plan. Use the ledger and the settings that it was started with, or start a new run in this "
+                f"ledger, which is charged again."
+            )
+        return used
+
+    def reserve(self, mark: str, steps: int) -> None:
+        """Raise the number of recorded releases while the ledger is locked."""
+
+        def decide(state: State) -> Sequence[chain.Content]:
+            entry, used = state.runs[mark]
+            if used + steps > entry.times:
+                raise PrivacyError(
+                    "the releases of this run were all made, or reserved by another process. For more releases "
+                    "start a new run, which is charged again."
+                )
+            return [chain.used(mark, used + steps)]
+
+        self._transact(decide)
+
+    def charges(self) -> list[Charge]:
+        """Return all charges, oldest first."""
+        return [charge for _, charge in self.history()]
+
+    def _begin(self, record: Record | None) -> State:
+        """Take the terms from the first record; return the state after it."""
+        try:
+            begun = None if record is None else chain.begin(record)
+        except chain.UnknownTerms:
+            raise LedgerError(self._from_later()) from None
+        if begun is None:
+            raise LedgerError(self._damaged("its terms are missing or altered"))
+        self.id, self.terms, state = begun
+        self._filter = self.terms.filter
+        return state
+
+    def _follow(self, known: State, records: Sequence[Record]) -> tuple[State, list[tuple[str, Charge]]]:
+        """Follow the chain as far as its records are unaltered; refuse records that no store wrote."""
+        try:
+            return chain.follow(known, records, self.terms)
+        except chain.BrokenChain as error:
+            what = str(error)
+        raise LedgerError(self._damaged(what))
+
+    def _require_writable(self) -> None:
+        if self.read_only:
+            raise LedgerError(
+                f"the ledger {self.name} was opened for reading only. Open it without read_only=True to charge "
+                f"it. {NOTHING_HAPPENED}"
+            )
+
+    @abstractmethod
+    def _damaged(self, what: str) -> str:
+        """Return the message about a ledger that can't be trusted."""
+
+    def _from_later(self) -> str:
+        return f"the ledger {self.name} was made by a later version of dpadapt. Use that version or a later one."
 
 
 @dataclass(frozen=True)
@@ -260,7 +333,7 @@ class _Commit:
     def line(self) -> bytes:
         """Return the line as it stands in the file."""
         text = f"{self.records:016} {self.end:016} {self.head}"
-        return f"{text} {_link(_FORMAT, text)}\n".encode()
+        return f"{text} {link(FORMAT, text)}\n".encode()
 
 
 def _read_commit(line: bytes) -> _Commit | None:
@@ -271,37 +344,36 @@ def _read_commit(line: bytes) -> _Commit | None:
 
 
 @dataclass(frozen=True)
-class _State:
-    """What the records up to a commit add up to.
+class _Position:
+    """A state of the ledger, and where its records end in the file."""
 
-    `runs` has, by mark, the entry that a run was charged with and how many of its releases may have been made. `closed`
-    says that the charges of an old file exceed the cap under the filter.
-    """
+    state: State
+    end: int
 
-    commit: _Commit
-    sums: Sums = field(default_factory=Sums)
-    runs: Mapping[str, tuple[Entry, int]] = field(default_factory=dict)
-    closed: bool = False
+    @property
+    def commit(self) -> _Commit:
+        """The commit line for this position."""
+        return _Commit(self.state.records, self.end, self.state.head)
 
 
 @dataclass(frozen=True)
 class _Reading:
     """What one look at the file gave.
 
-    `state` counts everything that must be taken as charged, `committed` what a commit line covers. `spare` is the
+    `last` counts everything that must be taken as charged, `committed` what a commit line covers. `spare` is the
     number of the commit line that the next commit overwrites. After a crash the commit lines may be `stale`, and the
     `leftover` of an incomplete record may follow.
     """
 
-    state: _State
-    committed: _State
+    last: _Position
+    committed: _Position
     charges: list[tuple[str, Charge]]
     spare: int
     stale: bool
     leftover: bool
 
 
-class FileStore(Store):
+class FileStore(DurableStore):
     """Charges in a file, shared by the processes of one machine.
 
     Parameters
@@ -322,11 +394,12 @@ class FileStore(Store):
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = _resolved(path)
+        self.name = self.path.name
         self.read_only = read_only
         self._inode: tuple[int, int] | None = None
         self._content: bytes | None = None  # what the conversion of a file of the first format gave, if read only
         # Assigned as a whole and only while the file is locked: neither threads nor a fork see half of a change.
-        self._known: _State
+        self._known: _Position
         _require_local(self.path)
         self._convert()
         self._start_reading()
@@ -358,50 +431,18 @@ class FileStore(Store):
             raise OSError(error.errno, cause, str(path)) from None
         return cls(path)
 
-    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
-        """Check and append while the file is locked."""
-        # Before the lock: the conversion of a sampled run takes time, for which other processes would wait.
-        added = self._filter.sums(charge)
-        texts = [_charged(charge, added), *([_used(mark, 0)] if mark else [])]
-        with self._opened(write=True) as file:
-            state, spare = self._catch_up(file)
-            if state.closed:
-                raise BudgetExceeded(
-                    f"the ledger {self.path.name} is closed. It was made by an earlier version, and its charges exceed "
-                    f"its cap of epsilon={self.terms.epsilon:.4g} if each may depend on earlier releases. It can be "
-                    f"read, and accepts no charge. {_NOTHING_HAPPENED}"
-                )
-            check(lambda: state.sums)
-            self._commit(file, state, spare, texts)
+    @property
+    def reopening(self) -> tuple[Any, ...]:
+        """The path."""
+        return str(self.path), self.read_only
 
-    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
-        """Look the run up in the file."""
+    def _transact(self, decide: Callable[[State], Sequence[chain.Content]]) -> State:
+        """Let `decide` choose records while the file is locked, and append them."""
         with self._opened(write=True) as file:
-            state, _ = self._catch_up(file)
-        charged, used = state.runs.get(mark, (None, 0))
-        if charged != entry:
-            raise PrivacyError(
-                f"the ledger {self.path.name} holds no such run: it was charged to another ledger, or for another "
-                f"plan. Use the ledger and the settings that it was started with, or start a new run in this "
-                f"ledger, which is charged again."
-            )
-        return used
-
-    def reserve(self, mark: str, steps: int) -> None:
-        """Raise the number of recorded releases while the file is locked."""
-        with self._opened(write=True) as file:
-            state, spare = self._catch_up(file)
-            entry, used = state.runs[mark]
-            if used + steps > entry.times:
-                raise PrivacyError(
-                    "the releases of this run were all made, or reserved by another process. For more releases "
-                    "start a new run, which is charged again."
-                )
-            self._commit(file, state, spare, [_used(mark, used + steps)])
-
-    def charges(self) -> list[Charge]:
-        """Return all charges, oldest first."""
-        return [charge for _, charge in self.history()]
+            last, spare = self._catch_up(file)
+            if records := decide(last.state):
+                self._commit(file, last, spare, records)
+            return last.state
 
     def history(self) -> list[tuple[str, Charge]]:
         """Return all charges with the time (UTC) at which they were made."""
@@ -414,7 +455,7 @@ class FileStore(Store):
         with self._opened(write=False) as file:
             reading = self._read(file, self._known)
             self._known = reading.committed
-            return reading.state.sums
+            return reading.last.state.sums
 
     # Reading
 
@@ -422,28 +463,19 @@ class FileStore(Store):
         """Read the terms and all records."""
         with self._opened(write=not self.read_only) as file:
             top = file.read(_FIRST_COMMIT)
-            if top != f"{_FORMAT}\n".encode():
+            if top != f"{FORMAT}\n".encode():
                 if re.fullmatch(rb"dpadapt ledger [0-9]+\s*", top):
                     raise LedgerError(self._from_later())
                 raise LedgerError(
-                    f"{self.path.name} is not a dpadapt ledger. If it was one and was damaged, the budget of its data "
-                    f"set must be taken as spent. {_NOTHING_HAPPENED}"
+                    f"{self.name} is not a dpadapt ledger. If it was one and was damaged, the budget of its data "
+                    f"set must be taken as spent. {NOTHING_HAPPENED}"
                 )
             file.seek(_FIRST_RECORD)
             line = file.read().partition(b"\n")[0]
-            record = _read_record(_FORMAT, line)
-            if record is None:
-                raise LedgerError(self._damaged("its terms are missing or altered"))
-            head, _, text = record
-            try:
-                self.terms = Terms(**json.loads(text)["terms"])
-            except (AttributeError, KeyError, TypeError, ValueError):
-                raise LedgerError(self._from_later()) from None
-            self._filter = self.terms.filter
-            self._start = _State(_Commit(0, _FIRST_RECORD + len(line) + 1, head))
+            self._start = _Position(self._begin(_read_record(line)), _FIRST_RECORD + len(line) + 1)
             self._known = self._read(file, self._start).committed
 
-    def _read(self, file: IO[bytes], known: _State) -> _Reading:
+    def _read(self, file: IO[bytes], known: _Position) -> _Reading:
         """Follow the chain of hashes from a known state to the end of the file."""
         file.seek(_FIRST_COMMIT)
         lines = [file.read(_COMMIT_BYTES) for _ in range(2)]
@@ -452,100 +484,56 @@ class FileStore(Store):
         if not valid:
             raise LedgerError(self._damaged("both of its commit lines are altered"))
         last = max(valid, key=lambda commit: commit.end)
-        size = last.end - known.commit.end
+        size = last.end - known.end
         if size < 0 or file.seek(0, os.SEEK_END) < last.end:
             raise LedgerError(self._damaged("entries are missing at its end"))
-        file.seek(known.commit.end)
+        file.seek(known.end)
         data = file.read()
-        committed, charges = self._follow(known, data[:size])
+        committed, charges = self._follow_lines(known, data[:size])
         if committed.commit != last:
-            raise LedgerError(self._damaged(f"entry {committed.commit.records + 1} is missing or altered"))
+            raise LedgerError(self._damaged(f"entry {committed.state.records + 1} is missing or altered"))
         rest = data[size:]
-        state, more = self._follow(committed, rest)
-        leftover = state.commit.end < last.end + len(rest)
+        end, more = self._follow_lines(committed, rest)
+        leftover = end.end < last.end + len(rest)
         # An altered line may be the newer one, and all that follows the other one committed. A crash that spoils a
         # commit line leaves complete records; less than that is damage that may have hit charges.
         if len(valid) < 2 and (leftover or not rest):
             raise LedgerError(self._damaged("one of its commit lines is altered"))
         spare = commits.index(None) if len(valid) < 2 else 1 - commits.index(last)
-        return _Reading(state, committed, charges + more, spare, state.commit != last, leftover)
+        return _Reading(end, committed, charges + more, spare, end.commit != last, leftover)
 
-    def _follow(self, known: _State, data: bytes) -> tuple[_State, list[tuple[str, Charge]]]:
-        """Follow the chain through `data` as far as its records are complete and unaltered."""
-        records, end, head = known.commit.records, known.commit.end, known.commit.head
-        sums, runs, closed = known.sums, dict(known.runs), known.closed
-        charges: list[tuple[str, Charge]] = []
+    def _follow_lines(self, known: _Position, data: bytes) -> tuple[_Position, list[tuple[str, Charge]]]:
+        """Follow the chain through `data` as far as its lines are complete and unaltered."""
         *lines, _ = data.split(b"\n")
-        for line in lines:
-            record = _read_record(head, line)
-            if record is None:
-                break
-            records, end, (head, time, text) = records + 1, end + len(line) + 1, record
-            first, second = self._parsed(text)
-            if isinstance(second, Sums):
-                charges.append((time, first))
-                sums += second
-            elif first is None:
-                closed = sums.charges > 1 and not self._filter.level(sums) <= self.terms.epsilon
-            else:
-                # The first record of a mark was written together with the charge before it.
-                mark, used = first, second
-                if mark not in runs and (used or not charges):
-                    raise LedgerError(self._damaged("it counts releases of an unknown run"))
-                charged, before = runs.get(mark) or (charges[-1][1][-1], 0)
-                if not before <= used <= charged.times:
-                    raise LedgerError(self._damaged("it counts releases that were not charged"))
-                runs[mark] = charged, used
-        return _State(_Commit(records, end, head), sums, runs, closed), charges
-
-    def _parsed(self, text: str) -> tuple[Any, Any]:
-        """Return a charge and what it adds up to; a run's mark and how many releases it may have made; or two Nones.
-
-        Two Nones stand for the record that ends the charges of a converted file.
-        """
-        try:
-            fields = json.loads(text)
-            if "converted" in fields:
-                return None, None
-            if "mark" in fields:
-                return str(fields["mark"]), int(fields["used"])
-            charge = tuple(entry_from_dict(entry) for entry in fields["charge"])
-            pure, gaussian, renyi = map(float, fields["sums"])
-            sums = Sums(pure, gaussian, renyi, int(fields["sampled"]), 1)
-        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
-            raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
-        # Each comparison is false for NaN.
-        valid = sums.pure >= 0 and sums.gaussian >= 0 and sums.renyi >= 0 and sums.sampled >= 0
-        if not valid or not charge or any(entry.times < 1 for entry in charge):
-            raise LedgerError(self._damaged("it holds an entry of unknown form"))
-        return charge, sums
+        records = list(takewhile(lambda record: record is not None, map(_read_record, lines)))
+        state, charges = self._follow(known.state, cast(list[Record], records))
+        followed = lines[: state.records - known.state.records]
+        return _Position(state, known.end + sum(len(line) + 1 for line in followed)), charges
 
     # Writing
 
-    def _catch_up(self, file: IO[bytes]) -> tuple[_State, int]:
+    def _catch_up(self, file: IO[bytes]) -> tuple[_Position, int]:
         """Read what other processes appended and clear away what a crash left; return also the next commit line."""
         reading = self._read(file, self._known)
-        state, spare = reading.state, reading.spare
+        last, spare = reading.last, reading.spare
         if reading.leftover:
-            file.truncate(state.commit.end)
+            file.truncate(last.end)
         if reading.stale:
-            _put(file, _place(spare), state.commit.line())
+            _put(file, _place(spare), last.commit.line())
             spare = 1 - spare
-        self._known = state
-        return state, spare
+        self._known = last
+        return last, spare
 
-    def _commit(self, file: IO[bytes], state: _State, spare: int, texts: Sequence[str]) -> None:
+    def _commit(self, file: IO[bytes], last: _Position, spare: int, contents: Sequence[chain.Content]) -> None:
         """Append records and commit them."""
-        data, head, now = b"", state.commit.head, _now()
-        for text in texts:
-            head = _link(head, now, text)
-            data += f"{head} {now} {text}\n".encode()
-        after, _ = self._follow(state, data)
+        records = chain.chained(last.state.head, chain.now(), contents)
+        data = "".join(map(_line, records)).encode()
+        after, _ = self._follow_lines(last, data)
         try:
-            _put(file, state.commit.end, data)
+            _put(file, last.end, data)
         except BaseException:
             with suppress(OSError):
-                file.truncate(state.commit.end)
+                file.truncate(last.end)
             raise
         try:
             _put(file, _place(spare), after.commit.line())
@@ -555,18 +543,15 @@ class FileStore(Store):
         except OSError as error:
             cause = _cause(error, "write to it")
             raise LedgerError(
-                f"the charge to the ledger {self.path.name} could not be completed: {cause}. It may count as spent. "
+                f"the charge to the ledger {self.name} could not be completed: {cause}. It may count as spent. "
                 f"Nothing was released."
             ) from None
 
     @contextmanager
     def _opened(self, *, write: bool) -> Iterator[IO[bytes]]:
         """Open the file and lock it, for reading too: else one could read half of a charge."""
-        if write and self.read_only:
-            raise LedgerError(
-                f"the ledger {self.path.name} was opened for reading only. Open it without read_only=True to charge "
-                f"it. {_NOTHING_HAPPENED}"
-            )
+        if write:
+            self._require_writable()
         if self._content is not None:
             yield io.BytesIO(self._content)
             return
@@ -582,23 +567,21 @@ class FileStore(Store):
         except OSError as error:
             cause = _cause(error, "write to it" if write else "read it")
             hint = " `dpadapt ledger show` can still read it." if write and error.errno in _NOT_WRITABLE else ""
-            raise LedgerError(
-                f"the ledger {self.path.name} can't be used: {cause}.{hint} {_NOTHING_HAPPENED}"
-            ) from None
+            raise LedgerError(f"the ledger {self.name} can't be used: {cause}.{hint} {NOTHING_HAPPENED}") from None
 
     def _locked(self, mode: str) -> IO[bytes]:
         """Return the open and locked file, the same as ever."""
         deadline = monotonic() + _LOCK_PATIENCE
         while True:
             if not stat.S_ISREG(self.path.stat().st_mode):
-                raise LedgerError(f"{self.path.name} is not a file, so it can't be a ledger. {_NOTHING_HAPPENED}")
+                raise LedgerError(f"{self.name} is not a file, so it can't be a ledger. {NOTHING_HAPPENED}")
             file: IO[bytes] = self.path.open(mode, buffering=0)
             try:
                 while not _try_lock(file):
                     if monotonic() > deadline:
                         raise LedgerError(
-                            f"the ledger {self.path.name} is held by another process and did not become free within "
-                            f"{_LOCK_PATIENCE:.0f} seconds. {_NOTHING_HAPPENED} Try again when the other process is "
+                            f"the ledger {self.name} is held by another process and did not become free within "
+                            f"{_LOCK_PATIENCE:.0f} seconds. {NOTHING_HAPPENED} Try again when the other process is "
                             f"done."
                         )
                     sleep(_LOCK_PAUSE)
@@ -608,8 +591,8 @@ class FileStore(Store):
                     return file
                 if self._inode is not None:
                     raise LedgerError(
-                        f"the ledger {self.path.name} was replaced by another file while it was open. "
-                        f"{_NOTHING_HAPPENED} Put the very file back that was there: an older copy lacks charges."
+                        f"the ledger {self.name} was replaced by another file while it was open. "
+                        f"{NOTHING_HAPPENED} Put the very file back that was there: an older copy lacks charges."
                     )
                 # Another process converted the file of the first format while this one waited.
                 file.close()
@@ -631,7 +614,7 @@ class FileStore(Store):
             facts = os.fstat(file.fileno())
         if facts.st_nlink > 1:
             raise LedgerError(
-                f"the ledger {self.path.name} has {facts.st_nlink} names (hard links), and a program that replaces one "
+                f"the ledger {self.name} has {facts.st_nlink} names (hard links), and a program that replaces one "
                 f"of them would leave two ledgers for one data set. Give it a single name: `find -samefile` lists "
                 f"them all. Nothing was released."
             )
@@ -641,12 +624,9 @@ class FileStore(Store):
 
     def _damaged(self, what: str) -> str:
         return (
-            f"the ledger {self.path.name} can't be trusted: {what}. Unless this very file can be made readable, the "
+            f"the ledger {self.name} can't be trusted: {what}. Unless this very file can be made readable, the "
             f"budget of its data set must be taken as spent: an older copy or a new ledger would lack charges."
         )
-
-    def _from_later(self) -> str:
-        return f"the ledger {self.path.name} was made by a later version of dpadapt. Use that version or a later one."
 
     # Files of the first format
 
@@ -715,31 +695,31 @@ class FileStore(Store):
             raise LedgerError(self._damaged("SQLite finds it malformed"))
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         if meta.get("format") != _FIRST_FORMAT:
-            raise LedgerError(f"{self.path.name} is not a dpadapt ledger. {_NOTHING_HAPPENED}")
+            raise LedgerError(f"{self.name} is not a dpadapt ledger. {NOTHING_HAPPENED}")
         try:
             old = json.loads(meta["terms"])
             made = Filter.of("mixed", old["epsilon"], old["delta"], Adjacency.of(old["adjacency"]))
             terms = Terms(made.epsilon, made.delta, made.adjacency.value, old["dataset"], made.share, made.order)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise LedgerError(self._damaged("its terms are of unknown form")) from None
-        head, records = _link(_FIRST_FORMAT, meta["terms"]), list[tuple[str, str]]()
+        head, records = link(_FIRST_FORMAT, meta["terms"]), list[tuple[str, str]]()
         rows = connection.execute("SELECT id, time, entry, hash FROM entries ORDER BY id")
         for number, (place, at, text, digest) in enumerate(rows, 1):
-            if place != number or digest != _link(head, at, text):
+            if place != number or digest != link(head, at, text):
                 raise LedgerError(self._damaged(f"entry {number} is missing or altered"))
             head = digest
             try:
                 fields = json.loads(text)
                 if "mark" not in fields:
                     entry = entry_from_dict(fields)
-                    text = _charged((entry,), made.sums([entry]))
+                    text = chain.text_of(chain.charged((entry,), made.sums([entry])))
             except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
                 raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
             records.append((at, text))
         kept = meta.get("head") or meta.get("converted head")
         if kept != head or meta.get("count") != str(len(records)):
             raise LedgerError(self._damaged("entries are missing at its end"))
-        records.append((_now(), json.dumps({"converted": _FIRST_FORMAT, "head": head})))
+        records.append((chain.now(), json.dumps({"converted": _FIRST_FORMAT, "head": head})))
         return _content(terms, records)
 
 
@@ -790,23 +770,27 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_LOCK_PATIENCE)
 
 
-def _read_record(head: str, line: bytes) -> tuple[str, str, str] | None:
-    """Return hash, time and text of the record after `head`, or None if it is altered."""
+def _read_record(line: bytes) -> Record | None:
+    """Return the record of a line, or None if it is none."""
     match = _RECORD_LINE.fullmatch(line.decode("latin-1"))
-    return (match[1], match[2], match[3]) if match and match[1] == _link(head, match[2], match[3]) else None
+    return (match[1], match[2], match[3]) if match else None
+
+
+def _line(record: Record) -> str:
+    """Return a record as it stands in the file."""
+    digest, time, text = record
+    return f"{digest} {time} {text}\n"
 
 
 def _content(terms: Terms, records: Sequence[tuple[str, str]]) -> bytes:
     """Return a whole file with these terms and records."""
-    # The id makes each ledger's hashes its own, so that it can't pass for another ledger with equal terms.
-    first = json.dumps({"id": secrets.token_hex(16), "terms": asdict(terms)}, sort_keys=True)
-    lines, head = [], _FORMAT
-    for at, text in [(_now(), first), *records]:
-        head = _link(head, at, text)
-        lines.append(f"{head} {at} {text}\n")
+    lines, head = [], FORMAT
+    for time, text in [(chain.now(), chain.first_text(terms)), *records]:
+        head = link(head, time, text)
+        lines.append(_line((head, time, text)))
     body = "".join(lines).encode()
     commit = _Commit(len(records), _FIRST_RECORD + len(body), head).line()
-    return f"{_FORMAT}\n".encode() + commit + commit + body
+    return f"{FORMAT}\n".encode() + commit + commit + body
 
 
 @contextmanager
@@ -883,7 +867,7 @@ def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except RuntimeError:
-        raise LedgerError(f"{path.name} is a symbolic link that leads back to itself. {_NOTHING_HAPPENED}") from None
+        raise LedgerError(f"{path.name} is a symbolic link that leads back to itself. {NOTHING_HAPPENED}") from None
 
 
 def _identity(facts: os.stat_result) -> tuple[int, int]:
@@ -900,7 +884,9 @@ def _require_local(path: Path) -> None:
     if kind in _NETWORK_FILE_SYSTEMS or kind.removeprefix("fuse.") in _NETWORK_USER_FILE_SYSTEMS:
         raise LedgerError(
             f"{path.name} lies on a network file system ({kind}), where locks can fail and two machines could spend "
-            f"the same budget. Keep the ledger on a local disk of the machine that runs the fits. {_NOTHING_HAPPENED}"
+            f"the same budget. Keep the ledger on a local disk of the machine that runs the fits, or, for several "
+            f"machines, on a PostgreSQL server: Ledger.open('postgresql://user@host/database', dataset=...). "
+            f"{NOTHING_HAPPENED}"
         )
 
 
@@ -923,27 +909,6 @@ def _file_system(path: Path) -> str:
         if point in above and len(point) >= longest:
             longest, kind = len(point), types[0]
     return kind
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _charged(charge: Charge, sums: Sums) -> str:
-    """Return the record of a charge, with what it adds to the filter's sums."""
-    entries = [entry.to_dict() for entry in charge]
-    added = [sums.pure, sums.gaussian, sums.renyi]
-    return json.dumps({"charge": entries, "sums": added, "sampled": sums.sampled}, sort_keys=True)
-
-
-def _used(mark: str, releases: int) -> str:
-    """Return the record that the run with this mark may have made this many releases."""
-    return json.dumps({"mark": mark, "used": releases})
-
-
-def _link(head: str, *parts: str) -> str:
-    """Return the hash of the link after `head`."""
-    return hashlib.sha256("\n".join([head, *map(str, parts)]).encode()).hexdigest()
 
 
 def _already_checked(_: Any) -> None:

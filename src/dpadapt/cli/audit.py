@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,11 @@ def _audit(
         Path | None, typer.Argument(help="A folder made by dpadapt fit or dpadapt.save. Default: audit dpadapt itself.")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="With a model: the ledger of its private data set, to look for its charges.")
+        str | None,
+        typer.Option(
+            help="With a model: the ledger of its private data set, to look for its charges; a file, or "
+            "postgresql://user@host/database."
+        ),
     ] = None,
     runs: Annotated[int, typer.Option(help="Draws of each mechanism on each data set; at least 30.")] = 20_000,
     fits: Annotated[int, typer.Option(help="Fits of each estimator on each data set; at least 30.")] = 100,
@@ -111,16 +116,20 @@ def _audit_dpadapt(runs: int, fits: int, confidence: float, minutes: float, full
     return int(refuted)
 
 
-def _audit_saved(model: Path, ledger: Path | None, fits: int, confidence: float, minutes: float, as_json: bool) -> int:
+def _audit_saved(model: Path, ledger: str | None, fits: int, confidence: float, minutes: float, as_json: bool) -> int:
     """Check a saved model and its receipt."""
-    from dpadapt.accounting.ledger import Ledger
     from dpadapt.audit.saved_model import audit_model
+    from dpadapt.cli.budget import ledger_place, open_ledger
+    from dpadapt.persist import load
 
     opened = None
     if ledger is not None:
-        if not ledger.is_file():
+        place = ledger_place(ledger)
+        if not isinstance(place, Path):
+            place = replace(place, dataset=load(model).extra.get("schema", {}).get("dataset") or "")
+        elif not place.is_file():
             raise ValueError(f"--ledger {ledger}: there is no such ledger. Give the file that the fit was charged to.")
-        opened = Ledger.open(ledger, read_only=True)
+        opened = open_ledger(place, read_only=True)
     with _pace(minutes) as pace:
         audit = audit_model(model, ledger=opened, fits=fits, confidence=confidence, pace=pace)
     if as_json:

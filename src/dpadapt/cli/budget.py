@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,52 @@ if TYPE_CHECKING:
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
 _LEDGER_ENDING, _GZIP_ENDING = ".ledger", ".gz"
+# Characters of a file that are read to find the address of a server in it.
+_LONGEST_POINTER = 4096
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """The place of a data set's ledger on a PostgreSQL server; it is shown without passwords."""
+
+    address: str = field(repr=False)
+    shown: str
+    dataset: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+# Where a ledger is.
+Place = Path | ServerPlace
+
+
+def ledger_place(given: str, dataset: str = "") -> Place:
+    """Return the place that an option names: a file, or postgresql://user@host/database."""
+    from dpadapt.accounting.postgres import is_address, without_passwords
+
+    return ServerPlace(given, without_passwords(given), dataset) if is_address(given) else Path(given)
+
+
+def open_ledger(place: Place, **terms: Any) -> "Ledger":
+    """Open the ledger at a place; the arguments are those of `Ledger.open`. On a server its data set is known."""
+    from dpadapt.accounting.ledger import Ledger
+
+    if isinstance(place, ServerPlace):
+        return Ledger.open(place.address, **(terms | {"dataset": place.dataset}))
+    return Ledger.open(place, **terms)
+
+
+def ledger_exists(place: Place) -> bool:
+    """Return whether there is a ledger; refuse if that can't be known."""
+    if isinstance(place, ServerPlace):
+        from dpadapt.accounting.postgres import Address, PostgresStore
+
+        return PostgresStore.exists(Address.of(place.address, place.dataset))
+    try:
+        return place.exists()
+    except OSError as error:
+        raise _not_opened(place, error) from None
 
 
 @dataclass(frozen=True)
@@ -58,7 +104,7 @@ class LedgerPlan:
 
     Parameters
     ----------
-    path : Path
+    path : Path or ServerPlace
     wish : Wish
     cap : tuple of (float, float), optional
         Epsilon and delta of a new ledger. None: it exists.
@@ -68,15 +114,14 @@ class LedgerPlan:
         Places beside the private file that shall lead to the ledger.
     """
 
-    path: Path
+    path: Place
     wish: Wish
     cap: tuple[float, float] | None = None
     note: str = ""
     links: tuple[Path, ...] = ()
 
     def open(self) -> "Ledger":
-        """Open the ledger, or make it, and the links to it."""
-        from dpadapt.accounting.ledger import Ledger
+        """Open the ledger, or make it, and what leads to it."""
         from dpadapt.mechanisms.adjacency import Adjacency
 
         self._require_links_free()
@@ -85,19 +130,23 @@ class LedgerPlan:
         if self.cap is not None:
             terms["dataset"] = self.wish.dataset
         try:
-            ledger = Ledger.open(self.path, epsilon=epsilon, delta=delta, **terms)
+            ledger = open_ledger(self.path, epsilon=epsilon, delta=delta, **terms)
         except OSError as error:
             raise _not_opened(self.path, error) from None
         # Before anything is charged: a charge that no later fit finds would not be added up.
         for link in self.links:
             with suppress(OSError, ValueError):  # a folder that can't be written to, a file system without links
-                link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
+                if isinstance(self.path, ServerPlace):
+                    with link.open("x", encoding="utf-8") as file:
+                        file.write(f"{self.path.shown}\n{self.path.dataset}\n")
+                else:
+                    link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
         self._require_links_free()
         return ledger
 
     def _require_links_free(self) -> None:
         """Refuse another ledger in the place of a link: a fit at the same time has begun one since this was planned."""
-        taken = [link for link in self.links if link.exists() and link.resolve() != self.path.resolve()]
+        taken = [link for link in self.links if link.exists() and _identity(_led_to(link)) != _identity(self.path)]
         if taken:
             raise ValueError(
                 f"--ledger {self.path}: meanwhile another fit has begun the ledger {taken[0]} for these rows. Nothing "
@@ -140,15 +189,31 @@ def table_name(file: Path) -> str:
     return Path(name[: -len(_GZIP_ENDING)] if name.lower().endswith(_GZIP_ENDING) else name).stem
 
 
+def _led_to(file: Path) -> Place:
+    """Return the ledger that a file beside the private one leads to: itself, that of a link, or one on a server."""
+    from dpadapt.accounting.postgres import is_address
+
+    with suppress(OSError, ValueError):
+        # A ledger's own first line is the name of its format.
+        lines = file.read_text(encoding="utf-8")[:_LONGEST_POINTER].splitlines()
+        if len(lines) == 2 and is_address(lines[0]):
+            return ledger_place(*lines)
+    return file
+
+
+def _identity(place: Place) -> object:
+    return (place.shown, place.dataset) if isinstance(place, ServerPlace) else place.resolve()
+
+
 def ledger_of(
     private: Path,
     dataset: str,
     *,
     named_in: Path | None = None,
-    given: Path | None = None,
+    given: Place | None = None,
     earlier: Sequence[Path] = (),
-    or_else: Path | None = None,
-) -> tuple[Path, tuple[Path, ...]]:
+    or_else: Place | None = None,
+) -> tuple[Place, tuple[Path, ...]]:
     """Return the ledger of a private file and the links to make to it, or refuse a second one for the same rows.
 
     Parameters
@@ -158,26 +223,29 @@ def ledger_of(
         The name of the data set that the schema states, for rows that come in files of several names; may be empty.
     named_in : Path, optional
         The folder of that schema.
-    given : Path, optional
+    given : Path or ServerPlace, optional
         What --ledger names.
     earlier : sequence of Path
         Where earlier versions kept the ledger.
-    or_else : Path, optional
+    or_else : Path or ServerPlace, optional
         The ledger to charge if there is none beside the private file. Default: a new one there.
     """
     own = own_ledger(private)
-    folders = dict.fromkeys([own.parent, *([] if named_in is None else [named_in.resolve()])])
+    folders = list(dict.fromkeys([own.parent, *([] if named_in is None else [named_in.resolve()])]))
     places = [own, *(default_ledger(dataset, folder) for folder in folders if dataset)]
-    for place in (*places, *earlier, *([given] if given is not None else [])):
+    for place in (*places, *earlier, *([given] if isinstance(given, Path) else [])):
         if place.is_symlink() and not place.exists():
             raise ValueError(
                 f"{place}: the ledger that this link leads to, {place.resolve()}, is not there. Rows of {private} were "
                 f"charged to it: bring it back to its place, or make the link lead to its new one."
             )
-    found = {place.resolve(): place for place in (*places, *earlier) if place.exists()}
+    given = _led_to(given) if isinstance(given, Path) else given
+    ledgers = [_led_to(place) for place in (*places, *earlier) if place.exists()]
+    found = {_identity(ledger): ledger for ledger in ledgers}
     if given is not None:
         # What the file itself was charged to is known for certain; a name alone may be that of other files.
-        found = {own.resolve(): own} if own.exists() and own.resolve() != given.resolve() else {}
+        known = _led_to(own)
+        found = {own: known} if own.exists() and _identity(known) != _identity(given) else {}
     if len(found) > (given is None):
         others = " and ".join(str(place) for place in found.values())
         raise ValueError(
@@ -189,12 +257,12 @@ def ledger_of(
         )
     path = given or next(iter(found.values()), None)
     if path is None:
-        _refuse_strays(private, list(folders), or_else)
+        _refuse_strays(private, folders, or_else)
         path = or_else or places[1 if dataset else 0]
-    return path, tuple(place for place in places if place.resolve() != path.resolve() and not place.exists())
+    return path, tuple(place for place in places if _identity(place) != _identity(path) and not place.exists())
 
 
-def _refuse_strays(private: Path, folders: Sequence[Path], known: Path | None) -> None:
+def _refuse_strays(private: Path, folders: Sequence[Path], known: Place | None) -> None:
     """Refuse to begin another ledger, or to charge the `known` one, where one lies that belongs to no table there.
 
     It may be of these rows. The first of the `folders` is that of the private file.
@@ -209,15 +277,13 @@ def _refuse_strays(private: Path, folders: Sequence[Path], known: Path | None) -
             tables = {table_name(file) for file in files if is_table(file)}
             ledgers = [file for file in files if file.suffix == _LEDGER_ENDING]
             owned = {file.resolve() for file in ledgers if file.stem in tables}
-            # A link beside private files stands for one of them alone, though the ledger that it leads to may be of
-            # others, too. One beside a schema stands for a data set.
-            strays += sorted(
-                file
-                for file in ledgers
-                if file.stem not in tables
-                and (folder == folders[0] if file.is_symlink() else file.resolve() not in owned)
-                and (known is None or file.resolve() != known.resolve())
-            )
+            for file in sorted(file for file in ledgers if file.stem not in tables):
+                led_to = _led_to(file)
+                # A link beside private files stands for one of them alone, though the ledger that it leads to may be
+                # of others, too. One beside a schema stands for a data set.
+                leads = file.is_symlink() or isinstance(led_to, ServerPlace)
+                if folder == folders[0] if leads else file.resolve() not in owned:
+                    strays += [file] if known is None or _identity(led_to) != _identity(known) else []
     if strays:
         raise ValueError(
             f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
@@ -249,7 +315,7 @@ def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
 
 
 def plan_ledger(
-    path: Path,
+    path: Place,
     wish: Wish,
     *,
     epsilon: float | None = None,
@@ -263,11 +329,7 @@ def plan_ledger(
     for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A `dataset` must be the name
     of the data set that the ledger was made for.
     """
-    try:
-        exists = path.exists()
-    except OSError as error:
-        raise _not_opened(path, error) from None
-    if exists:
+    if ledger_exists(path):
         _require_room(path, wish, epsilon, delta, dataset)
         return LedgerPlan(path, wish, links=links)
     from dpadapt.accounting.ledger import Ledger
@@ -291,7 +353,7 @@ def plan_ledger(
     return LedgerPlan(path, wish, (epsilon, delta), note, links)
 
 
-def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
+def _asked_cap(path: Place, wish: Wish, proposed: float) -> float:
     """Return the cap of a new ledger: the answer of a person at the terminal, or `proposed`."""
     from dpadapt import checks
 
@@ -304,15 +366,14 @@ def _asked_cap(path: Path, wish: Wish, proposed: float) -> float:
     return checks.positive(typer.prompt(question, default=proposed, type=float, err=True), "the cap")
 
 
-def _require_room(path: Path, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> None:
+def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> None:
     """Refuse a ledger of other rows, on other terms, or without room."""
-    from dpadapt.accounting.ledger import Ledger
     from dpadapt.errors import BudgetExceeded, LedgerError
 
-    if not path.is_file():
+    if isinstance(path, Path) and not path.is_file():
         raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     try:
-        ledger = Ledger.open(path, dataset=dataset or None)
+        ledger = open_ledger(path, dataset=dataset or None)
     except OSError as error:
         raise _not_opened(path, error) from None
     for option, given, kept in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
@@ -353,7 +414,7 @@ def _rounded_down(epsilon: float) -> float:
     return float(rounding.create_decimal(repr(epsilon))) if epsilon >= 1e-3 else 0.0
 
 
-def _not_opened(path: Path, error: OSError) -> ValueError:
+def _not_opened(path: Place, error: OSError) -> ValueError:
     cause = error.strerror or os.strerror(error.errno or 0)
     return ValueError(
         f"--ledger {path}: can't be opened or made ({cause}). Name another place with --ledger, or refuse a ledger by "

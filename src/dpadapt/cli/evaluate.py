@@ -23,7 +23,7 @@ from dpadapt.cli.options import (
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import LedgerPlan
+    from dpadapt.cli.budget import LedgerPlan, Place
     from dpadapt.evaluation import Evaluation
     from dpadapt.persist import Saved
     from dpadapt.tables import TableModel
@@ -88,8 +88,11 @@ def _evaluate(
         Path | None, typer.Option(help="Public rows, which only set the error bound or the bins of scores.")
     ] = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(help="Ledger of the private rows. Default: the one beside their file, or that of the fit."),
+        str | None,
+        typer.Option(
+            help="Ledger of the private rows: a file, or postgresql://user@host/database. Default: the one beside "
+            "their file, or that of the fit."
+        ),
     ] = None,
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no ledger: nothing then adds up what several evaluations cost.")
@@ -131,7 +134,7 @@ def _evaluate(
     plan = None
     if not no_ledger:
         wish = _wish(epsilon, delta, adjacency.value, unit, of_table.schema.dataset)
-        plan = _plan(*_place(model, saved, private, ledger), wish, ledger_epsilon)
+        plan = _plan(*_place(model, saved, private, ledger, wish.dataset), wish, ledger_epsilon)
     known, rows = _tables(of_table, private, public, encoding)
     charged = (
         Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.of(adjacency.value), unit=unit)
@@ -154,11 +157,12 @@ def _evaluate(
             )
         _print(result, charged, plan, as_json)
     except BaseException as error:
-        if len(charged.entries) == before:
+        spent = _spent(charged, before)
+        if not spent:
             raise
         # What was paid for is shown on standard error, if it is known.
         raise Incomplete(
-            f"the evaluation did not end ({reason(error)}). The budget is spent.",
+            f"the evaluation did not end ({reason(error)}). {spent}.",
             receipt="" if result is None else str(result),
             code=130 if isinstance(error, KeyboardInterrupt) else 1,
         ) from None
@@ -173,22 +177,38 @@ def _model_of_tables(folder: Path, saved: "Saved") -> tuple["TableModel", "Saved
     return saved.model, saved
 
 
-def _place(folder: Path, saved: "Saved", private: Path, given: Path | None) -> tuple[Path, tuple[Path, ...]]:
+def _spent(ledger: "Ledger", before: int) -> str:
+    """Return what is known about the budget after an error, in words; empty if nothing was spent."""
+    try:
+        return "The budget is spent" if len(ledger.entries) > before else ""
+    except Exception:
+        return "The ledger can't be read: take the budget as spent"
+
+
+def _place(
+    folder: Path, saved: "Saved", private: Path, given: str | None, dataset: str
+) -> tuple["Place", tuple[Path, ...]]:
     """Return the ledger to charge: the given one, that of the private file, or that of the fit."""
-    from dpadapt.cli.budget import ledger_of, own_ledger
+    from dpadapt.cli.budget import ledger_of, ledger_place, own_ledger
 
-    known = given is not None or own_ledger(private).exists() or own_ledger(private).is_symlink()
-    return ledger_of(private, "", given=given, or_else=None if known else _ledger_of_fit(folder, saved))
+    named = None if given is None else ledger_place(given, dataset)
+    known = named is not None or own_ledger(private).exists() or own_ledger(private).is_symlink()
+    return ledger_of(private, "", given=named, or_else=None if known else _ledger_of_fit(folder, saved, dataset))
 
 
-def _ledger_of_fit(folder: Path, saved: "Saved") -> Path:
+def _ledger_of_fit(folder: Path, saved: "Saved", dataset: str) -> "Place":
     """Return the ledger that the fit was charged to."""
+    from dpadapt.accounting.postgres import is_address
+    from dpadapt.cli.budget import ledger_place
+
     kept = saved.extra.get("ledger")
     if not isinstance(kept, str):
         raise ValueError(
             f"--ledger: {folder} does not say which ledger its fit was charged to. Name that of the private rows, or "
             f"refuse one by --no-ledger."
         )
+    if is_address(kept):
+        return ledger_place(kept, dataset)
     # Resolved before "..": seen from a linked folder, it would lead elsewhere.
     path = Path(os.path.normpath(folder.resolve() / kept))
     if not path.exists():
@@ -204,10 +224,10 @@ def _wish(epsilon: float, delta: float, adjacency: str, unit: Any, dataset: str)
     return Wish(cost_of_budget(epsilon, delta, pure=delta == 0), epsilon, delta, adjacency, unit, dataset)
 
 
-def _plan(path: Path, links: tuple[Path, ...], wish: Any, cap: float | None) -> "LedgerPlan":
-    from dpadapt.cli.budget import plan_ledger
+def _plan(path: "Place", links: tuple[Path, ...], wish: Any, cap: float | None) -> "LedgerPlan":
+    from dpadapt.cli.budget import ledger_exists, plan_ledger
 
-    delta = None if wish.delta or path.exists() else _DELTA_OF_NEW_LEDGER
+    delta = None if wish.delta or ledger_exists(path) else _DELTA_OF_NEW_LEDGER
     return plan_ledger(path, wish, epsilon=cap, delta=delta, links=links)
 
 

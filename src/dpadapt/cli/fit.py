@@ -31,7 +31,7 @@ from dpadapt.methods import METHODS, Method, Task
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import LedgerPlan
+    from dpadapt.cli.budget import LedgerPlan, Place
     from dpadapt.hybrid.agents import SimulatedAgents
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
@@ -100,10 +100,11 @@ def _fit(
     ] = None,
     delta: Delta = 1e-6,
     ledger: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Ledger of the private rows, shared by all fits on them. Created if missing. Default: beside the "
-            "private file, with its name or that of the schema's data set."
+            help="Ledger of the private rows, shared by all fits on them: a file, or postgresql://user@host/database "
+            "for several machines. Created if missing. Default: beside the private file, with its name or that of the "
+            "schema's data set."
         ),
     ] = None,
     no_ledger: Annotated[
@@ -189,7 +190,7 @@ def _fit(
         epsilon=epsilon,
         delta=delta,
         out=out,
-        ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta, refused=no_ledger),
+        ledger=LedgerOptions(_place_of(ledger), ledger_epsilon, ledger_delta, refused=no_ledger),
         method=method,
         adjacency=adjacency.value,
         rows=rows,
@@ -250,11 +251,17 @@ _LEAST_PRIVATE_ROWS = 10
 _REPORT, _CHOSEN = "report.html", "chosen.csv"
 
 
+def _place_of(ledger: str | None) -> "Place | None":
+    from dpadapt.cli.budget import ledger_place
+
+    return None if ledger is None else ledger_place(ledger)
+
+
 @dataclass(frozen=True)
 class LedgerOptions:
     """Which ledger to charge, by default the one beside the private file, and the cap of a new one."""
 
-    path: Path | None
+    path: "Place | None"
     epsilon: float | None
     delta: float | None
     refused: bool = False
@@ -444,6 +451,8 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = _unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
     plan = _plan_ledger(order, schema)
+    if plan is not None:
+        model.schema = replace(model.schema, dataset=plan.wish.dataset)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
@@ -513,10 +522,10 @@ def _check_places(order: Order) -> None:
     """Refuse an input that stands where this command writes."""
     names = ("model.json", "arrays.npz", "receipt.json", _REPORT, _CHOSEN)
     written = {os.path.realpath(order.out / name) for name in names}
-    inputs = {"--private": order.private, "--public": order.public, "--schema": order.schema}
+    inputs: dict[str, Any] = {"--private": order.private, "--public": order.public, "--schema": order.schema}
     inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
     for option, path in inputs.items():
-        if path is not None and os.path.realpath(path) in written:
+        if isinstance(path, Path) and os.path.realpath(path) in written:
             raise ValueError(f"{option} {path}: this file would be overwritten. Choose another folder for --out.")
 
 
@@ -662,7 +671,7 @@ def _people(order: Order, model: "TableModel") -> "SimulatedAgents | None":
 
 def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     """Return the ledger to charge, by default that beside the private file; None if one is refused."""
-    from dpadapt.cli.budget import Wish, cost_of_budget, default_ledger, ledger_of, plan_ledger
+    from dpadapt.cli.budget import ServerPlace, Wish, cost_of_budget, default_ledger, ledger_of, plan_ledger
 
     if order.ledger.refused:
         return None
@@ -671,10 +680,13 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
     # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
     folder = order.schema.resolve().parent
-    named_earlier = [] if order.public is None else [default_ledger(f"{order.public.stem}-private", folder)]
-    path, links = ledger_of(
-        order.private, schema.dataset, named_in=folder, given=order.ledger.path, earlier=named_earlier
-    )
+    earlier = [] if order.public is None else [default_ledger(f"{order.public.stem}-private", folder)]
+    given = order.ledger.path
+    if isinstance(given, ServerPlace):
+        given = replace(given, dataset=wish.dataset)
+    path, links = ledger_of(order.private, schema.dataset, named_in=folder, given=given, earlier=earlier)
+    if isinstance(path, ServerPlace):
+        wish = replace(wish, dataset=path.dataset)
     # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file
     # is of its rows, whatever its name is.
     stated = schema.dataset if order.ledger.path else ""
@@ -725,6 +737,8 @@ def _extra(order: Order, plan: "LedgerPlan | None") -> dict[str, Any]:
     """Return what is kept beside the model: where its ledger is, seen from its folder, for `dpadapt evaluate`."""
     if plan is None:
         return {}
+    if not isinstance(plan.path, Path):
+        return {"ledger": str(plan.path)}  # without passwords
     with suppress(ValueError):  # on another drive
         return {"ledger": os.path.relpath(plan.path.resolve(), order.out.resolve())}
     return {}

@@ -16,13 +16,15 @@ _GROUP = teach(
 Show the ledger of a private data set: its cap, what was spent, and on what.
 
 A ledger is a file to which every fit on one private data set is charged before noise is drawn.
-It refuses what would exceed its cap. Reading it costs nothing.
+For several machines it is kept on a PostgreSQL server instead. It refuses what would exceed its
+cap. Reading it costs nothing.
 
 Examples:
 
 \b
   dpadapt ledger show patients.ledger
   dpadapt ledger history patients.ledger
+  dpadapt ledger show postgresql://anna@server/budgets --dataset patients
 """
 )
 
@@ -48,7 +50,13 @@ Example:
 """
 )
 
-File = Annotated[Path, typer.Argument(help="A ledger created by dpadapt fit or Ledger.open.")]
+File = Annotated[
+    str,
+    typer.Argument(
+        help="A ledger created by dpadapt fit or Ledger.open: its file, or postgresql://user@host/database."
+    ),
+]
+Dataset = Annotated[str | None, typer.Option(help="Name of the private data set; needed for a ledger on a server.")]
 
 
 def mount(app: typer.Typer) -> None:
@@ -66,21 +74,25 @@ def _help(context: typer.Context) -> None:
         say(context.get_help())
 
 
-def _open(file: Path) -> "Ledger":
-    """Open a ledger that exists."""
-    from dpadapt.accounting.ledger import Ledger
+def _open(file: str, dataset: str | None) -> tuple["Ledger", str]:
+    """Open a ledger that exists; return also what it is called."""
+    from dpadapt.cli.budget import ledger_exists, ledger_place, open_ledger
 
-    if not file.is_file():
+    place = ledger_place(file, dataset or "")
+    if not isinstance(place, Path) and not dataset:
+        raise ValueError("--dataset: a ledger on a server is found by the name of its data set. Give that name.")
+    if not (place.is_file() if isinstance(place, Path) else ledger_exists(place)):
         raise ValueError(
-            f"{file}: there is no such ledger. If there was one, its budget must be taken as spent; for data about "
-            f"which nothing was released yet, dpadapt fit --ledger {file} makes one."
+            f"{place}: there is no such ledger. If there was one, its budget must be taken as spent; for data about "
+            f"which nothing was released yet, dpadapt fit --ledger {place} makes one."
         )
-    return Ledger.open(file, read_only=True)
+    ledger = open_ledger(place, read_only=True, dataset=dataset)
+    return ledger, place.name if isinstance(place, Path) else f"{place}: {dataset}"
 
 
-def _show(file: File, as_json: Json = False) -> None:
+def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print the summary."""
-    ledger = _open(file)
+    ledger, name = _open(file, dataset)
     entries = ledger.entries
     facts = {
         "dataset": ledger.dataset,
@@ -114,12 +126,12 @@ def _show(file: File, as_json: Json = False) -> None:
     }
     if facts["seeded"]:
         shown["warning"] = "some noise came from a seed: no guarantee for those charges"
-    console().print(facts_table(file.name, shown))
+    console().print(facts_table(name, shown))
 
 
-def _history(file: File, as_json: Json = False) -> None:
+def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print every charge."""
-    ledger = _open(file)
+    ledger, name = _open(file, dataset)
     history = ledger.history()
     if as_json:
         print_json(
@@ -128,4 +140,4 @@ def _history(file: File, as_json: Json = False) -> None:
         return
     from dpadapt.report.terminal import history_table
 
-    console().print(history_table(file.name, history))
+    console().print(history_table(name, history))

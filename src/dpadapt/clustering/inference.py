@@ -95,8 +95,10 @@ def pool_weights(released: Released, around: Surroundings) -> Array:
     shape, scale, group = (-1, len(around.cells.edges)), released.coarse_noise.scale, around.cells.coarse()
     pool = np.bincount(group, weights=around.sizes, minlength=len(released.coarse)).reshape(shape)
     grid, probability = count_posterior(released.coarse, released.coarse_noise)
-    # The prior of a cell is how the sources of all cells are spread over the rings.
-    rings = np.maximum(released.coarse.reshape(shape).sum(axis=0), 0) + scale * pool.sum(axis=0) / pool.sum()
+    # The prior of a cell is how the sources of all cells are spread over the rings. That of these sums is the pool's,
+    # by as many sources in each ring as the sums have standard error.
+    error, usual = math.sqrt(len(pool) * released.coarse_noise.variance), pool.sum(axis=0)
+    rings = np.maximum(released.coarse.reshape(shape).sum(axis=0), 0) + error * usual / usual.mean()
     expected = (probability @ grid).reshape(shape) + _RING_PRIOR_IN_SCALES * scale * rings / rings.mean()
     return np.asarray((expected / np.maximum(pool, 1.0)).ravel()[group])
 

@@ -33,16 +33,14 @@ Vector = NDArray[np.float64]
 
 # The calibration gets the share of the budget (of mu squared) that makes n mu sqrt(share) equal to this number, within
 # limits. At 230, one standard deviation of the noise in a count is about 1% of the rows, and of the coverage. A larger
-# share narrows intervals and leaves less for the model. On seven regressions of the development tasks, 1,000 rows,
-# epsilon 1, a tenth adds 0.5% to the errors of models; on five classifications it adds 1.4%, most of it where twelve
-# classes have few rows each (species_year: 6% of log-loss, and 2.4% with half of the share).
+# share narrows intervals and leaves less for the model; that of sets is limited more, because a classification with
+# many classes has few rows of each. Chosen by hand; `python -m benchmarks intervals` prints what it adds to the errors.
 _CALIBRATION_SIGNAL, _INTERVAL_SHARES, _SET_SHARES = 230.0, (0.02, 0.1), (0.02, 0.05)
-# How many standard deviations of its noise a count is assumed to be above what was released. More covers more: in a
-# prototype, three splits of the regressions with 20 draws of the noise each, epsilon 1 and 1,000 rows, it is 90.7%
-# at 0, 91.1% at 0.1 and 91.4% at 0.2, with intervals 1.06, 1.08 and 1.10 times as wide as without privacy. Sets grow
-# less: at 0.4 they are 1.06 times as large. Part of it makes up for rows that are used twice: residuals of rows that a
-# model was fitted to are smaller than those of new rows. That costs 0 to 2.4 points of coverage (fashion: ten classes,
-# 100 columns, 1,000 rows, epsilon 3).
+# How many standard deviations of its noise a count is assumed to be above what was released. The coverage rises by as
+# many standard deviations of the noise, divided by the number of rows: at epsilon 1 and 1,000 rows, where one standard
+# deviation is 4% of the rows, by half a point. It makes up for rows that are used twice: residuals of rows that a model
+# was fitted to are smaller than those of new rows. Sets have more of it: classifications with many classes fit their
+# rows more closely. Chosen by hand; `python -m benchmarks intervals` prints coverages and widths.
 _INTERVAL_CAUTION, _SET_CAUTION = 0.15, 0.4
 
 
@@ -107,12 +105,12 @@ def started(
 
 # The release
 
-# Ratio of neighbouring bounds of bins. A limit is rounded up to such a bound, so intervals are too wide by half a step
-# on average. Smaller steps need more bins, which adds noise slowly: with the logarithm of their number. On seven
-# development tasks, epsilon 1, all rows, intervals are 1.07 times as wide as without privacy at 1.06 (caution 0.5) and
-# 1.04 at 1.04 (caution 0.1). A limit between two bounds would be narrower still, but would miss ties: if the features
-# are few categories, many rows have the same score.
-_BIN_RATIO = 1.04
+# Ratios of neighbouring bounds of bins. A limit is rounded up to such a bound, so intervals are too wide by half a step
+# on average: 1%. Smaller steps need more bins, which adds noise with the logarithm of their number: half the step adds
+# 8% to it. With many rows the rounding of an interval matters more than the noise; the size of a set depends less on
+# the exact limit. A limit between two bounds would be narrower still, but would miss ties: if the features are few
+# categories, many rows have the same score. Chosen by hand; `python -m benchmarks intervals` prints the widths.
+_RESIDUAL_RATIO, _LOG_LOSS_RATIO = 1.02, 1.04
 # Range of the bounds for a regression, in units of the 90% quantile of the public errors. Private errors may be larger
 # than public ones, and small coverages need small scores. Chosen by hand.
 _RESIDUAL_RANGE = (0.1, 30.0)
@@ -125,7 +123,7 @@ _LEAST_RESIDUAL = 1e-3
 # has to be far above the rounding.
 _BIN_EDGE = 0.01
 # A calibration is imprecise if one standard deviation of the noise in a count is more than this share of the number of
-# rows that may lie outside: for intervals of 90% and a tenth of the budget, if n mu < 140. Chosen by hand.
+# rows that may lie outside: for intervals of 90% and a tenth of the budget, if n mu < 151. Chosen by hand.
 _IMPRECISE = 0.6
 
 
@@ -133,17 +131,17 @@ def residual_bounds(residuals: Vector) -> Vector:
     """Return the bounds of the bins for a regression, from errors on public rows."""
     sizes = np.abs(residuals)
     least = max(_LEAST_RESIDUAL * math.sqrt(float(np.mean(sizes**2))), 1e-150)
-    return _bounds(_RESIDUAL_RANGE) * max(float(np.quantile(sizes, 0.9)), least)
+    return _bounds(_RESIDUAL_RANGE, _RESIDUAL_RATIO) * max(float(np.quantile(sizes, 0.9)), least)
 
 
 def log_loss_bounds() -> Vector:
     """Return the bounds of the bins for a classification; log-losses have a unit of their own."""
-    return _bounds(_LOG_LOSS_RANGE)
+    return _bounds(_LOG_LOSS_RANGE, _LOG_LOSS_RATIO)
 
 
-def _bounds(limits: tuple[float, float]) -> Vector:
+def _bounds(limits: tuple[float, float], ratio: float) -> Vector:
     low, high = limits
-    return np.asarray(low * _BIN_RATIO ** np.arange(math.ceil(math.log(high / low, _BIN_RATIO)) + 1))
+    return np.asarray(low * ratio ** np.arange(math.ceil(math.log(high / low, ratio)) + 1))
 
 
 def log_losses(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -247,8 +245,8 @@ def calibrated(
 def _places(bounds: Vector, scores: Vector, X: NDArray[Any]) -> Vector:
     """Return where each row counts: at 0 above all bounds, at `len(bounds)` below all; NaN for a null row."""
     with np.errstate(all="ignore"):
-        # 0 at the first bound, 1 at the second, and so on; all bounds have the same ratio.
-        steps = np.log(scores / bounds[0]) / math.log(_BIN_RATIO)
+        # 0 at the first bound, 1 at the second, and so on; all neighbouring bounds have the same ratio.
+        steps = np.log(scores / bounds[0]) / math.log(bounds[-1] / bounds[0]) * (len(bounds) - 1)
         whole = np.floor(steps)
         partly = np.clip((steps - whole - (1.0 - _BIN_EDGE)) / _BIN_EDGE, 0.0, 1.0)
         # A score equal to a bound counts as larger.

@@ -69,8 +69,8 @@ _CENTRE_DEVIATIONS, _SCALE_LIMITS, _LOG_LARGEST_PLACE = 3.0, (0.2, 100.0), math.
 # A change counts as harmful if its gain is negative by this many standard deviations of the noise. Chosen by hand.
 _HARM_DEVIATIONS = 2.5
 # Relative error of a measured gain beside noise and sampling: numbers are clipped, and the rows are those of the fit.
-# Chosen so that the 90% interval covers about 90% of the gains on test rows of the development regressions; without it
-# 79% of 510 fits. `python -m benchmarks.transfer.forecasts` prints the coverage.
+# Chosen so that the 90% interval covers about 90% of the gains on test rows of the development regressions: `python -m
+# benchmarks.transfer.forecasts` prints the coverage.
 _GAIN_MISFIT = 0.3
 # Largest residual, in public standard deviations, whose size the scout tells from larger ones; limits of the released
 # ratio of sizes. Chosen by hand.

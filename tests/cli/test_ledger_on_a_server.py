@@ -1,0 +1,117 @@
+"""`--ledger postgresql://...`: every command that takes a ledger's file takes the address of a server."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "accounting"))
+
+from postgres_server import PASSWORD, Server, why_not
+
+# As it stands in an address.
+ENCODED = "sesame%2Fopen%40once"
+
+
+@pytest.fixture(scope="module")
+def server():
+    if why_not():
+        pytest.skip(why_not())
+    server = Server()
+    yield server
+    server.close()
+
+
+def without_password(outcome):
+    assert "sesame" not in outcome.out
+    assert "sesame" not in outcome.err
+    return outcome
+
+
+def test_fit_show_history_evaluate_and_audit_charge_one_ledger_on_a_server(run, site, server, monkeypatch):
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    address, shown = server.url(password=PASSWORD), server.url()
+    assert ENCODED in address
+    fitted = without_password(run(*site.fit(ledger=address, ledger_epsilon=3)))
+    assert fitted.code == 0, fitted.err
+    assert f"New ledger {shown}: at most epsilon = 3" in " ".join((fitted.out + fitted.err).split())
+    for name in ("model.json", "receipt.json", "report.html"):
+        assert "sesame" not in (site.out / name).read_text()
+    assert json.loads((site.out / "model.json").read_text())["extra"]["ledger"] == shown
+    facts = without_password(run("ledger", "show", address, "--dataset", "patients", "--json"))
+    assert json.loads(facts.out)["charges"] == 1
+    assert "patients" in without_password(run("ledger", "show", address, "--dataset", "patients")).out
+    history = json.loads(without_password(run("ledger", "history", address, "--dataset", "patients", "--json")).out)
+    assert len(history["charges"]) == json.loads(facts.out)["entries"] > 0
+    # The model's folder names the server; the password comes from the environment.
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    evaluated = without_password(run("evaluate", site.out, "--private", site.private, "--epsilon", "0.5"))
+    assert evaluated.code == 0, evaluated.err
+    assert json.loads(run("ledger", "show", shown, "--dataset", "patients", "--json").out)["charges"] == 2
+    audited = run("audit", site.out, "--ledger", shown, "--fits", "30", "--minutes", "0.2", "--json")
+    assert '"the ledger was charged"' in audited.out
+    refused = without_password(run(*site.fit(ledger=address, epsilon=2.9)))
+    assert refused.code == 2
+    assert f"the ledger {shown} has epsilon" in refused.err
+    assert len(json.loads(run("ledger", "show", shown, "--dataset", "patients", "--json").out)) > 0
+
+
+def test_later_fits_find_the_server_by_the_private_file(run, site, server, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    address, dataset = server.url(password=PASSWORD), "found-by-the-file"
+    site.schema.write_text(site.schema.read_text().replace('"patients"', f'"{dataset}"'))
+    assert run(*site.fit(ledger=address, ledger_epsilon=3)).code == 0
+    pointer = site.private.with_suffix(".ledger")
+    assert pointer.read_text() == f"{server.url()}\n{dataset}\n"
+    # Without the option, and with a schema that names no data set.
+    site.schema.write_text(site.schema.read_text().replace(f'dataset = "{dataset}"\n', ""))
+    arguments = site.fit(out=site.out.with_name("again"))
+    place = arguments.index("--ledger")
+    again = run(*arguments[:place], *arguments[place + 2 :])
+    assert again.code == 0, again.err
+    assert json.loads(run("ledger", "show", address, "--dataset", dataset, "--json").out)["charges"] == 2
+    second = run(*site.fit(ledger=site.private.with_name("other.ledger"), out=site.out.with_name("third")))
+    assert second.code == 2
+    assert "are charged to" in second.err
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("postgresql://anna:sesame@127.0.0.1:1/db", "no server answers at that address"),
+        ("postgresql://anna:sesame/x@host/db", "the address of the ledger is not understood"),
+        ("postgresql://anna:sesame@host/db?nonsense=1", "the address of the ledger is not understood"),
+    ],
+)
+def test_a_bad_address_is_refused_in_one_line_before_anything_is_spent(run, site, address, words):
+    pytest.importorskip("psycopg")
+    for command in (site.fit(ledger=address), ["ledger", "show", address, "--dataset", "patients"]):
+        outcome = without_password(run(*command))
+        assert outcome.code == 2
+        assert outcome.out == ""
+        assert len(outcome.err.splitlines()) == 1
+        assert words in outcome.err
+    assert site.untouched()
+
+
+def test_wrong_passwords_and_missing_names_are_refused_in_one_line(run, site, server, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "sesame")
+    for command, words in (
+        (site.fit(ledger=server.url()), "does not let this user in"),
+        (["ledger", "show", server.url()], "--dataset"),
+    ):
+        outcome = without_password(run(*command))
+        assert outcome.code == 2
+        assert len(outcome.err.splitlines()) == 1
+        assert words in outcome.err
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert "there is no such ledger" in run("ledger", "show", server.url(), "--dataset", "nobody's").err
+
+
+def test_a_missing_driver_is_named(run, site, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    outcome = without_password(run(*site.fit(ledger="postgresql://anna:sesame@host/db")))
+    assert outcome.code == 2
+    assert "pip install 'dpadapt[postgres]'" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
