@@ -3,7 +3,7 @@
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, ledger_of, plan_ledger
+from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, ledger_of, ledger_place, plan_ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian
 
@@ -176,6 +176,23 @@ def test_a_link_to_a_shared_ledger_is_asked_about_when_its_file_has_a_new_name(t
     for given in (None, tmp_path / "july.ledger"):
         with pytest.raises(ValueError, match=r"july.ledger"):
             ledger_of(tmp_path / "july-clean.csv", "", given=given)
+
+
+def test_a_renamed_file_is_asked_about_before_a_server_gets_a_second_ledger_for_it(tmp_path, monkeypatch):
+    """A server is not asked: it knows the rows by the name that their file had."""
+    # Without the driver of a server, which finds passwords in an address.
+    monkeypatch.setattr("dpadapt.accounting.postgres.without_passwords", lambda address: address)
+    server = "postgresql://ann@host/budgets"
+    (tmp_path / "july.ledger").write_text(f"{server}\njuly\n", encoding="utf-8")
+    (tmp_path / "clean.csv").touch()
+    with pytest.raises(ValueError, match="leads to the data set july there"):
+        ledger_of(tmp_path / "clean.csv", "", given=ledger_place(server, "clean"))
+    # The file that holds the address can be named.
+    place, links = ledger_of(tmp_path / "clean.csv", "", given=tmp_path / "july.ledger")
+    assert (place.shown, place.dataset) == (server, "july")
+    assert links == (tmp_path / "clean.ledger",)
+    (tmp_path / "july.csv").touch()
+    assert ledger_of(tmp_path / "clean.csv", "", given=ledger_place(server, "clean"))[0].dataset == "clean"
 
 
 def test_files_of_one_named_data_set_share_a_ledger_across_folders(run, site):

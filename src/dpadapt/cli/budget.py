@@ -256,20 +256,34 @@ def ledger_of(
             f"added up in the other. Take what both hold as spent, move one away, and go on with the other."
         )
     path = given or next(iter(found.values()), None)
+    if isinstance(given, ServerPlace) and not own.exists():
+        # Without a name in the schema, a server knows the rows by the name of their file: an earlier one is elsewhere.
+        led = [(stray, _led_to(stray)) for stray in _strays(folders[:1], given)]
+        for stray, leads_to in led:
+            if isinstance(leads_to, ServerPlace) and leads_to.shown == given.shown:
+                raise ValueError(
+                    f"--ledger {given}: {stray} leads to the data set {leads_to.dataset} there, which may be {private} "
+                    f"under an earlier name. If so, use --ledger {stray}, once; if not, move that file away."
+                )
     if path is None:
-        _refuse_strays(private, folders, or_else)
+        strays = _strays(folders, or_else)
+        if strays:
+            raise ValueError(
+                f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
+                f"earlier name. If so, name it with --ledger, once; if not, --ledger {own} makes a new one."
+            )
         path = or_else or places[1 if dataset else 0]
     return path, tuple(place for place in places if _identity(place) != _identity(path) and not place.exists())
 
 
-def _refuse_strays(private: Path, folders: Sequence[Path], known: Place | None) -> None:
-    """Refuse to begin another ledger, or to charge the `known` one, where one lies that belongs to no table there.
+def _strays(folders: Sequence[Path], known: Place | None) -> list[Path]:
+    """Return the ledgers, other than the `known` one, that belong to no table in their folder: of rows that moved.
 
-    It may be of these rows. The first of the `folders` is that of the private file.
+    The first of the `folders` is that of the private file.
     """
     from dpadapt.tables.reading import is_table
 
-    strays = []
+    strays: list[Path] = []
     for folder in folders:
         with suppress(OSError):
             files = list(folder.iterdir())
@@ -284,11 +298,7 @@ def _refuse_strays(private: Path, folders: Sequence[Path], known: Place | None) 
                 leads = file.is_symlink() or isinstance(led_to, ServerPlace)
                 if folder == folders[0] if leads else file.resolve() not in owned:
                     strays += [file] if known is None or _identity(led_to) != _identity(known) else []
-    if strays:
-        raise ValueError(
-            f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
-            f"earlier name. If so, name it with --ledger, once; if not, --ledger {own_ledger(private)} makes a new one."
-        )
+    return strays
 
 
 def default_ledger(dataset: str, folder: Path) -> Path:
