@@ -3,7 +3,7 @@
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, ledger_of, plan_ledger
+from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, ledger_of, ledger_place, plan_ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian
 
@@ -141,6 +141,98 @@ def test_two_ledgers_of_one_file_and_a_link_to_nowhere_are_refused(tmp_path):
     (tmp_path / "rows.ledger").symlink_to("lost.ledger")
     with pytest.raises(ValueError, match="is not there"):
         ledger_of(private, "")
+
+
+def charged(path):
+    """Make a ledger with one charge."""
+    ledger = Ledger.open(path, epsilon=9.0, delta=1e-6)
+    ledger.start(Gaussian(2.0), label="a fit")
+    return path
+
+
+def test_a_schema_or_report_of_the_old_name_does_not_own_the_ledger_of_a_renamed_file(tmp_path):
+    charged(tmp_path / "patients.ledger")
+    for name in ("patients.toml", "patients.html", "clinic.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"patients.ledger may be the ledger of .*clinic.csv"):
+        ledger_of(tmp_path / "clinic.csv", "")
+    (tmp_path / "patients.CSV.GZ").touch()
+    assert ledger_of(tmp_path / "clinic.csv", "")[0].name == "clinic.ledger"
+    assert ledger_of(tmp_path / "patients.CSV.GZ", "")[0].name == "patients.ledger"
+
+
+def test_a_link_to_a_shared_ledger_is_asked_about_when_its_file_has_a_new_name(tmp_path):
+    (tmp_path / "ledgers").mkdir()
+    shared = charged(tmp_path / "ledgers" / "study.ledger")
+    for name in ("june", "july"):
+        (tmp_path / f"{name}.csv").touch()
+        path, links = ledger_of(tmp_path / f"{name}.csv", "", given=shared)
+        plan_ledger(path, wish(), links=links).open()
+    (tmp_path / "july.csv").rename(tmp_path / "july-clean.csv")
+    with pytest.raises(ValueError, match=r"july.ledger may be the ledger of"):
+        ledger_of(tmp_path / "july-clean.csv", "")
+    # Nor is a ledger begun in the place of one that a link does not find any more.
+    shared.rename(tmp_path / "ledgers" / "moved.ledger")
+    for given in (None, tmp_path / "july.ledger"):
+        with pytest.raises(ValueError, match=r"july.ledger"):
+            ledger_of(tmp_path / "july-clean.csv", "", given=given)
+
+
+def test_a_renamed_file_is_asked_about_before_a_server_gets_a_second_ledger_for_it(tmp_path, monkeypatch):
+    """A server is not asked: it knows the rows by the name that their file had."""
+    # Without the driver of a server, which finds passwords in an address.
+    monkeypatch.setattr("dpadapt.accounting.postgres.without_passwords", lambda address: address)
+    server = "postgresql://ann@host/budgets"
+    (tmp_path / "july.ledger").write_text(f"{server}\njuly\n", encoding="utf-8")
+    (tmp_path / "clean.csv").touch()
+    with pytest.raises(ValueError, match="leads to the data set july there"):
+        ledger_of(tmp_path / "clean.csv", "", given=ledger_place(server, "clean"))
+    # The file that holds the address can be named.
+    place, links = ledger_of(tmp_path / "clean.csv", "", given=tmp_path / "july.ledger")
+    assert (place.shown, place.dataset) == (server, "july")
+    assert links == (tmp_path / "clean.ledger",)
+    (tmp_path / "july.csv").touch()
+    assert ledger_of(tmp_path / "clean.csv", "", given=ledger_place(server, "clean"))[0].dataset == "clean"
+
+
+def test_files_of_one_named_data_set_share_a_ledger_across_folders(run, site):
+    for month in ("june", "july"):
+        folder = site.folder / month
+        folder.mkdir()
+        (folder / "rows.csv").write_bytes(site.private.read_bytes())
+    site.ledger.unlink()
+    assert run(*without_naming_a_ledger(site, private=site.folder / "june" / "rows.csv")).code == 0
+    linked = site.folder / "schemas" / "mine.toml"
+    linked.parent.mkdir()
+    linked.symlink_to(site.schema)
+    outcome = run(*without_naming_a_ledger(site, private=site.folder / "july" / "rows.csv", schema=linked))
+    assert outcome.code == 0, outcome.err
+    assert Ledger.open(site.folder / "june" / "patients.ledger").n_charges == 2
+
+
+def test_of_two_fits_that_begin_at_once_one_is_refused(tmp_path):
+    """The second finds, before it charges, that the first has made a ledger where the second wanted a link."""
+    (tmp_path / "rows.csv").touch()
+    plans = [
+        plan_ledger(path, wish(), links=links)
+        for path, links in (ledger_of(tmp_path / "rows.csv", dataset) for dataset in ("", "patients"))
+    ]
+    plans[0].open()
+    with pytest.raises(ValueError, match=r"another fit has begun the ledger .*rows.ledger"):
+        plans[1].open()
+    assert [path.name for path in tmp_path.glob("*.ledger")] == ["rows.ledger"]
+
+
+def test_an_evaluation_asks_about_a_ledger_of_no_table(tmp_path):
+    charged(tmp_path / "old.ledger")
+    of_fit = charged(tmp_path / "private.ledger")
+    for name in ("private.csv", "new.csv"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"old.ledger may be the ledger of .*new.csv"):
+        ledger_of(tmp_path / "new.csv", "", or_else=of_fit)
+    (tmp_path / "old.ledger").unlink()
+    (tmp_path / "private.csv").unlink()
+    assert ledger_of(tmp_path / "new.csv", "", or_else=of_fit)[0] == of_fit
 
 
 def test_a_link_that_cannot_be_made_is_said(tmp_path, monkeypatch):

@@ -53,6 +53,16 @@ def test_the_command_and_python_measure_the_same(run, fitted, label, metric):
     assert shown["receipt"]["assumptions"] == list(same.receipt.assumptions)
 
 
+def test_json_says_that_a_ledger_will_not_be_found_again(run, fitted, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(1, "not permitted")
+
+    monkeypatch.setattr("pathlib.Path.symlink_to", fail)
+    outcome = run(*order(fitted, "ill", "--json"))
+    assert outcome.code == 0, outcome.err
+    assert "name the ledger by --ledger" in json.loads(outcome.out)["notes"][0]
+
+
 def test_rows_without_labels_and_in_another_order_change_nothing_that_is_said(run, fitted):
     rows = pd.read_csv(fitted.folder / "test.csv")
     rows.loc[rows.index[:40], "ill"] = None

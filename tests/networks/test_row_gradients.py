@@ -1,6 +1,7 @@
 """`RowsLoss` and the clipped sum of per-row gradients: the same for both engines, and bounded for hostile rows."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -251,3 +252,30 @@ def test_vmap_takes_rows_in_chunks_that_fit_into_memory(monkeypatch):
     engine = VmapEngine(rows_loss)
     assert len(list(engine.parts(inputs, targets))) == 15
     assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.5).value, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [GhostEngine, VmapEngine])
+def test_one_more_person_moves_no_other_row_across_a_kink(engine):
+    """The input of a ReLU is 0 up to rounding in every row, and its gradient is all that a row's gradient holds."""
+    width, clip_norm = 20, 1.0
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, 2)).double()
+    with torch.no_grad():
+        module[0].bias[:] = torch.tensor([0.0] + [-1e9] * 63)
+        for weights in module[2].parameters():
+            weights.zero_()
+        module[2].weight[:, 0] = torch.tensor([1.0, -1.0])
+    normal = module[0].weight[0].detach()
+    X = 1e3 * torch.randn(150, width, dtype=torch.float64)
+    X -= (X @ normal / (normal @ normal))[:, None] * normal
+    codes = torch.zeros(len(X), dtype=torch.long)
+
+    def total(first):
+        n = len(X) - first
+        shares = person_shares(np.arange(n), n)
+        rows = RowsLoss(module, cross_entropy)
+        return clipped_gradient_sum(engine(rows), X[first:], codes[first:], clip_norm, shares).value
+
+    totals = [total(first) for first in range(len(X))]
+    moves = [np.linalg.norm(more - less) for more, less in itertools.pairwise(totals)]
+    assert max(moves) <= clip_norm * (1 + 1e-9)

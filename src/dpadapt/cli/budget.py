@@ -2,7 +2,8 @@
 
 A budget belongs to the private rows, so the ledger lies beside the private file and is named after it. Whatever other
 ledger the rows are charged to, by --ledger or by the name of a data set, a link of that name beside the private file
-leads to it: the next fit on the file finds it, with any schema and any public table, from any folder.
+leads to it: the next fit on the file finds it, with any schema and any public table, from any folder. If the schema
+names the data set, a link beside the schema leads to its ledger, too: files of one data set may lie in several folders.
 """
 
 import decimal
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
-_LEDGER_ENDING = ".ledger"
+_LEDGER_ENDING, _GZIP_ENDING = ".ledger", ".gz"
 # Characters of a file that are read to find the address of a server in it.
 _LONGEST_POINTER = 4096
 
@@ -123,6 +124,7 @@ class LedgerPlan:
         """Open the ledger, or make it, and what leads to it."""
         from dpadapt.mechanisms.adjacency import Adjacency
 
+        self._require_links_free()
         epsilon, delta = self.cap or (None, None)
         terms: dict[str, Any] = {"adjacency": Adjacency.of(self.wish.adjacency), "unit": self.wish.unit}
         if self.cap is not None:
@@ -139,7 +141,17 @@ class LedgerPlan:
                         file.write(f"{self.path.shown}\n{self.path.dataset}\n")
                 else:
                     link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
+        self._require_links_free()
         return ledger
+
+    def _require_links_free(self) -> None:
+        """Refuse another ledger in the place of a link: a fit at the same time has begun one since this was planned."""
+        taken = [link for link in self.links if link.exists() and _identity(_led_to(link)) != _identity(self.path)]
+        if taken:
+            raise ValueError(
+                f"--ledger {self.path}: meanwhile another fit has begun the ledger {taken[0]} for these rows. Nothing "
+                f"was spent. Leave --ledger out, and fit again."
+            )
 
     @property
     def notes(self) -> list[str]:
@@ -170,10 +182,11 @@ def table_name(file: Path) -> str:
 
     Examples
     --------
-    >>> table_name(Path("patients.2026.csv.gz")), table_name(Path("rows.parquet"))
-    ('patients.2026', 'rows')
+    >>> table_name(Path("patients.2026.csv.gz")), table_name(Path("ROWS.CSV.GZ")), table_name(Path("rows.parquet"))
+    ('patients.2026', 'ROWS', 'rows')
     """
-    return Path(file.name.removesuffix(".gz")).stem
+    name = file.name
+    return Path(name[: -len(_GZIP_ENDING)] if name.lower().endswith(_GZIP_ENDING) else name).stem
 
 
 def _led_to(file: Path) -> Place:
@@ -196,6 +209,7 @@ def ledger_of(
     private: Path,
     dataset: str,
     *,
+    named_in: Path | None = None,
     given: Place | None = None,
     earlier: Sequence[Path] = (),
     or_else: Place | None = None,
@@ -207,6 +221,8 @@ def ledger_of(
     private : Path
     dataset : str
         The name of the data set that the schema states, for rows that come in files of several names; may be empty.
+    named_in : Path, optional
+        The folder of that schema.
     given : Path or ServerPlace, optional
         What --ledger names.
     earlier : sequence of Path
@@ -215,13 +231,15 @@ def ledger_of(
         The ledger to charge if there is none beside the private file. Default: a new one there.
     """
     own = own_ledger(private)
-    places = [own, *([default_ledger(dataset, own.parent)] if dataset else [])]
-    for place in places:
+    folders = list(dict.fromkeys([own.parent, *([] if named_in is None else [named_in.resolve()])]))
+    places = [own, *(default_ledger(dataset, folder) for folder in folders if dataset)]
+    for place in (*places, *earlier, *([given] if isinstance(given, Path) else [])):
         if place.is_symlink() and not place.exists():
             raise ValueError(
                 f"{place}: the ledger that this link leads to, {place.resolve()}, is not there. Rows of {private} were "
                 f"charged to it: bring it back to its place, or make the link lead to its new one."
             )
+    given = _led_to(given) if isinstance(given, Path) else given
     ledgers = [_led_to(place) for place in (*places, *earlier) if place.exists()]
     found = {_identity(ledger): ledger for ledger in ledgers}
     if given is not None:
@@ -237,28 +255,50 @@ def ledger_of(
             else f"--ledger: there are several ledgers for rows of {private}: {others}. What one of them holds is not "
             f"added up in the other. Take what both hold as spent, move one away, and go on with the other."
         )
-    path = given or next(iter(found.values()), or_else)
+    path = given or next(iter(found.values()), None)
+    if isinstance(given, ServerPlace) and not own.exists():
+        # Without a name in the schema, a server knows the rows by the name of their file: an earlier one is elsewhere.
+        led = [(stray, _led_to(stray)) for stray in _strays(folders[:1], given)]
+        for stray, leads_to in led:
+            if isinstance(leads_to, ServerPlace) and leads_to.shown == given.shown:
+                raise ValueError(
+                    f"--ledger {given}: {stray} leads to the data set {leads_to.dataset} there, which may be {private} "
+                    f"under an earlier name. If so, use --ledger {stray}, once; if not, move that file away."
+                )
     if path is None:
-        _refuse_strays(private, {own.parent, *(place.parent.resolve() for place in earlier)})
-        path = places[-1]
+        strays = _strays(folders, or_else)
+        if strays:
+            raise ValueError(
+                f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
+                f"earlier name. If so, name it with --ledger, once; if not, --ledger {own} makes a new one."
+            )
+        path = or_else or places[1 if dataset else 0]
     return path, tuple(place for place in places if _identity(place) != _identity(path) and not place.exists())
 
 
-def _refuse_strays(private: Path, folders: set[Path]) -> None:
-    """Refuse to make a new ledger where one lies that belongs to no table there: it may be of these rows."""
-    strays = []
-    for folder in sorted(folders):
+def _strays(folders: Sequence[Path], known: Place | None) -> list[Path]:
+    """Return the ledgers, other than the `known` one, that belong to no table in their folder: of rows that moved.
+
+    The first of the `folders` is that of the private file.
+    """
+    from dpadapt.tables.reading import is_table
+
+    strays: list[Path] = []
+    for folder in folders:
         with suppress(OSError):
-            files = [file for file in folder.iterdir() if file.is_file()]
-            tables = {table_name(file) for file in files if file.suffix != _LEDGER_ENDING}
+            files = list(folder.iterdir())
+            # A schema or a report of the same name is no table.
+            tables = {table_name(file) for file in files if is_table(file)}
             ledgers = [file for file in files if file.suffix == _LEDGER_ENDING]
             owned = {file.resolve() for file in ledgers if file.stem in tables}
-            strays += sorted({file.resolve() for file in ledgers} - owned)
-    if strays:
-        raise ValueError(
-            f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
-            f"earlier name. If so, name it with --ledger, once; if not, --ledger {own_ledger(private)} makes a new one."
-        )
+            for file in sorted(file for file in ledgers if file.stem not in tables):
+                led_to = _led_to(file)
+                # A link beside private files stands for one of them alone, though the ledger that it leads to may be
+                # of others, too. One beside a schema stands for a data set.
+                leads = file.is_symlink() or isinstance(led_to, ServerPlace)
+                if folder == folders[0] if leads else file.resolve() not in owned:
+                    strays += [file] if known is None or _identity(led_to) != _identity(known) else []
+    return strays
 
 
 def default_ledger(dataset: str, folder: Path) -> Path:

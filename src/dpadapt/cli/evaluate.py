@@ -249,9 +249,10 @@ def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding
 
 def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as_json: bool) -> None:
     """Print the result, its receipt and the state of the ledger."""
+    notes = [] if plan is None else plan.notes
     if as_json:
         numbers = {name: getattr(result, name) for name in ("metric", "value", "low", "high")}
-        print_json({**numbers, "receipt": result.receipt.to_dict()})
+        print_json({**numbers, "receipt": result.receipt.to_dict(), "notes": notes})
         return
     from dpadapt.report.summarise import receipt_facts
     from dpadapt.report.terminal import receipt_table
@@ -264,5 +265,5 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
     console().print(receipt_table(receipt, more))
     for warning in receipt["warnings"]:
         console().print(f"[bold yellow]warning:[/] {warning}")
-    for note in [] if plan is None else plan.notes:
+    for note in notes:
         say(note)

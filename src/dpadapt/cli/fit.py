@@ -680,12 +680,11 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
     # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
     folder = order.schema.resolve().parent
-    names = [schema.dataset, "" if order.public is None else f"{order.public.stem}-private"]
-    earlier = [] if order.ledger.path else [default_ledger(name, folder) for name in names if name]
+    earlier = [] if order.public is None else [default_ledger(f"{order.public.stem}-private", folder)]
     given = order.ledger.path
     if isinstance(given, ServerPlace):
         given = replace(given, dataset=wish.dataset)
-    path, links = ledger_of(order.private, schema.dataset, given=given, earlier=earlier)
+    path, links = ledger_of(order.private, schema.dataset, named_in=folder, given=given, earlier=earlier)
     if isinstance(path, ServerPlace):
         wish = replace(wish, dataset=path.dataset)
     # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file

@@ -207,7 +207,8 @@ def clipped_term_sum(
     # |factor * term| <= clip_norm / length * length = clip_norm, and zeroing one row moves the sum by its clipped term
     # alone; a person's part is Σ share * factor * term, of length at most Σ share * clip_norm <= clip_norm. This needs
     # lengths that bound the terms: tests/networks measures that they do.
-    # A further row changes how the terms of all others are rounded. Over m rows of p persons the exact lengths add up
+    # Nor may a term depend on the other rows: `row_gradients._full_parts` computes it in parts of one shape.
+    # A further row changes how the sum of the terms is rounded. Over m rows of p persons the exact lengths add up
     # to at most p clip_norm, so that a sum is off by at most (m + 1) u p clip_norm, with u the unit of rounding. In
     # float32 (u = 2^-24) a few thousand rows can bring that beyond the margin: hence `fixed_rows`, which refuses such
     # sums under add-remove and for persons. In float64 (u = 2^-53) it is 1e-10 clip_norm for a thousand rows of as many

@@ -33,6 +33,9 @@ _GHOST_STORED = 2**24
 _WINDOW_NUMBERS = 2**18
 # Rows that pass through the network at once; a larger batch is split. More rows take more memory. Chosen by hand.
 _GHOST_ROWS = 1024
+# The same in float64, where every part is filled up to this number (`row_gradients._full_parts`): a multiple of the
+# number of rows that matrix products compute at once, usually 4 to 48. More rows are wasted on small batches.
+_GHOST_FIXED_ROWS = 240
 _EPS = torch.finfo(torch.float32).eps
 _TINY = torch.finfo(torch.float32).tiny
 
@@ -223,7 +226,7 @@ def _rows_to_store(rows: Any) -> int:
     would change the clipping of all others. Where neighbours may have different numbers of rows, which is where float64
     is used, the choice is that of a full part whatever the batch is.
     """
-    return _GHOST_ROWS if rows.dtype == torch.float64 else len(rows)
+    return _GHOST_FIXED_ROWS if rows.dtype == torch.float64 else len(rows)
 
 
 def _joined(parts: list[Any], *, dim: int) -> Any:
@@ -345,6 +348,7 @@ class GhostEngine:
 
     def __init__(self, rows_loss: RowsLoss) -> None:
         self.rows_loss = rows_loss
+        self.part_rows = _GHOST_FIXED_ROWS if rows_loss.dtype == torch.float64 else _GHOST_ROWS
         self._layers = list(_trained_layers(rows_loss))
 
     def parts(
@@ -354,8 +358,8 @@ class GhostEngine:
 
         The norms are upper bounds.
         """
-        for start in range(0, len(inputs), _GHOST_ROWS):
-            part = slice(start, start + _GHOST_ROWS)
+        for start in range(0, len(inputs), self.part_rows):
+            part = slice(start, start + self.part_rows)
             yield self._part(inputs[part], targets[part])
 
     def _part(self, inputs: Any, targets: Any) -> tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]:

@@ -7,6 +7,7 @@ known layers.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,10 @@ from dpadapt.persons import Shares
 from dpadapt.rows import norm_bounds
 
 Loss = Callable[[Any, Any], Any]
+# A function that takes one factor per row and returns the sum of factor times gradient.
+Combine = Callable[[NDArray[Any]], NDArray[Any]]
+# Gradient norms of some rows, and their sums.
+Part = tuple[NDArray[np.float64], Combine]
 
 # Rows per chunk of `VmapEngine`, as far as memory allows. Larger chunks need more memory. Chosen on the EMNIST network
 # with a batch of 500: a step took 0.171 CPU seconds in chunks of 64, and 0.257 with the whole batch at once.
@@ -27,6 +32,9 @@ _VMAP_CHUNK = 64
 # Numbers in the stored gradients of one chunk, at most (64 MB). A larger limit keeps chunks long for large networks.
 # Chosen by hand.
 _VMAP_STORED = 2**24
+# Rows per chunk in float64, the largest that memory allows. Every row of a chunk must be rounded alike (`_full_parts`),
+# so they are multiples of the number of rows that matrix products compute at once, usually 4 to 24; or there is one.
+_VMAP_FIXED_CHUNKS = (48, 24, 1)
 
 
 def cross_entropy(scores: Any, codes: Any) -> Any:
@@ -103,10 +111,11 @@ def checked_losses(losses: Any, n_rows: int) -> Any:
 
 
 class Engine(Protocol):
-    """A method to compute per-row gradient norms and weighted sums of per-row gradients."""
+    """A method to compute per-row gradient norms and weighted sums of per-row gradients, `part_rows` at once."""
 
     name: str
     rows_loss: RowsLoss
+    part_rows: int
 
     def parts(
         self, inputs: Any, targets: Any
@@ -125,9 +134,34 @@ def clipped_gradient_sum(
     # `clipped_term_sum` scales each gradient to at most clip_norm, so one row, or all rows of one person by their
     # shares, move the sum by at most clip_norm in l2.
     rows_loss = engine.rows_loss
-    dtype = np.float64 if rows_loss.dtype == torch.float64 else np.float32
-    parts = engine.parts(inputs, targets)
+    exact = rows_loss.dtype == torch.float64
+    parts = _full_parts(engine, inputs, targets) if exact else engine.parts(inputs, targets)
+    dtype = np.float64 if exact else np.float32
     return clipped_term_sum(parts, rows_loss.n_parameters, clip_norm, dtype=dtype, shares=shares)
+
+
+def _full_parts(engine: Engine, inputs: Any, targets: Any) -> Iterator[Part]:
+    """Yield the parts of a batch, the last one filled up with copies of a row, which add nothing.
+
+    A matrix product is rounded differently in its last few rows, and where it has few rows. At a kink, such as that of
+    ReLU at 0, a rounding error decides between two gradients. So if a part had as many rows as were drawn, one more row
+    could change the gradients of others altogether: where the number of rows is private, every part has the same shape.
+    """
+    n_rows, size = len(inputs), engine.part_rows
+    whole = n_rows - n_rows % size
+    yield from engine.parts(inputs[:whole], targets[:whole])
+    if whole < n_rows:
+        last = [
+            torch.cat([part[whole:], part[-1:].expand(size - (n_rows - whole), *part.shape[1:])])
+            for part in (inputs, targets)
+        ]
+        for lengths, combine in engine.parts(*last):
+            yield lengths[: n_rows - whole], partial(_combine_first, combine, size)
+
+
+def _combine_first(combine: Combine, n_rows: int, factors: NDArray[Any]) -> NDArray[Any]:
+    """Return the sum of factor times gradient over the first rows of a part of `n_rows` rows."""
+    return combine(np.concatenate([factors, np.zeros(n_rows - len(factors), dtype=factors.dtype)]))
 
 
 class VmapEngine:
@@ -154,7 +188,9 @@ class VmapEngine:
 
         # Dropout and other random layers draw independently for each row.
         self._gradients = vmap(grad(loss_of_one), in_dims=(None, None, 0, 0), randomness="different")
-        self._size = max(1, min(_VMAP_CHUNK, _VMAP_STORED // max(1, rows_loss.n_parameters)))
+        self.part_rows = max(1, min(_VMAP_CHUNK, _VMAP_STORED // max(1, rows_loss.n_parameters)))
+        if rows_loss.dtype == torch.float64:
+            self.part_rows = next(size for size in _VMAP_FIXED_CHUNKS if size <= self.part_rows)
 
     def parts(
         self, inputs: Any, targets: Any
@@ -163,8 +199,8 @@ class VmapEngine:
 
         The norms are upper bounds.
         """
-        for start in range(0, len(inputs), self._size):
-            part = slice(start, start + self._size)
+        for start in range(0, len(inputs), self.part_rows):
+            part = slice(start, start + self.part_rows)
             yield self._part(inputs[part], targets[part])
 
     def _part(self, inputs: Any, targets: Any) -> tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]:

@@ -209,11 +209,22 @@ def read_header(path: str | Path, *, origin: str | None = None, encoding: str | 
     raise ValueError(f"{named}: {refusal}")
 
 
+def is_table(path: Path) -> bool:
+    """Return whether a file has the name of a table that can be read.
+
+    Examples
+    --------
+    >>> is_table(Path("a.CSV.gz")), is_table(Path("a.toml"))
+    (True, False)
+    """
+    name = path.name.lower()
+    return name.removesuffix(".gz").endswith(_TEXT_ENDINGS) or name.endswith(_PARQUET_ENDINGS)
+
+
 def _kind(path: Path, named: str) -> str:
     """Return "text" or "parquet", or refuse what is no such file."""
     name = path.name.lower()
-    plain = name.removesuffix(".gz")
-    if not plain.endswith(_TEXT_ENDINGS) and not name.endswith(_PARQUET_ENDINGS):
+    if not is_table(path):
         raise ValueError(f"{named}: {_EXPECTED_FILE}")
     try:
         exists, is_file = path.exists(), path.is_file()
