@@ -50,6 +50,10 @@ def ledger_place(given: str, dataset: str = "") -> Place:
     """Return the place that an option names: a file, or postgresql://user@host/database."""
     from dpadapt.accounting.postgres import is_address, without_passwords
 
+    try:
+        os.fsencode(given)
+    except UnicodeEncodeError:
+        raise ValueError("--ledger: no file can have this name. Leave out what is no character.") from None
     return ServerPlace(given, without_passwords(given), dataset) if is_address(given) else Path(given)
 
 
