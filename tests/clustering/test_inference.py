@@ -6,11 +6,11 @@ import pytest
 from dpadapt.clustering import inference
 from dpadapt.clustering.inference import (
     ExpectedCost,
-    SourceModel,
     cautious,
     clumping,
     count_posterior,
     gate_opens,
+    model_sources,
     none_near,
     pool_weights,
 )
@@ -156,7 +156,7 @@ def test_expected_distances_to_sources_in_one_ring_are_nearly_the_true_ones(ring
     true = float(np.minimum(nearest(T, S)[1], reach).mean())
 
     def expected_over_true():
-        return SourceModel.of(released, around).cost.mean(np.full(300, reach)) / true
+        return model_sources(released, around)[0].mean(np.full(300, reach)) / true
 
     assert abs(expected_over_true() - 1) < 0.1
     monkeypatch.setattr(inference, "pool_weights", lambda released, around: np.ones(around.cells.n_bins))
@@ -186,7 +186,7 @@ def test_expected_distances_to_clumped_sources_are_closer_to_the_true_ones_than_
     true = float(np.minimum(nearest(T, S)[1], reach).mean())
 
     def expected_over_true():
-        return SourceModel.of(released, around).cost.mean(np.full(400, reach)) / true
+        return model_sources(released, around)[0].mean(np.full(400, reach)) / true
 
     estimated = expected_over_true()
     monkeypatch.setattr(inference, "clumping", lambda counts, parent, sizes, noise: 8.0)
