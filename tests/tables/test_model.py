@@ -308,8 +308,7 @@ def test_a_clustering_counts_the_rows_of_a_person_as_one_and_needs_no_label():
     )
     assert np.array_equal(by_hand.centers_, model.centers_)
     assert by_hand.cost_estimate_ == model.cost_estimate_
-    shares = model.encode_private(data).shares
-    assert shares.n_units == 300
+    assert model.encode_private(data).shares.n_units == data["id"].replace("", None).nunique()
     assert model.encode_public(PUBLIC).shares is None
 
 
