@@ -9,7 +9,14 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from dpadapt import Ledger, PrivateLinearRegression, PrivateTransferRegressor, Public, save
+from dpadapt import (
+    Ledger,
+    PrivateLinearRegression,
+    PrivateSourceTargetClustering,
+    PrivateTransferRegressor,
+    Public,
+    save,
+)
 from dpadapt.accounting import epsilon
 from dpadapt.accounting.receipt import Entry
 from dpadapt.audit import Pace, audit_model, saved_model
@@ -273,6 +280,21 @@ def test_made_up_persons_have_several_rows_with_rows_of_others_between_them(tmp_
         assert np.array_equal(first[0][ids != last], second[0][others != last])
         assert set(np.bincount(ids[ids != last])) == {1, 2, 3}
         assert np.count_nonzero(others == last) == (adjacency is not Adjacency.ADD_REMOVE)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_made_up_persons_of_a_clustering_have_several_rows(tmp_path, adjacency):
+    model = PrivateSourceTargetClustering(2, EPSILON, adjacency=adjacency.value)
+    save(model.fit(X, public=Public(X[:40] + 0.1), persons=PERSONS), tmp_path)
+    made_up = saved_model._MadeUp.of(load(tmp_path))
+    pairs = made_up.pairs()
+    for first, second in pairs:
+        last = first[1].max()
+        assert np.count_nonzero(first[1] == last) >= 2
+        assert np.array_equal(first[0][first[1] != last], second[0][second[1] != last])
+    # Where persons may be added, somebody may be the only one.
+    assert any(len(second[1]) == 0 for _, second in pairs) == (adjacency is Adjacency.ADD_REMOVE)
+    assert saved_model._moved([made_up.replayed(pair) for pair in pairs]).verdict == "holds"
 
 
 def test_rows_that_count_fully_are_found(of_persons, monkeypatch):

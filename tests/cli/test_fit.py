@@ -100,6 +100,23 @@ def test_clustering_accepts_any_number_of_private_rows_where_it_is_private(run, 
     assert not any("two private rows" in fact for fact in receipt["assumptions"])
 
 
+def test_clustering_protects_all_rows_of_an_id(run, town):
+    table = pd.read_csv(town / "private.csv")
+    table.assign(id=[f"ZEBRA{k // 3}" for k in range(len(table))]).to_csv(town / "private.csv", index=False)
+    outcome = run(*order(town, person="id"))
+    assert outcome.code == 0, outcome.err
+    receipt = json.loads((town / "out" / "receipt.json").read_text())
+    assert receipt["unit"] == "person"
+    assert "the number of persons" in receipt["assumptions"]
+    assert receipt["epsilon"] == pytest.approx(1.0, rel=1e-2)
+    assert Ledger.open(town / "homes.ledger").unit == "person"
+    assert len(pd.read_csv(town / "out" / "chosen.csv")) == 6
+    assert not any(b"ZEBRA" in path.read_bytes() for path in (town / "out").iterdir())
+    refused = run(*order(town, person="id", method="nna", ledger=town / "other.ledger"))
+    assert refused.code != 0
+    assert "protects rows, not persons" in refused.err
+
+
 def test_a_column_called_row_is_written_beside_the_number_of_the_row(run, town):
     for name in ("public.csv", "private.csv", "schema.toml"):
         (town / name).write_text((town / name).read_text().replace("east", "row"))

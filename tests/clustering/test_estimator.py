@@ -16,7 +16,7 @@ from dpadapt.audit.releases import ReleaseScores
 from dpadapt.clustering import PrivateSourceTargetClustering, inference
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
 from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dpadapt.mechanisms.mechanism import ConcentratedEvent, PureEvent
+from dpadapt.mechanisms.mechanism import ConcentratedEvent, GaussianEvent, LaplaceEvent, PureEvent
 
 GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
 ADJACENCIES = ["add-remove", "zero-out", "replace-one"]
@@ -56,6 +56,82 @@ def test_useless_sources_give_exactly_the_centres_of_the_targets_alone(pair, eps
     assert np.array_equal(model.centers_, cluster_t(T, 7))
     assert model.cost_estimate_ == pytest.approx(nearest(T, T[model.centers_])[1].mean())
     assert model.privacy_.epsilon == pytest.approx(epsilon)  # the same path, and the same price
+
+
+PERSONAL = [{}, GAUSSIAN, {"epsilon": 0.1}, {"epsilon": 10.0}]
+
+
+@pytest.mark.parametrize("params", PERSONAL, ids=str)
+@pytest.mark.parametrize("n_persons", [0, 1])
+def test_at_most_one_person_gives_exactly_the_centres_of_the_targets_alone(pair, params, n_persons):
+    """A person with very many sources; without ids, nobody counts."""
+    S, T, public = pair
+    model = make(7, **params).fit(S, public=public, persons=np.full(len(S), "ann" if n_persons else None))
+    assert np.array_equal(model.centers_, cluster_t(T, 7))
+    assert model.privacy_.epsilon == pytest.approx(params.get("epsilon", 1.0))
+    assert model.privacy_.unit == "person"
+
+
+@pytest.mark.parametrize("params", [{}, GAUSSIAN], ids=["laplace", "gaussian"])
+def test_persons_with_several_sources_move_centres_as_well(pair, params):
+    S, T, public = pair
+    best, alone = (cost(S, T, centres) for centres in (non_private(S, T, 6), cluster_t(T, 6)))
+    for ids in (np.arange(len(S)), np.arange(len(S)) // 5):
+        model = make(6, **params).fit(S, public=public, persons=ids)
+        assert (cost(S, T, model.centers_) - best) / (alone - best) < 0.3
+        kinds = {type(entry.event) for entry in model.privacy_.entries}
+        assert kinds == {GaussianEvent if params else LaplaceEvent}
+
+
+@pytest.mark.parametrize("params", [{}, GAUSSIAN], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_one_person_moves_no_histogram_further_than_its_sensitivity(pair, adjacency, params):
+    """The last person has 40 sources in one bin, or in many; elsewhere, out of range, or none in the neighbour."""
+    S, _, public = pair
+    relation = Adjacency.of(adjacency)
+    l1, l2 = (2.0, math.sqrt(2)) if adjacency == "replace-one" else (1.0, 1.0)
+    other = {"add-remove": S[:0], "zero-out": np.full((3, 2), np.nan), "replace-one": S[:7] + 8.0}[adjacency]
+
+    def fit(rows, ledger):
+        ids = np.concatenate([np.arange(600) // 3, np.full(len(rows), 1000)])
+        model = make(adjacency=adjacency, **params)
+        return model.fit(np.vstack([S[:600], rows]), public=public, persons=ids, ledger=ledger)
+
+    furthest = 0.0
+    for rows in (np.repeat(S[:1], 40, axis=0), S[:40], np.vstack([S[:20], np.full((20, 2), 1e9)])):
+        tape = audit.record(fit, rows, adjacency=relation, unit="person")
+        played = audit.replay(fit, other, tape, adjacency=relation, unit="person")
+        for before, after in zip(tape.releases, played.releases, strict=True):
+            moved = np.abs(before.value - after.value)
+            assert moved.sum() <= l1 + 1e-9
+            assert np.linalg.norm(moved) <= l2 + 1e-9
+            furthest = max(furthest, float(moved.sum()))
+            assert before.kind == ("Gaussian" if params else "Laplace")
+    assert furthest == pytest.approx(l1)  # the bound is reached
+
+
+def test_persons_are_refused_where_they_are_not_protected_and_nothing_is_spent(pair):
+    S, _, public = pair
+    ledger = Ledger(epsilon=5.0, adjacency=Adjacency.ADD_REMOVE, unit="person")
+    for rows, params, message in (
+        (iter([S]), {}, "S must be a table of numbers"),
+        (S, {"certificate_share": 0.5}, "certificate_share must be 0 with persons"),
+        (S, {"epsilon": 1e-12}, "noise_multiplier is too large"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**params).fit(rows, public=public, persons=np.arange(len(S)), ledger=ledger)
+    with pytest.raises(ValueError, match="persons must hold an id for some rows"):
+        make(adjacency="zero-out").fit(S, public=public, persons=[None] * len(S))
+    assert ledger.entries == []
+
+
+def test_saved_models_hold_no_id(pair, tmp_path):
+    S, _, public = pair
+    model = make().fit(S, public=public, persons=["ZEBRA7731"] * len(S))
+    persist.save(model, tmp_path)
+    assert b"ZEBRA7731" not in pickle.dumps(model)
+    assert not any(b"ZEBRA7731" in path.read_bytes() for path in tmp_path.iterdir())
+    assert persist.load(tmp_path).model.privacy_.unit == "person"
 
 
 def test_several_numbers_of_centres_share_one_release(pair):

@@ -6,11 +6,11 @@ import pytest
 from dpadapt.clustering import inference
 from dpadapt.clustering.inference import (
     ExpectedCost,
-    SourceModel,
     cautious,
     clumping,
     count_posterior,
     gate_opens,
+    model_sources,
     none_near,
     pool_weights,
 )
@@ -21,10 +21,14 @@ from dpadapt.mechanisms.randomness import SeededRandom
 
 
 def draw(noise, size, random):
+    if not noise.whole:
+        draws = np.random.default_rng(int(random.discrete_laplace(1e6, 1)[0]) % 2**32)
+        return (draws.laplace if noise.law == "laplace" else draws.normal)(0.0, noise.scale, size)
     return (random.discrete_laplace if noise.law == "laplace" else random.discrete_gaussian)(noise.scale, size)
 
 
 NOISES = [Noise("laplace", 0.4), Noise("laplace", 3.0), Noise("gaussian", 0.5), Noise("gaussian", 4.0)]
+NOISES += [Noise(noise.law, noise.scale, whole=False) for noise in NOISES]
 every_noise = pytest.mark.parametrize("noise", NOISES, ids=str)
 
 
@@ -41,11 +45,18 @@ def test_gate_opens_no_more_often_than_its_rate_with_at_most_one_source(noise, n
     assert opened <= 140
 
 
+@pytest.mark.parametrize("noise", [noise for noise in NOISES if not noise.whole], ids=str)
+def test_gate_opens_no_more_often_than_its_rate_with_one_person_in_several_parts(noise):
+    """As above: the counts of a person add up to at most 1."""
+    random, person = SeededRandom(3), np.repeat([0.25, 0.0], [4, 56])
+    assert sum(gate_opens(draw(noise, 60, random) + person, noise, 0.1) for _ in range(1000)) <= 140
+
+
 @every_noise
 def test_gate_opens_if_the_noise_is_larger_than_stated(noise):
     """The error rate holds for the stated noise: four times as much opens the gate nearly always."""
     random = SeededRandom(1)
-    wrong = Noise(noise.law, 4 * noise.scale)
+    wrong = Noise(noise.law, 4 * noise.scale, noise.whole)
     assert sum(gate_opens(draw(wrong, 60, random), noise, 0.1) for _ in range(50)) > 40
 
 
@@ -156,7 +167,7 @@ def test_expected_distances_to_sources_in_one_ring_are_nearly_the_true_ones(ring
     true = float(np.minimum(nearest(T, S)[1], reach).mean())
 
     def expected_over_true():
-        return SourceModel.of(released, around).cost.mean(np.full(300, reach)) / true
+        return model_sources(released, around)[0].mean(np.full(300, reach)) / true
 
     assert abs(expected_over_true() - 1) < 0.1
     monkeypatch.setattr(inference, "pool_weights", lambda released, around: np.ones(around.cells.n_bins))
@@ -186,7 +197,7 @@ def test_expected_distances_to_clumped_sources_are_closer_to_the_true_ones_than_
     true = float(np.minimum(nearest(T, S)[1], reach).mean())
 
     def expected_over_true():
-        return SourceModel.of(released, around).cost.mean(np.full(400, reach)) / true
+        return model_sources(released, around)[0].mean(np.full(400, reach)) / true
 
     estimated = expected_over_true()
     monkeypatch.setattr(inference, "clumping", lambda counts, parent, sizes, noise: 8.0)

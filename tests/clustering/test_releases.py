@@ -1,5 +1,7 @@
 """The plan costs what it should, follows from public facts, and the partition splits where the counts allow."""
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +21,8 @@ from dpadapt.clustering.releases import (
     partition,
     stage_mechanisms,
 )
+from dpadapt.mechanisms.bounded import histogram
+from dpadapt.persons import IDS_ASSUMPTION, person_shares
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +37,23 @@ def cells():
 
 
 NOISES = [Noise("laplace", 0.4), Noise("laplace", 3.0), Noise("gaussian", 0.6), Noise("gaussian", 4.0)]
+NOISES += [Noise(noise.law, noise.scale, whole=False) for noise in NOISES]
 
 
-def plan_of(T, numbers=(3, 5), *, epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, bound_epsilon=0.0):
-    mechanisms = stage_mechanisms("laplace", epsilon, 0.0)
+def plan_of(T, numbers=(3, 5), *, epsilon=1.0, adjacency=Adjacency.ADD_REMOVE, bound_epsilon=0.0, whole=True):
+    mechanisms = stage_mechanisms("laplace", epsilon, 0.0, whole=whole)
     return make_plan(Public(T), T, numbers, mechanisms, adjacency, bound_epsilon)
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_histograms_together_cost_epsilon(noise, delta, epsilon):
-    mechanisms = stage_mechanisms(noise, epsilon, delta)
+@pytest.mark.parametrize("whole", [True, False])
+def test_histograms_together_cost_epsilon(noise, delta, epsilon, whole):
+    mechanisms = stage_mechanisms(noise, epsilon, delta, whole=whole)
     assert len(mechanisms) == len(LABELS)
-    spent = cost_of({mechanism.event(): 1 for mechanism in mechanisms}, delta)
+    assert all(type(mechanism).__name__.startswith("Discrete") == whole for mechanism in mechanisms)
+    # A counter: two equal events are two releases.
+    spent = cost_of(Counter(mechanism.event() for mechanism in mechanisms), delta)
     assert 0.999 * epsilon <= spent <= epsilon * (1 + 1e-9)
 
 
@@ -62,10 +70,43 @@ def test_replace_one_doubles_the_noise_of_the_plan(targets):
     assert [noise.scale for noise in two.noise] == pytest.approx([2 * noise.scale for noise in one.noise])
 
 
-def released_counts(plan, S, T):
-    finest = count_sources(S, plan.around.cells, Public(T))
-    ledger = Ledger(epsilon=1e6, adjacency=Adjacency.ADD_REMOVE, random_state=0)
+def released_counts(plan, S, T, shares=None):
+    finest = count_sources(S, plan.around.cells, Public(T), shares)
+    ledger = Ledger(epsilon=1e6, adjacency=Adjacency.ADD_REMOVE, unit=finest.unit, random_state=0)
     return noisy_counts(finest, plan, ledger.start_all(plan.charges))
+
+
+@pytest.mark.parametrize("repeats", [1, 40])
+def test_one_source_per_person_gives_the_counts_and_the_partition_of_sources(targets, repeats):
+    """Where noise is negligible; the laws of the noise differ."""
+    S = np.repeat(targets[:50] + 0.01, repeats, axis=0)
+    rows = released_counts(plan_of(targets, epsilon=1e6), S, targets)
+    persons = released_counts(
+        plan_of(targets, epsilon=1e6, whole=False), S, targets, person_shares(range(len(S)), len(S))
+    )
+    assert persons.n_bands == rows.n_bands
+    assert np.array_equal(persons.part, rows.part)
+    assert persons.counts == pytest.approx(rows.counts, abs=1e-3)
+    assert persons.coarse == pytest.approx(rows.coarse, abs=1e-3)
+
+
+def test_sources_of_a_person_count_together_as_one(targets):
+    """In chunks, too: the shares of a chunk are those of its rows."""
+    S = np.vstack([np.repeat(targets[:1], 30, axis=0), targets[1:3], np.full((2, 2), 1e9)])
+    ids = [*["a"] * 30, "b", "b", "b", None]
+    finest = count_sources(S, plan_of(targets).around.cells, Public(targets), person_shares(ids, len(S)))
+    assert finest.unit == "person"
+    assert finest.value.sum() == pytest.approx(1 + 2 / 3)
+    assert finest.value.max() >= 1 - 1e-9
+
+
+def test_no_histogram_has_more_noise_than_the_plan_states(targets):
+    """Laplace noise on reals grows with the number of bins; the gate must know at least that much."""
+    plan = plan_of(targets, epsilon=0.01, whole=False)
+    for noise, (mechanism, _), n_bins in zip(plan.noise, plan.charges, (70, plan.around.cells.n_bins), strict=True):
+        drawn = mechanism.scale(histogram([], n_bins), Adjacency.ADD_REMOVE)
+        assert drawn <= noise.scale <= drawn * (1 + 1e-3)
+        assert mechanism.scale(histogram([], 1), Adjacency.ADD_REMOVE) < noise.scale
 
 
 @pytest.mark.parametrize(("epsilon", "repeats", "n_bands"), [(3.0, 1, 2), (3.0, 300, 7), (0.01, 300, 2)])
@@ -113,9 +154,15 @@ def test_partition_splits_no_cell_whose_count_may_be_noise(cells):
     assert pieces[0] > pieces[1] > pieces[2] == 40
 
 
+def possible(noise, most):
+    """Return the values of the noise: whole numbers, or numbers so close that sums over them are integrals."""
+    step = 1.0 if noise.whole else 1e-3 * noise.scale
+    return np.arange(-int(most * noise.scale / step), int(most * noise.scale / step) + 1) * step
+
+
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 def test_moments_of_the_noise_are_at_most_the_stated_ones(noise):
-    values = np.arange(-int(100 * noise.scale), int(100 * noise.scale) + 1)
+    values = possible(noise, 100)
     probability = np.exp(noise.log_density(values))
     probability /= probability.sum()
     for s in np.array([0.1, 0.5, 0.9]) / noise.scale:
@@ -124,9 +171,11 @@ def test_moments_of_the_noise_are_at_most_the_stated_ones(noise):
         assert moment >= 0.95 * np.exp(noise.log_moment(s))
 
 
-@pytest.mark.parametrize("noise", [Noise("laplace", 3.0), Noise("gaussian", 3.0)], ids=str)
-def test_log_density_has_the_stated_variance(noise):
-    values = np.arange(-200, 201)
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_log_density_has_the_stated_variance(law, whole):
+    noise = Noise(law, 3.0, whole)
+    values = possible(noise, 70)
     probability = np.exp(noise.log_density(values))
     probability /= probability.sum()
     assert probability @ values**2 == pytest.approx(noise.variance, rel=0.02)
@@ -163,6 +212,8 @@ def test_number_of_rows_is_assumed_public_unless_rows_are_added_or_removed():
     facts = ["the columns and their order", "that all cells of the sources are numbers"]
     assert assumed_public("add-remove") == facts
     assert assumed_public("zero-out")[0] == assumed_public("replace-one")[0] == "the number of rows"
+    assert assumed_public("add-remove", "person") == [*facts, IDS_ASSUMPTION]
+    assert assumed_public("zero-out", "person") == ["the number of persons", *facts, IDS_ASSUMPTION]
 
 
 def test_sources_that_are_no_table_show_neither_a_value_nor_their_number(targets):

@@ -18,7 +18,10 @@ from dpadapt import Adjacency, Ledger, PrivacyError, audit
 from dpadapt.audit.replay import differing
 from dpadapt.mechanisms.mechanism import SampledEvent
 
-PERSONS = [case for case in CASES if "persons" in inspect.signature(case.cls.fit).parameters]
+TAKING = [case for case in CASES if "persons" in inspect.signature(case.cls.fit).parameters]
+# The bound on the cost of a clustering protects single sources alone, so that persons are refused there.
+REFUSING = [case for case in TAKING if case.recipe.params.get("certificate_share")]
+PERSONS = [case for case in TAKING if case not in REFUSING]
 MAIN = [case for case in PERSONS if not case.recipe.variant]
 # A row too long to be a number is a null row, but an encoder makes features of it: it has no null row to compare with.
 EVERY = [
@@ -100,7 +103,16 @@ def test_the_estimators_of_tables_take_persons():
         "PrivateLinearRegression",
         "PrivateLogisticRegression",
         "PrivateProbe",
+        "PrivateSourceTargetClustering",
     }
+
+
+@pytest.mark.parametrize("case", REFUSING, ids=str)
+def test_fits_that_protect_single_rows_alone_refuse_persons_before_anything_is_charged(case):
+    ledger = Ledger(epsilon=100.0, delta=1e-4, unit="person")
+    with pytest.raises(ValueError, match="with persons"):
+        fit(case, others(case), ledger=ledger)
+    assert ledger.entries == []
 
 
 @pytest.mark.parametrize(("case", "adjacency"), EVERY, ids=str)

@@ -122,9 +122,14 @@ KINDS = ["label", "product", "reciprocal", "wide", math.inf, math.nan, 1e300, 1e
 kinds = st.sampled_from(KINDS)
 
 
+def coded(records):
+    """Return the codes of records; the null record has none."""
+    return np.array([-1 if record is NULL else record for record in records])
+
+
 def make_codes(maker):
     def make(records, options):
-        return maker([-1 if record is NULL else record for record in records], options)
+        return maker(coded(records), options)
 
     return make
 
@@ -340,7 +345,13 @@ def test_a_replacement_bound_that_is_too_low_is_detected(maker):
 # Persons: several rows with one id.
 
 # Makers whose records are codes.
-CODED = ("histogram", "square_root_histogram")
+CODED = ("histogram", "histogram_of_blocks", "coarser_histogram", "square_root_histogram")
+# Options under which a row of ones, or of the code 1, counts fully; True for makers that need none.
+FULL = {
+    "clipped_outer_sum": (3, np.float64, 0.7, True, "label"),
+    "histogram_of_blocks": [1],
+    "coarser_histogram": [-1, 0, 1],
+}
 PERSONAL = {
     "clipped_sum": (records, st.none(), lambda rows, o, shares: clipped_sum(table(rows, 3, np.float64), 0.7, shares)),
     "clipped_gram": (
@@ -361,7 +372,17 @@ PERSONAL = {
     "histogram": (
         codes,
         st.none(),
-        lambda rows, o, shares: histogram([-1 if r is NULL else r for r in rows], 3, shares),
+        lambda rows, o, shares: histogram(coded(rows), 3, shares),
+    ),
+    "histogram_of_blocks": (
+        codes,
+        st.lists(st.integers(0, 12), max_size=3).map(sorted),
+        lambda rows, o, shares: histogram_of_blocks(np.split(coded(rows), np.minimum(o, len(rows))), 3, shares),
+    ),
+    "coarser_histogram": (
+        codes,
+        st.lists(st.integers(-1, 1), min_size=1, max_size=4),
+        lambda rows, o, shares: coarser_histogram(histogram(coded(rows), len(o), shares), o, 2),
     ),
     "soft_histogram": (
         records,
@@ -371,7 +392,7 @@ PERSONAL = {
     "square_root_histogram": (
         places,
         st.none(),
-        lambda rows, o, shares: square_root_histogram([-1 if r is NULL else r for r in rows], 6, shares),
+        lambda rows, o, shares: square_root_histogram(coded(rows), 6, shares),
     ),
     "votes": (records, st.none(), lambda rows, o, shares: votes(table(rows, 3, np.float64), shares)),
 }
@@ -444,8 +465,7 @@ def test_no_weighted_record_moves_a_statistic_further_than_the_bound(name, unit,
 @pytest.mark.parametrize("name", PERSONAL)
 def test_without_the_largest_weight_a_weighted_row_exceeds_the_bound(name):
     row = 1 if name in CODED else [1.0] * 4
-    options = (3, np.float64, 0.7, True, "label") if name == "clipped_outer_sum" else True
-    _, _, make = PERSONAL[name]
+    options, (_, _, make) = FULL.get(name, True), PERSONAL[name]
     plain = row_shares(np.ones(2, dtype=bool))
     first, second = (make([row, last], options, replace(plain, values=np.array([1.0, 2.0]))) for last in (row, NULL))
     assert excess(first, second, Adjacency.ZERO_OUT, 0.0) > 0.4
@@ -454,8 +474,7 @@ def test_without_the_largest_weight_a_weighted_row_exceeds_the_bound(name):
 @pytest.mark.parametrize("name", PERSONAL)
 def test_without_shares_a_person_with_many_rows_exceeds_the_bound(name):
     row = 1 if name in CODED else [1.0] * 4
-    options = (3, np.float64, 0.7, True, "label") if name == "clipped_outer_sum" else True
-    _, _, make = PERSONAL[name]
+    options, (_, _, make) = FULL.get(name, True), PERSONAL[name]
     several, none = (make(rows, options, None) for rows in ([row] * 5, [NULL]))
     assert several.unit == "row"
     assert excess(several, none, Adjacency.ZERO_OUT, 0.0) > 1.0
@@ -480,10 +499,27 @@ def test_terms_of_every_part_count_by_their_own_shares():
     assert total.value == pytest.approx([3 * 0.7, 0.0, 0.0, 0.0], rel=1e-9)
 
 
-def test_shares_of_terms_must_be_those_of_all_rows():
+def test_rows_of_every_block_count_by_their_own_shares():
+    """The first block holds two persons with one row each, the second one person with six rows."""
+    total = histogram_of_blocks([[0, 1], [], [0] * 6], 2, person_shares([1, 2, *[3] * 6], 8))
+    assert total.value == pytest.approx([2.0, 1.0])
+    assert total.unit == "person"
+
+
+def test_grouped_shares_stay_fractions_of_persons():
+    counts = histogram([0, 1, 2, 2], 3, person_shares([1, 1, 1, 2], 4))
+    grouped = coarser_histogram(counts, [0, 0, -1], 1)
+    assert grouped.value == pytest.approx([2 / 3])
+    assert grouped.unit == "person"
+
+
+def test_shares_must_be_those_of_all_rows():
     for n in (3, 5):
+        shares = person_shares(range(n), n)
         with pytest.raises(ValueError, match="one entry per row"):
-            make_term_sum([[1.0] * 4] * 4, (4, np.float64, 0.7), person_shares(range(n), n))
+            make_term_sum([[1.0] * 4] * 4, (4, np.float64, 0.7), shares)
+        with pytest.raises(ValueError, match="one entry per row"):
+            histogram_of_blocks([[0, 1], [0, 1]], 2, shares)
 
 
 def test_every_maker_with_shares_is_tested_with_persons():
@@ -492,7 +528,7 @@ def test_every_maker_with_shares_is_tested_with_persons():
         for name, value in vars(bounded).items()
         if inspect.isfunction(value)
         and not name.startswith("_")
-        and ("shares" in inspect.signature(value).parameters or "rows.unit" in inspect.getsource(value))
+        and ("shares" in inspect.signature(value).parameters or ".unit" in inspect.getsource(value))
     }
     assert taking == PERSONAL.keys()
 

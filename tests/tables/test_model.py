@@ -17,6 +17,7 @@ from dpadapt import (
     PrivacyError,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateSourceTargetClustering,
     PrivateSubspaceRegressor,
     PrivateTransferClassifier,
     PrivateTransferRegressor,
@@ -295,6 +296,20 @@ def test_all_rows_of_a_person_are_protected_together(make):
     assert len(model.predict(NEW.drop(columns="id"))) == len(NEW)
     with pytest.raises(PrivacyError, match="persons"):
         make().fit(data, public=Public(PUBLIC), ledger=ledger)
+
+
+def test_a_clustering_counts_the_rows_of_a_person_as_one_and_needs_no_label():
+    schema, data = SCHEMA.ignoring("id"), persons_table()
+    model = TableModel(PrivateSourceTargetClustering(3, random_state=0), schema, person="id")
+    model.fit(data, public=Public(PUBLIC))
+    assert model.privacy_.unit == "person"
+    by_hand = clone(model.estimator).fit(
+        model.encode(data), persons=data["id"], public=model.encode_public(PUBLIC).declared
+    )
+    assert np.array_equal(by_hand.centers_, model.centers_)
+    assert by_hand.cost_estimate_ == model.cost_estimate_
+    assert model.encode_private(data).shares.n_units == data["id"].replace("", None).nunique()
+    assert model.encode_public(PUBLIC).shares is None
 
 
 def test_persons_leave_only_through_releases():

@@ -449,12 +449,11 @@ class _MadeUp:
         same = (alike,) if self.clusters else (alike, np.full_like(rows[1], low))
         bases = [rows, (*same, *rows[len(same) :])]
         ones = np.ones(self.n_columns)
-        if self.clusters:
-            near = np.full(self.n_columns, 0.5)
-            made = [self._pair(base, [(row, None)]) for base in bases for row in (ones, near)]
-            alone = ((near[None],), (rows[0][:0],))
-            return made + ([alone] if self.adjacency is Adjacency.ADD_REMOVE else [])
         wanted = [(-ones, high), (ones, high), (ones, low), (_FAR_VALUE * ones, high)]
+        if self.clusters:
+            wanted = [(ones, None), (0.5 * ones, None)]
+            if self.adjacency is Adjacency.ADD_REMOVE:
+                bases.append(tuple(part[:0] for part in rows))  # the last row or person is then the only one
         if self.unit == "row":
             return [self._pair(base, [record]) for base in bases for record in wanted]
         # Rows that all pull one way, and rows that differ.
@@ -481,7 +480,7 @@ class _MadeUp:
 
     def _without_last(self, data: Data) -> Data:
         """Return `data` without its last row or person."""
-        kept = np.arange(len(data[0])) < len(data[0]) - 1 if self.unit == "row" else data[-1] != data[-1].max()
+        kept = np.arange(len(data[0])) < len(data[0]) - 1 if self.unit == "row" else data[-1] != data[-1].max(initial=0)
         return tuple(part[kept] for part in data)
 
     def _with_last(self, others: Data, records: list[Record]) -> Data:
@@ -489,8 +488,8 @@ class _MadeUp:
         rows, labels = zip(*records, strict=True)
         more: list[Any] = [rows] if self.clusters else [rows, labels]
         if self.unit == "person":
-            more.append(others[-1].max() + 1)
-        places = len(others[0]) - np.arange(len(records))
+            more.append(others[-1].max(initial=0) + 1)
+        places = np.maximum(len(others[0]) - np.arange(len(records)), 0)
         return tuple(np.insert(part, places, values, axis=0) for part, values in zip(others, more, strict=True))
 
     def _labels(self) -> tuple[Any, Any]:

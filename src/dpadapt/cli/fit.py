@@ -533,7 +533,7 @@ def _check_clustering(order: Order) -> None:
     from dpadapt import checks
 
     unused: dict[str, Any] = {"--label": order.label, "--tasks": order.tasks, "--rows": order.rows}
-    unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon, "--person": order.person}
+    unused |= {"--agents": order.agents.path, "--agents-epsilon": order.agents.epsilon}
     unused |= {
         "--weight": order.weights.column,
         "--max-weight": order.weights.most,

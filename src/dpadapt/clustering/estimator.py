@@ -12,7 +12,6 @@ from dpadapt.clustering.inference import choose, choose_neighbours
 from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator
-from dpadapt.mechanisms.adjacency import Adjacency
 
 # Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
 _LEAST_BOUND_EPSILON = 1e-9
@@ -29,9 +28,9 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 
     Privacy
     -------
-    Protects one source (see `adjacency`).
-    Releases: counts of sources by coarse cell and distance, and by finer cell and distance, both with exact discrete
-    noise; with `certificate_share`, a bound on the cost for each number of centres.
+    Protects one source (see `adjacency`); with `persons` in `fit`, all sources of one person.
+    Releases: counts of sources by coarse cell and distance, and by finer cell and distance, with exact discrete noise,
+    for persons with continuous noise; with `certificate_share`, a bound on the cost for each number of centres.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not used.
 
     Parameters
@@ -44,9 +43,9 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     noise : {"laplace", "gaussian"}, default="laplace"
         Laplace noise is smaller for a histogram. Gaussian noise needs `delta`; it is for budgets kept as zCDP.
     gate : float, default=0.001
-        With at most one source in range, the centres are those of the targets alone with probability 1 - `gate`.
+        With at most one source or person in range, the answer is that without sources with probability 1 - `gate`.
     certificate_share : float, default=0.0
-        Share of `epsilon` that is spent on `cost_bound_`.
+        Share of `epsilon` that is spent on `cost_bound_`. Not with persons.
     gamma : float, default=0.05
         Probability with which `cost_bound_` may fail.
     adjacency : {"add-remove", "zero-out", "replace-one"}, default="add-remove"
@@ -69,7 +68,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     Notes
     -----
     Sources far from all targets are not counted, nor are rows that are not finite. Above 5,000 targets the costs of a
-    fixed sample of them are minimised; any may be a centre. `S` may be an iterator of blocks, which is read once.
+    fixed sample of them are minimised; any may be a centre. Without persons, `S` may be an iterator of blocks.
 
     References
     ----------
@@ -118,7 +117,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         return tags
 
     def fit(
-        self, S: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
+        self, S: Any, y: Any = None, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
     ) -> "PrivateSourceTargetClustering":
         """Choose centres among the public targets, given that the private sources `S` already serve as centres.
 
@@ -130,19 +129,21 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             Ignored.
         public : Public
             The targets.
+        {persons}
         {ledger}
         """
         numbers, share = self._checked_parameters()
-        public, sources, T = releases.checked_inputs(S, public, blocks=True)
+        public, sources, T = releases.checked_inputs(S, public, blocks=persons is None)
         if max(numbers) > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {max(numbers)}.")
-        if share and not isinstance(sources, np.ndarray):
-            raise ValueError("certificate_share must be 0 for sources in blocks: the bound needs a second pass.")
-        child, adjacency = self._ledger(ledger), Adjacency.of(self.adjacency)
-        mechanisms = releases.stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta)
+        if share and not (persons is None and isinstance(sources, np.ndarray)):
+            raise ValueError("certificate_share must be 0 with persons, and for sources in blocks: there is no bound.")
+        shares = None if persons is None else self._counting(persons, None, len(sources))
+        child = self._ledger(ledger, "row" if shares is None else shares.unit)
+        mechanisms = releases.stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta, whole=shares is None)
         spend = {"epsilon": share * self.epsilon / len(numbers), "gamma": self.gamma}  # on each bound
-        plan = releases.make_plan(public, T, numbers, mechanisms, adjacency, spend["epsilon"])
-        finest = releases.count_sources(sources, plan.around.cells, public)
+        plan = releases.make_plan(public, T, numbers, mechanisms, child.adjacency, spend["epsilon"])
+        finest = releases.count_sources(sources, plan.around.cells, public, shares)
         # All releases are charged at once: a cap that is too small for the bounds raises before any noise is drawn.
         runs = child.start_all(plan.charges)
         released = releases.noisy_counts(finest, plan, runs)
@@ -152,18 +153,17 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             caps = nearest(T, T[centres[k]])[1]
             moved, served = releases.most_moved(T, caps), caps[plan.around.rows]
             near = choose_neighbours(expected, plan.around.radii, served, moved=moved, **spend)
-            bounds[k] = releases.certified_cost(sources, T, caps, near, adjacency=adjacency, run=run, **spend)
+            bounds[k] = releases.certified_cost(sources, T, caps, near, adjacency=child.adjacency, run=run, **spend)
             costs[k] = min(costs[k], bounds[k])
         # The receipt is set first: an interrupted second fit must not leave new centres with an old receipt.
-        self.privacy_ = child.receipt(assumptions=releases.assumed_public(self.adjacency))
+        self.privacy_ = child.receipt(assumptions=releases.assumed_public(self.adjacency, child.unit))
         self.n_features_in_ = T.shape[1]
         one = isinstance(self.n_clusters, int | np.integer)
         self.centers_ = centres[numbers[0]] if one else centres
         self.cost_estimate_ = costs[numbers[0]] if one else costs
+        self.__dict__.pop("cost_bound_", None)
         if share:
             self.cost_bound_ = bounds[numbers[0]] if one else bounds
-        elif hasattr(self, "cost_bound_"):
-            del self.cost_bound_
         return self
 
     def _checked_parameters(self) -> tuple[list[int], float]:

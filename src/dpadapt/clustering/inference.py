@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln, pdtr
 
 from dpadapt.clustering.public_cells import Surroundings
-from dpadapt.clustering.releases import Counts, Noise, Plan, Released
+from dpadapt.clustering.releases import Noise, Plan, Released
 from dpadapt.clustering.solver import Centres, each_k_medoids, nearest
 
 Array = NDArray[Any]
@@ -49,13 +49,13 @@ _EMPTY_ODDS = 5.0
 _MOST_BOUND_NEIGHBOURS, _COMPARED_NEIGHBOUR_NUMBERS = 4096, 25
 
 
-def gate_opens(counts: Counts, noise: Noise, probability: float) -> bool:
-    """Return whether the largest counts can't be explained by noise and a single source.
+def gate_opens(counts: Array, noise: Noise, probability: float) -> bool:
+    """Return whether the largest counts can't be explained by noise and a single source or person.
 
-    With at most one source in range, the answer is yes with at most this probability, for any number of parts and any
-    noise scale: the sum of the j largest of n counts is the largest sum of any j of them. By Chernoff's bound and the
-    union bound it reaches t + 1 with probability at most binomial(n, j) min_s exp(j log E exp(s noise) - s t). Several
-    j are tried, each at its share of the probability.
+    With at most one source or person in range, the answer is yes with at most this probability, for any number of parts
+    and any noise scale: its counts add up to at most 1, and the sum of the j largest of n counts is the largest sum of
+    any j of them. By Chernoff's bound and the union bound it reaches t + 1 with probability at most
+    binomial(n, j) min_s exp(j log E exp(s noise) - s t). Several j are tried, each at its share of the probability.
     """
     n = len(counts)
     sizes = np.unique(np.rint(np.geomspace(1, n, 1 + math.ceil(math.log2(n)))).astype(np.int64))
@@ -66,7 +66,7 @@ def gate_opens(counts: Counts, noise: Noise, probability: float) -> bool:
     return bool((largest > thresholds + 1).any())
 
 
-def count_posterior(counts: Counts, noise: Noise) -> tuple[Array, Array]:
+def count_posterior(counts: Array, noise: Noise) -> tuple[Array, Array]:
     """Return a grid of numbers of sources, the first of which is 0, and their probabilities (columns) in each part.
 
     The prior is the nonparametric maximum likelihood estimate (EM) on all parts. Then each part's own weight is taken
@@ -103,7 +103,7 @@ def pool_weights(released: Released, around: Surroundings) -> Array:
     return np.asarray((expected / np.maximum(pool, 1.0)).ravel()[group])
 
 
-def clumping(counts: Counts, parent: NDArray[np.int64], sizes: Array, noise: Noise) -> float:
+def clumping(counts: Array, parent: NDArray[np.int64], sizes: Array, noise: Noise) -> float:
     """Return the parameter of Pólya's urn within parts, estimated from how sources fill the parts of each parent.
 
     N sources in parts of shares q, which follow from the `sizes` of their pools, have variance
@@ -190,36 +190,25 @@ def cautious(grid: Array, probability: Array, odds: float) -> Array:
     return np.asarray(moved / moved.sum(axis=1, keepdims=True))
 
 
-@dataclass(frozen=True, eq=False)
-class SourceModel:
-    """What the released counts tell about the sources, as seen from each target.
-
-    `near` has the expected number of sources within each radius (columns) of each target (rows).
-    """
-
-    cost: ExpectedCost
-    near: Array
-
-    @classmethod
-    def of(cls, released: Released, around: Surroundings) -> "SourceModel":
-        """Return the model that follows from the released counts."""
-        n_parts, noise, radii = len(released.parent), released.noise, around.radii
-        weight = pool_weights(released, around)
-        shares = around.shares(released.part, n_parts, weight)
-        # Where cells are counted ring by ring there are far more sources than pool points. How sources of the finest
-        # parts lie within them can't be told from the counts: the most clumped of the allowed models is assumed.
-        clumps = _LEAST_CLUMPING
-        if released.n_bands < len(around.cells.edges):
-            pool = np.bincount(released.part, weights=weight * around.sizes, minlength=n_parts)
-            clumps = clumping(released.counts, released.parent, pool, noise)
-        grid, probability = count_posterior(released.counts, noise)
-        posterior = cautious(grid, probability, _EMPTY_ODDS)
-        alive = none_near(shares, posterior, grid, clumps).reshape(-1, len(radii))
-        return cls(ExpectedCost.of(alive, radii), (shares @ (posterior @ grid)).reshape(-1, len(radii)))
+def model_sources(released: Released, around: Surroundings) -> tuple[ExpectedCost, Array]:
+    """Return the expected cost, and the expected number of sources within each radius (columns) of a target (rows)."""
+    n_parts, noise, radii = len(released.parent), released.noise, around.radii
+    weight = pool_weights(released, around)
+    shares = around.shares(released.part, n_parts, weight)
+    # Where cells are counted ring by ring there are far more sources than pool points. How sources of the finest parts
+    # lie within them can't be told from the counts: the most clumped of the allowed models is assumed.
+    clumps = _LEAST_CLUMPING
+    if released.n_bands < len(around.cells.edges):
+        pool = np.bincount(released.part, weights=weight * around.sizes, minlength=n_parts)
+        clumps = clumping(released.counts, released.parent, pool, noise)
+    grid, probability = count_posterior(released.counts, noise)
+    posterior = cautious(grid, probability, _EMPTY_ODDS)
+    alive = none_near(shares, posterior, grid, clumps).reshape(-1, len(radii))
+    return ExpectedCost.of(alive, radii), (shares @ (posterior @ grid)).reshape(-1, len(radii))
 
 
 def choose(T: Array, plan: Plan, released: Released, *, gate: float) -> tuple[Centres, dict[int, float], Array]:
-    """Return centres and their mean expected cost for each number of the plan, and `SourceModel.near`.
+    """Return centres and their mean expected cost for each number of the plan, and the sources near targets.
 
     Where sources can't be shown to help, the centres are those that ignore them; see `gate_opens` for `gate`.
     """
@@ -229,20 +218,20 @@ def choose(T: Array, plan: Plan, released: Released, *, gate: float) -> tuple[Ce
     if not gate_opens(released.counts, released.noise, gate):
         costs = {k: float(distance.mean()) for k, distance in away.items()}
         return centres, costs, np.zeros((len(rows), len(plan.around.radii)))
-    model = SourceModel.of(released, plan.around)
-    for k, proposed in each_k_medoids(T, list(centres), model.cost, plan.around.rows).items():
+    cost, near = model_sources(released, plan.around)
+    for k, proposed in each_k_medoids(T, list(centres), cost, plan.around.rows).items():
         distance = nearest(rows, T[proposed])[1]
         # The solver need not find the minimum.
-        if model.cost.mean(distance) < model.cost.mean(away[k]):
+        if cost.mean(distance) < cost.mean(away[k]):
             centres[k], away[k] = proposed, distance
-    return centres, {k: model.cost.mean(distance) for k, distance in away.items()}, model.near
+    return centres, {k: cost.mean(distance) for k, distance in away.items()}, near
 
 
 def choose_neighbours(expected: Array, radii: Array, caps: Array, *, moved: float, epsilon: float, gamma: float) -> int:
     """Return the number of neighbours with which `certified_cost` is expected to be the smallest.
 
-    `expected` is that of `SourceModel.near`; `caps` are the distances of the targets to their nearest centres; `moved`
-    is from `most_moved`. More neighbours mean less noise but a higher mean distance.
+    `expected` is from `model_sources`; `caps` are the distances of the targets to their nearest centres; `moved` is
+    from `most_moved`. More neighbours mean less noise but a higher mean distance.
     """
     numbers = np.unique(np.rint(np.geomspace(1, _MOST_BOUND_NEIGHBOURS, _COMPARED_NEIGHBOUR_NUMBERS)).astype(int))
     # With Poisson counts P(fewer than t within u) is known, and so is E min(cap, distance to the t-th nearest).

@@ -16,23 +16,24 @@ from scipy.optimize import bisect
 from scipy.sparse import issparse
 
 from dpadapt import checks
+from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
 from dpadapt.clustering.public_cells import BANDS, Cells, Surroundings, prepare
 from dpadapt.clustering.solver import Centres
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.estimator import moderate, public_table, require_plain, require_same_columns
+from dpadapt.learning.estimator import moderate, public_table, require_plain, require_same_columns, split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, coarser_histogram, histogram, histogram_of_blocks
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
 from dpadapt.mechanisms.mechanism import ConcentratedEvent, Mechanism
-from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Laplace
+from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit
 
 Array = NDArray[Any]
-Counts = NDArray[np.int64]
 Law = Literal["laplace", "gaussian"]
-Mechanisms = tuple[DiscreteLaplace | DiscreteGaussian, ...]
+Mechanisms = tuple[DiscreteLaplace | DiscreteGaussian | Laplace | Gaussian, ...]
 
 LABELS = "sources in coarse cells, by distance", "sources in cells split by the coarse counts"
 
@@ -66,18 +67,19 @@ def checked_inputs(S: Any, public: Public | None, *, blocks: bool = False) -> tu
     return public, S if blocks and isinstance(S, Iterator) else _source_table(S, "S", T.shape[1], public), T
 
 
-def count_sources(S: Array | Iterator[Any], cells: Cells, public: Public) -> Bounded:
-    """Return the counts of the sources in the finest bins, in one pass."""
+def count_sources(S: Any, cells: Cells, public: Public, shares: Shares | None = None) -> Bounded:
+    """Return the counts of the sources in the finest bins, or the sums of their `shares`, in one pass."""
     given, width = S if isinstance(S, Iterator) else [S], len(cells.origin)
     tables = (_source_table(block, "each block of S", width, public) for block in given)
     parts = (t[start : start + _SOURCES_AT_ONCE] for t in tables for start in range(0, len(t), _SOURCES_AT_ONCE))
-    return histogram_of_blocks(map(cells.codes, parts), cells.n_bins)
+    return histogram_of_blocks(map(cells.codes, parts), cells.n_bins, shares)
 
 
-def assumed_public(adjacency: str) -> list[str]:
+def assumed_public(adjacency: str, unit: Unit = "row") -> list[str]:
     """Return the facts that a receipt lists as assumed public."""
-    rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else ["the number of rows"]
-    return [*rows, "the columns and their order", "that all cells of the sources are numbers"]
+    rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else [f"the number of {unit}s"]
+    ids = [IDS_ASSUMPTION] if unit == "person" else []
+    return [*rows, "the columns and their order", "that all cells of the sources are numbers", *ids]
 
 
 def _source_table(rows: Any, name: str, width: int, public: Public) -> Array:
@@ -105,10 +107,11 @@ def _source_table(rows: Any, name: str, width: int, public: Public) -> Array:
 
 @dataclass(frozen=True)
 class Noise:
-    """Distribution of the noise on a count: discrete Laplace or discrete Gaussian of a known scale."""
+    """Distribution of the noise on a count: Laplace or Gaussian of a known scale, discrete if counts are `whole`."""
 
     law: Law
     scale: float
+    whole: bool = True
 
     @property
     def variance(self) -> float:
@@ -116,19 +119,23 @@ class Noise:
         return (2.0 if self.law == "laplace" else 1.0) * self.scale**2
 
     def log_density(self, errors: Array) -> Array:
-        """Return the log probability of each whole number, up to a constant that cancels in every ratio."""
-        if self.law == "laplace":
-            return -np.abs(errors) / self.scale
-        return -0.5 * (errors / self.scale) ** 2
+        """Return the log probability (or density) of each error, up to a constant that cancels in every ratio."""
+        scaled = errors / self.scale
+        return -np.abs(scaled) if self.law == "laplace" else -0.5 * scaled**2
 
     def log_moment(self, s: Array) -> Array:
         """Return log E exp(s noise), or an upper bound on it, for 0 < s < 1 / scale."""
-        if self.law == "laplace":
+        if self.law == "laplace" and self.whole:
             # P(noise = x) is proportional to a^|x| with a = exp(-1 / scale): the mean is a geometric series.
             a = -1 / self.scale
             return np.asarray(2 * np.log(-np.expm1(a)) - np.log(-np.expm1(a + s)) - np.log(-np.expm1(a - s)))
-        # Discrete Gaussian noise is subgaussian: Canonne, Kamath and Steinke 2020, Lemma 9.
-        return np.asarray((s * self.scale) ** 2 / 2)
+        # E exp(s noise) is 1 / (1 - (s scale)²) for Laplace noise, exp((s scale)² / 2) for Gaussian noise. Neither is
+        # larger on a grid of step g: sinh(s g / 2) / sinh(g / (2 scale)) <= s scale takes the place of s scale in the
+        # first; for the second see Canonne, Kamath and Steinke 2020, Lemma 9.
+        square = (s * self.scale) ** 2
+        moment = -np.log1p(-square) if self.law == "laplace" else square / 2
+        # `Laplace` and `Gaussian` also round the count or the sum, by less than 2⁻²³ scales.
+        return np.asarray(moment if self.whole else moment + 2.0**-23 * s * self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,18 +156,25 @@ def make_plan(
     public: Public, T: Array, numbers: Sequence[int], mechanisms: Mechanisms, adjacency: Adjacency, bound_epsilon: float
 ) -> Plan:
     """Return the plan for choosing each of `numbers` centres among the targets `T`; `bound_epsilon` 0: no bounds."""
-    law: Law = "laplace" if isinstance(mechanisms[0], DiscreteLaplace) else "gaussian"
-    # The sensitivity of a histogram does not depend on its rows, so that one without rows tells the scale.
-    coarse, fine = (Noise(law, mechanism.scale(histogram([], 1), adjacency)) for mechanism in mechanisms)
+    law: Law = "laplace" if isinstance(mechanisms[0], DiscreteLaplace | Laplace) else "gaussian"
+    whole = isinstance(mechanisms[0], DiscreteLaplace | DiscreteGaussian)
+    around, without = prepare(public, T, numbers)
+    # The sensitivity of a histogram does not depend on its rows, so that one without rows tells the scale. That of
+    # `Laplace` grows a little with the number of bins: no histogram has more than this one.
+    finest = histogram([], around.cells.n_bins)
+    coarse, fine = (Noise(law, mechanism.scale(finest, adjacency), whole) for mechanism in mechanisms)
     bounds = [(Laplace(1 / bound_epsilon), "bound on the cost")] * len(numbers) if bound_epsilon else []
-    return Plan(*prepare(public, T, numbers), (coarse, fine), (*zip(mechanisms, LABELS, strict=True), *bounds))
+    return Plan(around, without, (coarse, fine), (*zip(mechanisms, LABELS, strict=True), *bounds))
 
 
-def stage_mechanisms(noise: str, epsilon: float, delta: float) -> Mechanisms:
-    """Return the mechanisms of the two histograms, which together cost `epsilon` at `delta`."""
+def stage_mechanisms(noise: str, epsilon: float, delta: float, *, whole: bool = True) -> Mechanisms:
+    """Return the mechanisms of both histograms, at `epsilon`, `delta` together; continuous if counts aren't `whole`."""
     if noise == "laplace":
-        # One source is in one bin of each histogram, and pure costs add up over the histograms.
-        return tuple(DiscreteLaplace(1 / (share * epsilon)) for share in HISTOGRAM_BUDGET_SHARES)
+        # Each histogram has l1 sensitivity 1, and pure costs add up over the histograms.
+        kind = DiscreteLaplace if whole else Laplace
+        return tuple(kind(1 / (share * epsilon)) for share in HISTOGRAM_BUDGET_SHARES)
+    if not whole:
+        return tuple(map(Gaussian, split_noise(gaussian_mu(epsilon, delta), HISTOGRAM_BUDGET_SHARES)))
     # The largest rho whose zCDP costs at most epsilon. A little less, so that neither the search nor the sum of the
     # histograms' rounded rhos exceeds it.
     log_rho = bisect(lambda log: cost_of(ConcentratedEvent(math.exp(log)), delta) - epsilon, -60.0, 60.0, xtol=1e-9)
@@ -177,9 +191,9 @@ class Released:
     neighbours belong to, cell * n_bands + band.
     """
 
-    coarse: Counts
+    coarse: Array
     coarse_noise: Noise
-    counts: Counts
+    counts: Array
     part: NDArray[np.int64]
     parent: NDArray[np.int64]
     n_bands: int
@@ -192,7 +206,7 @@ def noisy_counts(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     group = cells.coarse()
     coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, len(cells.edges))
     # The partition follows from the released counts alone: given those, it is the same for all neighbours, its parts
-    # are disjoint, and one source is again in one of them at most.
+    # are disjoint, and one source is again in one of them at most; a person's shares again add up to at most 1.
     scale = plan.noise[1].scale
     n_bands = len(cells.edges) if coarse.sum() >= _SCALES_PER_RING * scale * cells.n_bins else 2
     least = (_SCALES_PER_PART_FEW_COLUMNS if len(cells.origin) < _NARROW_CELL_COLUMNS else _SCALES_PER_PART) * scale

@@ -354,8 +354,6 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         """Return the budget and the ledger of a fit on rows, or on persons."""
         if shares is None:
             return self._budget(n_rows), self._ledger(ledger)
-        if not shares.n_units and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
-            raise ValueError("persons must hold an id for some rows: rows without one count nothing.")
         budget, counted = self._budget(shares.n_units), shares.counted
         if counted is not None:
             budget = replace(budget, n_rows=counted * budget.n_rows, counted=counted)
@@ -366,6 +364,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         shares: Shares | None = None
         if persons is not None:
             shares = persons if isinstance(persons, Shares) else person_shares(persons, n_rows)
+            if not shares.n_units and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
+                raise ValueError("persons must hold an id for some rows: rows without one count nothing.")
         if sample_weight is None:
             return shares
         shares = row_shares(np.ones(n_rows, dtype=bool)) if shares is None else shares

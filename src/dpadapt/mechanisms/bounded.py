@@ -303,18 +303,26 @@ def soft_histogram(rows: ArrayLike, shares: Shares | None = None) -> Bounded:
     return replace(histogram([], parts.shape[1]), value=total, unit=_unit(shares), monotone=False)
 
 
-def histogram_of_blocks(codes: Iterable[ArrayLike], n_bins: int) -> Bounded:
-    """Count records as `histogram`, with their codes in blocks that are read once. Every record must be in one block.
+def histogram_of_blocks(codes: Iterable[ArrayLike], n_bins: int, shares: Shares | None = None) -> Bounded:
+    """Count rows as `histogram`, with their codes in blocks that are read once. Every row must be in one block.
+
+    `shares` has an entry for each row of all blocks, in their order.
 
     Examples
     --------
     >>> histogram_of_blocks([[0, 2], [2, 7]], 3).value
     array([1, 0, 2])
     """
-    total = histogram([], n_bins)
+    start = 0
+    total = histogram([], n_bins, None if shares is None else shares.take(slice(0)))
     for block in codes:
-        # One record is in one block, so it adds 1 to one bin of the total or to none, as in `histogram`.
-        total = replace(total, value=total.value + histogram(block, n_bins).value)
+        end = start + len(np.asarray(block))
+        part = histogram(block, n_bins, None if shares is None else shares.take(slice(start, end)))
+        # A row is in one block, so it adds 1, or its share, to one bin of the total or to none, as in `histogram`. The
+        # rows of a person may be in several blocks: their shares add up to at most 1 over all of them.
+        total, start = replace(total, value=total.value + part.value), end
+    if shares is not None and start != len(shares.values):
+        raise ValueError("shares must have one entry per row.")
     return total
 
 
@@ -328,14 +336,14 @@ def coarser_histogram(counts: Bounded, group: ArrayLike, n_groups: int) -> Bound
     >>> coarser_histogram(histogram([0, 2, 2, 3], 4), [0, 0, 1, -1], 2).value
     array([1, 2])
     """
-    whole = counts.linf == counts.l1 == 1.0 and counts.monotone and counts.unit == "row"
-    if not whole or np.shape(group) != counts.value.shape:
+    if not (counts.linf == counts.l1 == 1.0 and counts.monotone) or np.shape(group) != counts.value.shape:
         raise ValueError("counts must be a histogram, and group must name a bin for each of its bins.")
     array, known = _known_codes(group, n_groups)
     total = np.bincount(array[known], weights=counts.value[known], minlength=n_groups)
-    # A record is in one bin of `counts`, so it is in one group or in none: the bounds are those of `histogram`. The
-    # sums are exact: whole numbers below 2^53.
-    return replace(histogram([], n_groups), value=total.astype(np.int64))
+    # A record is in one bin of `counts`, so it is in one group or in none. A person's part t has entries of at least 0
+    # that add up to at most 1, and so has the part of the groups: it adds up disjoint entries of t, or leaves some out.
+    # Hence the bounds are those of `histogram`. Sums of whole numbers are exact, being below 2^53.
+    return replace(histogram([], n_groups), value=total.astype(counts.value.dtype), unit=counts.unit)
 
 
 def votes(ballots: ArrayLike, shares: Shares | None = None) -> Bounded:

@@ -311,7 +311,9 @@ class TableModel(PrivateEstimator):
         check_columns(table, schema, label=label, optional=None if needs_label else label)
         unknown = has_unknown_columns(table, schema)
         if label is None or label not in table.frame.columns:
-            return EncodedRows(table, encode_features(table, schema, label=label), None, None, tasks, unseen, unknown)
+            rows = encode_features(table, schema, label=label)
+            shares = self._person_shares(table, self.person) if table.private and self.person is not None else None
+            return EncodedRows(table, rows, None, shares, tasks, unseen, unknown)
         y, labelled = encode_labels(
             table, schema, label=label, task="regression" if self.task == "regression" else "classification"
         )
