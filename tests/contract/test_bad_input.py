@@ -52,8 +52,8 @@ OPTIONS: dict[str, Any] = {
     "certificate_share": 0.2, "constants": "paper", "coreset_distance": None, "standardise": False, "form": "convex",
     "fit_intercept": False, "target_bounds": (-2.0, 3.0), "lambda2": 0.1, "kappa_inf": 0.1, "bandwidth": 1.0,
 }  # fmt: skip
-# Not numbers of the model: a column that is constant in public has scale infinity, a class that is never predicted has no
-# precision.
+# Not numbers of the model: a column that is constant in public has scale infinity, a class that is never predicted has
+# no precision.
 BY_DESIGN = {"public_scale_", "own_effect_", "public_by_class_"}
 
 

@@ -30,8 +30,7 @@ _PRIOR_ITERATIONS, _PRIOR_GRID_SIZE = 150, 36
 # A positive number of sources below this many noise scales can't be distinguished from 0, so the prior excludes it.
 # Weight of a uniform prior, in parts: numbers that no other part suggests stay possible.
 _LEAST_COUNT_IN_SCALES, _UNIFORM_PRIOR_PARTS = 2.0, 1.0
-# Sources by which the rings of all cells together add to each ring of a coarse cell, on average, in noise scales: more
-# is better where the noise is large, worse where the rings of cells differ.
+# Weight of the rings of all cells in one of them, in noise scales per ring: worse where the rings of cells differ.
 _RING_PRIOR_IN_SCALES = 0.2
 # Clumping, the parameter of Pólya's urn (small: sources are concentrated in few places): the value where counts are
 # uninformative, and the range that is allowed.
@@ -95,8 +94,7 @@ def pool_weights(released: Released, around: Surroundings) -> Array:
     shape, scale, group = (-1, len(around.cells.edges)), released.coarse_noise.scale, around.cells.coarse()
     pool = np.bincount(group, weights=around.sizes, minlength=len(released.coarse)).reshape(shape)
     grid, probability = count_posterior(released.coarse, released.coarse_noise)
-    # The prior of a cell is how the sources of all cells are spread over the rings. That of these sums is the pool's,
-    # by as many sources in each ring as the sums have standard error.
+    # A cell's prior is how all sources are spread over the rings; that of these sums is the pool, by their own error.
     error, usual = math.sqrt(len(pool) * released.coarse_noise.variance), pool.sum(axis=0)
     rings = np.maximum(released.coarse.reshape(shape).sum(axis=0), 0) + error * usual / usual.mean()
     expected = (probability @ grid).reshape(shape) + _RING_PRIOR_IN_SCALES * scale * rings / rings.mean()
