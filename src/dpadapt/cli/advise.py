@@ -28,10 +28,11 @@ _HELP = teach(
     """
 Say which private fit to make, at which epsilon, and what to expect of it.
 
-Reads public rows and a few facts that you state; no private row. It fits on public rows that play the role of private
-ones: split at random, and split along dates and other columns, so that the two parts differ as private and public
-people may. It answers with a verdict, a table of expected errors at each epsilon, and the command to run next. A schema
-is inferred from the public rows and written if the file does not exist, with the options of dpadapt schema.
+Reads public rows and a few facts that you state; no private row. It makes trial fits on public rows, some of which play
+the role of private ones: split at random, and split along dates and other columns, so that the two parts differ as
+private and public people may. It answers with a verdict, a table of expected errors at each epsilon, and the command to
+run next. If the file of --schema does not exist, a schema is inferred from the public rows and written; --dataset,
+--category and --encode are for this schema, as in dpadapt schema.
 
 Example:
 

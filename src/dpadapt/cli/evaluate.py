@@ -33,9 +33,9 @@ _HELP = teach(
 Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
-charged to a ledger: by default the one beside the private file or, if there is none, the one that the fit was charged
-to, because rows held out from a fit belong to the same private data set. Rows without a label count nothing. The
-interval allows for the noise and for the sampling of rows.
+charged to a ledger. By default that is the ledger beside the private file or, if there is none, the one that the fit
+was charged to, because rows held out from a fit belong to the same private data set. Rows without a label count
+nothing. The interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 
@@ -75,7 +75,10 @@ def _evaluate(
         typer.Option(help="Default: accuracy of a classification, squared error of a regression."),
     ] = None,
     delta: Annotated[
-        float, typer.Option(help="Positive: Gaussian instead of Laplace noise, which several charges go better with.")
+        float,
+        typer.Option(
+            help="Positive: Gaussian noise, not Laplace. A ledger with many Gaussian charges has more room for it."
+        ),
     ] = 0.0,
     error_bound: Annotated[
         float | None,
@@ -103,7 +106,9 @@ def _evaluate(
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     person: Annotated[
         str | None,
-        typer.Option(help="The column with each row's person, who counts as one row. Default: that of the fit."),
+        typer.Option(
+            help="The column with the id of each row's person, who counts as one row. Default: as in the fit."
+        ),
     ] = None,
     encoding: EncodingOption = None,
     as_json: Json = False,

@@ -45,13 +45,14 @@ The private table is read once and encoded by the schema. Only noisy statistics 
 most --epsilon and --delta. Everything is checked before anything is spent. The folder gets model.json and arrays.npz
 (the model, no pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
 
-Before fitting, dpadapt forecast and dpadapt rehearse estimate from public rows what a budget could buy, for free.
+Before fitting, dpadapt advise, forecast and rehearse estimate from public rows what a budget could buy, for free.
 
 The cost is charged to a ledger: a file that belongs to the private rows and adds up everything spent on them. By
 default it lies beside the private file and has its name: patients.ledger for patients.csv. So every fit on that file
 finds it, with any schema and any public rows. For rows that come in files of several names, dataset = "patients" in the
 schema names the ledger. --ledger keeps it elsewhere; a link beside the private file then leads to it. The first fit
-fixes its cap, three times --epsilon unless --ledger-epsilon says otherwise; a fit that would exceed the cap is refused.
+fixes the cap of the ledger: --ledger-epsilon, or what you answer at a terminal, or else three times --epsilon. A fit
+that would exceed the cap is refused.
 
 Example:
 

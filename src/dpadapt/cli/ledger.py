@@ -15,9 +15,9 @@ _GROUP = teach(
     """
 Show the ledger of a private data set: its cap, what was spent, and on what.
 
-A ledger is a file to which every fit on one private data set is charged before noise is drawn.
-For several machines it is kept on a PostgreSQL server instead. It refuses what would exceed its
-cap. Reading it costs nothing.
+A ledger is a file to which every fit and every evaluation on one private data set is charged before
+noise is drawn. It refuses what would exceed its cap. By default it lies beside the private file. For
+several machines it is kept on a PostgreSQL server instead. Reading it costs nothing.
 
 Examples:
 
