@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpadapt import rows as module
-from dpadapt.rows import Rows, norm_bounds
+from dpadapt.rows import Rows, norm_bounds, products_by_row
 
 dtypes = st.sampled_from([np.float32, np.float64])
 
@@ -118,3 +118,20 @@ def test_rows_longer_than_max_norm_have_less_weight():
     assert rows.leverage == pytest.approx([1 / 25, 1.0, 0.0])
     assert rows.take(np.array([1])).leverage == pytest.approx([1.0])
     assert Rows(np.ones((1, 1)), np.zeros(1)).leverage is None
+
+
+@pytest.mark.parametrize("dtypes_of", [(np.float64, np.float64), (np.float32, np.float64), (np.float32, np.float32)])
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(3, 1), (101, 5), (1003, 20), (700, 134), (64, 1280)])
+def test_products_by_row_of_a_row_do_not_depend_on_other_rows(n_rows, n_columns, dtypes_of):
+    random = np.random.default_rng(n_rows)
+    X = random.standard_normal((n_rows, n_columns)).astype(dtypes_of[0])
+    for shape in ((n_columns,), (n_columns, 3)):
+        coef = random.standard_normal(shape).astype(dtypes_of[1])
+        whole = products_by_row(X, coef)
+        assert np.allclose(whole, X @ coef, rtol=1e-4, atol=1e-4)
+        for left_out in {0, 1, n_rows // 2, n_rows - 1}:
+            kept = np.arange(n_rows) != left_out
+            assert np.array_equal(products_by_row(X[kept], coef), whole[kept])
+        alone = np.concatenate([products_by_row(X[i : i + 1], coef) for i in range(n_rows)])
+        assert np.array_equal(alone, whole)
+        assert np.array_equal(products_by_row(np.asfortranarray(X), coef), whole)

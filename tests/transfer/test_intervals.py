@@ -22,6 +22,7 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.persons import row_shares
+from dpadapt.transfer import classification, regression
 from dpadapt.transfer.intervals import (
     Calibration,
     coverage_in_words,
@@ -392,3 +393,35 @@ def test_a_damaged_calibration_is_refused(fitted):
     for one in damaged:
         with pytest.raises((ValueError, KeyError)):
             Calibration.from_arrays(one)
+
+
+@pytest.mark.parametrize("prior", ["shifted", "same-population"])
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_the_score_of_a_private_row_depends_on_that_row_alone(monkeypatch, kind, unit, prior):
+    # One row more must not move others to another bin, not even by the last digit.
+    scores = []
+    module = regression if kind == "regressor" else classification
+    release = module.calibrated
+
+    def kept(run, bounds, private_scores, *parts, **options):
+        scores.append(private_scores)
+        return release(run, bounds, private_scores, *parts, **options)
+
+    monkeypatch.setattr(module, "calibrated", kept)
+    random = np.random.default_rng(5)
+    X, coef = random.standard_normal((1203, 23)), random.standard_normal(23) / 5
+    y = X @ coef + 0.3 * random.standard_normal(1203)
+    public, private = slice(0, 400), slice(400, None)
+    labels = y if kind == "regressor" else np.digitize(y, [-0.5, 0.5])
+    terms = {"persons": np.arange(803) // 2} if unit == "person" else {}
+    model = (regressor if kind == "regressor" else classifier)(prior=prior, adjacency="add-remove", n_rows=800)
+    model.fit(X[private] + 0.2, labels[private], public=Public(X[public], labels[public]), **terms)
+    for i in [*range(0, 803, 40), *range(795, 803)]:
+        row, label = X[400 + i][None] + 0.2, labels[400 + i]
+        alone = (
+            np.abs(label - model.predict(row))
+            if kind == "regressor"
+            else -np.log(model.predict_proba(row)[:, list(model.classes_).index(label)])
+        )
+        assert alone[0] == scores[0][i]

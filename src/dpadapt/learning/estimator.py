@@ -34,6 +34,7 @@ from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
 from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares, row_shares
+from dpadapt.rows import products_by_row
 from dpadapt.weights import weighted, weights_assumption
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
@@ -448,7 +449,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
+        return np.asarray(products_by_row(X, self.coef_.T) + self.intercept_, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from dpadapt.data import Public
 from dpadapt.learning.descent import SoftmaxLoss
 from dpadapt.learning.preparation import Remembered, ridge_by_leave_one_out
+from dpadapt.rows import products_by_row
 from dpadapt.transfer.boosting import BoostedModel, Trees, fit_boosting
 from dpadapt.transfer.public_models import LINEAR, Offset, remembered_offset
 from dpadapt.transfer.public_softmax import cross_fitted_softmax, mixed_units
@@ -237,7 +238,7 @@ class LinearModel:
 
     def scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return predictions, or centred scores of the classes."""
-        return np.asarray(self.center + self.rows(X) @ self.coef)
+        return np.asarray(self.center + products_by_row(self.rows(X), self.coef))
 
     def rows(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return standardised rows with their 1, shortened."""

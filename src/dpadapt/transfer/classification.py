@@ -14,6 +14,7 @@ from dpadapt.data import Public
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
 from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.logistic import PrivateLogisticRegression
+from dpadapt.rows import products_by_row
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
@@ -282,7 +283,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self._judge(data.X_public, held_out, rule, shift)
         if run is not None and calibration is not None:
             own = (
-                data.X @ coef.T + self.intercept_
+                products_by_row(data.X, coef.T) + self.intercept_
                 if base is None
                 else self._corrected(base, rows[:, : data.n_features], rows[:, data.n_features :])
             )
@@ -399,7 +400,8 @@ class PrivateTransferClassifier(LinearClassifier):
 
     def _corrected(self, base: Base, rows: NDArray[Any], scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores after the correction, given standardised rows and the scores of the blend."""
-        moved = rows @ (self.coef_ * base.columns.scale).T + scores @ np.asarray(self.score_coef_).T
+        moved = products_by_row(rows, (self.coef_ * base.columns.scale).T)
+        moved += products_by_row(scores, np.asarray(self.score_coef_).T)
         return np.asarray(_own_scores(scores) + moved + (self.intercept_ + self.coef_ @ base.columns.center))
 
     def _alone(self, data: ClassificationInput) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

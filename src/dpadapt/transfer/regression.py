@@ -15,6 +15,7 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
+from dpadapt.rows import products_by_row
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
@@ -467,7 +468,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         rows = shortened_rows(X, center, scale, self.public_longest_ or math.inf)
         scaled = self.coef_ * np.where(np.isfinite(scale), scale, 0.0)
         level = self.intercept_ + center @ self.coef_ - (self.public_target_mean_ or 0.0)
-        return np.asarray((self.public_target_mean_ or 0.0) + rows @ np.append(scaled, level))
+        return np.asarray((self.public_target_mean_ or 0.0) + products_by_row(rows, np.append(scaled, level)))
 
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> NDArray[np.float64]:
         """Return an interval around the prediction for each row of `X`: its lower and its upper end.
@@ -499,6 +500,5 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             return np.asarray(predicted)
         columns = np.column_stack([base.columns.standardise(X), score_columns(scores, base.weights)])
         longest = self.public_longest_ or math.inf
-        return np.asarray(
-            predicted + shortened_rows(columns, self.public_center_, self.public_scale_, longest) @ self.correction_
-        )
+        rows = shortened_rows(columns, self.public_center_, self.public_scale_, longest)
+        return np.asarray(predicted + products_by_row(rows, self.correction_))
