@@ -199,9 +199,9 @@ def test_models_of_earlier_versions_load_though_their_classes_have_moved(folder)
     if "centers" in saved.extra:
         assert saved.model.centers_.tolist() == saved.extra["centers"]
     else:
+        predicted, kept = saved.model.predict([[0.5, -0.5], [-0.25, 0.75]]).tolist(), saved.extra["predictions"]
         # Earlier versions added up the products of a row in another order.
-        predicted = saved.model.predict([[0.5, -0.5], [-0.25, 0.75]]).tolist()
-        assert predicted == pytest.approx(saved.extra["predictions"], rel=1e-14)
+        assert predicted == (pytest.approx(kept, rel=1e-14) if isinstance(kept[0], float) else kept)
 
 
 def test_a_saved_model_of_an_unknown_class_is_refused(tmp_path):
