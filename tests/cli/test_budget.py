@@ -1,5 +1,7 @@
 """The ledger that a command charges: where it is by default, its cap, and refusals before a private cell is read."""
 
+import os
+
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
@@ -375,3 +377,20 @@ def test_a_pure_budget_fits_a_pure_ledger(tmp_path):
 def test_proposed_budgets_are_rounded_down(epsilon, rounded):
     assert _rounded_down(epsilon) == pytest.approx(rounded)
     assert _rounded_down(epsilon) <= epsilon
+
+
+def test_pipes_and_links_in_a_circle_are_refused_at_once(tmp_path):
+    private = tmp_path / "rows.csv"
+    private.touch()
+    circle = tmp_path / "circle.ledger"
+    circle.symlink_to(circle)
+    with pytest.raises(ValueError, match="is not there"):
+        ledger_of(private, "", given=circle)
+    circle.unlink()
+    # To open a pipe would wait for somebody who writes to it.
+    os.mkfifo(tmp_path / "rows.ledger")
+    assert ledger_of(private, "")[0] == tmp_path / "rows.ledger"
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    with pytest.raises(ValueError, match="leads back to itself"):
+        ledger_of(loop, "")

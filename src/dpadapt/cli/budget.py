@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
 _LONGEST_LEDGER_NAME = 60
 _LEDGER_ENDING, _GZIP_ENDING = ".ledger", ".gz"
-# Characters of a file that are read to find the address of a server in it.
+# Bytes of a file that are read to find the address of a server in it.
 _LONGEST_POINTER = 4096
 
 
@@ -177,7 +177,10 @@ def own_ledger(private: Path) -> Path:
     >>> own_ledger(Path("data/patients.csv.gz")).name
     'patients.ledger'
     """
-    file = private.resolve()
+    try:
+        file = private.resolve()
+    except RuntimeError:
+        raise ValueError(f"--private {private}: this is a symbolic link that leads back to itself.") from None
     return file.with_name(table_name(file) + _LEDGER_ENDING)
 
 
@@ -198,10 +201,13 @@ def _led_to(file: Path) -> Place:
     from dpadapt.accounting.postgres import is_address
 
     with suppress(OSError, ValueError):
-        # A ledger's own first line is the name of its format.
-        lines = file.read_text(encoding="utf-8")[:_LONGEST_POINTER].splitlines()
-        if len(lines) == 2 and is_address(lines[0]):
-            return ledger_place(*lines)
+        # Only a regular file: to open a pipe would wait for somebody who writes to it.
+        if file.is_file():
+            with file.open("rb") as opened:
+                lines = opened.read(_LONGEST_POINTER).decode().splitlines()
+            # A ledger's own first line is the name of its format.
+            if len(lines) == 2 and is_address(lines[0]):
+                return ledger_place(*lines)
     return file
 
 
@@ -240,8 +246,8 @@ def ledger_of(
     for place in (*places, *earlier, *([given] if isinstance(given, Path) else [])):
         if place.is_symlink() and not place.exists():
             raise ValueError(
-                f"{place}: the ledger that this link leads to, {place.resolve()}, is not there. Rows of {private} were "
-                f"charged to it: bring it back to its place, or make the link lead to its new one."
+                f"{place}: the ledger that this link leads to, {os.readlink(place)}, is not there. Rows of {private} "
+                f"were charged to it: bring it back to its place, or make the link lead to its new one."
             )
     given = _led_to(given) if isinstance(given, Path) else given
     ledgers = [_led_to(place) for place in (*places, *earlier) if place.exists()]
