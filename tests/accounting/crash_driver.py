@@ -112,8 +112,17 @@ def server_kills(folder, processes, threads, charges, n_kills, allowed, seed, ur
     dataset = str(folder)
     shared = Ledger.open(url, epsilon=cap(allowed), delta=DELTA, dataset=dataset)
 
+    def reopen():
+        # A charge waits for a server that restarts; opening a ledger does not, so that a wrong address is told at once.
+        for _ in range(600):
+            try:
+                return Ledger.open(url, dataset=dataset)
+            except LedgerError:
+                time.sleep(0.1)
+        return Ledger.open(url, dataset=dataset)
+
     def begin(process):
-        return start(shared, lambda: Ledger.open(url, dataset=dataset), folder, process, charges, threads)
+        return start(shared, reopen, folder, process, charges, threads)
 
     began = time.monotonic()
     killed = campaign(folder, begin, processes, n_kills, seed)
