@@ -18,6 +18,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms import Adjacency, bounded
 from dpadapt.mechanisms.bounded import (
     Bounded,
+    added,
     clipped_gram,
     clipped_outer_sum,
     clipped_sum,
@@ -127,6 +128,18 @@ def coded(records):
     return np.array([-1 if record is NULL else record for record in records])
 
 
+def halves_of(rows, place):
+    """Return rows in three blocks, one of which is empty."""
+    return rows[:place], rows[:0], rows[place:]
+
+
+def make_added(records, places, shares=None):
+    """Call `added` with clipped sums over parts of the records."""
+    blocks = np.split(np.arange(len(records)), np.minimum(places, len(records)))
+    rows = table(records, 3, np.float64)
+    return added(clipped_sum(rows[own], 0.7, None if shares is None else shares.take(own)) for own in blocks)
+
+
 def make_codes(maker):
     def make(records, options):
         return maker(coded(records), options)
@@ -182,6 +195,18 @@ MAKERS = [
         lambda records, o: make_codes(
             lambda codes, n: histogram_of_blocks([codes[: o[1]], codes[o[1] :], codes[:0]], n)
         )(records, o[0]),
+    ),
+    Maker(
+        "added",
+        records,
+        st.tuples(st.integers(1, 4), dtypes, clips, st.integers(0, 5)),
+        lambda records, o: added(clipped_sum(part, o[2]) for part in halves_of(table(records, o[0], o[1]), o[3])),
+    ),
+    Maker(
+        "added",
+        codes,
+        st.tuples(st.integers(1, 4), st.integers(0, 5)),
+        lambda records, o: added(histogram(part, o[0]) for part in halves_of(coded(records), o[1])),
     ),
     Maker(
         "coarser_histogram",
@@ -350,6 +375,7 @@ CODED = ("histogram", "histogram_of_blocks", "coarser_histogram", "square_root_h
 FULL = {
     "clipped_outer_sum": (3, np.float64, 0.7, True, "label"),
     "histogram_of_blocks": [1],
+    "added": [1],
     "coarser_histogram": [-1, 0, 1],
 }
 PERSONAL = {
@@ -379,6 +405,7 @@ PERSONAL = {
         st.lists(st.integers(0, 12), max_size=3).map(sorted),
         lambda rows, o, shares: histogram_of_blocks(np.split(coded(rows), np.minimum(o, len(rows))), 3, shares),
     ),
+    "added": (records, st.lists(st.integers(0, 12), max_size=3).map(sorted), make_added),
     "coarser_histogram": (
         codes,
         st.lists(st.integers(-1, 1), min_size=1, max_size=4),
@@ -520,6 +547,23 @@ def test_shares_must_be_those_of_all_rows():
             make_term_sum([[1.0] * 4] * 4, (4, np.float64, 0.7), shares)
         with pytest.raises(ValueError, match="one entry per row"):
             histogram_of_blocks([[0, 1], [0, 1]], 2, shares)
+
+
+def test_only_sums_over_rows_with_the_same_bounds_are_added():
+    with pytest.raises(PrivacyError, match="different bounds"):
+        added([clipped_sum([[1.0]], 1.0), clipped_sum([[1.0]], 2.0)])
+    with pytest.raises(PrivacyError, match="different bounds"):
+        added([histogram([0], 2, person_shares(["a"], 1)), histogram([0], 2)])
+    with pytest.raises(PrivacyError, match="sum over rows"):
+        added([responses([0], 2), responses([1], 2)])
+    with pytest.raises(ValueError, match="one block"):
+        added([])
+
+
+def test_adding_leaves_the_parts_as_they_are():
+    parts = [clipped_sum([[0.5]], 1.0), clipped_sum([[0.25]], 1.0)]
+    assert added(parts).value == 0.75
+    assert [float(part.value[0]) for part in parts] == [0.5, 0.25]
 
 
 def test_every_maker_with_shares_is_tested_with_persons():

@@ -13,6 +13,7 @@ for a whole person. Each maker proves what it needs beyond that.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.prefix_sums import furthest_columns, root_length, times_root
 from dpadapt.persons import Shares, Unit
 from dpadapt.rows import FLOAT32_EXCESS, Block, Rows, norm_bounds
+from dpadapt.streaming.blocks import Blocks
 
 Norm = Literal["l1", "l2", "linf"]
 # A name for the type: inside an inner function the annotation would be evaluated at every step of a descent.
@@ -127,12 +129,46 @@ def clipped_sum(rows: ArrayLike, clip_norm: float, shares: Shares | None = None)
     return Bounded(total.reshape(array.shape[1:]), l2=clip_norm, unit=_unit(shares))
 
 
-def clipped_outer_sum(rows: Rows, weights: Callable[[Block], NDArray[Any]], clip_norm: float) -> Bounded:
+def added(parts: Iterable[Bounded]) -> Bounded:
+    """Add up one statistic over blocks of rows. It must be a sum over rows, and every row must be in one block.
+
+    Examples
+    --------
+    >>> added(clipped_sum(block, 1.0) for block in ([[3.0, 4.0]], [[0.3, 0.4]])).value.round(3)
+    array([0.9, 1.2])
+    """
+    whole: Bounded | None = None
+    for part in parts:
+        if part.per_row or part.n_categories is not None or part.batch is not None:
+            raise PrivacyError("only a sum over rows can be added up over blocks.")
+        if whole is None:
+            # A new array: what a part holds may belong to whoever computed it.
+            whole = replace(part, value=np.array(part.value))
+            continue
+        if _bounds_of(part) != _bounds_of(whole) or part.unit != whole.unit:
+            raise PrivacyError("statistics with different bounds can't be added up.")
+        # A record is a row of one block, so it moves the part of that block alone, by at most the part's bound; so
+        # does another row in its place. The rows of a person may be in several blocks: their shares add up to at most 1
+        # over all of them, which bounds the person's part of the sum as in the maker of the parts.
+        whole.value[...] += part.value
+    if whole is None:
+        raise ValueError("there must be at least one block.")
+    return whole
+
+
+def _bounds_of(part: Bounded) -> tuple[Any, ...]:
+    numbers = part.l1, part.l2, part.linf, dict(part.replaced)
+    return (*numbers, part.monotone, part.fixed_rows, part.value.shape, part.value.dtype)
+
+
+def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDArray[Any]], clip_norm: float) -> Bounded:
     """Sum the outer products row times weight over `rows`, each first clipped to length `clip_norm`.
 
     This is the sum of per-example gradients of any generalised linear model; no single gradient is stored. The array
     that `weights` returns is changed in place, so it must be a new one.
     """
+    if isinstance(rows, Blocks):
+        return added(rows.results(partial(clipped_outer_sum, weights=weights, clip_norm=clip_norm)))
     clip_norm = checks.positive(clip_norm, "clip_norm")
     # Room for what rounding adds to the distance of two neighbours.
     spared = 1.0 - 2.0 * FLOAT32_EXCESS if rows.X.dtype == np.float32 else 1.0
@@ -216,12 +252,16 @@ def clipped_term_sum(
     return Bounded(total, l2=clip_norm, fixed_rows=np.dtype(dtype) == np.float32, unit=_unit(shares))
 
 
-def clipped_gram(rows: Rows | ArrayLike, clip_norm: float, mapped: Callable[[Array], Array] | None = None) -> Bounded:
+def clipped_gram(
+    rows: Rows | Blocks[Rows] | ArrayLike, clip_norm: float, mapped: Callable[[Array], Array] | None = None
+) -> Bounded:
     """Sum the outer product of each row with itself, after clipping the rows to length `clip_norm`, times its share.
 
     If `mapped` is given, it first maps the rows of a block, each by itself; a null row stays null. The release may be
     made symmetric afterwards (`(G + G.T) / 2`), which also halves the variance off the diagonal.
     """
+    if isinstance(rows, Blocks):
+        return added(rows.results(partial(clipped_gram, clip_norm=clip_norm, mapped=mapped)))
     clip_norm = checks.positive(clip_norm, "clip_norm")
     if not isinstance(rows, Rows):
         array = _finite_rows(rows)
