@@ -36,7 +36,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares, row_shares
 from dpadapt.rows import products_by_row
 from dpadapt.streaming.blocks import Blocks, InMemory, block_slices
-from dpadapt.streaming.source import Part, in_chunks, rows_of, source_of
+from dpadapt.streaming.source import Part, in_chunks, is_dask, rows_of, source_of
 from dpadapt.weights import weighted, weights_assumption
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
@@ -171,8 +171,8 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
         if not self._streams and any(map(in_chunks, [*args, *kwargs.values()])):
             raise TypeError(
-                f"{type(self).__name__} can't read private rows in chunks: it needs all of them at once. Give arrays or "
-                f"data frames in memory."
+                f"{type(self).__name__} can't read private rows in chunks: it needs all of them at once. Give arrays "
+                f"or data frames in memory."
             )
         caller = _asked_by(sys._getframe(1))
         if caller is not None:
@@ -182,6 +182,27 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
             return fit(self, *args, **kwargs)
 
     return guarded
+
+
+# Methods of estimators that give something for each row.
+_PREDICTING = {"predict", "predict_proba", "decision_function", "predict_interval", "predict_set"}
+
+
+def _lazy_on_dask(method: Any) -> Any:
+    """Return a method that gives a lazy result for a collection of Dask."""
+    if not callable(method):
+        return method
+
+    @wraps(method)
+    def lazy(self: "PrivateEstimator", X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_dask(X):
+            return method(self, X, *args, **kwargs)
+        from dpadapt.streaming.workers import lazily
+
+        check_is_fitted(self)
+        return lazily(lambda rows: method(self, rows, *args, **kwargs), X, self.n_features_in_)
+
+    return lazy
 
 
 def _asked_by(frame: FrameType | None) -> FrameType | None:
@@ -251,6 +272,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 # As above, for the estimators that have it.
                 setattr(cls, f"_{cls.__name__}__metadata_request__fit", {"persons": True})
             cls.fit = _guarded(cls.fit)
+        for name in _PREDICTING & vars(cls).keys():
+            setattr(cls, name, _lazy_on_dask(vars(cls)[name]))
 
     def __sklearn_tags__(self) -> Any:
         """Declare to scikit-learn that scores on small data sets are poor."""
@@ -469,6 +492,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         these are further rows of a table whose columns are known.
         """
         shapes: dict[str, Any] = {"allow_nd": allow_nd, "ensure_min_samples": least_rows, "reset": reset}
+        # One order of cells: products of matrices round differently in another, and data frames come in any.
+        shapes |= {"order": "C"}
         # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
         fixed_rows = fixed_rows and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
         kept = [np.float64, np.float32] if fixed_rows else np.float64
@@ -719,7 +744,8 @@ def public_table(values: Any, **options: Any) -> NDArray[np.float64]:
     """Return public features as an array of finite numbers; `options` are those of scikit-learn's `check_array`."""
     try:
         require_plain(values, "public X")
-        table = check_array(values, dtype=np.float64, input_name="public X", estimator="public X", **options)
+        names = {"input_name": "public X", "estimator": "public X"}
+        table = check_array(values, dtype=np.float64, order="C", **names, **options)
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         text = str(error).strip().partition("\n")[0].rstrip(":. ")

@@ -12,6 +12,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -230,3 +231,27 @@ def _client() -> Any:
         "X is a collection of Dask, and no cluster is connected. Make a client first: from distributed import Client; "
         "client = Client(...)."
     )
+
+
+# Predictions
+
+
+def lazily(method: Callable[..., Any], X: Any, width: int) -> Any:
+    """Return what `method` gives for each row of a Dask collection of `width` columns, computed when it is asked for.
+
+    Arrays give arrays. Data frames give series, or data frames where a row has several numbers, with their own index.
+    """
+    example = np.asarray(method(np.zeros((1, width))))
+    if hasattr(X, "map_partitions"):
+        return X.map_partitions(partial(_of_frame, method), meta=_of_frame(lambda _: example[:0], X._meta))
+    X = X.rechunk({1: -1})
+    if example.ndim == 1:
+        return X.map_blocks(method, dtype=example.dtype, drop_axis=1)
+    return X.map_blocks(method, dtype=example.dtype, chunks=(X.chunks[0], (example.shape[1],)))
+
+
+def _of_frame(method: Callable[..., Any], frame: Any) -> Any:
+    import pandas as pd
+
+    found = np.asarray(method(frame))
+    return pd.Series(found, frame.index) if found.ndim == 1 else pd.DataFrame(found, frame.index)
