@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,20 +383,29 @@ def prepare(folder: str | Path, *, name: str = "folder") -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
+    """Write a file whole or not at all, as `atomic_file` does."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to write that takes its place when the block ends, and leaves nothing behind if the block fails.
 
     A terminal or another device, such as /dev/stdout or /dev/null, is written to; a file in its place would break it.
     """
     if path.is_char_device():
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            yield file
         return
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
     scratch = Path(name)
     try:
-        _write(scratch, content)
+        with open(handle, "wb") as file:
+            yield file
+            _sync(file)
         # mkstemp makes files for the owner alone; give the rights that open() would have given.
         scratch.chmod(0o666 & ~_umask())
         os.replace(scratch, path)
@@ -415,8 +424,12 @@ def _write(path: Path, content: bytes) -> None:
     """Write a file through to the disk."""
     with path.open("wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        _sync(file)
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.tables import Category, Number, Schema, Table, as_table, encode_features, read_header, read_table
+from dpadapt.tables.reading import without_values
 
 SCHEMA = Schema("d", (Number("age", 0, 100), Category("plan", ("free", "paid"))))
 
@@ -155,3 +156,28 @@ def test_a_gap_in_one_row_changes_no_large_number_in_another(tmp_path):
         path = tmp_path / f"{gap}.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"id": [2**53 + 1, gap]}), path)
         assert read_table(path, private=True).frame["id"].tolist() == [2**53 + 1, gap]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("secret"),
+        OSError(5, "secret"),
+        EOFError("secret"),
+        gzip.BadGzipFile("secret"),
+        pd.errors.ParserError("secret"),
+        pd.errors.EmptyDataError("secret"),
+        pyarrow.ArrowInvalid("secret"),
+        UnicodeDecodeError("utf-8", b"secret", 0, 1, "secret"),
+        KeyError("secret"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_text_of_a_parser_or_the_system_is_repeated(error):
+    def read():
+        raise error
+
+    with pytest.raises(ValueError, match=r"^a\.csv: ") as caught:
+        without_values(read, "a.csv", "can't be read.")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None

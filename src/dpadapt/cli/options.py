@@ -7,11 +7,11 @@ import math
 import signal
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -165,8 +165,15 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+class Done(Protocol):
+    """What moves a progress bar."""
+
+    def __call__(self, text: str, steps: int = 1) -> None:
+        """Show the text, and so many steps as done."""
+
+
 @contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[[str], None]]:
+def progress_bar(what: str, total: int | None) -> Iterator[Done]:
     """Show a bar on standard error, if it is a terminal; yield a function to call with a text after each step.
 
     With `total` None the number of steps is not known, and the bar only moves.
@@ -177,7 +184,7 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[str], None]
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         bar = progress.add_task(what, total=total)
-        yield lambda text: progress.update(bar, advance=1, description=printable(text))
+        yield lambda text, steps=1: progress.update(bar, advance=steps, description=printable(text))
 
 
 @contextmanager
@@ -265,10 +272,18 @@ def check_parent(path: Path, option: str) -> None:
 
 def write_file(path: Path, option: str, content: bytes) -> None:
     """Write a result whole or not at all."""
-    from dpadapt.persist import write_atomically
+    with new_file(path, option) as file:
+        file.write(content)
+
+
+@contextmanager
+def new_file(path: Path, option: str) -> Iterator[IO[bytes]]:
+    """Open the file of a result to write piece by piece; it is there when the block ends, and only if it succeeds."""
+    from dpadapt.persist import atomic_file
 
     try:
-        write_atomically(path, content)
+        with atomic_file(path) as file:
+            yield file
     except OSError as error:
         raise ValueError(f"{option} {path}: can't be written ({error.strerror}).") from None
 

@@ -1,11 +1,22 @@
 """`dpadapt predict`: apply a fitted model to a table."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import EncodingOption, check_parent, check_suffix, made_here, say, teach, working, write_file
+from dpadapt.cli.options import (
+    EncodingOption,
+    check_parent,
+    check_suffix,
+    made_here,
+    new_file,
+    progress_bar,
+    say,
+    teach,
+    working,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +31,7 @@ The rows are encoded by the schema that is saved with the model. The result has 
 order: the prediction and, for a classification, the probability of each class. With --coverage it also has an interval
 for each row (lower, upper), or the classes that belong to its set: at 0.9 they hold the label of about 90% of new rows,
 on average, if these come from the population of the private rows. Predicting costs the rows that the model was fitted
-on no further privacy.
+on no further privacy. The table may be larger than memory: it is read, predicted and written piece by piece.
 
 Example:
 
@@ -37,7 +48,10 @@ def mount(app: typer.Typer) -> None:
 
 def _predict(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict, CSV or Parquet; the label may be missing.")],
+    data: Annotated[
+        Path,
+        typer.Argument(help="Rows to predict: CSV or Parquet, a file or a folder of files; the label may be missing."),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, CSV or Parquet.")] = Path("predictions.csv"),
     coverage: Annotated[
         float | None,
@@ -49,9 +63,12 @@ def _predict(
     check_suffix(out, "--out")
     check_parent(out, "--out")
 
+    import numpy as np
+
     from dpadapt import checks
     from dpadapt.persist import load
-    from dpadapt.tables import TableModel, check_columns, has_unknown_columns, read_table
+    from dpadapt.tables import TableModel, check_columns, has_unknown_columns, table_chunks
+    from dpadapt.tables.writing import safe_line_end, write_csv, write_parquet
 
     if coverage is not None:
         checks.inside_unit(coverage, "--coverage")
@@ -68,21 +85,35 @@ def _predict(
         raise ValueError(
             f"--coverage: {model} was fitted without --intervals. Fit it with --intervals, or leave it out."
         )
-    with working("predicting"):
+    with working("reading"):
         # Rows to predict are treated as private: no message shows a value.
-        table = read_table(data, origin=str(data), private=True, encoding=encoding)
-        check_columns(table, of_table.schema, label=of_table.label, optional=of_table.label)
-        try:
-            predictions, warned = _predictions(of_table, table, coverage)
-        except Exception as error:
-            if made_here(error):
-                raise
-            # The rows are as the schema says, so the model is not.
-            raise ValueError(
-                f"{model}: the model can't predict ({type(error).__name__}): its files are damaged. Make it again."
-            ) from None
-        write_file(out, "--out", _content(predictions, out))
-    if has_unknown_columns(table, of_table.schema):
+        chunks = table_chunks(data, origin=str(data), private=True, encoding=encoding)
+        check_columns(chunks.header, of_table.schema, label=of_table.label, optional=of_table.label)
+    warned: dict[str, None] = {}
+
+    def predictions() -> "Iterator[pd.DataFrame]":
+        for chunk in chunks:
+            try:
+                frame, texts = _predictions(of_table, chunk, coverage)
+            except Exception as error:
+                if made_here(error):
+                    raise
+                # The rows are as the schema says, so the model is not.
+                raise ValueError(
+                    f"{model}: the model can't predict ({type(error).__name__}): its files are damaged. Make it again."
+                ) from None
+            yield frame
+            warned.update(dict.fromkeys(texts))
+            done("predicting", len(frame))
+
+    with progress_bar("predicting", chunks.n_rows) as done, new_file(out, "--out") as file:
+        if out.suffix.lower() == ".csv":
+            # Class names are the only texts; one line end must do for those of all rows.
+            names = np.ravel(getattr(of_table.model_, "classes_", ())).tolist()
+            write_csv(file, predictions(), line_end=safe_line_end("".join(map(str, names))))
+        else:
+            write_parquet(file, predictions())
+    if has_unknown_columns(chunks.header, of_table.schema):
         say(f"{data}: columns that the schema does not know are not used.")
     for text in warned:
         say(f"warning: {text}")
@@ -115,16 +146,3 @@ def _predictions(of_table: "TableModel", table: "Table", coverage: float | None)
             members = model.predict_set(X, coverage=coverage)
             columns |= {f"set has {name}": members[:, k] for k, name in enumerate(model.classes_)}
     return pd.DataFrame(columns), [str(one.message) for one in caught]
-
-
-def _content(frame: "pd.DataFrame", out: Path) -> bytes:
-    """Return the file to write."""
-    import io
-
-    from dpadapt.tables import to_csv
-
-    if out.suffix.lower() == ".csv":
-        return to_csv(frame)
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()

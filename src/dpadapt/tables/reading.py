@@ -12,15 +12,19 @@ import codecs
 import csv
 import gzip
 import io
+import os
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from dpadapt.data import Public
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_Read = TypeVar("_Read")
 
 # What may separate the cells of a text file. Of those that the first line holds equally often, the first is taken.
 _SEPARATORS = (",", ";", "\t", "|")
@@ -30,6 +34,10 @@ _EXPECTED_FILE = "expected a file ending in .csv (or .tsv, .txt, also with .gz) 
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
 _OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
 _NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
+_NOT_PARQUET = "can't be read as Parquet. Check that it is a Parquet file."
+# How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
+# a row group, which may be as long as the file. Chosen by hand.
+PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": 1 << 20}
 # The name under which the handler of bytes that are not UTF-8 is known to Python's decoders.
 _ERRORS_AS_LATIN_1 = "dpadapt-latin-1"
 
@@ -98,31 +106,27 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
     if isinstance(data, pd.DataFrame):
         frame = data.copy(deep=False)
     elif hasattr(data, "__arrow_c_stream__"):
-        converted = _from_arrow(data)
-        if converted is None:
-            raise ValueError(f"{origin}: the columns can't be read as a table of plain cells.")
-        frame = converted
+        frame = without_values(lambda: from_arrow(data), origin, "the columns can't be read as a table of plain cells.")
     else:
         raise TypeError(
             f"{origin} must be a data frame (pandas, polars, pyarrow) or the path of a CSV or Parquet file, got "
             f"{type(data).__name__}. An array has no names of columns: make a data frame of it."
         )
     frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-    return _checked(frame.reset_index(drop=True), origin, private=private, empty=empty, folder=Path())
+    return checked_table(frame.reset_index(drop=True), origin, private=private, empty=empty, folder=Path())
 
 
-def _from_arrow(data: Any) -> "pd.DataFrame | None":
-    """Return what hands out its columns through Arrow's C interface as a frame of pandas; None if it can't be read."""
+def from_arrow(data: Any) -> "pd.DataFrame":
+    """Return what hands out its columns through Arrow's C interface as a frame of pandas, its names stripped."""
+    import pandas as pd
     import pyarrow
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
-            frame: pd.DataFrame = pyarrow.table(data).to_pandas(integer_object_nulls=True)
-        except Exception:  # its text may quote a cell
-            return None
-    return frame
+        # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
+        frame: pd.DataFrame = pyarrow.table(data).to_pandas(integer_object_nulls=True)
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    return frame.reset_index(drop=True)
 
 
 def read_table(
@@ -162,17 +166,11 @@ def read_table(
     """
     path = Path(path)
     named = origin or path.name
-    kind = _kind(path, named)
-    try:
-        if kind == "parquet":
-            frame = _read_parquet(path, named)
-        else:
-            frame = _read_text(path, named, _known_encoding(encoding, named))
-    except OSError as error:
-        refusal = ValueError(f"{named}: can't be read ({error.strerror or 'unreadable or not such a file'}).")
+    if file_kind(path, named) == "parquet":
+        frames = parquet_frames(path, named)
     else:
-        return _checked(frame, named, private=private, empty=empty, folder=path.parent)
-    raise refusal
+        frames = text_frames(path, named, known_encoding(encoding, named))
+    return checked_table(next(frames), named, private=private, empty=empty, folder=path.parent)
 
 
 def read_header(path: str | Path, *, origin: str | None = None, encoding: str | None = None) -> list[str]:
@@ -189,24 +187,20 @@ def read_header(path: str | Path, *, origin: str | None = None, encoding: str | 
     """
     path = Path(path)
     named = origin or path.name
-    kind = _kind(path, named)
-    try:
+    kind = file_kind(path, named)
+
+    def names() -> list[str]:
         if kind == "parquet":
             import pyarrow.parquet
 
-            names = [str(name) for name in pyarrow.parquet.read_schema(path).names]
-        else:
-            with _open_text(path, encoding := _known_encoding(encoding, named)) as file:
-                separator = _separator(file.readline())
-            with _open_text(path, encoding) as file:
-                names = [name.strip() for name in next(csv.reader(file, delimiter=separator), [])]
-    except OSError as error:
-        refusal = f"can't be read ({error.strerror or 'unreadable or not such a file'})."
-    except Exception:  # its text may quote what stands in the place of a header
-        refusal = "can't be read as a table. Check that it is a CSV or Parquet file."
-    else:
-        return names
-    raise ValueError(f"{named}: {refusal}")
+            return [str(name) for name in pyarrow.parquet.read_schema(path).names]
+        with _open_text(path, encoding) as file:
+            separator = _separator(file.readline())
+        with _open_text(path, encoding) as file:
+            return [name.strip() for name in next(csv.reader(file, delimiter=separator), [])]
+
+    encoding = known_encoding(encoding, named)
+    return without_values(names, named, "can't be read as a table. Check that it is a CSV or Parquet file.")
 
 
 def is_table(path: Path) -> bool:
@@ -221,9 +215,13 @@ def is_table(path: Path) -> bool:
     return name.removesuffix(".gz").endswith(_TEXT_ENDINGS) or name.endswith(_PARQUET_ENDINGS)
 
 
-def _kind(path: Path, named: str) -> str:
+def file_ending(path: Path) -> str:
+    """Return "text" or "parquet", by the name of a file that `is_table`."""
+    return "parquet" if path.name.lower().endswith(_PARQUET_ENDINGS) else "text"
+
+
+def file_kind(path: Path, named: str) -> str:
     """Return "text" or "parquet", or refuse what is no such file."""
-    name = path.name.lower()
     if not is_table(path):
         raise ValueError(f"{named}: {_EXPECTED_FILE}")
     try:
@@ -235,11 +233,11 @@ def _kind(path: Path, named: str) -> str:
             raise ValueError(f"{named}: there is no such file. Check the path.")
         if not is_file:  # a pipe or a device may never end
             raise ValueError(f"{named}: this is a folder or a device. Give a CSV or Parquet file.")
-        return "parquet" if name.endswith(_PARQUET_ENDINGS) else "text"
+        return file_ending(path)
     raise ValueError(f"{named}: {refusal}")
 
 
-def _checked(frame: "pd.DataFrame", named: str, *, private: bool, empty: bool, folder: Path) -> Table:
+def checked_table(frame: "pd.DataFrame", named: str, *, private: bool, empty: bool, folder: Path) -> Table:
     """Return the table, or refuse one without rows or with two columns of one name."""
     if frame.columns.has_duplicates:
         # If a private file has no header, its column names are the values of a private row.
@@ -252,7 +250,7 @@ def _checked(frame: "pd.DataFrame", named: str, *, private: bool, empty: bool, f
     return Table(frame, named, private, folder)
 
 
-def _known_encoding(encoding: str | None, named: str) -> str | None:
+def known_encoding(encoding: str | None, named: str) -> str | None:
     """Return the encoding that was asked for, or refuse one that Python does not know."""
     if encoding is None:
         return None
@@ -319,30 +317,16 @@ def _separator(header: str) -> str:
     return max(_SEPARATORS, key=unquoted.count)
 
 
-def _read_text(path: Path, named: str, encoding: str | None) -> "pd.DataFrame":
+def without_values(read: Callable[[], _Read], named: str, refusal: str) -> _Read:
+    """Return what `read` returns. Its errors are replaced by `refusal`, or by what is known to be wrong.
+
+    The messages of parsers quote cells, bytes and line numbers. The new error is raised outside the handlers, where the
+    original would stay attached to it.
+    """
     import pandas as pd
 
-    # The messages of the parsers quote cells, bytes and line numbers, so they are replaced; and they are raised outside
-    # the handlers, where the original would stay attached to them.
-    refusal = "can't be read as CSV. Check that it is a CSV file."
     try:
-        chosen, errors = _decoding(path, encoding)
-        with _open_text(path, encoding) as file:
-            first = file.readline()
-        if "\0" in first or first.startswith(_OTHER_FILES):
-            raise ValueError(_NOT_A_TABLE)
-        # Read without a header: with one that is shorter than the rows, pandas would use the first column as an index.
-        frame = pd.read_csv(
-            path,
-            sep=_separator(first),
-            header=None,
-            dtype=str,
-            keep_default_na=False,
-            skipinitialspace=True,
-            encoding=chosen,
-            encoding_errors=errors,
-            compression="gzip" if _compressed(path) else None,
-        )
+        return read()
     except pd.errors.EmptyDataError:
         refusal = "the file is empty. Give a file with a header and at least one row."
     except pd.errors.ParserError:
@@ -354,32 +338,111 @@ def _read_text(path: Path, named: str, encoding: str | None) -> "pd.DataFrame":
         refusal = "the compressed file is damaged. Make it again."
     except EOFError:
         refusal = "the compressed file is cut off. Make it again."
-    except OSError:
-        raise
-    except (ValueError, MemoryError, csv.Error) as error:
-        refusal = _NOT_A_TABLE if error.args == (_NOT_A_TABLE,) else refusal
-    else:
-        header = [str(name).strip() for name in frame.iloc[0]]
-        frame = frame.iloc[1:].reset_index(drop=True)
-        frame.columns = pd.Index(header)
-        # A column without a name, such as row numbers written by pandas, can't be in a schema.
-        return frame.loc[:, [bool(name) for name in header]] if "" in header else frame
+    except OSError as error:
+        # Of the system's errors only: other texts may say what stands in the file.
+        why = os.strerror(error.errno) if error.errno else "unreadable or not such a file"
+        refusal = f"can't be read ({why})."
+    except Exception:  # the errors of pyarrow about malformed files have no common base class
+        pass
     raise ValueError(f"{named}: {refusal}")
 
 
-def _read_parquet(path: Path, named: str) -> "pd.DataFrame":
+def text_frames(
+    path: Path, named: str, encoding: str | None = None, rows: int | None = None
+) -> "Iterator[pd.DataFrame]":
+    """Yield the rows of a text file in frames of text, `rows` in each (None: all in one); if it has no rows, one frame.
+
+    Parameters
+    ----------
+    path : Path
+    named : str
+        Name of the file in errors.
+    encoding : str, optional
+        As `known_encoding` returns it.
+    rows : int, optional
+        With 0, nothing after the header is looked at.
+    """
     import pandas as pd
+
+    damaged = "can't be read as CSV. Check that it is a CSV file."
+    first = without_values(lambda: _first_line(path, encoding), named, damaged)
+    if "\0" in first or first.startswith(_OTHER_FILES):
+        raise ValueError(f"{named}: {_NOT_A_TABLE}")
+    with without_values(lambda: _text_reader(path, encoding, _separator(first)), named, damaged) as reader:
+        start = without_values(lambda: reader.get_chunk(1), named, damaged)
+        header = pd.Index([str(name).strip() for name in start.iloc[0]])
+
+        def read() -> "pd.DataFrame | None":
+            try:
+                return cast("pd.DataFrame", reader.read(rows))
+            except StopIteration:
+                return None
+
+        frame = without_values(read, named, damaged) if rows != 0 else None
+        if frame is None:
+            frame = start.iloc[:0]
+        while frame is not None:
+            frame.columns = header
+            # A column without a name, such as row numbers written by pandas, can't be in a schema.
+            yield (frame.loc[:, header != ""] if "" in header else frame).reset_index(drop=True)
+            frame = without_values(read, named, damaged) if rows else None
+
+
+def _first_line(path: Path, encoding: str | None) -> str:
+    with _open_text(path, encoding) as file:
+        return file.readline()
+
+
+def _text_reader(path: Path, encoding: str | None, separator: str) -> Any:
+    """Return what reads a text file piece by piece, its header as the first row.
+
+    With a header that is shorter than the rows, pandas would use the first column as an index.
+    """
+    import pandas as pd
+
+    chosen, errors = _decoding(path, encoding)
+    return pd.read_csv(
+        path,
+        sep=separator,
+        header=None,
+        dtype=str,
+        keep_default_na=False,
+        skipinitialspace=True,
+        encoding=chosen,
+        encoding_errors=errors,
+        compression="gzip" if _compressed(path) else None,
+        iterator=True,
+    )
+
+
+def parquet_file(path: Path, named: str, **reading: Any) -> Any:
+    """Return an open Parquet file."""
     import pyarrow.parquet
 
-    frame = None
-    try:
-        frame = _from_arrow(pyarrow.parquet.read_table(path))
-    except OSError:
-        raise
-    except Exception:
-        # The errors of pyarrow about malformed files have no common base class.
-        pass
+    return without_values(lambda: pyarrow.parquet.ParquetFile(path, **reading), named, _NOT_PARQUET)
+
+
+def parquet_frames(path: Path, named: str, rows: int | None = None) -> "Iterator[pd.DataFrame]":
+    """Yield the rows of a Parquet file, `rows` in each frame (None: all in one); if it has no rows, one frame."""
+    if rows is None:
+        with parquet_file(path, named) as file:
+            yield without_values(lambda: from_arrow(file.read()), named, _NOT_PARQUET)
+        return
+    with parquet_file(path, named, **PARQUET_IN_PIECES) as file:
+        yield from arrow_frames(file.iter_batches(rows), file.schema_arrow, named, _NOT_PARQUET)
+
+
+def arrow_frames(batches: Any, schema: Any, named: str, refusal: str) -> "Iterator[pd.DataFrame]":
+    """Yield Arrow's record batches as frames of pandas, at least one."""
+    import pyarrow
+
+    def read() -> "pd.DataFrame | None":
+        batch = next(batches, None)
+        return None if batch is None else from_arrow(pyarrow.Table.from_batches([batch]))
+
+    frame = without_values(read, named, refusal)
     if frame is None:
-        raise ValueError(f"{named}: can't be read as Parquet. Check that it is a Parquet file.")
-    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-    return frame.reset_index(drop=True)
+        frame = without_values(lambda: from_arrow(schema.empty_table()), named, refusal)
+    while frame is not None:
+        yield frame
+        frame = without_values(read, named, refusal)

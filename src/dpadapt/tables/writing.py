@@ -1,6 +1,7 @@
-"""`to_csv`: write a table so that no spreadsheet runs a cell of it as a formula."""
+"""`to_csv`, `write_csv`, `write_parquet`: tables as files, of which no spreadsheet runs a cell as a formula."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,38 @@ def to_csv(frame: "pd.DataFrame") -> bytes:
     yes,3.0
     '=1+1,4.0
     """
+    content = _csv(frame)
+    line_end = safe_line_end(content)
+    return (content if line_end == "\n" else _csv(frame, line_end=line_end)).encode()
+
+
+def safe_line_end(text: str) -> str:
+    """Return a line end with which no cell of this text ends a row.
+
+    A cell is put in quotes if it contains a character of the line end; without quotes a carriage return would end the
+    row, and what follows would begin a cell.
+    """
+    return "\r\n" if "\r" in text else "\n"
+
+
+def write_csv(file: IO[bytes], frames: "Iterable[pd.DataFrame]", *, line_end: str = "\n") -> None:
+    """Write frames with the same columns to one file, as `to_csv` writes one; `line_end` must be safe for all cells."""
+    for position, frame in enumerate(frames):
+        file.write(_csv(frame, header=position == 0, line_end=line_end).encode())
+
+
+def write_parquet(file: IO[bytes], frames: "Iterator[pd.DataFrame]") -> None:
+    """Write frames with the columns and types of the first one to one Parquet file; there must be one."""
+    import pyarrow.parquet
+
+    first = pyarrow.Table.from_pandas(next(frames), preserve_index=False)
+    with pyarrow.parquet.ParquetWriter(file, first.schema) as writer:
+        writer.write_table(first)
+        for frame in frames:
+            writer.write_table(pyarrow.Table.from_pandas(frame, schema=first.schema, preserve_index=False))
+
+
+def _csv(frame: "pd.DataFrame", *, header: bool = True, line_end: str = "\n") -> str:
     import pandas as pd
 
     safe = {}
@@ -40,12 +73,7 @@ def to_csv(frame: "pd.DataFrame") -> bytes:
         safe[position] = column
     names = [_marked(str(name)) for name in frame.columns]
     marked = pd.DataFrame(safe, index=frame.index)
-    content = marked.to_csv(index=False, header=names, lineterminator="\n")
-    if "\r" in content:
-        # A cell is put in quotes if it contains a character of the line end; without quotes a carriage return would end
-        # the row, and what follows would begin a cell.
-        content = marked.to_csv(index=False, header=names, lineterminator="\r\n")
-    return str(content).encode()
+    return str(marked.to_csv(index=False, header=names if header else False, lineterminator=line_end))
 
 
 def _marked(cell: Any) -> Any:

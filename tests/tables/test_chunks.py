@@ -1,0 +1,428 @@
+"""Tables in chunks: the cells of the whole table, refusals before a row is read, and no value in an error."""
+
+import datetime
+import gzip
+import os
+import re
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadapt.tables import (
+    Category,
+    Date,
+    Number,
+    Schema,
+    check_columns,
+    encode_features,
+    encode_labels,
+    read_table,
+    table_chunks,
+)
+
+SECRET = "ZEBRA7731"
+
+
+def cells(frame: pd.DataFrame) -> list:
+    """Return names and cells, missing ones as None."""
+    rows = frame.astype(object).where(frame.notna(), None).to_numpy(dtype=object).tolist()
+    return [list(frame.columns), *rows]
+
+
+def joined(chunks) -> list:
+    found = [chunk.frame for chunk in chunks]
+    return [cells(found[0])[0], *[row for frame in found for row in cells(frame)[1:]]]
+
+
+TEXTS = {
+    "plain": "age,plan\n31,free\n40,paid\n18,free\n",
+    "no line end": "age,plan\n31,free\n40,paid",
+    "header alone": "age,plan\n",
+    "quoted newlines": 'age,plan\n31,"a\nb"\n"4\r\n0",paid\n18,"say ""hi"", twice"\n',
+    "short rows": "age,plan,town\n31\n40,paid\n18,free,Ulm\n\n7\n",
+    "blank lines": "age,plan\n\n31,free\n \n\n40,paid\n\n",
+    "empty cells": 'age,plan\n,\n"",\n31,""\n',
+    "spaces": " age , plan \n 31 , free\n40,  paid \n",
+    "windows": "age;plan\r\n31;free\r\n40;paid\r\n",
+    "tabs": "age\tplan\n31\tfree\n40\tpaid\n",
+    "bars": "age|plan\n31|free\n40|paid\n",
+    "row numbers": ",age\n0,31\n1,40\n2,18\n",
+    "header of two lines": '"age\nyears","a, b"\n31,x\n40,y\n',
+    "umlauts": "age,pläce\n31,Zürich\n40,Orléans\n",
+    "one column": "age\n31\n40\n\n18\n",
+    "words for missing": "age,plan\nNA,nan\nNone,?\n31,null\n",
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le", "utf-32"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_chunks_of_text_are_the_whole_table(tmp_path, text, encoding):
+    content = text.encode(encoding)
+    (tmp_path / "a.csv").write_bytes(content)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
+    whole = read_table(tmp_path / "a.csv", private=True, empty=True).frame
+    for name, rows in (("a.csv", 1), ("a.csv", 2), ("a.txt.gz", 1), ("a.txt.gz", 3)):
+        chunks = table_chunks(tmp_path / name, private=True, empty=True, rows=rows)
+        first = list(chunks)
+        assert joined(first) == cells(whole)
+        assert joined(chunks) == cells(whole)  # again, from the beginning
+        assert all(0 < len(chunk.frame) <= rows for chunk in first) or not len(whole)
+        assert {chunk.folder for chunk in first} == {tmp_path}
+        assert chunks.n_rows is None
+
+
+def test_bytes_that_are_not_utf_8_are_read_as_in_the_whole_table(tmp_path):
+    (tmp_path / "a.csv").write_bytes("plan\nZürich\n".encode() + b"Z\xfcrich\n\x80uro\n\x81\n")
+    for rows in (1, 2, 3):
+        chunks = table_chunks(tmp_path / "a.csv", private=True, rows=rows)
+        assert joined(chunks)[1:] == [["Zürich"], ["Zürich"], ["€uro"], ["\x81"]]
+
+
+def test_an_encoding_that_is_given_is_used_and_an_unknown_one_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes("plan\nŁódź\n".encode("cp1250"))
+    assert joined(table_chunks(tmp_path / "a.csv", private=True, encoding="cp1250")) == [["plan"], ["Łódź"]]
+    with pytest.raises(ValueError, match=r"a\.csv: the encoding .* is not known"):
+        table_chunks(tmp_path / "a.csv", private=True, encoding="no-such-code")
+
+
+# Pieces of which files are made: cells, separators, quotes and line ends, so that rows of all lengths occur.
+_PIECES = st.lists(
+    st.sampled_from(["1", "x", ",", ",", "\n", "\n", "\r\n", " ", '"', '""', '"y\nz"', "ü"]), max_size=40
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(_PIECES, st.sampled_from(["a,b\n", "a\n", "a,b,c\r\n", '"a\nb",c\n']), st.integers(1, 5))
+def test_any_text_is_read_in_chunks_as_in_one_piece(tmp_path_factory, pieces, header, rows):
+    path = tmp_path_factory.mktemp("any") / "a.csv"
+    path.write_text(header + "".join(pieces), newline="")
+    try:
+        whole = cells(read_table(path, private=True, empty=True).frame)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            list(table_chunks(path, private=True, empty=True, rows=rows))
+    else:
+        assert joined(table_chunks(path, private=True, empty=True, rows=rows)) == whole
+
+
+def test_rows_longer_than_the_buffer_of_the_parser_are_read(tmp_path):
+    # pandas reads 262,144 bytes at a time.
+    rng = np.random.default_rng(0)
+    rows = [f'{k},"{"x" * int(size)}\n{k}"' for k, size in enumerate(rng.integers(1, 200_000, 30))]
+    (tmp_path / "a.csv").write_text("\n".join(["k,text", *rows, "short"]) + "\n")
+    whole = cells(read_table(tmp_path / "a.csv", private=True).frame)
+    for size in (1, 7, 30, 31, 32):
+        assert joined(table_chunks(tmp_path / "a.csv", private=True, rows=size)) == whole
+
+
+def typed_table(n: int = 23) -> pyarrow.Table:
+    """Return a table with columns of many types, and gaps in the second half of its rows."""
+    rng = np.random.default_rng(0)
+    gaps = (rng.random(n) < 0.4) & (np.arange(n) >= n // 2)
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(n)]
+    columns = {
+        "id": pyarrow.array(2**53 + 1 + np.arange(n), mask=gaps),
+        "small": pyarrow.array((np.arange(n) % 7).astype(np.int8), mask=gaps),
+        "x": pyarrow.array(rng.standard_normal(n), mask=gaps),
+        "plan": pyarrow.array(rng.choice(["free", "paid", " ", ""], n).tolist(), mask=gaps),
+        "kind": pyarrow.array(rng.choice(["a", "b"], n).tolist(), mask=gaps).dictionary_encode(),
+        "flag": pyarrow.array((rng.random(n) < 0.5).tolist(), mask=gaps),
+        "day": pyarrow.array(days, mask=gaps),
+        "moment": pyarrow.array(pd.to_datetime(days).to_numpy(), mask=gaps),
+        "nothing": pyarrow.nulls(n),
+    }
+    return pyarrow.table(columns)
+
+
+TYPED = Schema(
+    "d",
+    (
+        Category("id", (2**53 + 1, 2**53 + 3), other=True, missing=True),
+        Number("small", 0, 6, missing=True),
+        Number("x", -3, 3, fill=0.1, missing=True),
+        Category("plan", ("free", "paid"), other=True, missing=True),
+        Category("kind", ("a", "b")),
+        Category("flag", ("True", "False"), missing=True),
+        Date("day", datetime.date(2024, 1, 1), datetime.date(2024, 2, 1), parts=("weekday",), missing=True),
+        Date("moment", datetime.date(2024, 1, 1), datetime.date(2024, 2, 1), parts=("month",), missing=True),
+        Number("nothing", 0, 1),
+    ),
+)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 100])
+@pytest.mark.parametrize("group", [1, 4, 1000])
+def test_chunks_of_parquet_are_the_whole_table_and_are_encoded_alike(tmp_path, rows, group):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(typed_table(), path, row_group_size=group)
+    whole, chunks = read_table(path, private=True), table_chunks(path, private=True, rows=rows)
+    assert joined(chunks) == cells(whole.frame)
+    assert chunks.n_rows == len(whole.frame)
+    encoded = np.concatenate([encode_features(chunk, TYPED) for chunk in chunks])
+    assert encoded.tobytes() == encode_features(whole, TYPED).tobytes()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 100])
+def test_chunks_of_text_are_encoded_as_the_whole_table(tmp_path, rows):
+    typed_table().to_pandas(integer_object_nulls=True).to_csv(tmp_path / "a.csv", index=False)
+    whole, chunks = (
+        read_table(tmp_path / "a.csv", private=True),
+        table_chunks(tmp_path / "a.csv", private=True, rows=rows),
+    )
+    encoded = np.concatenate([encode_features(chunk, TYPED) for chunk in chunks])
+    assert encoded.tobytes() == encode_features(whole, TYPED).tobytes()
+    for label, task in (("plan", "classification"), ("x", "regression")):
+        found = [encode_labels(chunk, TYPED, label=label, task=task) for chunk in chunks]
+        for part, of_whole in zip(
+            zip(*found, strict=True), encode_labels(whole, TYPED, label=label, task=task), strict=True
+        ):
+            assert np.concatenate(part).tobytes() == of_whole.tobytes()
+
+
+def test_a_frame_written_with_its_index_has_no_column_of_it(tmp_path):
+    frame = pd.DataFrame({"age": [31, 40, 18]}, index=["a", "b", "c"])
+    frame.to_parquet(tmp_path / "a.parquet")
+    chunks = table_chunks(tmp_path / "a.parquet", private=True, rows=2)
+    assert (
+        joined(chunks) == cells(read_table(tmp_path / "a.parquet", private=True).frame) == [["age"], [31], [40], [18]]
+    )
+    assert list(chunks.header.frame.columns) == ["age"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_folder_is_read_in_the_order_of_names(tmp_path, ending):
+    folder = tmp_path / "data.parquet"  # as Spark names folders
+    folder.mkdir()
+    frames = {"b": [3, 4, 5], "a": [1, 2], "c": [], "d": [6]}
+    for name, ages in frames.items():
+        frame = pd.DataFrame({"age": pd.Series(ages, dtype="int64"), "plan": pd.Series(["x"] * len(ages), dtype="str")})
+        path = folder / f"{name}.{ending}"
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    (folder / "_SUCCESS").touch()
+    (folder / ".a.crc").write_bytes(b"\x00")
+    chunks = table_chunks(folder, origin="--private data", private=True, rows=2)
+    assert [int(age) for age, _ in joined(chunks)[1:]] == [1, 2, 3, 4, 5, 6]
+    assert [chunk.origin.split("/")[-1][0] for chunk in chunks] == ["a", "b", "b", "d"]
+    assert {chunk.folder for chunk in chunks} == {folder}
+    assert chunks.n_rows == (6 if ending == "parquet" else None)
+    assert repr(chunks) == "TableChunks(--private data)"
+
+
+def test_files_of_a_folder_may_have_their_columns_in_another_order(tmp_path):
+    (tmp_path / "a.csv").write_text("age,plan\n31,free\n")
+    (tmp_path / "b.csv").write_text("plan;age\npaid;40\n")
+    assert joined(table_chunks(tmp_path, private=True)) == [["age", "plan"], ["31", "free"], ["40", "paid"]]
+
+
+def test_texts_are_one_type_however_they_are_stored_and_a_column_without_values_has_any(tmp_path):
+    texts = pyarrow.array(["x", None])
+    stored = [pyarrow.nulls(2), texts, texts.cast(pyarrow.large_string()), texts.dictionary_encode(), pyarrow.nulls(2)]
+    for k, column in enumerate(stored):
+        pyarrow.parquet.write_table(pyarrow.table({"plan": column}), tmp_path / f"{k}.parquet")
+    found = joined(table_chunks(tmp_path, private=True))
+    assert found == [["plan"], *[[None]] * 2, *[["x"], [None]] * 3, *[[None]] * 2]
+
+
+@pytest.mark.parametrize(
+    ("second", "private", "problem"),
+    [
+        ({"age": [1], "town": ["x"]}, False, r"b\.parquet: its columns are not those of .*a\.parquet .*'plan', 'town'"),
+        ({"age": [1]}, False, r"b\.parquet: its columns are not those of .* \(column 'plan'\)"),
+        ({"age": [1], "plan": ["x"], SECRET: [1]}, True, r"b\.parquet: its columns are not those of .*a\.parquet\."),
+        ({"age": [1.5], "plan": ["x"]}, True, r"b\.parquet: column 'age' has another type"),
+        ({"age": ["x"], "plan": [3]}, True, r"b\.parquet: columns 'age', 'plan' have another type"),
+    ],
+)
+def test_parquet_files_that_do_not_agree_are_refused_before_a_row_is_read(
+    tmp_path, monkeypatch, second, private, problem
+):
+    pyarrow.parquet.write_table(pyarrow.table({"age": [31], "plan": [SECRET]}), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table(second), tmp_path / "b.parquet")
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", None)
+    with pytest.raises(ValueError, match=problem) as caught:
+        table_chunks(tmp_path, private=private)
+    assert SECRET not in str(caught.value)
+
+
+def test_text_files_that_do_not_agree_are_refused_and_private_headers_are_not_shown(tmp_path):
+    (tmp_path / "a.csv").write_text("age,plan\n1,x\n")
+    (tmp_path / "b.csv").write_text(f"{SECRET},plan\n1,x\n")  # as if it had no header
+    with pytest.raises(ValueError, match=r"b\.csv: its columns are not those of .*a\.csv\.") as caught:
+        table_chunks(tmp_path, private=True)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(ValueError, match=rf"b\.csv: .* \(columns '{SECRET}', 'age'\)"):
+        table_chunks(tmp_path, private=False)
+
+
+def folder_of(tmp_path: Path, **files: bytes) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name.replace("_", ".")).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({}, "holds no CSV or Parquet files"),
+        ({"a_csv": b"age\n1\n", "notes_pdf": b"x"}, "holds 'notes.pdf'"),
+        ({"a_csv": b"age\n1\n", "a_parquet": b"x"}, "CSV and Parquet files. Give a folder of one kind"),
+        ({"a_csv": b""}, r"a\.csv: the file is empty"),
+        ({"a_csv": b"age\n1\n", "b_csv": b"age,age\n1,2\n"}, r"b\.csv: two columns have the same name"),
+        ({"a_csv": b"age\n1\n", "b_csv": b"<html>ZEBRA7731"}, r"b\.csv: this is not a table"),
+        ({"a_parquet": b"ZEBRA7731"}, r"a\.parquet: can't be read as Parquet"),
+        ({"a_csv": b"age\n", "b_csv": b"age\n"}, "data: the table has no rows"),
+        ({"a_csv": b"age\n1\n", "b_csv": b"age\n1\n2,ZEBRA7731\n"}, r"b\.csv: not a valid CSV file"),
+        ({"a_csv": b"age\n1\n", "b_csv": b'age\n"ZEBRA7731\n'}, r"b\.csv: not a valid CSV file"),
+        ({"a_csv_gz": gzip.compress(b"age\n" + b"ZEBRA7731\n" * 99)[:-9]}, "cut off|damaged|not a valid"),
+    ],
+)
+def test_folders_that_can_not_be_read_are_refused_without_showing_values(tmp_path, files, problem):
+    folder = folder_of(tmp_path, **files)
+    with pytest.raises(ValueError, match=problem) as caught:
+        list(table_chunks(folder, private=True))
+    error: BaseException | None = caught.value
+    while error is not None:  # nor may the error of the parser stay attached
+        assert SECRET not in str(error)
+        error = error.__context__
+
+
+def test_a_folder_of_folders_is_refused_and_read_as_a_dataset(tmp_path):
+    rows = pyarrow.table({"age": [1, 2, 3], "year": [2023, 2024, 2023]})
+    pyarrow.dataset.write_dataset(rows, tmp_path, format="parquet", partitioning=["year"], partitioning_flavor="hive")
+    with pytest.raises(ValueError, match=r"holds the folder 'year=2023'.*pyarrow\.dataset\.dataset"):
+        table_chunks(tmp_path, private=True)
+    chunks = table_chunks(pyarrow.dataset.dataset(tmp_path, partitioning="hive"), origin="X", private=True, rows=1)
+    assert joined(chunks) == [["age", "year"], [1, 2023], [3, 2023], [2, 2024]] == joined(chunks)
+
+
+def test_datasets_of_all_kinds_are_read(tmp_path):
+    table = typed_table()
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+    whole = cells(read_table(tmp_path / "a.parquet", private=True).frame)
+    for dataset in (pyarrow.dataset.dataset(tmp_path / "a.parquet"), pyarrow.dataset.dataset(table)):
+        chunks = table_chunks(dataset, origin="X", private=True, rows=5)
+        assert joined(chunks) == whole
+        assert max(len(chunk.frame) for chunk in chunks) <= 5
+
+
+def test_a_dataset_with_cells_of_another_type_is_refused_without_showing_them(tmp_path):
+    (tmp_path / "a.csv").write_text(f"age\n1\n{SECRET}\n")
+    schema = pyarrow.schema({"age": pyarrow.int64()})
+    dataset = pyarrow.dataset.dataset(tmp_path / "a.csv", format="csv", schema=schema)
+    with pytest.raises(ValueError, match="X: the dataset can't be read") as caught:
+        list(table_chunks(dataset, origin="X", private=True))
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def wait(path: Path) -> None:
+    """Set back the time of a file: a change within one tick of the clock would not be seen."""
+    os.utime(path, (1, 1))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("change", ["vanishes", "shrinks", "grows", "is replaced"])
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_file_that_changes_is_refused_without_showing_values(tmp_path, ending, change, taken):
+    path = tmp_path / f"a.{ending}"
+    frame = pd.DataFrame({"age": range(40_000), "text": SECRET})
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    wait(path)
+    chunks = table_chunks(path, private=True, rows=1_000)
+    rows = iter(chunks)
+    for _ in range(taken):
+        next(rows)
+    if change == "vanishes":
+        path.unlink()
+    elif change == "shrinks":
+        os.truncate(path, path.stat().st_size // 2)
+    elif change == "grows":
+        with path.open("ab") as file:
+            file.write(b"1,x\n")
+    else:
+        path.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=rf"a\.{ending}: (the file was changed or removed|can't be read)") as caught:
+        list(rows)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(ValueError, match="changed or removed"):  # in later passes too
+        list(chunks)
+
+
+@pytest.mark.parametrize("data", [3, None, [1, 2], pd.DataFrame({"age": [1]}), b"a.csv"], ids=repr)
+def test_what_is_no_path_is_refused(data):
+    with pytest.raises(TypeError, match="must be the path of a CSV or Parquet file"):
+        table_chunks(data, private=True)
+
+
+@pytest.mark.parametrize("data", ["nothing.csv", "nothing", "", ".", "a.xlsx", "\0.csv", "a\0"])
+def test_paths_without_a_table_are_refused(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.csv").write_text("age\n1\n")
+    with pytest.raises(ValueError, match=r"no such file|expected a file|name of a file|can't be read"):
+        table_chunks(data, private=True)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5, True, "3"])
+def test_chunks_have_at_least_one_row(tmp_path, rows):
+    (tmp_path / "a.csv").write_text("age\n1\n")
+    with pytest.raises(ValueError, match="rows must be a whole number"):
+        table_chunks(tmp_path / "a.csv", private=True, rows=rows)
+
+
+def test_a_table_without_rows_is_refused_unless_their_number_is_private(tmp_path):
+    (tmp_path / "a.csv").write_text("age\n")
+    with pytest.raises(ValueError, match="no rows"):
+        list(table_chunks(tmp_path / "a.csv", private=True))
+    (chunk,) = table_chunks(tmp_path / "a.csv", private=True, empty=True)
+    assert cells(chunk.frame) == [["age"]]
+
+
+def test_columns_are_known_before_a_row_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("age,plan\n31,free,too,many,cells\n")
+    chunks = table_chunks(tmp_path / "a.csv", origin="--private a.csv", private=True)
+    with pytest.raises(ValueError, match=r"--private a\.csv: column 'bmi' of the schema is missing"):
+        check_columns(chunks.header, Schema("d", (Number("age", 0, 99), Number("bmi", 0, 50))))
+
+
+def test_tables_of_many_columns_have_chunks_of_fewer_rows(tmp_path):
+    (tmp_path / "a.csv").write_text(",".join(f"c{k}" for k in range(3000)) + "\n" + ",".join("1" * 3000) + "\n")
+    assert table_chunks(tmp_path / "a.csv", private=True).rows == 2**20 // 3000
+    (tmp_path / "b.csv").write_text("age\n1\n")
+    assert table_chunks(tmp_path / "b.csv", private=True).rows == 2**16
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path, ending):
+    peaks = []
+    for n in (10_000, 40_000):
+        path = tmp_path / f"{n}.{ending}"
+        pd.DataFrame({"x": np.arange(n) / 7, "y": np.arange(n) / 3}).to_csv(path, index=False)
+        chunks = table_chunks(path, private=True, rows=1_000)
+        tracemalloc.start()
+        for chunk in chunks:
+            encode_features(chunk, Schema("d", (Number("x", 0, 1), Number("y", 0, 1))))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_memory_does_not_grow_with_a_row_group(tmp_path):
+    peaks = []
+    for n in (200_000, 1_600_000):
+        path = tmp_path / f"{n}.parquet"
+        columns = {"x": np.random.default_rng(0).random(n), "y": np.random.default_rng(1).random(n)}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=n)
+        before = pyarrow.total_allocated_bytes()
+        chunks = table_chunks(path, private=True, rows=5_000)
+        peaks.append(max(pyarrow.total_allocated_bytes() - before for _ in chunks))
+    assert peaks[1] < 1.5 * peaks[0]
