@@ -14,7 +14,7 @@ from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks
 from dpadapt.streaming.spill import DEFAULT_MEMORY, Spill
 
 # Rows that are decoded from a file at once.
-_CHUNK_ROWS = 4 * BLOCK_ROWS
+_DECODED_ROWS = 4 * BLOCK_ROWS
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # Bytes. Less would not hold the blocks of one stage that are at work.
 _LEAST_MEMORY = 64 * 2**20
@@ -69,6 +69,7 @@ class Source:
     memory: int | str = DEFAULT_MEMORY
     folder: str | Path | None = None
     _limit: int = field(init=False, default=0)
+    _read: "Blocks[Part] | None" = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Check the limit, and the folder."""
@@ -99,8 +100,20 @@ class Source:
         """
         return cls(lambda: _file_chunks(data, label), memory, folder)
 
+    def read(self) -> int:
+        """Read all rows now, and keep them; return their number. A fit does so itself, before it spends anything."""
+        if self._read is None:
+            object.__setattr__(self, "_read", self._blocks(_as_arrays))
+        assert self._read is not None
+        return self._read.n_rows
+
     def blocks(self, checked: Checked) -> Blocks[Part]:
         """Read all rows; return them in blocks, after `checked` has converted each chunk or refused it."""
+        if self._read is None:
+            return self._blocks(checked)
+        return self._read.map(lambda part: Part(*checked(part.X, part.y), part.shares))
+
+    def _blocks(self, checked: Checked) -> Blocks[Part]:
         n_rows = 0
 
         def chunks() -> Iterator[Part]:
@@ -117,6 +130,10 @@ class Source:
 
     def _spill(self) -> Spill:
         return Spill(self._limit, self.folder)
+
+
+def _as_arrays(X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    return np.asarray(X), np.asarray(y)
 
 
 def in_chunks(X: Any) -> bool:
@@ -216,7 +233,7 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
                 f"tables as they come."
             )
         for batch in table.to_batches(
-            batch_size=_CHUNK_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
+            batch_size=_DECODED_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
         ):
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
             X = np.column_stack(columns) if columns else np.zeros((batch.num_rows, 0))
