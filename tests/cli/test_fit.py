@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
