@@ -26,6 +26,7 @@ from dpadapt.mechanisms.bounded import (
     coarser_histogram,
     histogram,
     histogram_of_blocks,
+    kept_entries,
     responses,
     soft_histogram,
     square_root_histogram,
@@ -689,7 +690,11 @@ def make_thresholds(table):
     return threshold_votes(table[:, 2:].astype(np.int64), table[:, 1] > 0, table[:, 0], THRESHOLDS)
 
 
-SCORE_MAKERS = {"weighted_votes": make_votes, "threshold_votes": make_thresholds}
+def make_kept(table):
+    return kept_entries(make_votes(table), [True, False, True])
+
+
+SCORE_MAKERS = {"weighted_votes": make_votes, "threshold_votes": make_thresholds, "kept_entries": make_kept}
 # A null record has no weight.
 NULL_VOTE = [0.0, 0, *[0] * RULES]
 
@@ -737,6 +742,24 @@ def test_threshold_scores_are_the_weights_of_correctly_classified_records():
 
 def test_a_ballot_is_yes_or_no():
     assert weighted_votes([np.array([3.0, 0.0]), np.array([-2, 5])], [1.0, 0.5]).value.tolist() == [1.0, 1.5]
+
+
+def test_an_entry_is_kept_once_or_not_at_all():
+    """An index that names an entry twice would let one record move two entries where the bound counts one."""
+    scores = make_votes(np.array([[1.0, 1, 2, 0, 2]]))
+    assert kept_entries(scores, [False, True, True]).value.tolist() == [0.0, 1.0]
+    for kept in ([0, 0, 0, 0], [0, 0, 2], [True], [[True, True, True]]):
+        with pytest.raises(ValueError, match="True or False for each entry"):
+            kept_entries(scores, kept)
+
+
+def test_a_statistic_of_a_batch_keeps_every_other_field():
+    """`of_batch` copies the fields by itself: a field that it left out would be a bound that is not checked."""
+    made = replace(make_votes(np.array([[1.0, 1, 2, 0, 2]])), unit="person", fixed_rows=True, per_row=True)
+    batch = object()
+    marked = made.of_batch(batch)
+    assert vars(marked) == vars(replace(made, batch=batch))
+    assert made.batch is None
 
 
 def test_replacement_does_not_double_the_bound_of_a_score():

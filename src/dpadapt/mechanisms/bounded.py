@@ -77,6 +77,13 @@ class Bounded:
     unit: Unit = "row"
     batch: object = field(default=None, repr=False)
 
+    def of_batch(self, batch: object) -> "Bounded":
+        """Return this statistic with `batch` as the batch that it was computed from."""
+        # As `replace`, at a fifth of its time: a descent does this at every step.
+        marked = object.__new__(Bounded)
+        marked.__dict__.update(self.__dict__, batch=batch)
+        return marked
+
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
         """Return the most that one record can move the value, in `norm`, under `adjacency`.
 
@@ -170,8 +177,9 @@ def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDAr
     if isinstance(rows, Blocks):
         return added(rows.results(partial(clipped_outer_sum, weights=weights, clip_norm=clip_norm)))
     clip_norm = checks.positive(clip_norm, "clip_norm")
+    in_float32 = rows.X.dtype == _FLOAT32
     # Room for what rounding adds to the distance of two neighbours.
-    spared = 1.0 - 2.0 * FLOAT32_EXCESS if rows.X.dtype == np.float32 else 1.0
+    spared = 1.0 - 2.0 * FLOAT32_EXCESS if in_float32 else 1.0
 
     def clipped(block: Block) -> Array:
         weight = weights(block)
@@ -190,14 +198,15 @@ def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDAr
                 total = block.outer(weight)
             return total
         squares = np.einsum("ij,ij->i", weight, weight)
-        finite = np.isfinite(squares)
-        if not finite.all():
+        # The sum is finite only if every square is, for none is negative.
+        if not math.isfinite(squares.sum()):
+            finite = np.isfinite(squares)
             weight[~finite] = 0
             squares[~finite] = 0
         # If the division overflows, the factor is 1.
         factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
         # A subnormal factor may have been rounded up by any relative amount, so it becomes 0.
-        factor[factor < np.finfo(factor.dtype).tiny] = 0
+        factor *= factor >= np.finfo(factor.dtype).tiny
         if block.shares is not None:
             factor *= block.shares
         weight *= factor[:, None]
@@ -207,7 +216,7 @@ def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDAr
     with np.errstate(all="ignore"):
         total = rows.map_sum(clipped)
     # |clipped term| <= clip_norm, and zeroing one record moves the sum by its clipped term alone.
-    return Bounded(total, l2=clip_norm, fixed_rows=rows.X.dtype == np.float32, unit=rows.unit)
+    return Bounded(total, l2=clip_norm, fixed_rows=in_float32, unit=rows.unit)
 
 
 def clipped_term_sum(
@@ -514,6 +523,24 @@ def threshold_votes(ranks: ArrayLike, inside: ArrayLike, weights: ArrayLike, n_t
         # Records inside are classified correctly from their rank on, records outside before their rank.
         scores[rule] = np.cumsum(ins) + np.cumsum(outs)[::-1][1:]
     return _unit_scores(scores)
+
+
+def kept_entries(statistic: Bounded, kept: ArrayLike) -> Bounded:
+    """Return the entries of `statistic` at which `kept`, an array of bool, is true, to be released without the others.
+
+    `kept` must be public or released.
+
+    Examples
+    --------
+    >>> kept_entries(votes([[1, 0, 1], [1, 1, 0]]), [True, False, True]).value
+    array([2, 1])
+    """
+    mask = np.asarray(kept)
+    # An index could name an entry twice, and then a record would move it twice.
+    if mask.dtype != np.bool_ or mask.shape != statistic.value.shape:
+        raise ValueError("kept must say True or False for each entry of the statistic.")
+    # Both neighbours lose the same entries of their difference v, and no norm of v grows when entries are left out.
+    return replace(statistic, value=statistic.value[mask])
 
 
 def _unit_weights(weights: ArrayLike) -> NDArray[np.float64]:
