@@ -230,7 +230,8 @@ def reason(error: BaseException) -> str:
     'an unexpected ValueError, which is a flaw in dpadapt: please report what you did'
     """
     if made_here(error):
-        return str(error)
+        # Without the number of the system's error.
+        return str(getattr(error, "strerror", None) or error)
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, MemoryError):
