@@ -3,26 +3,20 @@
 import errno
 import json
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_table
 from refusals import SECRET_NUMBER, SECRET_TEXT, refused
 
 from dpadapt import Ledger
 from dpadapt.streaming import spill
 from dpadapt.tables import TableModel
 
-N_ROWS = 20_000  # more than one block
 TASKS = {"regression": "cost", "classification": "ill"}
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return make_table(N_ROWS, 5)
 
 
 @pytest.fixture
@@ -41,17 +35,17 @@ def fit(site, private, **changes):
     return arguments[:at] + arguments[at + 2 :]
 
 
-def folder_of(site, rows, ending="csv", name="patients", cuts=(0, 7, 17_000, N_ROWS)):
+def folder_of(site, rows, ending="csv", name="patients", cuts=(0, 7, 17_000, None)):
     folder = site.folder / name
     folder.mkdir()
-    for k, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False), 1):
+    for k, (start, end) in enumerate(pairwise(cuts), 1):
         part, path = rows.iloc[start:end], folder / f"part-{k}.{ending}"
         part.to_csv(path, index=False) if ending == "csv" else part.to_parquet(path, index=False)
     return folder
 
 
 def small_folder(site, name="patients"):
-    table = make_table(600, 2).astype(str)
+    table = pd.read_csv(site.private, dtype=str)
     table.loc[1, "id"], table.loc[2, "bmi"] = SECRET_TEXT, SECRET_NUMBER
     return folder_of(site, table, name=name, cuts=(0, 200, 400, 600))
 

@@ -9,8 +9,16 @@ import pytest
 from sklearn.base import clone
 from streamed import MAKERS, assert_same, data_of
 
-from dpadapt import Ledger, PrivateLinearRegression, PrivateLogisticRegression, PrivateTransferRegressor, Public
+from dpadapt import (
+    Ledger,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateTransferRegressor,
+    Public,
+    checks,
+)
 from dpadapt.accounting.ledger import Run
+from dpadapt.streaming.workers import OnWorkers
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
 import dask.array as da
@@ -86,7 +94,7 @@ def test_predictions_on_dask_are_lazy_and_the_same(client, rows):
     assert np.array_equal(lazy.compute(), fitted.predict_interval(X, coverage=0.8))
 
 
-@pytest.mark.parametrize("at", [1, 2, 5, 60])
+@pytest.mark.parametrize("at", [2, 60, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 5))])
 def test_a_worker_that_dies_in_any_stage_changes_nothing(rows, at, monkeypatch):
     X, y, public = data_of("regressor", rows)
     calm, struck = Ledger(9.0, 1e-5), Ledger(9.0, 1e-5)
@@ -123,6 +131,41 @@ def test_bad_rows_on_a_worker_are_refused_at_no_cost_and_never_logged(client, ro
         PrivateLogisticRegression(classes=[0, 1]).fit(*arrays(X, np.where(y > 3, 7, 0)), ledger=ledger)
 
 
+def test_rows_that_can_not_be_computed_are_refused_without_a_value(client):
+    def secret(block):
+        raise ValueError(f"could not convert string to float: 'LION', {block.shape}")
+
+    X, y = da.zeros((100, 2), chunks=50), da.zeros(100, chunks=50)
+    ledger = Ledger(1.0, 1e-5)
+    for bad in ((X.map_blocks(secret, dtype=float), y), (X, y.map_blocks(secret, dtype=float))):
+        with pytest.raises(ValueError, match=r"can't be computed on the workers \(ValueError\)") as caught:
+            PrivateLinearRegression().fit(*bad, ledger=ledger)
+        assert "LION" not in str(caught.value)
+        assert caught.value.__context__ is None
+    assert ledger.entries == []
+
+
+def test_the_text_of_an_error_on_a_worker_comes_back_only_if_it_is_ours(client):
+    def conversion(part):
+        return float("ZEBRA7731")
+
+    def lookup(part):
+        return {}["ZEBRA7731"]
+
+    blocks = OnWorkers(client, [(client.submit(list, [1, 2]), 2)], 2)
+    for function in (conversion, lookup):
+        with pytest.raises(ValueError, match="a worker can't compute a sum over its rows") as caught:
+            list(blocks.results(function))
+        assert "ZEBRA7731" not in str(caught.value)
+        assert caught.value.__context__ is None
+        with pytest.raises(ValueError, match="a worker can't"):
+            blocks.map(function)
+    # The worker did not raise it: Dask would write the arguments of the task, private rows, into its logs.
+    assert "ZEBRA7731" not in str(client.get_worker_logs())
+    with pytest.raises(ValueError, match="epsilon must be"):
+        list(blocks.results(lambda part: checks.positive(-1, "epsilon")))
+
+
 def test_other_bad_input(client, rows):
     X, y, _ = data_of("regressor", rows)
     with pytest.raises(ValueError, match="same number of rows"):
@@ -143,8 +186,6 @@ def test_without_a_client_there_is_advice(rows, monkeypatch):
 def test_functions_that_go_to_workers_hold_neither_ledger_nor_noise(client, rows, monkeypatch):
     """Unpickled, none of them refers to a ledger, a run or a generator of noise."""
     import cloudpickle
-
-    from dpadapt.streaming.workers import OnWorkers
 
     packed = []
     submitted = OnWorkers._submitted

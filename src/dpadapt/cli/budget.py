@@ -5,8 +5,8 @@ ledger the rows are charged to, by --ledger or by the name of a data set, a link
 leads to it: the next fit on the file finds it, with any schema and any public table, from any folder. If the schema
 names the data set, a link beside the schema leads to its ledger, too: files of one data set may lie in several folders.
 
-A folder of private files is a table, and so is each of its files. The rows are the same, so the ledger of one of them is
-that of the others: a fit on a file finds the ledger of its folder, and a fit on the folder those of its files.
+A folder of private files is a table, and so is each of its files. They hold the same rows, so they share a ledger: a
+fit on a file finds that of its folder, and a fit on a folder those of its files.
 """
 
 import decimal
