@@ -121,6 +121,7 @@ def test_an_amount_of_memory_that_is_none_is_refused(run, site, memory):
         ({"task": "clustering", "label": None, "clusters": 3}, "PrivateSourceTargetClustering"),
         ({"epsilon": 0}, "--epsilon"),
     ],
+    ids=["person", "weight", "subspace", "hybrid", "clustering", "epsilon"],
 )
 @pytest.mark.parametrize("given", ["a folder", "--memory"])
 def test_what_can_not_be_read_in_chunks_is_refused(run, site, changes, named, given):

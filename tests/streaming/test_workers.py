@@ -166,6 +166,15 @@ def test_the_text_of_an_error_on_a_worker_comes_back_only_if_it_is_ours(client):
         list(blocks.results(lambda part: checks.positive(-1, "epsilon")))
 
 
+def test_extreme_rows_on_a_worker_raise_nothing(client, rows):
+    X, y, _ = data_of("regressor", rows)
+    X, y = X.copy(), y.copy()
+    X[:3], X[-1], y[5] = [[1e300, -1e300, 1e200, 0.0], [5e-324] * 4, [1e-160] * 4], 1e160, 1e300
+    with np.errstate(all="raise"):
+        model = PrivateLinearRegression(random_state=0).fit(*arrays(X, y))
+    assert np.isfinite(model.coef_).all()
+
+
 def test_other_bad_input(client, rows):
     X, y, _ = data_of("regressor", rows)
     with pytest.raises(ValueError, match="same number of rows"):
