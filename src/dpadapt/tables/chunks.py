@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # 1,000 columns took 1.3 times the CPU time of the whole table with 2^20 cells, 1.7 times with 2^18.
 _CHUNK_ROWS = 1 << 14
 _CHUNK_CELLS = 1 << 20
-# Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows change a public
-# model of tens of columns by less than the noise of any fit. Chosen by hand; `python -m benchmarks scale` compares.
+# Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows hardly change
+# a public model. Chosen by hand; `python -m benchmarks scale` compares.
 MOST_PUBLIC_ROWS = 200_000
 # How the names of files begin that writers of folders put beside the rows, such as _SUCCESS and .part-0.crc.
 _NO_ROWS = (".", "_")
