@@ -29,10 +29,10 @@ $(FLOWER_STAMP): pyproject.toml
 	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[federated,dev]'
 	touch $(FLOWER_STAMP)
 
-# Apart, so that the core is tested without psycopg.
+# Apart, so that the core is tested without psycopg and Dask.
 $(SCALE_STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv-scale
-	$(SCALE_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[postgres,dev]'
+	$(SCALE_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[postgres,scale,dev]'
 	touch $(SCALE_STAMP)
 
 ## the main job on real data that ships inside installed packages

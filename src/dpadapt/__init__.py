@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpadapt.persist import load, save
     from dpadapt.representation.probe import PrivateProbe
     from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
+    from dpadapt.streaming.source import Source
     from dpadapt.tables.checking import check_tables
     from dpadapt.tables.model import TableModel
     from dpadapt.tables.schema import Schema
@@ -68,6 +69,7 @@ __all__ = [
     "Public",
     "Receipt",
     "Schema",
+    "Source",
     "TableModel",
     "advise",
     "calibrate",
@@ -104,6 +106,7 @@ _HOME = {
     "Public": "data",
     "Receipt": "accounting.receipt",
     "Schema": "tables.schema",
+    "Source": "streaming.source",
     "TableModel": "tables.model",
     "advise": "advice",
     "calibrate": "accounting.calibrate",

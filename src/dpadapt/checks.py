@@ -126,6 +126,8 @@ def declared_public(value: Any) -> Public:
 
 def _number(value: Any) -> float:
     """Return `value` as a float: NaN if it is no number, infinity if it is too large for a float."""
+    if type(value) is float:  # the usual case, without the slow question whether other types are numbers
+        return value
     if not isinstance(value, Real) or isinstance(value, bool | Fraction):
         return math.nan
     try:

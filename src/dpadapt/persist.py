@@ -401,9 +401,10 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
     scratch = Path(name)
     try:
-        with open(handle, "wb") as file:
+        with scratch.open("wb") as file:
             yield file
             _sync(file)
         # mkstemp makes files for the owner alone; give the rights that open() would have given.

@@ -10,6 +10,7 @@ Sample weights (`dpadapt.weights`) only make shares smaller, so that the same ho
 import numbers
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -111,6 +112,12 @@ def row_shares(present: NDArray[np.bool_]) -> Shares:
     array([1., 0.])
     """
     return Shares(np.asarray(present, dtype=np.float64), "row", len(present), np.arange(len(present)))
+
+
+def joined_shares(parts: Sequence[Shares]) -> Shares:
+    """Return the shares of all rows, given those of consecutive parts of one table."""
+    values, codes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "codes"))
+    return replace(parts[0], values=values, codes=codes)
 
 
 _NO_IDS = "persons must hold the id of each private row's person: one column with one id per row."

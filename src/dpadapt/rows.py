@@ -70,7 +70,9 @@ def _products(X: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     columns = weights if weights.ndim == 2 else weights[:, None]
     grouped = columns[:whole].reshape(whole // group, group, columns.shape[1])
     parts = X[:whole].reshape(whole // group, group, X.shape[1]).transpose(0, 2, 1) @ grouped
-    total = parts.sum(axis=0, dtype=np.float64) + X[whole:].T @ columns[whole:]
+    total = parts.sum(axis=0, dtype=np.float64)
+    if whole < len(X):
+        total += X[whole:].T @ columns[whole:]
     return np.asarray(total if weights.ndim == 2 else total[:, 0])
 
 
@@ -175,7 +177,8 @@ class Rows:
         n = self.n_rows
         least, most = _ROW_BLOCK_SIZES
         size = min(max(_ROW_BLOCK_BYTES // max(1, self.X.shape[1] * self.X.itemsize), least), most)
-        if n <= size:
+        # A batch of little more than a block is one block: a second one of a few rows is mostly overhead.
+        if n <= size + size // 4:
             return statistic(self._block(0, n)).astype(np.float64, copy=False)
         total = statistic(self._block(0, size)).astype(np.float64)
         for start in range(size, n, size):

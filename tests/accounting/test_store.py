@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from ledger_files import FIRST_RECORD, UNSAFE, commits_of, records_of, with_records
 
 import dpadapt
+from dpadapt import file_systems
 from dpadapt.accounting import Ledger, epsilon, postgres, store
 from dpadapt.accounting.receipt import entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
@@ -789,7 +790,7 @@ def test_network_file_systems_are_refused(tmp_path, monkeypatch, kind):
     mounts = tmp_path / "mountinfo"
     named = {"folder": str(folder).replace(" ", "\\040"), "local": str(local).replace(" ", "\\040")}
     mounts.write_text(MOUNTS.format(kind=kind, **named))
-    monkeypatch.setattr(store, "_MOUNTS", mounts)
+    monkeypatch.setattr(file_systems, "_MOUNTS", mounts)
     for action in (
         lambda: Ledger.open(folder / "ledger"),
         lambda: Ledger.open(folder / "new", epsilon=1.0, delta=0.0),
@@ -801,7 +802,7 @@ def test_network_file_systems_are_refused(tmp_path, monkeypatch, kind):
     Ledger.open(local / "ledger", epsilon=1.0, delta=0.0)
     mounts.write_text(MOUNTS.format(kind="btrfs", **named))
     assert Ledger.open(folder / "ledger").entries == ledger.entries
-    monkeypatch.setattr(store, "_MOUNTS", tmp_path / "no such file")
+    monkeypatch.setattr(file_systems, "_MOUNTS", tmp_path / "no such file")
     assert Ledger.open(folder / "ledger").entries == ledger.entries
 
 

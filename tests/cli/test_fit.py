@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -307,15 +308,16 @@ def test_the_schema_is_on_the_receipt_as_assumed(run, site):
 
 def _full_disk(monkeypatch, *, refuses):
     """Let writing fail, after the fit, for the files that `refuses` picks."""
-    write = persist._write
+    sync = persist._sync
 
-    def fail(path, content):
+    def fail(file):
         # The trial before the fit succeeds.
+        path = Path(file.name)
         if path.name != "trial" and refuses(path):
             raise OSError(28, "No space left on device")
-        write(path, content)
+        sync(file)
 
-    monkeypatch.setattr(persist, "_write", fail)
+    monkeypatch.setattr(persist, "_sync", fail)
 
 
 def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, temporary, monkeypatch):

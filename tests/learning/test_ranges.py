@@ -15,9 +15,10 @@ from dpadapt.learning.ranges import (
     plan_ranges,
     shrunk_geometry,
     target_range,
-    usable_rows,
 )
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.streaming.blocks import InMemory
+from dpadapt.streaming.source import Part
 
 BOTH = ROWS_RANGE | TARGET_RANGE
 random = np.random.default_rng(21)
@@ -41,9 +42,9 @@ def released(X, y, *, bounds=(-1.0, 1.0), adjacency="zero-out", epsilon=1.0, n_r
 
     ledger._draw = spy
     rows_run, mean_run, range_run = ledger.start_all(plan.charges)
-    usable = usable_rows(X, y)
-    geometry = shrunk_geometry(rows_run, declared_geometry(X.shape[1]), X, usable, plan)
-    return geometry.scale[0], *target_range(mean_run, range_run, y, usable, bounds, plan)
+    rows = InMemory([Part(X[:1], y[:1]), Part(X[1:], y[1:])], len(X))
+    geometry = shrunk_geometry(rows_run, declared_geometry(X.shape[1]), rows, plan)
+    return geometry.scale[0], *target_range(mean_run, range_run, rows, bounds, plan)
 
 
 EXTREME = [0.0, -0.0, 1.0, -1.0, 0.3, 5e-324, 1e-160, 1e8, -1e8, 1e160, -1e300, 1e308, math.nan, math.inf, -math.inf]

@@ -18,6 +18,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms import Adjacency, bounded
 from dpadapt.mechanisms.bounded import (
     Bounded,
+    added,
     clipped_gram,
     clipped_outer_sum,
     clipped_sum,
@@ -25,6 +26,7 @@ from dpadapt.mechanisms.bounded import (
     coarser_histogram,
     histogram,
     histogram_of_blocks,
+    kept_entries,
     responses,
     soft_histogram,
     square_root_histogram,
@@ -127,6 +129,18 @@ def coded(records):
     return np.array([-1 if record is NULL else record for record in records])
 
 
+def halves_of(rows, place):
+    """Return rows in three blocks, one of which is empty."""
+    return rows[:place], rows[:0], rows[place:]
+
+
+def make_added(records, places, shares=None):
+    """Call `added` with clipped sums over parts of the records."""
+    blocks = np.split(np.arange(len(records)), np.minimum(places, len(records)))
+    rows = table(records, 3, np.float64)
+    return added(clipped_sum(rows[own], 0.7, None if shares is None else shares.take(own)) for own in blocks)
+
+
 def make_codes(maker):
     def make(records, options):
         return maker(coded(records), options)
@@ -182,6 +196,18 @@ MAKERS = [
         lambda records, o: make_codes(
             lambda codes, n: histogram_of_blocks([codes[: o[1]], codes[o[1] :], codes[:0]], n)
         )(records, o[0]),
+    ),
+    Maker(
+        "added",
+        records,
+        st.tuples(st.integers(1, 4), dtypes, clips, st.integers(0, 5)),
+        lambda records, o: added(clipped_sum(part, o[2]) for part in halves_of(table(records, o[0], o[1]), o[3])),
+    ),
+    Maker(
+        "added",
+        codes,
+        st.tuples(st.integers(1, 4), st.integers(0, 5)),
+        lambda records, o: added(histogram(part, o[0]) for part in halves_of(coded(records), o[1])),
     ),
     Maker(
         "coarser_histogram",
@@ -350,6 +376,7 @@ CODED = ("histogram", "histogram_of_blocks", "coarser_histogram", "square_root_h
 FULL = {
     "clipped_outer_sum": (3, np.float64, 0.7, True, "label"),
     "histogram_of_blocks": [1],
+    "added": [1],
     "coarser_histogram": [-1, 0, 1],
 }
 PERSONAL = {
@@ -379,6 +406,7 @@ PERSONAL = {
         st.lists(st.integers(0, 12), max_size=3).map(sorted),
         lambda rows, o, shares: histogram_of_blocks(np.split(coded(rows), np.minimum(o, len(rows))), 3, shares),
     ),
+    "added": (records, st.lists(st.integers(0, 12), max_size=3).map(sorted), make_added),
     "coarser_histogram": (
         codes,
         st.lists(st.integers(-1, 1), min_size=1, max_size=4),
@@ -522,6 +550,23 @@ def test_shares_must_be_those_of_all_rows():
             histogram_of_blocks([[0, 1], [0, 1]], 2, shares)
 
 
+def test_only_sums_over_rows_with_the_same_bounds_are_added():
+    with pytest.raises(PrivacyError, match="different bounds"):
+        added([clipped_sum([[1.0]], 1.0), clipped_sum([[1.0]], 2.0)])
+    with pytest.raises(PrivacyError, match="different bounds"):
+        added([histogram([0], 2, person_shares(["a"], 1)), histogram([0], 2)])
+    with pytest.raises(PrivacyError, match="sum over rows"):
+        added([responses([0], 2), responses([1], 2)])
+    with pytest.raises(ValueError, match="one block"):
+        added([])
+
+
+def test_adding_leaves_the_parts_as_they_are():
+    parts = [clipped_sum([[0.5]], 1.0), clipped_sum([[0.25]], 1.0)]
+    assert added(parts).value == 0.75
+    assert [float(part.value[0]) for part in parts] == [0.5, 0.25]
+
+
 def test_every_maker_with_shares_is_tested_with_persons():
     taking = {
         name
@@ -645,7 +690,11 @@ def make_thresholds(table):
     return threshold_votes(table[:, 2:].astype(np.int64), table[:, 1] > 0, table[:, 0], THRESHOLDS)
 
 
-SCORE_MAKERS = {"weighted_votes": make_votes, "threshold_votes": make_thresholds}
+def make_kept(table):
+    return kept_entries(make_votes(table), [True, False, True])
+
+
+SCORE_MAKERS = {"weighted_votes": make_votes, "threshold_votes": make_thresholds, "kept_entries": make_kept}
 # A null record has no weight.
 NULL_VOTE = [0.0, 0, *[0] * RULES]
 
@@ -693,6 +742,24 @@ def test_threshold_scores_are_the_weights_of_correctly_classified_records():
 
 def test_a_ballot_is_yes_or_no():
     assert weighted_votes([np.array([3.0, 0.0]), np.array([-2, 5])], [1.0, 0.5]).value.tolist() == [1.0, 1.5]
+
+
+def test_an_entry_is_kept_once_or_not_at_all():
+    """An index that names an entry twice would let one record move two entries where the bound counts one."""
+    scores = make_votes(np.array([[1.0, 1, 2, 0, 2]]))
+    assert kept_entries(scores, [False, True, True]).value.tolist() == [0.0, 1.0]
+    for kept in ([0, 0, 0, 0], [0, 0, 2], [True], [[True, True, True]]):
+        with pytest.raises(ValueError, match="True or False for each entry"):
+            kept_entries(scores, kept)
+
+
+def test_a_statistic_of_a_batch_keeps_every_other_field():
+    """`of_batch` copies the fields by itself: a field that it left out would be a bound that is not checked."""
+    made = replace(make_votes(np.array([[1.0, 1, 2, 0, 2]])), unit="person", fixed_rows=True, per_row=True)
+    batch = object()
+    marked = made.of_batch(batch)
+    assert vars(marked) == vars(replace(made, batch=batch))
+    assert made.batch is None
 
 
 def test_replacement_does_not_double_the_bound_of_a_score():

@@ -195,6 +195,14 @@ def test_limits_are_enforced_and_losses_bounded():
         rows.moments().divided(0)
 
 
+def test_moments_of_all_rows_are_computed_once():
+    """Several releases need the same sums; weighted sums are others, and must not be mistaken for them."""
+    rows = limited_rows([[0.5, 0.1], [0.2, 0.4]], [0.3, -0.2], max_norm=1.0, max_target=1.0)
+    assert rows.moments() is rows.moments()
+    assert rows.moments([0.0, 1.0]).gram.tolist() == np.outer([0.2, 0.4], [0.2, 0.4]).tolist()
+    assert rows.moments([1.0, 1.0]).gram == pytest.approx(rows.moments().gram)
+
+
 def test_every_public_maker_is_in_the_battery():
     makers = {
         name

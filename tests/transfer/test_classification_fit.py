@@ -9,6 +9,8 @@ from sklearn.metrics import log_loss
 from dpadapt import Ledger, PrivacyError
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms import clipped_sum
+from dpadapt.streaming.blocks import InMemory
+from dpadapt.streaming.source import Part
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import make_plan, prepare
 
@@ -18,11 +20,14 @@ CODES = (X @ [2.0, 0.0, -1.0] + random.logistic(size=4000) > 0).astype(np.int64)
 CODES_PUBLIC = (X_PUBLIC @ [0.0, 2.0, 1.0] + random.logistic(size=300) > 0).astype(np.int64)
 
 
+ROWS = InMemory([Part(X[half], CODES[half]) for half in (slice(0, 1500), slice(1500, None))], 4000)
+
+
 def change(budget, codes_public=CODES_PUBLIC):
     prepared = prepare(X_PUBLIC, codes_public, 2)
     plan = make_plan(prepared, budget, "shifted")
     runs = Ledger(math.inf, 1e-6, random_state=0).start_all(plan.charges)
-    found = private_change(plan, runs, prepared, budget, X, CODES)
+    found = private_change(plan, runs, prepared, budget, ROWS)
     return prepared, found.change, found.adopted
 
 
@@ -58,7 +63,7 @@ def test_every_charged_release_is_used(mu):
     budget = Budget(mu, 4000.0, 1.0)
     plan = make_plan(prepared, budget, "shifted")
     runs = Ledger(math.inf, 1e-6, random_state=0).start_all(plan.charges)
-    private_change(plan, runs, prepared, budget, X, CODES)
+    private_change(plan, runs, prepared, budget, ROWS)
     for run in runs:
         with pytest.raises(PrivacyError):
             run.release(clipped_sum(X[:, :1], 1.0))

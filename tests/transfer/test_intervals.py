@@ -404,9 +404,9 @@ def test_the_score_of_a_private_row_depends_on_that_row_alone(monkeypatch, kind,
     module = regression if kind == "regressor" else classification
     release = module.calibrated
 
-    def kept(run, bounds, private_scores, *parts, **options):
-        scores.append(private_scores)
-        return release(run, bounds, private_scores, *parts, **options)
+    def kept(run, bounds, private_scores, rows, **options):
+        scores.append(np.concatenate(list(rows.results(private_scores))))
+        return release(run, bounds, private_scores, rows, **options)
 
     monkeypatch.setattr(module, "calibrated", kept)
     random = np.random.default_rng(5)

@@ -1,5 +1,7 @@
 """The releases of the transfer regressor: no harm on skewed or odd public rows; what the scout finds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,18 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget
 from dpadapt.persons import person_shares
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import InMemory
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression import PrivateTransferRegressor
-from dpadapt.transfer.regression_fit import _measured, _person_facts, _residual_facts, _scout
+from dpadapt.transfer.regression_fit import (
+    ScoredRows,
+    _measured,
+    _person_facts,
+    _PlaneRows,
+    _residual_facts,
+    _scout,
+    _stage_facts,
+)
 from dpadapt.transfer.regression_plan import Stage, base_geometry, shifted_plan
 
 
@@ -69,7 +80,9 @@ def test_the_scout_finds_the_scale_of_slope_and_mix(distance):
     wanted = distance * np.random.default_rng(1).standard_normal((4000, 3))
     scores = np.linalg.solve(features.map.T, (wanted - features.shift).T)
     assert features.of(scores) == pytest.approx(wanted)
-    seen = _scout(Exact(), plan, scores, np.zeros(4000))
+    halves = (slice(0, 1500), slice(1500, None))
+    parts = [ScoredRows(np.zeros((0, 4)), scores[:, half], np.zeros(4000)[half], None) for half in halves]
+    seen = _scout(Exact(), plan, InMemory(parts, 4000))
     sizes = np.sqrt(np.mean(seen.features.of(scores) ** 2, axis=0))
     varied = np.sqrt(np.mean(features.of(public_base.scores) ** 2, axis=0))
     # Where all numbers of a row are large, clipping the row makes them a little smaller.
@@ -91,7 +104,11 @@ def measured(run, first, rest, residuals, mu=0.02):
     X, y = sample(7, 500, 4, skew=False)
     public_base = regression_base(Public(X, y), X, y, None)
     plan = shifted_plan(public_base, base_geometry(public_base), Budget(mu, 4000.0, 1.0))
-    return _measured(run, plan, 1.0, residuals, first, rest, None)
+    parts = [
+        _PlaneRows(np.column_stack([first, rest])[half], np.zeros((4000, 0))[half], residuals[half], None)
+        for half in (slice(0, 1500), slice(1500, None))
+    ]
+    return _measured(run, plan, 1.0, InMemory(parts, 4000), np.ones(2), None)
 
 
 @pytest.mark.parametrize(("factor", "part"), [(0.5, 1.0), (1.0, 1.0), (3.0, 0.3), (20.0, 0.1), (-20.0, 0.0)])
@@ -123,9 +140,18 @@ def test_the_gain_depends_on_its_release_alone():
 
 def person_facts(X, y, ids):
     stage = Stage(np.eye(3), np.ones(3), 2.0, 1.5, 0.1, 10, 0.1, 0.5, 1.0)
-    rows, change = Rows(X, y, max_norm=stage.max_norm), np.array([0.5, 0.0, -0.5])
-    facts = _residual_facts(rows, stage, change, np.ones(len(y)))
-    return facts, *_person_facts(facts, rows, stage, change, person_shares(ids, len(ids)))
+    change, still, shares = np.array([0.5, 0.0, -0.5]), np.zeros(1), person_shares(ids, len(ids))
+    # The last column is the constant. The rows of one person are in both blocks.
+    wide = np.column_stack([X, np.ones(len(X))])
+    stage = replace(stage, map=np.eye(4)[:, :3])
+    parts = [
+        _PlaneRows(np.zeros((len(X), 1))[part], wide[part], y[part], shares.take(part))
+        for part in (slice(0, len(X) // 2), slice(len(X) // 2, None))
+    ]
+    facts = np.concatenate([_stage_facts(part, moved=still, stage=stage, change=change) for part in parts])
+    alone = _residual_facts(Rows(X, y, max_norm=stage.max_norm), stage, change, np.ones(len(y)))
+    assert np.array_equal(facts[:, 1], alone[:, 1])
+    return facts, *_person_facts(InMemory(parts, len(X)), still, stage, change)
 
 
 def test_the_numbers_of_a_person_depend_on_its_own_rows_alone():

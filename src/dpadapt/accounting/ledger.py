@@ -4,7 +4,6 @@ Each release is checked against the caps and recorded before noise is drawn. Aft
 as spent, and nothing was released.
 """
 
-import dataclasses
 import math
 import os
 import secrets
@@ -59,7 +58,7 @@ class Batch:
         bounded = statistic(self._index)
         if bounded.batch is not None:
             raise PrivacyError("a statistic of one batch can't be given out as that of another. Compute it anew.")
-        return dataclasses.replace(bounded, batch=self)
+        return bounded.of_batch(self)
 
 
 class Run:

@@ -53,6 +53,7 @@ from dpadapt.accounting.chain import FORMAT, Charge, Record, State, Terms, link
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
+from dpadapt.file_systems import network_file_system
 from dpadapt.mechanisms.adjacency import Adjacency
 
 if sys.platform == "win32":
@@ -81,18 +82,6 @@ _LOCK_PATIENCE = 60.0
 _LOCK_PAUSE = 0.005
 # Byte that is locked on Windows, where a locked byte can't be read: far beyond the end of every ledger.
 _LOCKED_BYTE = 2**40
-
-_MOUNTS = Path("/proc/self/mountinfo")
-# File systems on which several machines can write to one file. Their locks and caches don't reliably reach all of them.
-_NETWORK_FILE_SYSTEMS = frozenset(
-    "9p afs beegfs ceph cifs coda davfs fhgfs gfs glusterfs gpfs lustre ncpfs nfs nfs4 orangefs prl_fs pvfs2 smb2 smb3 "
-    "smbfs vboxsf virtiofs vmhgfs".split()
-)
-_NETWORK_USER_FILE_SYSTEMS = frozenset(
-    "beegfs blobfuse blobfuse2 ceph ceph-fuse curlftpfs davfs davfs2 gcsfuse glusterfs goofys grpcfuse gvfsd-fuse "
-    "hdfs juicefs lizardfs mfs moosefs mount-s3 objectivefs osxfs rclone s3fs seaweedfs smbnetfs sshfs vmhgfs-fuse "
-    "weed".split()
-)
 
 NOTHING_HAPPENED = "Nothing was charged and nothing was released."
 _NOT_DURABLE = (
@@ -880,35 +869,14 @@ def _owner(facts: os.stat_result) -> tuple[int, int]:
 
 def _require_local(path: Path) -> None:
     """Refuse a file on a network file system, where locks and caches don't reliably reach all machines."""
-    kind = _file_system(path)
-    if kind in _NETWORK_FILE_SYSTEMS or kind.removeprefix("fuse.") in _NETWORK_USER_FILE_SYSTEMS:
+    kind = network_file_system(path)
+    if kind:
         raise LedgerError(
             f"{path.name} lies on a network file system ({kind}), where locks can fail and two machines could spend "
             f"the same budget. Keep the ledger on a local disk of the machine that runs the fits, or, for several "
             f"machines, on a PostgreSQL server: Ledger.open('postgresql://user@host/database', dataset=...). "
             f"{NOTHING_HAPPENED}"
         )
-
-
-def _file_system(path: Path) -> str:
-    """Return the type of the file system that holds `path`, or nothing where the system does not list its mounts."""
-    try:
-        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return ""
-    above = {str(path), *map(str, path.parents)}
-    longest, kind = 0, ""
-    for line in lines:
-        # proc(5): number, parent, device, root, mount point, options, ... - type, source, options.
-        mount, _, rest = line.partition(" - ")
-        fields, types = mount.split(" "), rest.split(" ")
-        if len(fields) < 5:
-            continue
-        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-        # Of two mounts on one point, the later one covers the earlier one.
-        if point in above and len(point) >= longest:
-            longest, kind = len(point), types[0]
-    return kind
 
 
 def _already_checked(_: Any) -> None:

@@ -85,7 +85,9 @@ def mount(app: typer.Typer) -> None:
 
 
 def _fit(
-    private: Annotated[Path, typer.Option(help="The private rows, CSV or Parquet.")],
+    private: Annotated[
+        Path, typer.Option(help="The private rows: a CSV or Parquet file, or a folder of files of one kind.")
+    ],
     schema: SchemaOption,
     task: Annotated[FitTask, typer.Option(help="Predict a number or a class, or choose centres.")],
     epsilon: Annotated[
@@ -176,6 +178,14 @@ def _fit(
         ),
     ] = False,
     encoding: EncodingOption = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What private rows may take in memory, such as 2GB; the rest goes to a file without a name in TMPDIR. "
+            "Default: 512MB.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(help="FOR TESTS ONLY, NO GUARANTEE: anybody who knows the seed can subtract the noise."),
@@ -200,6 +210,7 @@ def _fit(
         clusters=clusters,
         agents=AgentOptions(agents, agents_epsilon),
         encoding=encoding,
+        memory=memory,
         person=person,
         weights=WeightOptions(weight, max_weight, mean_weight, class_weight, threshold),
         intervals=intervals,
@@ -349,6 +360,7 @@ class Order:
     clusters: int | None = None
     agents: AgentOptions = AgentOptions()
     encoding: str | None = None
+    memory: str | None = None
     person: str | None = None
     weights: WeightOptions = WeightOptions()
     intervals: bool = False
@@ -655,7 +667,7 @@ def _read_inputs(order: Order, method: Method, model: "TableModel") -> _Inputs:
         # To refuse a file for its number of rows reveals that number. Clustering accepts any; estimators that predict
         # need two rows, and the receipt says that there are two.
         least = 0 if order.task == "clustering" else 2
-    private = read_private(model, order.private, least=least, hidden=hidden)
+    private = read_private(model, order.private, least=least, hidden=hidden, memory=order.memory)
     return _Inputs(private, public, _people(order, model))
 
 
@@ -786,7 +798,7 @@ def _n_units(private: "EncodedRows") -> int:
 
     Under add-remove this number is private too, and the fit used the public estimate.
     """
-    return len(private.X) if private.shares is None else private.shares.n_units
+    return private.n_rows if private.shares is None else private.shares.n_units
 
 
 def _ledger_facts(ledger: "Ledger") -> dict[str, Any]:

@@ -7,8 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 from dpadapt import checks
+from dpadapt.cli.options import progress_bar
 from dpadapt.methods import Method, Task, find
-from dpadapt.tables import EncodedRows, Schema, Table, TableModel, read_table
+from dpadapt.streaming.source import memory_in_bytes
+from dpadapt.streaming.spill import DEFAULT_MEMORY
+from dpadapt.tables import EncodedRows, Schema, Table, TableModel, read_table, table_chunks
 
 
 def chosen_method(name: str | None, task: Task) -> Method:
@@ -61,22 +64,44 @@ def read_rows(
 ) -> Table:
     """Read a table of at least `least` rows; if their number is `hidden`, no message tells none from one."""
     table = read_table(path, origin=f"{option} {path}", private=private, empty=hidden, encoding=encoding)
-    if len(table.frame) < min(least, 2):
-        raise ValueError(f"{table.origin}: at least two rows are needed to fit on.")
-    if len(table.frame) < least:
-        raise ValueError(
-            f"{table.origin}: at least {least} rows are needed. With fewer, the noise that protects one row would hide "
-            f"all of them. Nothing was spent."
-        )
+    _require_rows(len(table.frame), table.origin, least)
     return table
 
 
+def _require_rows(n_rows: int, origin: str, least: int) -> None:
+    if n_rows < min(least, 2):
+        raise ValueError(f"{origin}: at least two rows are needed to fit on.")
+    if n_rows < least:
+        raise ValueError(
+            f"{origin}: at least {least} rows are needed. With fewer, the noise that protects one row would hide all "
+            f"of them. Nothing was spent."
+        )
+
+
 def read_private(
-    model: TableModel, path: Path, option: str = "--private", *, least: int = 2, hidden: bool = False
+    model: TableModel,
+    path: Path,
+    option: str = "--private",
+    *,
+    least: int = 2,
+    hidden: bool = False,
+    memory: str | None = None,
 ) -> EncodedRows:
-    """Read and encode private rows of the curator or of people."""
-    table = read_rows(path, option, private=True, least=least, hidden=hidden, encoding=model.encoding)
-    return model.encode_private(table, empty=hidden)
+    """Read and encode private rows of the curator or of people, in chunks if the estimator can do with that."""
+    if not model.reads_chunks or option != "--private":
+        if memory is not None or path.is_dir():
+            raise ValueError(
+                f"{option} {path}: rows can't be read in chunks for {type(model.estimator).__name__}, for persons or "
+                f"for weights. Give one file, and leave --memory out."
+            )
+        table = read_rows(path, option, private=True, least=least, hidden=hidden, encoding=model.encoding)
+        return model.encode_private(table, empty=hidden)
+    limit = memory_in_bytes(memory or DEFAULT_MEMORY, "--memory")
+    chunks = table_chunks(path, origin=f"{option} {path}", private=True, empty=hidden, encoding=model.encoding)
+    with progress_bar("reading", None if hidden else chunks.n_rows) as done:
+        rows = model.encode_chunks(chunks, memory=limit, done=lambda n: done("reading", n))
+    _require_rows(rows.n_rows, chunks.header.origin, least)
+    return rows
 
 
 def read_public(model: TableModel, path: Path, *, tasks: str | None = None) -> EncodedRows:

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Batch, Run
-from dpadapt.mechanisms.bounded import Array, Bounded, clipped_outer_sum
+from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.rows import Block, Rows
+from dpadapt.streaming.blocks import Blocks, rows_by_block
 
 # Self-centred clipping of softmax residuals: a correct model is a fixed point.
 #
@@ -186,7 +188,7 @@ def _over_columns(reduce: np.ufunc, rows: NDArray[Any]) -> NDArray[Any]:
 
 def private_descent(
     run: Run,
-    rows: Rows,
+    rows: Rows | Blocks[Rows],
     loss: Loss,
     start: NDArray[np.float64],
     *,
@@ -202,7 +204,7 @@ def private_descent(
     ----------
     run : Run
         A charged run; it sets the number of steps and, if sampled, draws the batches.
-    rows : Rows
+    rows : Rows, or blocks of them
     loss : Loss
     start : ndarray
         Where to start, shape (n_columns,) or (n_columns, n_scores).
@@ -222,9 +224,8 @@ def private_descent(
     steps = run.plan.steps
     first = steps // 2
     expected = n_rows * run.plan.rate if isinstance(run.plan, Sampled) else n_rows
-    dtype = rows.X.dtype
     for t, batch in enumerate(run.batches(rows.n_rows)):
-        gradient = released_gradient(run, rows, loss, current.astype(dtype), clip_norm, expected, batch=batch)
+        gradient = released_gradient(run, rows, loss, current, clip_norm, expected, batch=batch)
         current = current - step(t) * metric * (gradient + ridge * (current - start))
         if t >= first:
             average += current
@@ -233,7 +234,7 @@ def private_descent(
 
 def released_gradient(
     run: Run,
-    rows: Rows,
+    rows: Rows | Blocks[Rows],
     loss: Loss,
     coef: NDArray[Any],
     clip_norm: float,
@@ -246,11 +247,18 @@ def released_gradient(
     With a `batch` of the run, only its rows are summed; a sampled run needs one.
     """
 
-    def gradients(some: Rows) -> Bounded:
-        # `clipped_outer_sum` shortens each row's gradient, whatever it is, to clip_norm.
-        return clipped_outer_sum(some, gradient_weights(loss, coef), clip_norm)
+    # Each row's gradient, whatever it is, is shortened to clip_norm.
+    gradients = partial(clipped_outer_sum, weights=gradient_weights(loss, coef), clip_norm=clip_norm)
 
-    summed = gradients(rows) if batch is None else batch.of(lambda index: gradients(rows.take(index)))
+    def sampled(index: NDArray[np.int64] | slice) -> Bounded:
+        if isinstance(index, slice):
+            return gradients(rows)
+        if isinstance(rows, Rows):
+            return gradients(rows.take(index))
+        own = rows_by_block(index, rows.n_rows)
+        return added(rows.results(lambda part, chosen: gradients(part.take(chosen)), own))
+
+    summed = gradients(rows) if batch is None else batch.of(sampled)
     return np.asarray(run.release(summed) / n_rows)
 
 
@@ -258,7 +266,7 @@ def gradient_weights(loss: Loss, coef: NDArray[Any]) -> Callable[[Block], NDArra
     """Return the function that gives each row's factor in its gradient: derivative of the loss times leverage."""
 
     def weights(block: Block) -> Array:
-        factors = loss.weights(block.product(coef), block.y)
+        factors = loss.weights(block.product(coef.astype(block.X.dtype, copy=False)), block.y)
         if block.leverage is not None:
             factors *= block.leverage if factors.ndim == 1 else block.leverage[:, None]
         return factors

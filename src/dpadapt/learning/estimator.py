@@ -11,7 +11,7 @@ import sys
 import warnings
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from importlib import import_module
 from inspect import signature
@@ -35,6 +35,8 @@ from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares, row_shares
 from dpadapt.rows import products_by_row
+from dpadapt.streaming.blocks import Blocks, InMemory, block_slices
+from dpadapt.streaming.source import Part, in_chunks, is_dask, rows_of, source_of
 from dpadapt.weights import weighted, weights_assumption
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
@@ -167,6 +169,11 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
+        if not self._streams and any(map(in_chunks, [*args, *kwargs.values()])):
+            raise TypeError(
+                f"{type(self).__name__} can't read private rows in chunks: it needs all of them at once. Give arrays "
+                f"or data frames in memory."
+            )
         caller = _asked_by(sys._getframe(1))
         if caller is not None:
             for category, text in self._taken_for_granted(kwargs):
@@ -175,6 +182,27 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
             return fit(self, *args, **kwargs)
 
     return guarded
+
+
+# Methods of estimators that give something for each row.
+_PREDICTING = {"predict", "predict_proba", "decision_function", "predict_interval", "predict_set"}
+
+
+def _lazy_on_dask(method: Any) -> Any:
+    """Return a method that gives a lazy result for a collection of Dask."""
+    if not callable(method):
+        return method
+
+    @wraps(method)
+    def lazy(self: "PrivateEstimator", X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_dask(X):
+            return method(self, X, *args, **kwargs)
+        from dpadapt.streaming.workers import lazily
+
+        check_is_fitted(self)
+        return lazily(lambda rows: method(self, rows, *args, **kwargs), X, self.n_features_in_)
+
+    return lazy
 
 
 def _asked_by(frame: FrameType | None) -> FrameType | None:
@@ -225,6 +253,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     max_weight: float | None
     mean_weight: float | None
 
+    # Whether `fit` takes a `Source`, and data frames of Dask.
+    _streams: ClassVar[bool] = False
+
     # Whether features are taken to lie in about [-1, 1] where no public rows show their ranges.
     _assumes_unit_features: ClassVar[bool] = False
 
@@ -241,6 +272,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 # As above, for the estimators that have it.
                 setattr(cls, f"_{cls.__name__}__metadata_request__fit", {"persons": True})
             cls.fit = _guarded(cls.fit)
+        for name in _PREDICTING & vars(cls).keys():
+            setattr(cls, name, _lazy_on_dask(vars(cls)[name]))
 
     def __sklearn_tags__(self) -> Any:
         """Declare to scikit-learn that scores on small data sets are poor."""
@@ -345,11 +378,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         needs_y: bool = True,
     ) -> "RegressionInput":
         """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
-        rows, targets = self._check_rows(X, y, y_numeric=True, needs_y=needs_y, fixed_rows=persons is None)
-        X_public, y_public = self._check_public(public, X)
+        X_public, y_public = self._public_rows(public, X)
+        private = self._private_rows(X, y, persons, sample_weight, y_numeric=True, needs_y=needs_y)
+        self._require_width(X_public)
         labels = None if y_public is None else numeric_labels(y_public)
-        shares = self._counting(persons, sample_weight, len(rows))
-        return RegressionInput(rows, targets, X_public, labels, *self._spending(ledger, len(rows), shares), shares)
+        spending = self._spending(ledger, private.blocks.n_rows, private.shares)
+        return RegressionInput(private, X_public, labels, *spending, self.n_features_in_)
 
     def _spending(self, ledger: Ledger | None, n_rows: int, shares: Shares | None) -> tuple[Budget, Ledger]:
         """Return the budget and the ledger of a fit on rows, or on persons."""
@@ -384,14 +418,59 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         sample_weight: Any = None,
     ) -> "ClassificationInput":
         """Convert and check all input of a classification; `classes` are those declared, if any."""
-        rows, labels = self._check_rows(X, y, y_numeric=False, fixed_rows=persons is None)
-        X_public, y_public = self._check_public(public, X)
-        known, source = label_set(classes, y_public, labels)
-        codes = label_codes(labels, known, "y")
-        codes_public = None if y_public is None else label_codes(y_public, known, "public y")
-        shares = self._counting(persons, sample_weight, len(rows))
-        budget, child = self._spending(ledger, len(rows), shares)
-        return ClassificationInput(rows, codes, X_public, codes_public, budget, child, known, source, shares)
+        X_public, y_public = self._public_rows(public, X)
+        if in_chunks(X) and classes is None and y_public is None:
+            raise ValueError("classes must be declared, or public labels given, where private rows are read in chunks.")
+        # Known before rows are read in chunks, which may happen on another machine.
+        known = [label_set(classes, y_public, np.zeros(0))] if in_chunks(X) else []
+
+        def coded(labels: NDArray[Any]) -> NDArray[np.int64]:
+            if not known:
+                known.append(label_set(classes, y_public, labels))
+            return label_codes(labels, known[0][0], "y")
+
+        private = self._private_rows(X, y, persons, sample_weight, y_numeric=False, coded=coded)
+        self._require_width(X_public)
+        ((names, source),) = known
+        codes_public = None if y_public is None else label_codes(y_public, names, "public y")
+        spending = self._spending(ledger, private.blocks.n_rows, private.shares)
+        return ClassificationInput(private, X_public, codes_public, *spending, names, source, self.n_features_in_)
+
+    def _private_rows(
+        self,
+        X: Any,
+        y: Any,
+        persons: Any,
+        sample_weight: Any,
+        *,
+        y_numeric: bool,
+        needs_y: bool = True,
+        coded: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray,
+    ) -> "PrivateRows":
+        """Return private rows in blocks; `coded` turns their labels into what is kept of them."""
+        if not in_chunks(X):
+            rows, labels = self._check_rows(X, y, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=persons is None)
+            return PrivateRows.in_memory(rows, coded(labels), self._counting(persons, sample_weight, len(rows)))
+        for name, given in (("persons", persons), ("sample_weight", sample_weight)):
+            if given is not None:
+                raise ValueError(
+                    f"{name} can't be given where private rows are read in chunks: the rows of one person may be far "
+                    f"apart. Give X and y in memory."
+                )
+        first = True
+
+        def checked(some: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+            nonlocal first
+            rows, labels = self._check_rows(
+                some, labels, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=False, least_rows=1, reset=first
+            )
+            first = False
+            return rows, coded(labels)
+
+        blocks = source_of(X, y).blocks(checked)
+        if blocks.n_rows < 2 and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
+            raise ValueError("X must have at least two rows: one sample, or none, is not enough.")
+        return PrivateRows(blocks, None)
 
     def _check_rows(
         self,
@@ -403,13 +482,18 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         allow_nd: bool = False,
         multi_output: bool = False,
         fixed_rows: bool = True,
+        least_rows: int = 2,
+        reset: bool = True,
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return private features and labels as arrays, or refuse them without showing a value or a number of rows.
 
         `y_numeric` asks for labels that are finite numbers. Without `needs_y`, None stands for labels that are 0.
-        Without `fixed_rows`, neighbours may have different numbers of rows whatever the adjacency is.
+        Without `fixed_rows`, neighbours may have different numbers of rows whatever the adjacency is. Without `reset`,
+        these are further rows of a table whose columns are known.
         """
-        shapes: dict[str, Any] = {"allow_nd": allow_nd, "ensure_min_samples": 2}
+        shapes: dict[str, Any] = {"allow_nd": allow_nd, "ensure_min_samples": least_rows, "reset": reset}
+        # One order of cells: products of matrices round differently in another, and data frames come in any.
+        shapes |= {"order": "C"}
         # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
         fixed_rows = fixed_rows and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
         kept = [np.float64, np.float32] if fixed_rows else np.float64
@@ -434,22 +518,67 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         self, public: Public | None, X: Any, *, allow_nd: bool = False, multi_output: bool = False
     ) -> tuple[NDArray[np.float64] | None, Any]:
         """Return public features and labels as arrays with the private data's columns."""
+        X_public, y_public = self._public_rows(public, X, allow_nd=allow_nd, multi_output=multi_output)
+        self._require_width(X_public)
+        return X_public, y_public
+
+    def _public_rows(
+        self, public: Public | None, X: Any, *, allow_nd: bool = False, multi_output: bool = False
+    ) -> tuple[NDArray[np.float64] | None, Any]:
+        """Return public features and labels as arrays."""
         if public is None:
             return None, None
         if checks.declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         require_same_columns(public, X)
         X_public = public_table(public.X, allow_nd=allow_nd, ensure_min_samples=2)
-        if X_public.shape[1] != self.n_features_in_:
+        return X_public, None if public.y is None else public_labels(public.y, len(X_public), multi_output=multi_output)
+
+    def _require_width(self, X_public: NDArray[np.float64] | None) -> None:
+        """Refuse public rows with another number of columns than the private ones."""
+        if X_public is not None and X_public.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
             )
-        return X_public, None if public.y is None else public_labels(public.y, len(X_public), multi_output=multi_output)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return np.asarray(products_by_row(X, self.coef_.T) + self.intercept_, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivateRows:
+    """The private rows of one fit. It is no release.
+
+    Parameters
+    ----------
+    blocks : Blocks of Part
+        All rows, wherever they are kept.
+    whole : Part or None
+        All rows in one part, if they are in memory.
+    """
+
+    blocks: Blocks[Part]
+    whole: Part | None
+
+    @classmethod
+    def in_memory(cls, X: NDArray[Any], y: NDArray[Any], shares: Shares | None) -> "PrivateRows":
+        """Return rows in memory; nothing is copied."""
+        whole = Part(X, y, shares)
+        return cls(InMemory([rows_of(whole, own) for own in block_slices(len(X))], len(X)), whole)
+
+    @property
+    def shares(self) -> Shares | None:
+        """How much each row counts, if persons are protected or rows have weights. Rows in chunks have neither."""
+        return None if self.whole is None else self.whole.shares
+
+    @property
+    def table(self) -> Part:
+        """All rows in one part, for estimators that need them in memory."""
+        if self.whole is None:
+            raise TypeError("this estimator needs all private rows in memory.")
+        return self.whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,29 +587,37 @@ class RegressionInput:
 
     Parameters
     ----------
-    X, y : ndarray
-        Private features and targets.
+    private : PrivateRows
     X_public, y_public : ndarray or None
-        The same of public rows, if there are any.
+        Public features and targets, if there are any.
     budget : Budget
     ledger : Ledger
         Capped at this fit's epsilon and delta.
-    shares : Shares or None
-        How much each row counts, if persons are protected or rows have weights.
+    n_features : int
+        Number of columns.
     """
 
-    X: NDArray[Any] = field(repr=False)
-    y: NDArray[Any] = field(repr=False)
+    private: PrivateRows
     X_public: NDArray[np.float64] | None
     y_public: NDArray[np.float64] | None
     budget: Budget
     ledger: Ledger
-    shares: Shares | None = None
+    n_features: int
 
     @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
+    def rows(self) -> Blocks[Part]:
+        """The private rows, in blocks."""
+        return self.private.blocks
+
+    @property
+    def X(self) -> NDArray[Any]:
+        """Private features, in memory."""
+        return self.private.table.X
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """Private targets, in memory."""
+        return self.private.table.y
 
     @property
     def labelled_public(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
@@ -494,8 +631,8 @@ class ClassificationInput:
 
     Parameters
     ----------
-    X, codes : ndarray
-        Private features, and the index of each private label in `classes`.
+    private : PrivateRows
+        With the index of each private label in `classes`.
     X_public, codes_public : ndarray or None
         The same of public rows, if there are any.
     budget : Budget
@@ -504,24 +641,33 @@ class ClassificationInput:
         Sorted.
     source : str
         Where the classes come from, for the receipt.
-    shares : Shares or None
-        How much each row counts, if persons are protected or rows have weights.
+    n_features : int
+        Number of columns.
     """
 
-    X: NDArray[Any] = field(repr=False)
-    codes: NDArray[np.int64] = field(repr=False)
+    private: PrivateRows
     X_public: NDArray[np.float64] | None
     codes_public: NDArray[np.int64] | None
     budget: Budget
     ledger: Ledger
     classes: NDArray[Any]
     source: str
-    shares: Shares | None = None
+    n_features: int
 
     @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
+    def rows(self) -> Blocks[Part]:
+        """The private rows, in blocks."""
+        return self.private.blocks
+
+    @property
+    def X(self) -> NDArray[Any]:
+        """Private features, in memory."""
+        return self.private.table.X
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """Codes of the private labels, in memory."""
+        return self.private.table.y
 
 
 def require_plain(values: Any, name: str) -> None:
@@ -598,7 +744,8 @@ def public_table(values: Any, **options: Any) -> NDArray[np.float64]:
     """Return public features as an array of finite numbers; `options` are those of scikit-learn's `check_array`."""
     try:
         require_plain(values, "public X")
-        table = check_array(values, dtype=np.float64, input_name="public X", estimator="public X", **options)
+        names = {"input_name": "public X", "estimator": "public X"}
+        table = check_array(values, dtype=np.float64, order="C", **names, **options)
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         text = str(error).strip().partition("\n")[0].rstrip(":. ")

@@ -6,6 +6,7 @@ prediction & estimation in unbounded domain", UAI 2018 (AdaSSP), with one joint 
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,13 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise
-from dpadapt.learning.estimator import Budget, PrivateEstimator, bounds_assumption, features_assumption
+from dpadapt.learning.estimator import (
+    Budget,
+    PrivateEstimator,
+    RegressionInput,
+    bounds_assumption,
+    features_assumption,
+)
 from dpadapt.learning.preparation import (
     Geometry,
     declared_geometry,
@@ -25,12 +32,14 @@ from dpadapt.learning.preparation import (
     quantile_between,
     ridge_by_leave_one_out,
 )
-from dpadapt.learning.ranges import ROWS_RANGE, TARGET_RANGE, plan_ranges, shrunk_geometry, target_range, usable_rows
+from dpadapt.learning.ranges import ROWS_RANGE, TARGET_RANGE, plan_ranges, shrunk_geometry, target_range
 from dpadapt.learning.shrinkage import james_stein
-from dpadapt.mechanisms.bounded import clipped_gram
+from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 
 _SOLVERS = ("auto", "descent", "statistics")
 # Statistics are used from this n * mu / k^1.5 on. The noise in a released second moment has spectral norm about
@@ -98,6 +107,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
+    _streams = True
 
     def __init__(
         self,
@@ -125,7 +135,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         public: Public | None = None,
         persons: Any = None,
@@ -143,10 +153,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         {sample_weight}
         {ledger}
         """
-        solver = checks.one_of(self.solver, _SOLVERS, "solver")
-        low, high = checks.bounds(self.target_bounds, "target_bounds")
-        data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
-        budget, warm = data.budget, data.labelled_public is not None
+        checks.one_of(self.solver, _SOLVERS, "solver")
+        checks.bounds(self.target_bounds, "target_bounds")
+        return self.fit_to(self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight))
+
+    def fit_to(self, data: RegressionInput) -> "PrivateLinearRegression":
+        """Fit to rows that were read before; for estimators that fall back on this one."""
+        solver, (low, high) = self.solver, checks.bounds(self.target_bounds, "target_bounds")
+        budget, warm, public = data.budget, data.labelled_public is not None, data.X_public
+        self.n_features_in_ = data.n_features
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         if data.labelled_public is not None:
             X_public, labels = data.labelled_public
@@ -179,14 +194,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             shrinkage = 1.0
             if range_runs:
                 rows_run, mean_run, range_run = range_runs
-                usable = usable_rows(data.X, data.y)
-                geometry = shrunk_geometry(rows_run, geometry, data.X, usable, ranges, data.shares)
-                mean, shrinkage = target_range(mean_run, range_run, data.y, usable, (low, high), ranges, data.shares)
+                geometry = shrunk_geometry(rows_run, geometry, data.rows, ranges)
+                mean, shrinkage = target_range(mean_run, range_run, data.rows, (low, high), ranges)
                 start = geometry.solution_for(np.append(np.zeros(data.n_features), mean))
-            Z = geometry.transform(data.X)
-            with np.errstate(all="ignore"):
-                errors = np.asarray((data.y - Z @ start) / shrinkage, dtype=np.float64)
-            rows = Rows(Z, errors, max_norm=geometry.max_norm, shares=data.shares)
+            rows = data.rows.map(partial(_residual_rows, geometry=geometry, start=start, shrinkage=shrinkage))
             change = shrinkage * plan.change(run, rows)
         assumed = [] if warm else [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
@@ -200,6 +211,14 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return self._scores(X)
 
 
+def _residual_rows(part: Part, *, geometry: Geometry, start: NDArray[np.float64], shrinkage: float) -> Rows:
+    """Return rows in the coordinates of the geometry, with the residuals that `start` leaves, stretched."""
+    Z = geometry.transform(part.X)
+    with np.errstate(all="ignore"):
+        errors = np.asarray((part.y - Z @ start) / shrinkage, dtype=np.float64)
+    return Rows(Z, errors, max_norm=geometry.max_norm, shares=part.shares)
+
+
 @dataclass(frozen=True, eq=False)
 class _Descent:
     """A correction by clipped full-batch gradient steps, planned from public facts.
@@ -207,6 +226,8 @@ class _Descent:
     Parameters
     ----------
     budget : Budget
+    n_columns : int
+        Number of coordinates.
     steps : int
     length : float
         Of one step.
@@ -220,6 +241,7 @@ class _Descent:
     """
 
     budget: Budget
+    n_columns: int
     steps: int
     length: float
     clip_norm: float
@@ -233,9 +255,9 @@ class _Descent:
         """What is charged, with its label."""
         return Repeated(Gaussian(math.sqrt(self.steps) / self.budget.mu), self.steps), "gradient"
 
-    def change(self, run: Run, rows: Rows) -> NDArray[np.float64]:
+    def change(self, run: Run, rows: Blocks[Rows]) -> NDArray[np.float64]:
         """Release the gradients and return the correction."""
-        k, rule = rows.n_columns, constant(self.length)
+        k, rule = self.n_columns, constant(self.length)
         change = private_descent(
             run,
             rows,
@@ -290,7 +312,7 @@ def _plan_descent(
         ridge = np.minimum(noise**2 / (curvature * signal + 1e-300), 1e6)
         metric = curvature / (curvature + ridge)
     steps = min(1000, steps_for(progress, longest))
-    return _Descent(budget, steps, progress / steps, clip_norm, metric, ridge, curvature, warm)
+    return _Descent(budget, k, steps, progress / steps, clip_norm, metric, ridge, curvature, warm)
 
 
 @dataclass(frozen=True)
@@ -315,13 +337,17 @@ class _Statistics:
         """What is charged, with its label."""
         return Gaussian(1.0 / self.budget.mu), "second moment"
 
-    def change(self, run: Run, rows: Rows) -> NDArray[np.float64]:
+    def change(self, run: Run, rows: Blocks[Rows]) -> NDArray[np.float64]:
         """Release the second moment and return the correction."""
-        k, clip_norm = rows.n_columns, self.clip_norm
-        with np.errstate(all="ignore"):
-            joint = np.column_stack([rows.X, rows.y / self.unit]).astype(np.float64, copy=False)
-            joined = Rows(joint, np.zeros(len(joint)), shares=rows.shares)
-        moment = run.release(clipped_gram(joined, clip_norm))
+        unit, clip_norm = self.unit, self.clip_norm
+
+        def joint_moment(some: Rows) -> Bounded:
+            with np.errstate(all="ignore"):
+                joint = np.column_stack([some.X, some.y / unit]).astype(np.float64, copy=False)
+                return clipped_gram(Rows(joint, np.zeros(len(joint)), shares=some.shares), clip_norm)
+
+        moment = run.release(added(rows.results(joint_moment)))
+        k = len(moment) - 1
         moment = (moment + moment.T) / (2 * self.budget.n_rows)
         noise = self.budget.noise(clip_norm**2)
         gram, cross = moment[:k, :k], moment[:k, k]

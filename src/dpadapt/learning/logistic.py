@@ -1,6 +1,7 @@
 """`PrivateLogisticRegression`: logistic and softmax regression by private descent."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
-from dpadapt.learning.estimator import Budget, LinearClassifier, features_assumption
+from dpadapt.learning.estimator import Budget, ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
-from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry, usable_rows
+from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 
 # Number of gradient steps; four times as many without public data. The noise does not depend on it; more steps cost
 # time and follow the curved loss more closely. Chosen by hand.
@@ -78,6 +81,7 @@ class PrivateLogisticRegression(LinearClassifier):
 
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
+    _streams = True
 
     def __init__(
         self,
@@ -107,7 +111,7 @@ class PrivateLogisticRegression(LinearClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         public: Public | None = None,
         persons: Any = None,
@@ -125,9 +129,13 @@ class PrivateLogisticRegression(LinearClassifier):
         {sample_weight}
         {ledger}
         """
-        data = self._read_classification(
-            X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
+        return self.fit_to(
+            self._read_classification(X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight)
         )
+
+    def fit_to(self, data: ClassificationInput) -> "PrivateLogisticRegression":
+        """Fit to rows that were read before; for estimators that fall back on this one."""
+        public, self.n_features_in_ = data.X_public, data.n_features
         shift = score_shift(self.class_weight, data.classes, data.codes_public)
         rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
         require_public(rule, data.X_public)
@@ -148,9 +156,8 @@ class PrivateLogisticRegression(LinearClassifier):
             descent = Repeated(Gaussian(math.sqrt(steps) / ranges.rest.mu), steps)
             *range_runs, run = data.ledger.start_all([*ranges.charges, (descent, "gradient")])
             if range_runs:
-                usable = usable_rows(data.X, data.codes)
-                geometry = shrunk_geometry(range_runs[0], geometry, data.X, usable, ranges, data.shares)
-            rows = Rows(geometry.transform(data.X), data.codes, max_norm=geometry.max_norm, shares=data.shares)
+                geometry = shrunk_geometry(range_runs[0], geometry, data.rows, ranges)
+            rows = data.rows.map(partial(_coordinate_rows, geometry=geometry))
             plan = (start, ranges.rest, geometry, curvature)
             change = _correction(run, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)
@@ -162,9 +169,13 @@ class PrivateLogisticRegression(LinearClassifier):
         return self
 
 
+def _coordinate_rows(part: Part, *, geometry: Geometry) -> Rows:
+    return Rows(geometry.transform(part.X), part.y, max_norm=geometry.max_norm, shares=part.shares)
+
+
 def _correction(
     run: Run,
-    rows: Rows,
+    rows: Blocks[Rows],
     start: NDArray[np.float64],
     budget: Budget,
     geometry: Geometry,

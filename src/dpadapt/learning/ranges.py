@@ -6,7 +6,7 @@ bounds that fit. What is computed from the releases is post-processing.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.estimator import Budget, split_noise
 from dpadapt.learning.preparation import Geometry
-from dpadapt.mechanisms.bounded import clipped_sum, histogram
+from dpadapt.mechanisms.bounded import Bounded, added, clipped_sum, histogram
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.persons import Shares
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 
 # The constants below were chosen by the error of PrivateLinearRegression (both solvers, epsilon 1, delta 1e-6,
 # n = 1,000, 2,000 and 5,000) on synthetic sets, randhie, diabetes, digits and fair, with exact bounds and with bounds
@@ -98,39 +99,33 @@ def plan_ranges(budget: Budget, releases: Mapping[str, float]) -> RangePlan:
     return RangePlan(tuple((Gaussian(noise), label) for label, noise in zip(releases, noises, strict=True)), rest)
 
 
-def usable_rows(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
+def _usable_rows(part: Part) -> NDArray[np.bool_]:
     """Return which rows are not null: those of finite length with a finite target. It is private."""
     with np.errstate(all="ignore"):
-        return np.asarray(np.isfinite(_squared_lengths(X)) & np.isfinite(y))
+        return np.asarray(np.isfinite(_squared_lengths(part.X)) & np.isfinite(part.y))
 
 
-def shrunk_geometry(
-    run: Run,
-    geometry: Geometry,
-    X: NDArray[Any],
-    usable: NDArray[np.bool_],
-    plan: RangePlan,
-    shares: Shares | None = None,
-) -> Geometry:
+def shrunk_geometry(run: Run, geometry: Geometry, rows: Blocks[Part], plan: RangePlan) -> Geometry:
     """Release a histogram of row lengths; return the geometry of rows that reach less far than was declared."""
-    with np.errstate(all="ignore"):
-        # Relative to the length of a row whose features have mean square 1/2; uniform ones have 1/3.
-        lengths = np.sqrt(_squared_lengths(X) * (2.0 / X.shape[1]))
+
+    def lengths(part: Part) -> NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            # Relative to the length of a row whose features have mean square 1/2; uniform ones have 1/3.
+            return np.asarray(np.sqrt(_squared_lengths(part.X) * (2.0 / part.X.shape[1])))
+
     # Long rows that an octave may hide, as a share of all; stretched, they have mean square hidden / factor².
     hidden = _STOPPING_DEVIATIONS * plan.count_noise(_LENGTHS) * math.sqrt(2.0) / plan.rest.n_rows
     least = math.sqrt(hidden / _HIDDEN_SQUARE)
-    shrinkage = _shrinkage(run, lengths, usable, plan, _LENGTHS, _LONG_ROWS, least=least, shares=shares)
+    shrinkage = _shrinkage(run, lengths, rows, plan, _LENGTHS, _LONG_ROWS, least=least)
     return replace(geometry, scale=geometry.scale * shrinkage)
 
 
 def target_range(
     mean_run: Run,
     range_run: Run,
-    y: NDArray[np.float64],
-    usable: NDArray[np.bool_],
+    rows: Blocks[Part],
     bounds: tuple[float, float],
     plan: RangePlan,
-    shares: Shares | None = None,
 ) -> tuple[float, float]:
     """Release the mean of the targets and a histogram of their distances from it; return where most of them lie.
 
@@ -143,16 +138,23 @@ def target_range(
     """
     low, high = bounds
     middle, half = (low + high) / 2, (high - low) / 2
-    with np.errstate(all="ignore"):
-        # A target outside the bounds counts as the nearer bound. The number of rows may be private: the mean is the
-        # ratio of two released sums.
-        pairs = np.column_stack([np.ones(len(y)), np.clip((y - middle) / half, -1.0, 1.0)])
-    pairs[~usable] = np.nan
-    count, total = mean_run.release(clipped_sum(pairs, math.sqrt(2.0), shares))
+
+    def counts_and_targets(part: Part) -> Bounded:
+        with np.errstate(all="ignore"):
+            # A target outside the bounds counts as the nearer bound. The number of rows may be private: the mean is the
+            # ratio of two released sums.
+            pairs = np.column_stack([np.ones(len(part.y)), np.clip((part.y - middle) / half, -1.0, 1.0)])
+        pairs[~_usable_rows(part)] = np.nan
+        return clipped_sum(pairs, math.sqrt(2.0), part.shares)
+
+    count, total = mean_run.release(added(rows.results(counts_and_targets)))
     mean = middle + half * float(np.clip(total / max(count, 1.0), -1.0, 1.0))
-    with np.errstate(all="ignore"):
-        distances = np.abs(y - mean) / half
-    return mean, _shrinkage(range_run, distances, usable, plan, _DISTANCES, _FAR_TARGETS, shares=shares)
+
+    def distances(part: Part) -> NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(part.y - mean) / half)
+
+    return mean, _shrinkage(range_run, distances, rows, plan, _DISTANCES, _FAR_TARGETS)
 
 
 def _squared_lengths(X: NDArray[Any]) -> NDArray[np.float64]:
@@ -161,23 +163,26 @@ def _squared_lengths(X: NDArray[Any]) -> NDArray[np.float64]:
 
 def _shrinkage(
     run: Run,
-    sizes: NDArray[np.float64],
-    usable: NDArray[np.bool_],
+    sizes: Callable[[Part], NDArray[np.float64]],
+    rows: Blocks[Part],
     plan: RangePlan,
     label: str,
     limits: Mapping[int, float],
     *,
     least: float = 0.0,
-    shares: Shares | None = None,
 ) -> float:
     """Release a histogram of sizes by half octaves below 1; return the smallest factor beyond which few rows lie.
 
     `limits` says what few is: the largest share of the rows, by the number of bins just beyond the factor.
     """
     factors = 2.0 ** (np.arange(-_N_HALF_OCTAVES, 1) / 2)
-    # A row is in one bin, and a null row in none.
-    codes = np.where(usable, np.searchsorted(factors, sizes), -1)
-    counts = run.release(histogram(codes, len(factors) + 1, shares))
+
+    def counted(part: Part) -> Bounded:
+        # A row is in one bin, and a null row in none.
+        codes = np.where(_usable_rows(part), np.searchsorted(factors, sizes(part)), -1)
+        return histogram(codes, len(factors) + 1, part.shares)
+
+    counts = run.release(added(rows.results(counted)))
     noise = plan.count_noise(label)
     shrinkage = 1.0
     for place in reversed(range(len(factors))):

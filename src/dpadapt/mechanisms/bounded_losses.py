@@ -7,7 +7,7 @@ products once, and from these each step computes its sum of gradients in d² ope
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,14 @@ class LimitedRows:
 
     def moments(self, factors: ArrayLike | None = None) -> Moments:
         """Return the sums, each row multiplied by its factor in [0, 1] (default: 1). Factors must be public."""
+        return self._whole_moments if factors is None else self._moments(factors)
+
+    @cached_property
+    def _whole_moments(self) -> Moments:
+        """The sums with factors of 1, computed once for all releases that need them."""
+        return self._moments(None)
+
+    def _moments(self, factors: ArrayLike | None) -> Moments:
         # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
         with np.errstate(all="ignore"):
             scaled, square = self.X, self.y**2

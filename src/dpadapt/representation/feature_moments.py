@@ -11,6 +11,7 @@ noise. All of that is post-processing.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,11 +22,12 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, split_noise
 from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered
-from dpadapt.mechanisms.bounded import clipped_gram, histogram
+from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram, histogram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.persons import Shares
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 from dpadapt.transfer.classification_plan import Coordinates, Prepared, centre_and_units, sample_rows, step_charges
 
 Vector = NDArray[np.float64]
@@ -201,14 +203,14 @@ class Moments:
     second: Vector
 
 
-def release_moments(plan: MomentPlan, runs: Sequence[Run], X: NDArray[Any], shares: Shares | None = None) -> Moments:
+def release_moments(plan: MomentPlan, runs: Sequence[Run], private: Blocks[Part]) -> Moments:
     """Release the lengths and the directions of private rows, by the first two of the plan's runs."""
     frame, n = plan.frame, plan.head.n_rows
-    rows = Rows(X, np.zeros(len(X)), shares=shares)
+    rows = private.map(_without_labels)
     edges = frame.length * 2.0 ** (np.arange(_FIRST_EDGE, _LAST_EDGE + 1) / 4.0)
     # A record is in one bin at most: zeroing it moves the counts by 1 in l2, replacing it by sqrt 2. A person's shares
     # add up to 1, so that the same bounds hold.
-    counts = runs[0].release(histogram(_length_codes(frame, rows, edges), len(edges) + 1, shares))
+    counts = runs[0].release(added(rows.results(partial(_length_histogram, frame=frame, edges=edges))))
     # |v| = 1, so that |vv'|_F = 1; replacing v by w moves the sum by |vv' - ww'|_F <= sqrt 2. A null record has v = 0.
     total = runs[1].release(clipped_gram(rows, 1.0, _extended_directions(frame)))
     total = (total + total.T) * ((1.0 + _CONSTANT_LENGTH**2) / (2.0 * n))
@@ -220,6 +222,14 @@ def release_moments(plan: MomentPlan, runs: Sequence[Run], X: NDArray[Any], shar
         np.einsum("ij,ij->j", frame.basis, turned),
         frame.basis[:, :r].T @ turned[:, :r],
     )
+
+
+def _without_labels(part: Part) -> Rows:
+    return Rows(part.X, np.zeros(len(part.X)), shares=part.shares)
+
+
+def _length_histogram(rows: Rows, *, frame: Frame, edges: Vector) -> Bounded:
+    return histogram(_length_codes(frame, rows, edges), len(edges) + 1, rows.shares)
 
 
 def _extended_directions(frame: Frame) -> Callable[[NDArray[Any]], NDArray[Any]]:

@@ -6,6 +6,7 @@ Distribution Shift", arXiv:2312.15551, with a solver that needs no tuning.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpadapt.representation.feature_moments import (
     recoloured,
     release_moments,
 )
+from dpadapt.streaming.source import in_chunks
 from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan
@@ -105,6 +107,8 @@ class PrivateProbe(LinearClassifier):
     'the encoder (products): it was made without the private rows and treats each row by itself'
     """
 
+    _streams = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -127,7 +131,7 @@ class PrivateProbe(LinearClassifier):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
+        self, X: Any, y: Any = None, *, public: Public | None = None, persons: Any = None, ledger: Ledger | None = None
     ) -> "PrivateProbe":
         """Fit on private `X`, `y`.
 
@@ -142,6 +146,8 @@ class PrivateProbe(LinearClassifier):
         {ledger}
         """
         assumed = []
+        if self.encoder is not None and in_chunks(X):
+            raise ValueError("encoder must be left out where private rows are read in chunks. Give their features.")
         if self.encoder is not None:
             X, public = self._encoded(X, public)
             name = encoder_name(self.encoder)
@@ -152,15 +158,13 @@ class PrivateProbe(LinearClassifier):
         if public is not None and data.X_public is not None and data.codes_public is None:
             plan = plan_moments(public, data.X_public, data.budget)
         if plan is None:
-            return self._fit_head(X, y, public, data, assumed)
+            return self._fit_head(public, data, assumed)
         return self._fit_moments_first(plan, data, assumed)
 
-    def _fit_head(
-        self, X: Any, y: Any, public: Public | None, data: ClassificationInput, assumed: Sequence[str]
-    ) -> "PrivateProbe":
+    def _fit_head(self, public: Public | None, data: ClassificationInput, assumed: Sequence[str]) -> "PrivateProbe":
         """Fit the head with the whole budget."""
-        ledger = data.ledger
-        head = self._head().fit(X, y, public=public, persons=data.shares, ledger=ledger)
+        ledger, head = data.ledger, self._head()
+        head.fit_to(replace(data, ledger=head._ledger(ledger, ledger.unit)), public)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         receipt = head.privacy_
         self.privacy_ = ledger.receipt(assumptions=[*receipt.assumptions, *assumed], warnings=list(receipt.warnings))
@@ -171,10 +175,10 @@ class PrivateProbe(LinearClassifier):
     def _fit_moments_first(self, plan: MomentPlan, data: ClassificationInput, assumed: Sequence[str]) -> "PrivateProbe":
         """Release the private moments, recolour the public rows to them, and fit the head with what is left."""
         runs = data.ledger.start_all(plan.charges)
-        moments = estimate(plan, release_moments(plan, runs[:2], data.X, data.shares))
+        moments = estimate(plan, release_moments(plan, runs[:2], data.rows))
         prepared = recoloured(plan.frame, moments, len(data.classes))
         head = make_plan(prepared, plan.head, self.prior)
-        found = private_change(head, runs[2:], prepared, plan.head, data.X, data.codes, data.shares)
+        found = private_change(head, runs[2:], prepared, plan.head, data.rows)
         # The receipt first, as above.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
         self.coef_, self.intercept_ = corrected(prepared, found.change, found.adopted)

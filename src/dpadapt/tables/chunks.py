@@ -292,10 +292,17 @@ def _while_unchanged(
         raise error
 
 
-def _is_dataset(data: Any) -> bool:
-    import pyarrow.dataset
+def is_chunked(data: Any) -> bool:
+    """Return whether `table_chunks` takes the data: a path or an Arrow dataset."""
+    return isinstance(data, str | Path) or _is_dataset(data)
 
-    return isinstance(data, pyarrow.dataset.Dataset)
+
+def _is_dataset(data: Any) -> bool:
+    import sys
+
+    # Whoever has a dataset has imported the module.
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(data, module.Dataset)
 
 
 def _dataset_part(dataset: Any, named: str) -> _Part:

@@ -1,7 +1,7 @@
 """`TableModel`: a private estimator for data frames and files, encoded by a schema. `dpadapt fit` uses it too."""
 
 import filecmp
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -19,7 +19,10 @@ from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.learning.estimator import PrivateEstimator
 from dpadapt.persons import Shares, person_shares, row_shares
+from dpadapt.streaming.source import Source
+from dpadapt.streaming.spill import DEFAULT_MEMORY
 from dpadapt.tables.cells import parse_numbers
+from dpadapt.tables.chunks import TableChunks, is_chunked, table_chunks
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -56,6 +59,8 @@ class EncodedRows:
         Whether the table has columns that the schema does not know.
     weights : ndarray or None
         Sample weights of private rows; NaN where there is none.
+    stream : Source or None
+        Private rows that were read in chunks. `X` has no rows then, and `table` the columns alone.
     """
 
     table: Table
@@ -66,6 +71,7 @@ class EncodedRows:
     unseen: Any = None
     unknown: bool = False
     weights: NDArray[np.float64] | None = None
+    stream: Source | None = None
 
     def __repr__(self) -> str:
         """Return the name of the table, without its values."""
@@ -77,6 +83,11 @@ class EncodedRows:
         if self.table.private:
             raise PrivacyError(f"{self.table.origin}: these rows are private and can't be declared public.")
         return Public(self.X, self.y, tasks=self.tasks, unseen=self.unseen)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.X) if self.stream is None else self.stream.read()
 
     @property
     def words(self) -> str:
@@ -259,8 +270,9 @@ class TableModel(PrivateEstimator):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, pyarrow Table, or path of a CSV or Parquet file
-            Private rows.
+        X : DataFrame of pandas or polars, pyarrow Table or Dataset, or path of a CSV or Parquet file or of a folder
+            Private rows. Files, folders and datasets are read in chunks, where the estimator can do with that: they
+            may be larger than memory.
         y : array-like, optional
             Private labels. Default: the column `label` of `X`.
         public : Public, optional
@@ -277,8 +289,50 @@ class TableModel(PrivateEstimator):
 
     def encode_private(self, X: Any, y: Any = None, *, empty: bool = False) -> EncodedRows:
         """Return private rows to fit on, encoded; `empty` accepts a table without rows."""
-        table = as_table(X, origin="X", private=True, empty=empty, encoding=self.encoding)
-        return self._encoded(_with_labels(table, self.label, y), needs_label=True)
+        if y is None and self.reads_chunks and is_chunked(X):
+            origin = f"X {X}" if isinstance(X, str | Path) else "X"
+            return self.encode_chunks(table_chunks(X, origin=origin, private=True, empty=empty, encoding=self.encoding))
+        if isinstance(X, str | Path) and Path(X).is_dir():
+            raise ValueError(
+                f"X {X}: a folder is read in chunks, which can't be done with {type(self.estimator).__name__}, with "
+                f"persons or with weights. Give one file or a data frame."
+            )
+        return self._encoded(_with_labels(self._table(X, empty=empty), self.label, y), needs_label=True)
+
+    def _table(self, X: Any, *, empty: bool = False) -> Table:
+        return as_table(X, origin="X", private=True, empty=empty, encoding=self.encoding)
+
+    @property
+    def reads_chunks(self) -> bool:
+        """Whether private rows can be read in chunks: where each release is a sum over rows that are alike."""
+        streams = isinstance(self.estimator, PrivateEstimator) and self.estimator._streams
+        return streams and self.label is not None and self.person is None and self.weight is None
+
+    def encode_chunks(
+        self,
+        chunks: TableChunks,
+        *,
+        memory: int | str = DEFAULT_MEMORY,
+        done: Callable[[int], None] = lambda n_rows: None,
+    ) -> EncodedRows:
+        """Read and encode private rows in chunks; `memory` is what they may take there, the rest goes to a file.
+
+        `done` is called with the number of rows of each chunk.
+        """
+        schema, label = self.schema, self.label or ""
+        check_columns(chunks.header, schema, label=label)
+        task: Literal["regression", "classification"] = "regression" if self.task == "regression" else "classification"
+
+        def encoded() -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]]:
+            for chunk in chunks:
+                y, labelled = encode_labels(chunk, schema, label=label, task=task)
+                yield encode_features(chunk, schema, label=label), self._with_any_label(y, labelled), labelled
+                done(len(labelled))
+
+        stream = Source(encoded, memory)
+        stream.read()
+        unknown, nothing = has_unknown_columns(chunks.header, schema), np.zeros((0, 0))
+        return EncodedRows(chunks.header, nothing, None, unknown=unknown, stream=stream)
 
     def encode_for_evaluation(self, X: Any, y: Any = None, *, person: str | None = None) -> EncodedRows:
         """Return private rows to evaluate on, encoded, with how much each counts; there may be none.
@@ -405,7 +459,9 @@ class TableModel(PrivateEstimator):
             beside["persons"] = private.shares
         if private.weights is not None:
             beside["sample_weight"] = private.weights
-        rows = (private.X,) if self.label is None else (private.X, private.y)
+        rows: tuple[Any, ...] = (private.X,) if self.label is None else (private.X, private.y)
+        if private.stream is not None:
+            rows = (private.stream,)
         model.fit(*rows, **beside, ledger=ledger)
         # Facts that are assumed public belong on the receipt; the estimator does not know these.
         model.privacy_ = replace(model.privacy_, assumptions=(*model.privacy_.assumptions, *self._assumed()))
@@ -473,7 +529,7 @@ class TableModel(PrivateEstimator):
         A score of private rows is exact: it is no release, and nobody may see it. `dpadapt.evaluate` releases one.
         """
         check_is_fitted(self)
-        rows = self.encode_private(X, y)
+        rows = self._encoded(_with_labels(self._table(X), self.label, y), needs_label=True)
         counted = np.ones(len(rows.X), dtype=bool) if rows.shares is None else rows.shares.values > 0
         return float(self.model_.score(rows.X[counted], None if rows.y is None else rows.y[counted]))
 
@@ -489,13 +545,19 @@ def _with_labels(table: Table, label: str | None, y: Any) -> Table:
 
 
 def same_table(public: Any, private: Any) -> bool:
-    """Return whether two tables are one object, or files with the same contents."""
+    """Return whether two tables are one object, or files with the same contents, or folders with one such file."""
     if public is private:
         return True
     if not isinstance(public, str | Path) or not isinstance(private, str | Path):
         return False
-    first, second = Path(public), Path(private)
     try:
-        return first.is_file() and second.is_file() and filecmp.cmp(first, second, shallow=False)
+        firsts, seconds = (_files_of(Path(path)) for path in (public, private))
+        return any(filecmp.cmp(one, other, shallow=False) for one in firsts for other in seconds)
     except OSError:  # a file that can't be read is refused later, by name
         return False
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return a file, or the files of a folder."""
+    inside = list(path.iterdir()) if path.is_dir() else [path]
+    return [file for file in inside if file.is_file()]

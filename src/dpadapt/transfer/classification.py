@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpadapt.learning.decisions import best_threshold, by_class, require_public,
 from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.rows import products_by_row
+from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
@@ -157,6 +159,7 @@ class PrivateTransferClassifier(LinearClassifier):
 
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
+    _streams = True
 
     def __init__(
         self,
@@ -192,7 +195,7 @@ class PrivateTransferClassifier(LinearClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         public: Public | None = None,
         persons: Any = None,
@@ -210,17 +213,22 @@ class PrivateTransferClassifier(LinearClassifier):
         {sample_weight}
         {ledger}
         """
-        prior = checks.one_of(self.prior, PRIORS, "prior")
-        intervals = checks.flag(self.intervals, "intervals")
+        checks.one_of(self.prior, PRIORS, "prior")
+        checks.flag(self.intervals, "intervals")
         data = self._read_classification(
             X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
         )
+        return self.fit_to(data, public)
+
+    def fit_to(self, data: ClassificationInput, public: Public | None) -> "PrivateTransferClassifier":
+        """Fit to rows that were read before; for estimators whose head this is."""
+        prior, self.n_features_in_ = self.prior, data.n_features
         require_shifted_labelled(self.public_model, prior, data.codes_public)
         shift = score_shift(self.class_weight, data.classes, data.codes_public)
         rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
         require_public(rule, data.X_public)
         calibration: CalibrationPlan | None = None
-        if intervals:
+        if self.intervals:
             require_calibration_grid(public, "public data")
             calibration = set_plan(data.budget)
             # Everything else is planned with what the calibration leaves.
@@ -249,10 +257,12 @@ class PrivateTransferClassifier(LinearClassifier):
             gain = Gain() if prepared.warm else None
             if budget.worthwhile:
                 # Before anything is charged: a model that the user gave may fail.
-                rows = data.X if base is None else _beside_scores(base, data.X, fixed_rows=data.ledger.fixed_rows)
+                rows = data.rows
+                if base is not None:
+                    rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.ledger.fixed_rows))
                 plan = make_plan(prepared, budget, prior)
                 runs, run = started(data.ledger, plan.charges, calibration)
-                found = private_change(plan, runs, prepared, budget, rows, data.codes, data.shares)
+                found = private_change(plan, runs, prepared, budget, rows)
                 change, adopted, gain = found.change, found.adopted, found.gain
                 own_effect[list(prepared.unseen)] = found.own_effect
                 notes = [_GATE_SHUT] if adopted == 0.0 else []
@@ -282,17 +292,18 @@ class PrivateTransferClassifier(LinearClassifier):
         self.classes_ = data.classes
         self._judge(data.X_public, held_out, rule, shift)
         if run is not None and calibration is not None:
-            own = (
-                products_by_row(data.X, coef.T) + self.intercept_
-                if base is None
-                else self._corrected(base, rows[:, : data.n_features], rows[:, data.n_features :])
-            )
-            losses = log_losses(class_probabilities(own)[np.arange(len(data.codes)), data.codes])
             bounds, relation = log_loss_bounds(), data.ledger.adjacency
-            self.calibration_ = calibrated(
-                run, bounds, losses, data.X, shares=data.shares, plan=calibration, adjacency=relation
-            )
+            own_losses = partial(self._own_losses, base=base)
+            self.calibration_ = calibrated(run, bounds, own_losses, rows, plan=calibration, adjacency=relation)
         return self
+
+    def _own_losses(self, part: Part, *, base: Base | None) -> NDArray[np.float64]:
+        """Return how improbable the model finds the classes of private rows; beside these, the scores of the base."""
+        if base is None:
+            scores = products_by_row(part.X, self.coef_.T) + self.intercept_
+        else:
+            scores = self._corrected(base, part.X[:, : self.n_features_in_], part.X[:, self.n_features_in_ :])
+        return log_losses(class_probabilities(scores)[np.arange(len(part.y)), part.y])
 
     def _judge(
         self,
@@ -415,7 +426,10 @@ class PrivateTransferClassifier(LinearClassifier):
             adjacency=self.adjacency,
             n_rows=self.n_rows,
             random_state=self.random_state,
-        ).fit(data.X, data.codes, persons=data.shares, ledger=data.ledger)
+        )
+        alone.fit_to(
+            replace(data, classes=np.arange(len(data.classes)), ledger=alone._ledger(data.ledger, data.ledger.unit))
+        )
         return alone.coef_, alone.intercept_
 
 
@@ -442,7 +456,7 @@ def corrected(
     return coef.T.copy(), intercept.copy()
 
 
-def _beside_scores(base: Base, X: NDArray[Any], *, fixed_rows: bool) -> NDArray[np.float64]:
+def _beside_scores(part: Part, *, base: Base, fixed_rows: bool) -> Part:
     """Return standardised private rows, with the scores of the base as further columns."""
-    scores = combined(base.private_scores(X, fixed_rows=fixed_rows), base.weights)
-    return np.column_stack([base.private_rows(X), scores])
+    scores = combined(base.private_scores(part.X, fixed_rows=fixed_rows), base.weights)
+    return Part(np.column_stack([base.private_rows(part.X), scores]), part.y, part.shares)

@@ -1,8 +1,9 @@
 """The private part of the transfer classifier: clipped steps from the public model, and the release of the gate."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import centred_residuals, softmax
 from dpadapt.learning.estimator import Budget
-from dpadapt.mechanisms.bounded import Array, clipped_outer_sum, clipped_sum
-from dpadapt.persons import Shares
+from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_sum
 from dpadapt.rows import Block, Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import CONSTANT_DEVIATION
 from dpadapt.transfer.classification_plan import (
     AVERAGED_STEPS,
@@ -51,7 +53,7 @@ _LOGIT_VARIANCE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class _Private:
-    """Private rows in the plan's coordinates, with their labels, public scores and residual limits.
+    """Some private rows in the plan's coordinates, with their labels, public scores and residual limits.
 
     The `y` of `rows` is the index of each row in the other three.
     """
@@ -89,18 +91,16 @@ def private_change(
     runs: Sequence[Run],
     prepared: Prepared,
     budget: Budget,
-    X: NDArray[Any],
-    codes: NDArray[np.int64],
-    shares: Shares | None = None,
+    rows: Blocks[Part],
 ) -> PrivateChange:
-    """Return what private rows change of the public model."""
-    private = _private(X, codes, prepared, plan, shares)
+    """Return what private rows, with the codes of their classes, change of the public model."""
+    private = rows.map(partial(_private, prepared=prepared, plan=plan))
     change, pace = _descend(runs[0], private, prepared, plan, budget)
     full = np.zeros_like(prepared.start)
     full[plan.used] = change
     own_effect = np.zeros(0)
     if plan.unseen_share > 0:
-        varying = _varying(runs[-1], X[:, prepared.unseen], plan, budget, shares)
+        varying = _varying(runs[-1], rows, prepared.unseen, plan, budget)
         own_effect = _own_effects(plan, prepared, pace, change, varying)
     if plan.gate_share == 0:
         return PrivateChange(full, 1.0, own_effect, None)
@@ -113,15 +113,19 @@ def private_change(
     return PrivateChange(full, fraction, own_effect, slope.gain(path, fraction))
 
 
-def _varying(run: Run, cells: NDArray[Any], plan: Plan, budget: Budget, shares: Shares | None) -> NDArray[np.float64]:
+def _varying(run: Run, rows: Blocks[Part], unseen: Sequence[int], plan: Plan, budget: Budget) -> NDArray[np.float64]:
     """Release the mean squares of columns that are constant in public rows; return a lower estimate, from 0 to 1.
 
     It is relative to the mean square of the noise that stands in the place of such a column.
     """
-    with np.errstate(all="ignore"):
-        # Each row of squares is scaled down to length 1: zeroing a row, or a person, moves the sum by at most that.
-        squares = clipped_sum(np.asarray(cells, dtype=np.float64) ** 2, 1.0, shares)
-    mean = run.release(squares) / budget.n_rows
+    columns = list(unseen)
+
+    def squares(part: Part) -> Bounded:
+        with np.errstate(all="ignore"):
+            # Each row of squares is scaled down to length 1: zeroing a row, or a person, moves the sum by at most that.
+            return clipped_sum(np.asarray(part.X[:, columns], dtype=np.float64) ** 2, 1.0, part.shares)
+
+    mean = run.release(added(rows.results(squares))) / budget.n_rows
     noise = budget.noise(1.0) / math.sqrt(plan.unseen_share)
     return np.asarray(np.clip((mean - noise) / CONSTANT_DEVIATION**2, 0.0, 1.0))
 
@@ -152,20 +156,19 @@ def _own_effects(
     return unseen_factors(effects, np.sum(rows**2 * one * squares, axis=1), _LOGIT_VARIANCE)
 
 
-def _private(
-    X: NDArray[Any], codes: NDArray[np.int64], prepared: Prepared, plan: Plan, shares: Shares | None
-) -> _Private:
-    rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)), shares=shares)
+def _private(part: Part, *, prepared: Prepared, plan: Plan) -> _Private:
+    X = part.X
+    rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)), shares=part.shares)
     with np.errstate(all="ignore"):
         scores = X @ prepared.coef.astype(X.dtype)
         scores += prepared.intercept.astype(X.dtype)
     # A row too long for a float is a null row in `rows`; its scores only have to be finite.
     scores[~np.isfinite(scores).all(axis=1)] = 0.0
-    return _Private(rows, codes, scores, residual_limits(rows.norms, plan.clip_norm))
+    return _Private(rows, part.y, scores, residual_limits(rows.norms, plan.clip_norm))
 
 
 def _descend(
-    run: Run, private: _Private, prepared: Prepared, plan: Plan, budget: Budget
+    run: Run, private: Blocks[_Private], prepared: Prepared, plan: Plan, budget: Budget
 ) -> tuple[NDArray[np.float64], Stride]:
     """Return the averaged end of the steps, and the last step's curvature and ridge.
 
@@ -191,8 +194,8 @@ def _descend(
             plan = replace(plan, expected=likely_prior(prepared, plan.used, unshrunk, error))
         if t and t % _CURVATURE_EVERY == 0:
             pace = stride(prepared, plan, change, budget.n_rows)
-        residuals = _residuals(private, (change / weights).astype(private.rows.X.dtype))
-        gradient = run.release(clipped_outer_sum(private.rows, residuals, plan.clip_norm)) / budget.n_rows
+        sums = partial(_gradients, coef=change / weights, clip_norm=plan.clip_norm)
+        gradient = run.release(added(private.results(sums))) / budget.n_rows
         # Residuals add up to zero over classes, so the mean over classes is pure noise.
         gradient = (gradient - gradient.mean(axis=1, keepdims=True)) / weights
         newton = pace.newton(gradient, change)
@@ -206,20 +209,21 @@ def _descend(
     return ends / AVERAGED_STEPS, pace
 
 
-def _residuals(private: _Private, coef: NDArray[Any]) -> Callable[[Block], Array]:
-    """Return the function that gives each row's centred residual."""
+def _gradients(private: _Private, *, coef: NDArray[np.float64], clip_norm: float) -> Bounded:
+    """Return the sum of clipped gradients, with centred residuals."""
+    coef = coef.astype(private.rows.X.dtype)
 
     def residuals(block: Block) -> Array:
         scores = block.product(coef)
         scores += private.scores[block.y]
         return centred_residuals(softmax(scores), private.codes[block.y], private.limits[block.y])
 
-    return residuals
+    return clipped_outer_sum(private.rows, residuals, clip_norm)
 
 
 def _released_slope(
     run: Run,
-    private: _Private,
+    private: Blocks[_Private],
     change: NDArray[np.float64],
     path: Path,
     pace: Stride,
@@ -227,17 +231,20 @@ def _released_slope(
     budget: Budget,
 ) -> tuple[Slope, Path]:
     """Release the mean clipped loss difference at the whole change; return its estimate of the slope, and the path."""
-    coef = (change / plan.weights[plan.used][:, None]).astype(private.rows.X.dtype)
-    with np.errstate(all="ignore"):
-        after = private.rows.X @ coef
-        after += private.scores
-        gains = loss_differences(private.scores, after, private.codes)
-        spans = row_divergences(private.scores, after)
-    # Each pair is scaled down to length path.bound: zeroing a row, or a person, moves the sum by at most that.
-    pairs = clipped_sum(np.column_stack([gains, spans]), path.bound, private.rows.shares)
-    mean, span = (run.release(pairs) / budget.n_rows).tolist()
+    sums = partial(_gains_and_spans, coef=change / plan.weights[plan.used][:, None], bound=path.bound)
+    mean, span = (run.release(added(private.results(sums))) / budget.n_rows).tolist()
     noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
     # Akaike: the expected gain of a fit on its own rows by chance is one unit per effective coefficient.
     effective = (change.shape[1] - 1) * float(np.sum(pace.curvature / (pace.curvature + pace.ridge)))
     path = path.as_measured(span, noise)
     return slope_from_losses(mean, noise, path, optimism=effective / budget.n_rows, n_rows=budget.n_rows), path
+
+
+def _gains_and_spans(private: _Private, *, coef: NDArray[np.float64], bound: float) -> Bounded:
+    with np.errstate(all="ignore"):
+        after = private.rows.X @ coef.astype(private.rows.X.dtype)
+        after += private.scores
+        gains = loss_differences(private.scores, after, private.codes)
+        spans = row_divergences(private.scores, after)
+    # Each pair is scaled down to length `bound`: zeroing a row, or a person, moves the sum by at most that.
+    return clipped_sum(np.column_stack([gains, spans]), bound, private.rows.shares)

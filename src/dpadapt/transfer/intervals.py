@@ -7,7 +7,7 @@ each of these numbers. `Calibration.limit` turns that into the score that new ro
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,11 +20,12 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.errors import CalibrationWarning
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded import square_root_histogram
+from dpadapt.mechanisms.bounded import Bounded, added, square_root_histogram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.prefix_sums import cumulative
-from dpadapt.persons import Shares
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LONGEST_CELL
 
 Vector = NDArray[np.float64]
@@ -206,10 +207,9 @@ class Calibration:
 def calibrated(
     run: Run,
     bounds: Vector,
-    scores: Vector,
-    X: NDArray[Any],
+    scores: Callable[[Part], Vector],
+    rows: Blocks[Part],
     *,
-    shares: Shares | None,
     plan: CalibrationPlan,
     adjacency: Adjacency,
 ) -> Calibration:
@@ -220,16 +220,19 @@ def calibrated(
     run : Run
     bounds : ndarray
         Public.
-    scores : ndarray of shape (n_rows,)
-        Private; each from its own row and from earlier releases alone.
-    X : ndarray of shape (n_rows, n_features)
+    scores : callable
+        Returns the scores of some private rows; each from its own row and from earlier releases alone.
+    rows : Blocks of Part
         The private rows: one that is too long for a float is null, here as in other releases.
-    shares : Shares or None
     plan : CalibrationPlan
     adjacency : Adjacency
     """
+
     # Bins from large scores to small ones: the first cumulative counts have least noise, and high coverages need these.
-    counts = square_root_histogram(_places(bounds, scores, X), len(bounds) + 1, shares)
+    def histogram(part: Part) -> Bounded:
+        return square_root_histogram(_places(bounds, scores(part), part.X), len(bounds) + 1, part.shares)
+
+    counts = added(rows.results(histogram))
     sums, spread = cumulative(run.release(counts))
     noise = spread * plan.multiplier * counts.sensitivity("l2", adjacency)
     # True counts increase; this makes the released ones do so, with the least change.

@@ -3,6 +3,7 @@
 import math
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import products_by_row
+from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
@@ -29,7 +31,13 @@ from dpadapt.transfer.intervals import (
     started,
 )
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
-from dpadapt.transfer.regression_fit import CHANGED_PARTS, Change, same_population_change, shifted_change
+from dpadapt.transfer.regression_fit import (
+    CHANGED_PARTS,
+    Change,
+    same_population_change,
+    scored_rows,
+    shifted_change,
+)
 from dpadapt.transfer.regression_plan import (
     TransferGeometry,
     remembered_base_geometry,
@@ -187,6 +195,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
+    _streams = True
 
     def __init__(
         self,
@@ -218,7 +227,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         public: Public | None = None,
         persons: Any = None,
@@ -260,11 +269,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         run: Run | None = None
         if worthwhile(budget):
             # Before anything is charged: a model that the user gave may fail.
-            scores = base.private_scores(data.X, fixed_rows=data.ledger.fixed_rows)
+            scored = data.rows.map(partial(scored_rows, base=base, fixed_rows=data.ledger.fixed_rows))
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
             runs, run = started(data.ledger, plan.charges, calibration)
-            change = shifted_change(plan, runs, base.private_rows(data.X), scores, data.y, data.shares)
+            change = shifted_change(plan, runs, scored)
         notes = [LINEAR_ONLY_NOTE] if self.public_model is None and len(base.models) == 1 else []
         if change is None and budget.worthwhile:
             notes.append(_NOT_WORTHWHILE)
@@ -276,7 +285,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self._forget_linear()
         self._keep(base, geometry, change)
         if run is not None and calibration is not None and geometry is not None:
-            self._calibrate(run, calibration, geometry, data, self._corrected(base, data.X, scores))
+            self._calibrate(run, calibration, geometry, data)
         return self
 
     def _fit_same_population(
@@ -293,16 +302,10 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         change, noise = np.zeros_like(geometry.solution), np.zeros(data.n_features)
         run: Run | None = None
         if budget.worthwhile:
-            rows = geometry.standardise(data.X)
-            with np.errstate(all="ignore"):
-                targets = data.y - geometry.target_center - rows @ geometry.solution
             plan = same_population_plan(geometry, budget)
             (filtered,), run = started(data.ledger, plan.charges, calibration)
             precision = np.float32 if data.ledger.fixed_rows else np.float64
-            residuals = np.asarray(targets, dtype=np.float64)
-            change = same_population_change(
-                plan, filtered, geometry, rows, residuals, budget.n_rows, precision=precision, shares=data.shares
-            )
+            change = same_population_change(plan, filtered, geometry, data.rows, budget.n_rows, precision=precision)
             spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
             noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
         self.privacy_ = self._receipt(data.ledger, budget, [])
@@ -314,22 +317,21 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
         self.coef_noise_, self.adopted_ = noise, adopted
         if run is not None and calibration is not None:
-            self._calibrate(run, calibration, geometry, data, self._linear(data.X))
+            self._calibrate(run, calibration, geometry, data)
         return self
 
-    def _calibrate(
-        self,
-        run: Run,
-        plan: CalibrationPlan,
-        geometry: TransferGeometry,
-        data: RegressionInput,
-        predicted: NDArray[np.float64],
-    ) -> None:
+    def _calibrate(self, run: Run, plan: CalibrationPlan, geometry: TransferGeometry, data: RegressionInput) -> None:
         """Release how large the residuals of the private rows are."""
-        with np.errstate(all="ignore"):
-            sizes = np.abs(data.y - predicted)
+        base, fixed = self.public_base_, data.ledger.fixed_rows
+
+        def sizes(part: Part) -> NDArray[np.float64]:
+            with np.errstate(all="ignore"):
+                if base is None:
+                    return np.abs(part.y - self._linear(part.X))
+                return np.abs(part.y - self._corrected(base, part.X, base.private_scores(part.X, fixed_rows=fixed)))
+
         bounds, relation = residual_bounds(geometry.residuals), data.ledger.adjacency
-        self.calibration_ = calibrated(run, bounds, sizes, data.X, shares=data.shares, plan=plan, adjacency=relation)
+        self.calibration_ = calibrated(run, bounds, sizes, data.rows, plan=plan, adjacency=relation)
 
     def _keep(self, base: Base, geometry: TransferGeometry | None, change: Change | None) -> None:
         """Keep the base and its change."""
@@ -438,8 +440,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             n_rows=self.n_rows,
             random_state=self.random_state,
         )
-        unlabelled = None if data.X_public is None else Public(data.X_public)
-        plain.fit(data.X, data.y, public=unlabelled, persons=data.shares, ledger=data.ledger)
+        plain.fit_to(replace(data, y_public=None, ledger=plain._ledger(data.ledger, data.ledger.unit)))
         assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         self.privacy_ = self._receipt(data.ledger, data.budget, assumed)
         self.calibration_ = None

@@ -8,18 +8,21 @@ what all of it gains. `same_population_change` filters private gradients where t
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import SquaredLoss, released_gradient
-from dpadapt.mechanisms.bounded import clipped_outer_sum, clipped_sum, votes
+from dpadapt.mechanisms.bounded import Bounded, added, clipped_outer_sum, clipped_sum, votes
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.persons import Shares
+from dpadapt.persons import Shares, joined_shares
 from dpadapt.rows import Block, Rows
-from dpadapt.transfer.base import combined
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
+from dpadapt.transfer.base import Base, combined
 from dpadapt.transfer.gate import Gain, Kept, keep, keep_few, unseen_factors
 from dpadapt.transfer.regression_plan import (
     CHANGE_PARTS,
@@ -81,12 +84,10 @@ def same_population_change(
     plan: SamePopulationPlan,
     run: Run,
     geometry: TransferGeometry,
-    rows: NDArray[np.float64],
-    residuals: Vector,
+    private: Blocks[Part],
     n_rows: float,
     *,
     precision: type[np.floating[Any]],
-    shares: Shares | None = None,
 ) -> Vector:
     """Return the change of the public solution that is most likely given noisy private gradients.
 
@@ -99,17 +100,29 @@ def same_population_change(
     Single `precision` is far finer than the noise, but its sums are bounded only while the number of rows is fixed.
     """
     # Rotated once: the releases only weight the coordinates.
-    with np.errstate(all="ignore"):
-        turned = rows.astype(precision) @ geometry.vectors.astype(precision)
+    turned = private.map(partial(_turned, geometry=geometry, precision=precision))
     change = np.zeros(len(geometry.values))
     for step in plan.steps:
-        with np.errstate(all="ignore"):
-            left = residuals - turned @ (change + step.shift).astype(precision)
-            private = Rows(turned * np.sqrt(step.weights).astype(precision), left, shares=shares)
         # Weighted rows have mean square length 1; the clip is on the gradient, so on length times residual.
-        gradient = run.release(clipped_outer_sum(private, _targets, step.clip_norm)) / n_rows
+        sums = partial(_turned_gradients, solution=change + step.shift, weights=step.weights, clip_norm=step.clip_norm)
+        gradient = run.release(added(turned.results(sums))) / n_rows
         change = change + step.gain * gradient
     return np.asarray(geometry.vectors @ (plan.kept * change))
+
+
+def _turned(part: Part, *, geometry: TransferGeometry, precision: type[np.floating[Any]]) -> Part:
+    """Return rows in the eigenbasis of the public second moment, with the residuals of the public model."""
+    rows = geometry.standardise(part.X)
+    with np.errstate(all="ignore"):
+        residuals = np.asarray(part.y - geometry.target_center - rows @ geometry.solution, dtype=np.float64)
+        return Part(rows.astype(precision) @ geometry.vectors.astype(precision), residuals, part.shares)
+
+
+def _turned_gradients(part: Part, *, solution: Vector, weights: Vector, clip_norm: float) -> Bounded:
+    with np.errstate(all="ignore"):
+        left = part.y - part.X @ solution.astype(part.X.dtype)
+        rows = Rows(part.X * np.sqrt(weights).astype(part.X.dtype), left, shares=part.shares)
+    return clipped_outer_sum(rows, _targets, clip_norm)
 
 
 def _targets(block: Block) -> NDArray[Any]:
@@ -157,14 +170,56 @@ class Change:
     solution_noise: Vector | None
 
 
-def shifted_change(
-    plan: ShiftedPlan,
-    runs: Sequence[Run],
-    rows: NDArray[np.float64],
-    scores: NDArray[np.float64],
-    targets: NDArray[Any],
-    shares: Shares | None = None,
-) -> Change:
+@dataclass(frozen=True, eq=False, slots=True)
+class ScoredRows:
+    """Some private rows, as the public models see them.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+        Standardised; one with NaN is a null row.
+    scores : ndarray of shape (n_models, n_rows)
+        What the public models predict for them.
+    targets : ndarray
+        NaN for null rows.
+    shares : Shares or None
+        How much each row counts, if persons are protected.
+    """
+
+    rows: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    targets: Vector
+    shares: Shares | None
+
+
+def scored_rows(part: Part, base: Base, *, fixed_rows: bool) -> ScoredRows:
+    """Return private rows with their scores; a model that the user gave may fail."""
+    rows = base.private_rows(part.X)
+    # A null row contributes to no release.
+    targets = np.where(np.isfinite(rows).all(axis=1), part.y, np.nan).astype(np.float64)
+    return ScoredRows(rows, base.private_scores(part.X, fixed_rows=fixed_rows), targets, part.shares)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _PlaneRows:
+    """Some private rows in the coordinates of the stages.
+
+    `columns` are those of the plane: what a change of the level does, slope and mix. `wide` holds the coordinates of
+    the directions; it has none if these are not corrected. `residuals` are those of the base.
+    """
+
+    columns: NDArray[np.float64]
+    wide: NDArray[np.float64]
+    residuals: Vector
+    shares: Shares | None
+
+    def left(self, moved: Vector) -> Vector:
+        """Return the residuals after a change of the plane."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.residuals - self.columns[:, 0] * moved[0] - self.columns[:, 1:] @ moved[1:])
+
+
+def shifted_change(plan: ShiftedPlan, runs: Sequence[Run], private: Blocks[ScoredRows]) -> Change:
     """Return the change of the base.
 
     Parameters
@@ -172,38 +227,25 @@ def shifted_change(
     plan : ShiftedPlan
     runs : sequence of Run
         One for each part of the plan.
-    rows : ndarray of shape (n_rows, n_features)
-        Standardised private rows; one with NaN is a null row.
-    scores : ndarray of shape (n_models, n_rows)
-        What the public models predict for them.
-    targets : ndarray
-    shares : Shares, optional
-        How much each row counts, if persons are protected.
+    private : Blocks of ScoredRows
     """
-    # A null row contributes to no release.
-    targets = np.where(np.isfinite(rows).all(axis=1), targets, np.nan).astype(np.float64)
     run = dict(zip(plan.shares, runs, strict=True))
     geometry, weights = plan.geometry, plan.public.base.weights
     # 1. Scout: where the scores of private rows lie, and how large their residuals are.
     seen = _Scouted(plan.features, 1.0, 1.0)
     if "scout" in run:
-        seen = _scout(run["scout"], plan, scores, targets, shares)
+        seen = _scout(run["scout"], plan, private)
     # 2. Row mean, where directions will be corrected. The level then changes along it: if private rows lie elsewhere
     # than public ones, their mean residual is explained by a change along their mean, not by the constant alone.
     lift = None
     if "row mean" in run:
-        wide = geometry.standardise(np.column_stack([rows, score_columns(scores, weights)]))
-        mean, varying = _row_mean(run["row mean"], plan, wide, shares)
+        mean, varying = _row_mean(run["row mean"], plan, private)
         lift = geometry.whitening @ (mean / float(mean @ mean))
     # 3. Plane: level, slope and mix of the public models.
     stage = plan.plane(seen.size)
     k = len(stage.weights)
-    with np.errstate(all="ignore"):
-        residuals = targets - combined(scores, weights)
-        constant = np.ones(len(targets)) if lift is None else wide @ lift
-        columns = np.column_stack([constant, seen.features.of(scores)])[:, :k]
-        private = Rows(columns * stage.weights, residuals, max_norm=PLANE_MAX_NORM, shares=shares)
-    estimate = _plane_estimate(run["plane"], stage, private, plan.budget.n_rows)
+    rows = private.map(partial(_plane_rows, geometry=geometry, weights=weights, features=seen.features, lift=lift, k=k))
+    estimate = _plane_estimate(run["plane"], stage, rows.map(partial(_weighted, stage=stage)), plan.budget.n_rows)
     kept = keep_few(estimate, stage.variance, error=(plan.deviation * min(seen.low, 1.0)) ** 2)
     moved = kept.factors * estimate
     noise = kept.factors * np.sqrt(stage.noise_variance)
@@ -215,19 +257,13 @@ def shifted_change(
     }
     adopted, solution, solution_noise = kept.adopted / max(kept.seen, 1e-300), None, None
     own_effect = np.zeros(int(plan.public.base.columns.constant.sum()))
-    with np.errstate(all="ignore"):
-        first, rest = columns[:, 0] * moved[0], columns[:, 1:] @ moved[1:]
     if lift is not None:
         # 4. Directions, beginning where the plane ended.
-        with np.errstate(all="ignore"):
-            left = residuals - first - rest
-        found = _directions(run, plan, wide, mean, varying, left, kept.established, shares)
+        found = _directions(run, plan, rows, mean, varying, moved, kept.established)
         judged, own_effect = found.judged, found.own_effect
         stages["directions"] = judged.adopted / max(judged.seen, 1e-300)
         adopted = min((kept.adopted + judged.adopted) / max(kept.seen + judged.seen, 1e-300), 1.0)
         solution = found.solution + moved[0] * lift
-        with np.errstate(all="ignore"):
-            first, rest = np.zeros_like(first), rest + wide @ solution
         # The directions begin with the constant and the slopes, so they undo a part of the plane's noise.
         undone = 1.0 - found.undone[:k]
         solution_noise = np.column_stack([noise[0] * undone[0] * lift, np.zeros((len(lift), k - 1)), found.noise])
@@ -235,7 +271,7 @@ def shifted_change(
     # 5. Gain: what all of this is worth on private rows.
     used = _Measured(1.0, 1.0, None)
     if "gain" in run:
-        used = _measured(run["gain"], plan, seen.size, residuals, first, rest, shares)
+        used = _measured(run["gain"], plan, seen.size, rows, moved, solution)
     whole = used.first if lift is None else used.rest
     moved = moved * np.append(whole, np.full(k - 1, used.rest))
     return Change(
@@ -251,6 +287,32 @@ def shifted_change(
     )
 
 
+def _wide(part: ScoredRows, geometry: TransferGeometry, weights: Vector) -> NDArray[np.float64]:
+    """Return rows in the coordinates of the directions: cells, mix and blend, each standardised, and 1."""
+    return geometry.standardise(np.column_stack([part.rows, score_columns(part.scores, weights)]))
+
+
+def _plane_rows(
+    part: ScoredRows,
+    *,
+    geometry: TransferGeometry,
+    weights: Vector,
+    features: PlaneFeatures,
+    lift: Vector | None,
+    k: int,
+) -> _PlaneRows:
+    wide = np.zeros((len(part.targets), 0)) if lift is None else _wide(part, geometry, weights)
+    with np.errstate(all="ignore"):
+        constant = np.ones(len(part.targets)) if lift is None else wide @ lift
+        columns = np.column_stack([constant, features.of(part.scores)])[:, :k]
+        return _PlaneRows(columns, wide, part.targets - combined(part.scores, weights), part.shares)
+
+
+def _weighted(part: _PlaneRows, *, stage: PlaneStage) -> Rows:
+    with np.errstate(all="ignore"):
+        return Rows(part.columns * stage.weights, part.residuals, max_norm=PLANE_MAX_NORM, shares=part.shares)
+
+
 @dataclass(frozen=True, eq=False)
 class _Scouted:
     """What the scout found.
@@ -264,12 +326,10 @@ class _Scouted:
     low: float
 
 
-def _scout(
-    run: Run, plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector, shares: Shares | None = None
-) -> _Scouted:
+def _scout(run: Run, plan: ShiftedPlan, private: Blocks[ScoredRows]) -> _Scouted:
     """Release the sum of a few bounded numbers per row, and compare it with the same mean over public rows."""
     # One row moves the sum by at most SCOUT_NORM in l2, see `clipped_sum`.
-    seen = run.release(clipped_sum(_scout_facts(plan, scores, targets), SCOUT_NORM, shares)) / plan.budget.n_rows
+    seen = run.release(added(private.results(partial(_scout_sum, plan=plan)))) / plan.budget.n_rows
     noise = plan.noise("scout") * SCOUT_NORM
     public = plan.public
     known = clipped_sum(_scout_facts(plan, public.scores, public.labels), SCOUT_NORM).value / len(public.labels)
@@ -292,6 +352,10 @@ def _scout(
     return _Scouted(plan.features.recentred(centers, scales), max(low, 1.0), low)
 
 
+def _scout_sum(part: ScoredRows, *, plan: ShiftedPlan) -> Bounded:
+    return clipped_sum(_scout_facts(plan, part.scores, part.targets), SCOUT_NORM, part.shares)
+
+
 def _scout_facts(plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector) -> NDArray[np.float64]:
     """Return the numbers of each row: slope and mix, logarithms of their sizes, and of the residual's size."""
     with np.errstate(all="ignore"):
@@ -303,7 +367,7 @@ def _scout_facts(plan: ShiftedPlan, scores: NDArray[np.float64], targets: Vector
         return np.column_stack([places, distances, sizes])
 
 
-def _plane_estimate(run: Run, stage: PlaneStage, rows: Rows, n_rows: float) -> Vector:
+def _plane_estimate(run: Run, stage: PlaneStage, rows: Blocks[Rows], n_rows: float) -> Vector:
     """Return the average of the points where whole Newton steps from the last iterates end.
 
     In a quadratic loss with the assumed curvature that is the minimum plus the step's own noise, wherever the step
@@ -329,22 +393,20 @@ class _Measured:
 
 
 def _measured(
-    run: Run, plan: ShiftedPlan, size: float, residuals: Vector, first: Vector, rest: Vector, shares: Shares | None
+    run: Run, plan: ShiftedPlan, size: float, private: Blocks[_PlaneRows], moved: Vector, solution: Vector | None
 ) -> _Measured:
     """Return which part of a change private rows support, and what it gains.
 
-    The change is `first`, which is used whole or not at all, and a part of `rest`. Released are the mean squared error
-    of the base and the means of what each part gains, each row's numbers clipped. The whole change is used unless it
-    is harmful; then the part that gains most, or nothing.
+    Without a `solution` for directions, the level is used whole or not at all, and a part of the rest of the plane;
+    with one, a part of everything. Released are the mean squared error of the base and the means of what each part
+    gains, each row's numbers clipped. The whole change is used unless it is harmful; then the part that gains most, or
+    nothing.
     """
     variance, n_rows = (plan.deviation * size) ** 2, plan.budget.n_rows
     limit, norm = GAIN_LIMIT * variance, GAIN_NORM * variance
-    with np.errstate(all="ignore"):
-        after = (residuals - first)[:, None] - np.outer(rest, CHANGE_PARTS)
-        numbers = np.column_stack([residuals**2, (residuals**2)[:, None] - after**2])
-        numbers = np.clip(numbers, -limit, limit)
     # Rows are scaled down to length `norm`: zeroing one moves the sum by at most that.
-    error, *gains = run.release(clipped_sum(numbers, norm, shares)) / n_rows
+    sums = partial(_gain_sum, moved=moved, solution=solution, limit=limit, norm=norm)
+    error, *gains = run.release(added(private.results(sums))) / n_rows
     noise = plan.noise("gain") * norm
     # Clipping makes large gains equal, so the largest is not simply taken.
     best = 0 if gains[0] >= -_HARM_DEVIATIONS * noise else int(np.argmax(gains))
@@ -356,6 +418,17 @@ def _measured(
     variance = (noise / error) ** 2 * (1.0 + share**2) + 4.0 * abs(share) / n_rows + (_GAIN_MISFIT * share) ** 2
     gain = Gain(share, variance)
     return _Measured(1.0, float(CHANGE_PARTS[best]), gain.interval())
+
+
+def _gain_sum(part: _PlaneRows, *, moved: Vector, solution: Vector | None, limit: float, norm: float) -> Bounded:
+    residuals = part.residuals
+    with np.errstate(all="ignore"):
+        first, rest = part.columns[:, 0] * moved[0], part.columns[:, 1:] @ moved[1:]
+        if solution is not None:
+            first, rest = np.zeros_like(first), rest + part.wide @ solution
+        after = (residuals - first)[:, None] - np.outer(rest, CHANGE_PARTS)
+        numbers = np.column_stack([residuals**2, (residuals**2)[:, None] - after**2])
+        return clipped_sum(np.clip(numbers, -limit, limit), norm, part.shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,30 +450,32 @@ class _Directions:
 def _directions(
     run: Mapping[str, Run],
     plan: ShiftedPlan,
-    rows: NDArray[Any],
+    rows: Blocks[_PlaneRows],
     mean: Vector,
     varying: Vector,
-    residuals: Vector,
+    moved: Vector,
     established: float,
-    shares: Shares | None,
 ) -> _Directions:
-    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it."""
+    """Return the correction of the directions that the budget can pay for, as far as the gate keeps it.
+
+    It begins where the plane, which was `moved`, ended.
+    """
     geometry, n_rows = plan.geometry, plan.budget.n_rows
     unit = 2.0 * math.sqrt(geometry.variance)
     # How large private residuals are, relative to public ones. A row that is not finite has a residual that is not a
     # number, because the plane's columns come from the row; `votes` counts it as 0.
-    with np.errstate(all="ignore"):
-        sizes = np.clip(np.abs(residuals) / unit, 0.0, 1.0)[:, None]
-    (seen,), noise = _release_facts(run["sizes"], sizes, n_rows, shares)
+    sizes = added(rows.results(partial(_size_votes, moved=moved, unit=unit)))
+    (seen,), noise = _release_facts(run["sizes"], sizes, n_rows)
     low, size = _relative_size(geometry.residuals, unit, float(seen), noise)
     chosen, stage = plan.correction(mean, size)
-    private = _stage_rows(rows, residuals, stage, shares)
-    corrected = _descend(run["correction"], stage, private, n_rows)
+    corrected = _descend(run["correction"], stage, rows.map(partial(_stage_rows, moved=moved, stage=stage)), n_rows)
     # Check: how many gradients were clipped.
-    facts = _residual_facts(private, stage, corrected, _leverages(private) * rows[:, -1] ** 2)
-    if shares is not None:
-        facts, shares = _person_facts(facts, private, stage, corrected, shares)
-    (unclipped, square), noise = _release_facts(run["check"], facts, n_rows, shares)
+    if run["check"].unit == "row":
+        checked = added(rows.results(partial(_row_votes, moved=moved, stage=stage, change=corrected)))
+    else:
+        # The rows of a person may be in several blocks, and the number of a person is no sum over rows.
+        checked = votes(*_person_facts(rows, moved, stage, corrected))
+    (unclipped, square), noise = _release_facts(run["check"], checked, n_rows)
     curvature = CORRECTION_CURVATURE * stage.weights * _safely_low(unclipped / stage.row_weight, noise)
     square = _safely_high(square, noise)
     variance = stage.weights * _variance(stage, curvature, square, n_rows)
@@ -431,7 +506,7 @@ def _directions(
     return _Directions(solution, judged, own_effect, caused, undone)
 
 
-def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | None) -> tuple[Vector, Vector]:
+def _row_mean(run: Run, plan: ShiftedPlan, private: Blocks[ScoredRows]) -> tuple[Vector, Vector]:
     """Return the mean of the private rows in whitened coordinates, where it exceeds its noise.
 
     With it comes how much private rows vary in each column that is constant in public rows, see `_varying`.
@@ -439,9 +514,8 @@ def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | 
     geometry = plan.geometry
     whitened = geometry.whitened
     longest = max(float(np.quantile(np.linalg.norm(whitened, axis=1), 0.95)), 1e-12)
-    with np.errstate(all="ignore"):
-        private = Rows(rows @ geometry.whitening, np.zeros(len(rows)), shares=shares)
-    mean = run.release(clipped_outer_sum(private, _ones, longest)) / plan.budget.n_rows
+    sums = partial(_whitened_sum, geometry=geometry, weights=plan.public.base.weights, longest=longest)
+    mean = run.release(added(private.results(sums))) / plan.budget.n_rows
     noise = plan.noise("row mean") * longest
     varying = _varying(plan, mean, noise)
     mean = np.where(np.abs(mean) > max(_MEAN_THRESHOLD * noise, _LEAST_ROW_MEAN), mean, 0.0)
@@ -450,6 +524,12 @@ def _row_mean(run: Run, plan: ShiftedPlan, rows: NDArray[Any], shares: Shares | 
     if mean[0] * constant < _LEAST_CONSTANT:
         mean[0] = constant
     return mean, varying
+
+
+def _whitened_sum(part: ScoredRows, *, geometry: TransferGeometry, weights: Vector, longest: float) -> Bounded:
+    with np.errstate(all="ignore"):
+        whitened = _wide(part, geometry, weights) @ geometry.whitening
+    return clipped_outer_sum(Rows(whitened, np.zeros(len(whitened)), shares=part.shares), _ones, longest)
 
 
 def _varying(plan: ShiftedPlan, mean: Vector, noise: float) -> Vector:
@@ -471,12 +551,30 @@ def _ones(block: Block) -> Vector:
     return np.ones(len(block.y))
 
 
-def _stage_rows(rows: NDArray[Any], residuals: Vector, stage: Stage, shares: Shares | None) -> Rows:
+def _size_votes(part: _PlaneRows, *, moved: Vector, unit: float) -> Bounded:
     with np.errstate(all="ignore"):
-        return Rows(rows @ stage.map, residuals, max_norm=stage.max_norm, shares=shares)
+        return votes(np.clip(np.abs(part.left(moved)) / unit, 0.0, 1.0)[:, None], part.shares)
 
 
-def _descend(run: Run, stage: Stage, rows: Rows, n_rows: float) -> Vector:
+def _stage_rows(part: _PlaneRows, *, moved: Vector, stage: Stage) -> Rows:
+    with np.errstate(all="ignore"):
+        return Rows(part.wide @ stage.map, part.left(moved), max_norm=stage.max_norm, shares=part.shares)
+
+
+def _row_votes(part: _PlaneRows, *, moved: Vector, stage: Stage, change: Vector) -> Bounded:
+    facts = _stage_facts(part, moved=moved, stage=stage, change=change)
+    if part.shares is not None:
+        # The second number is a squared length.
+        facts = facts * np.column_stack([part.shares.values, part.shares.values**2])
+    return votes(facts)
+
+
+def _stage_facts(part: _PlaneRows, *, moved: Vector, stage: Stage, change: Vector) -> Vector:
+    rows = _stage_rows(part, moved=moved, stage=stage)
+    return _residual_facts(rows, stage, change, _leverages(rows) * part.wide[:, -1] ** 2)
+
+
+def _descend(run: Run, stage: Stage, rows: Blocks[Rows], n_rows: float) -> Vector:
     """Return the averaged iterate of the stage's steps."""
     current, average = np.zeros(len(stage.weights)), np.zeros(len(stage.weights))
     first = stage.n_steps // 2
@@ -502,18 +600,26 @@ def _residual_facts(rows: Rows, stage: Stage, change: Vector, row_weights: Vecto
     return np.where(known[:, None], np.clip(facts, 0.0, 1.0), 0.0)
 
 
-def _person_facts(facts: Vector, rows: Rows, stage: Stage, change: Vector, shares: Shares) -> tuple[Vector, Shares]:
-    """Return the same numbers for each person, and the shares of a table with one row per person.
+def _person_facts(rows: Blocks[_PlaneRows], moved: Vector, stage: Stage, change: Vector) -> tuple[Vector, Shares]:
+    """Return the numbers of `_residual_facts` for each person, and the shares of a table with one row per person.
 
     The second number is the squared length of the person's mean clipped gradient over the squared clipping norm. It is
     in [0, 1] as well, and smaller than the mean over the rows unless these are alike.
     """
-    with np.errstate(all="ignore"):
-        residuals = rows.y - rows.X @ change
-        lengths = _leverages(rows) * np.minimum(rows.norms, 1e300) * np.abs(residuals)
-        weights = _leverages(rows) * residuals * np.minimum(1.0, stage.clip_norm / np.maximum(lengths, 1e-300))
-        gradients = np.where(np.isfinite(weights)[:, None], rows.X * weights[:, None], 0.0)
-    parts = shares.by_unit(np.column_stack([facts[:, 0], gradients]))
+
+    def numbers(part: _PlaneRows) -> tuple[Vector, Shares | None]:
+        own = _stage_rows(part, moved=moved, stage=stage)
+        with np.errstate(all="ignore"):
+            residuals = own.y - own.X @ change
+            lengths = _leverages(own) * np.minimum(own.norms, 1e300) * np.abs(residuals)
+            weights = _leverages(own) * residuals * np.minimum(1.0, stage.clip_norm / np.maximum(lengths, 1e-300))
+            gradients = np.where(np.isfinite(weights)[:, None], own.X * weights[:, None], 0.0)
+        facts = _stage_facts(part, moved=moved, stage=stage, change=change)
+        return np.column_stack([facts[:, 0], gradients]), part.shares
+
+    found = list(rows.results(numbers))
+    shares = joined_shares([cast(Shares, own) for _, own in found])
+    parts = shares.by_unit(np.concatenate([own for own, _ in found]))
     squares = np.einsum("ij,ij->i", parts[:, 1:], parts[:, 1:]) / stage.clip_norm**2
     return np.clip(np.column_stack([parts[:, 0], squares]), 0.0, 1.0), shares.of_units()
 
@@ -523,13 +629,13 @@ def _leverages(rows: Rows) -> Vector:
     return np.ones(rows.n_rows) if rows.leverage is None else rows.leverage
 
 
-def _release_facts(run: Run, facts: Vector, n_rows: float, shares: Shares | None) -> tuple[Vector, float]:
-    """Return the means of a few numbers in [0, 1] per row, and their noise."""
+def _release_facts(run: Run, facts: Bounded, n_rows: float) -> tuple[Vector, float]:
+    """Return the means of a few numbers in [0, 1] per row, given their `votes`, and their noise."""
     if not isinstance(run.plan.mechanism, Gaussian):
         raise TypeError("the noise of this release must be Gaussian.")
-    total = run.release(votes(facts, shares))
+    total = run.release(facts)
     # One row moves the sum of k such numbers by at most sqrt(k) in l2, see `votes`.
-    noise = run.plan.mechanism.noise_multiplier * math.sqrt(facts.shape[1]) / n_rows
+    noise = run.plan.mechanism.noise_multiplier * math.sqrt(len(facts.value)) / n_rows
     # They are means of numbers in [0, 1]; noise beyond that range must not count as evidence.
     return np.clip(total / n_rows, 0.0, 1.0), noise
 

@@ -33,6 +33,22 @@ def test_sparse_learner_finds_the_coordinates_and_an_ellipsoids_weights(inside):
     assert np.mean(ellipsoid.predict(X) != y) < 0.01 < np.mean(ball.predict(X) != y)
 
 
+def test_sparse_learner_counts_votes_once_for_all_choices(monkeypatch):
+    counted, released = [], []
+    count, choose = module.weighted_votes, module.chosen
+    monkeypatch.setattr(module, "weighted_votes", lambda *args: counted.append(count(*args)) or counted[-1])
+    monkeypatch.setattr(module, "chosen", lambda run, votes: released.append(votes) or choose(run, votes))
+    X = np.random.default_rng(2).standard_normal((4000, 6))
+    y = (X[:, 3] ** 2 > 0.5).astype(int)
+    SubsampleTestReweigh(SparseLearner(4), random_state=0).fit(X, y)
+    assert len(counted) == 1
+    choices = [votes.value for votes in released if votes.value.ndim == 1]
+    assert [len(votes) for votes in choices] == [6, 5, 4, 3]
+    # Each choice is among the votes that were counted, without those of the coordinates chosen before.
+    for more, fewer in zip([counted[0].value, *choices], choices, strict=False):
+        assert set(fewer) <= set(more)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.2])
 def test_parity_learner_finds_a_parity_of_biased_bits_too(share):
     rng = np.random.default_rng(3)

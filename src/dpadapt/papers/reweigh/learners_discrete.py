@@ -22,7 +22,7 @@ from dpadapt.hybrid.questions import (
     ParityHypothesis,
     weighted_squares,
 )
-from dpadapt.mechanisms.bounded import threshold_votes, weighted_votes
+from dpadapt.mechanisms.bounded import kept_entries, threshold_votes, weighted_votes
 from dpadapt.mechanisms.mechanism import Mechanism
 from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack
 from dpadapt.papers.reweigh.learners import Facts, Plans, Sample, choice_of, chosen
@@ -242,11 +242,13 @@ class SparseLearner:
         members = np.flatnonzero(sample.codes == self.inside)
         close = np.abs(sample.X[members]) < _CLOSE_TO_ORIGIN * self.scale
         weights = sample.weights[members]
-        left = list(range(sample.X.shape[1]))
+        # One vote for each coordinate serves all choices.
+        votes = weighted_votes(close.T, weights)
+        left = np.ones(sample.X.shape[1], dtype=bool)
         columns = []
         for _ in range(run.plan.steps):
-            votes = weighted_votes((close[:, j] for j in left), weights)
-            columns.append(left.pop(chosen(run, votes)))
+            columns.append(np.flatnonzero(left)[chosen(run, kept_entries(votes, left))])
+            left[columns[-1]] = False
         return np.array(columns, dtype=np.int64)
 
 

@@ -1,0 +1,257 @@
+"""Blocks on the workers of a Dask cluster: they hold the private rows, and return sums over them.
+
+Ledger and noise stay with the process that calls `fit`, the coordinator: it sends functions of rows to the workers,
+adds up what these return for each block, in the order of the blocks, and releases the sum. A sum is no release, so that
+a lost worker costs nothing: Dask computes its blocks and sums again, elsewhere.
+
+An error on a worker is returned, not raised there: Dask would write the arguments of a task that fails into its logs,
+private rows among them.
+"""
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks, P, block_slices
+from dpadapt.streaming.source import Checked, Part
+
+Q = TypeVar("Q")
+
+# Tasks per thread of a worker in one pass over the rows. With more of them a slower worker delays a pass less, but each
+# costs the scheduler a millisecond. Chosen by hand.
+_TASKS_PER_THREAD = 2
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OnCluster:
+    """Private rows in Dask arrays or data frames.
+
+    Parameters
+    ----------
+    X : dask DataFrame or Array
+    y : dask Series, DataFrame of one column or Array
+    """
+
+    X: Any
+    y: Any
+
+    def blocks(self, checked: Checked) -> Blocks[Part]:
+        """Read all rows on the workers; return them in blocks, after `checked` has converted or refused them."""
+        client = _client()
+        if self.y is None or not hasattr(self.y, "__dask_graph__"):
+            raise ValueError("y must be an array or a series of Dask, as X is, with one label per row.")
+        X, y = (client.compute(_partitions(part)) for part in (self.X, self.y))
+        sizes = [client.gather(client.map(len, part, pure=False)) for part in (X, y)]
+        n_rows = sum(sizes[0])
+        if sum(sizes[1]) != n_rows:
+            raise ValueError("X and y must have the same number of rows.")
+        starts = [np.concatenate([[0], np.cumsum(size)]) for size in sizes]
+        if n_rows:
+            # The first row here, so that the columns are known.
+            first = [_pieces(client, part, start, slice(0, 1)) for part, start in zip((X, y), starts, strict=True)]
+            checked(*(_joined(client.gather(pieces)) for pieces in first))
+        blocks = block_slices(n_rows)
+        n_groups = min(len(blocks), _TASKS_PER_THREAD * sum(client.nthreads().values()))
+        groups = []
+        for own in np.array_split(np.arange(len(blocks)), max(n_groups, 1)):
+            rows = slice(blocks[own[0]].start, blocks[own[-1]].stop)
+            parts = (_pieces(client, part, start, rows) for part, start in zip((X, y), starts, strict=True))
+            groups.append((client.submit(_checked_group, *parts, checked, pure=False), len(own)))
+        kept: OnWorkers[Part] = OnWorkers(client, groups, n_rows)
+        kept.wait()
+        return kept
+
+
+class OnWorkers(Blocks[P]):
+    """Blocks that workers hold, in groups of consecutive ones.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    groups : list of (Future, int)
+        What holds the blocks of a group, and how many they are.
+    n_rows : int
+    """
+
+    def __init__(self, client: Any, groups: list[tuple[Any, int]], n_rows: int) -> None:
+        self._client = client
+        self._groups = groups
+        self.n_rows = n_rows
+
+    def map(self, function: Callable[[P], Q]) -> "OnWorkers[Q]":
+        """Return what `function` makes of each block, kept by the workers."""
+        mapped: OnWorkers[Q] = OnWorkers(self._client, self._submitted(_mapped, function), self.n_rows)
+        mapped.wait()
+        return mapped
+
+    def results(self, function: Callable[..., Q], own: Sequence[Any] | None = None) -> Iterator[Q]:
+        """Return what `function` gives for each block."""
+        for found in _gathered(self._client, [future for future, _ in self._submitted(_results, function, own)]):
+            yield from _raised(found)
+
+    def wait(self) -> None:
+        """Wait until all blocks are there, and raise what went wrong with one of them."""
+        futures = [self._client.submit(_failure, group, pure=False) for group, _ in self._groups]
+        for failure in _gathered(self._client, futures):
+            _raised(failure)
+
+    def _submitted(
+        self, work: Callable[..., Any], function: Callable[..., Any], own: Sequence[Any] | None = None
+    ) -> list[tuple[Any, int]]:
+        """Return a task for each group; `function` is pickled once."""
+        import cloudpickle
+
+        packed, submitted, start = cloudpickle.dumps(function), [], 0
+        with warnings.catch_warnings():
+            # Of a function that holds public rows: it is sent once for each group.
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            for group, size in self._groups:
+                further = None if own is None else list(own[start : start + size])
+                submitted.append((self._client.submit(work, group, packed, further, pure=False), size))
+                start += size
+        return submitted
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """An error on a worker: one of ours with its text, which shows no value, or the type of another."""
+
+    kind: str
+    text: str
+
+
+def _safely(work: Callable[[], Any]) -> Any:
+    """Return what `work` returns, or how it failed."""
+    try:
+        # A numerical warning would reveal an extreme row.
+        with np.errstate(all="ignore"):
+            return work()
+    except (ValueError, TypeError) as error:
+        return _Failed(type(error).__name__, str(error))
+    except Exception as error:
+        return _Failed(type(error).__name__, "")
+
+
+def _raised(found: Any) -> Any:
+    """Return a result, or raise the error that a worker returned in its place."""
+    if not isinstance(found, _Failed):
+        return found
+    if found.kind == "TypeError" and found.text:
+        raise TypeError(found.text)
+    raise ValueError(found.text or f"a worker can't compute a sum over its rows ({found.kind}).")
+
+
+def _gathered(client: Any, futures: list[Any]) -> list[Any]:
+    """Return results of tasks in their order."""
+    problem = ""
+    try:
+        return list(client.gather(futures))
+    except Exception as error:
+        problem = type(error).__name__
+    # Outside the handler: nothing of the original error stays attached.
+    raise RuntimeError(
+        f"the cluster lost too many workers to go on ({problem}). What was charged before counts as spent. Give the "
+        f"workers more memory, and fit again."
+    )
+
+
+def _pieces(client: Any, partitions: list[Any], starts: Any, rows: slice) -> list[Any]:
+    """Return tasks for the parts of partitions that hold some rows."""
+    pieces = []
+    for partition, start, end in zip(partitions, starts[:-1], starts[1:], strict=True):
+        low, high = max(rows.start, start), min(rows.stop, end)
+        if low < high:
+            pieces.append(client.submit(_rows, partition, int(low - start), int(high - start), pure=False))
+    return pieces
+
+
+def _rows(partition: Any, start: int, end: int) -> Any:
+    return partition.iloc[start:end] if hasattr(partition, "iloc") else partition[start:end]
+
+
+def _joined(pieces: list[Any]) -> Any:
+    if hasattr(pieces[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(pieces)
+    return np.concatenate(pieces)
+
+
+def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
+    """Return the blocks of a group."""
+
+    def parts() -> list[Part]:
+        if not X:
+            return []
+        rows, labels = checked(_joined(X), _joined(y))
+        return [
+            Part(np.ascontiguousarray(rows[start : start + BLOCK_ROWS]), labels[start : start + BLOCK_ROWS])
+            for start in range(0, len(rows), BLOCK_ROWS)
+        ]
+
+    return _safely(parts)
+
+
+def _mapped(group: Any, packed: bytes, own: Any) -> Any:
+    return group if isinstance(group, _Failed) else _safely(lambda: [pickle.loads(packed)(part) for part in group])
+
+
+def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
+    if isinstance(group, _Failed):
+        return group
+    further = [()] * len(group) if own is None else [(one,) for one in own]
+    function = pickle.loads(packed)
+    return _safely(lambda: [function(part, *more) for part, more in zip(group, further, strict=True)])
+
+
+def _failure(group: Any) -> _Failed | None:
+    return group if isinstance(group, _Failed) else None
+
+
+def _partitions(part: Any) -> list[Any]:
+    """Return the partitions of a collection, each with whole rows."""
+    if getattr(part, "ndim", 0) == 2 and hasattr(part, "rechunk"):
+        part = part.rechunk({1: -1})
+    return list(np.ravel(np.asarray(part.to_delayed(), dtype=object)))
+
+
+def _client() -> Any:
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:
+        pass
+    raise ValueError(
+        "X is a collection of Dask, and no cluster is connected. Make a client first: from distributed import Client; "
+        "client = Client(...)."
+    )
+
+
+# Predictions
+
+
+def lazily(method: Callable[..., Any], X: Any, width: int) -> Any:
+    """Return what `method` gives for each row of a Dask collection of `width` columns, computed when it is asked for.
+
+    Arrays give arrays. Data frames give series, or data frames where a row has several numbers, with their own index.
+    """
+    example = np.asarray(method(np.zeros((1, width))))
+    if hasattr(X, "map_partitions"):
+        return X.map_partitions(partial(_of_frame, method), meta=_of_frame(lambda _: example[:0], X._meta))
+    X = X.rechunk({1: -1})
+    if example.ndim == 1:
+        return X.map_blocks(method, dtype=example.dtype, drop_axis=1)
+    return X.map_blocks(method, dtype=example.dtype, chunks=(X.chunks[0], (example.shape[1],)))
+
+
+def _of_frame(method: Callable[..., Any], frame: Any) -> Any:
+    import pandas as pd
+
+    found = np.asarray(method(frame))
+    return pd.Series(found, frame.index) if found.ndim == 1 else pd.DataFrame(found, frame.index)

@@ -1,0 +1,206 @@
+"""Rows in chunks: the model of the same rows in memory, bit for bit; what can't be read is refused, at no cost."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+from streamed import MAKERS, N_COLUMNS, assert_same, data_of
+
+from dpadapt import (
+    Ledger,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateProbe,
+    PrivateSubspaceRegressor,
+    Public,
+    Source,
+)
+from dpadapt.streaming.source import Part, _in_blocks, memory_in_bytes
+
+
+def in_chunks(X, y, size, **options):
+    return Source(lambda: ((X[k : k + size], y[k : k + size]) for k in range(0, len(X), size)), **options)
+
+
+def frame(X, y):
+    return pd.DataFrame({**{f"x{j}": X[:, j] for j in range(X.shape[1])}, "y": y})
+
+
+@pytest.mark.parametrize("size", [999, 16_384, 20_000])
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_chunks_give_the_model_of_the_same_rows_in_memory(rows, kind, size):
+    X, y, public = data_of(kind, rows)
+    model = MAKERS[kind](intervals=True)
+    whole = clone(model).fit(X, y, public=public)
+    assert whole.adopted_ > 0
+    assert_same(whole, model.fit(in_chunks(X, y, size, memory="64MB"), public=public))
+    assert np.array_equal(whole.calibration_.above, model.calibration_.above)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "labelled"),
+    [
+        (MAKERS["regressor"](prior="same-population"), "regressor", True),
+        (MAKERS["classifier"](classes=[0, 1]), "classifier", False),
+        (PrivateLinearRegression(random_state=0, target_bounds=(-3, 3)), "regressor", None),
+        (PrivateLinearRegression(random_state=0, solver="descent"), "regressor", True),
+        (PrivateLogisticRegression(random_state=0, classes=[0, 1]), "classifier", None),
+        (PrivateProbe(random_state=0, classes=[0, 1]), "classifier", False),
+        (PrivateProbe(random_state=0), "classifier", True),
+    ],
+)
+def test_every_estimator_that_sums_over_rows_reads_chunks(rows, model, kind, labelled):
+    X, y, public = data_of(kind, rows)
+    public = {None: None, True: public, False: Public(public.X)}[labelled]
+    model.__dict__.pop("public_model", None) if public is None else None
+    whole = clone(model).fit(X, y, public=public)
+    streamed = clone(model).fit(in_chunks(X, y, 5000), public=public)
+    assert np.array_equal(whole.coef_, streamed.coef_)
+    assert whole.privacy_.entries == streamed.privacy_.entries
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_files_give_the_model_of_the_same_rows_in_memory(rows, tmp_path, ending):
+    X, y, public = data_of("regressor", rows)
+    whole = MAKERS["regressor"]().fit(X, y, public=public)
+    table, folder = frame(X, y), tmp_path / "rows"
+    folder.mkdir()
+    for k, (start, end) in enumerate([(0, 7), (7, 20_000), (20_000, len(X))]):
+        part = table.iloc[start:end]
+        if ending == "csv":
+            part.to_csv(folder / f"{k}.csv", index=False)
+        else:
+            part.to_parquet(folder / f"{k}.parquet", row_group_size=5000, index=False)
+    (folder / "_SUCCESS").touch()
+    assert_same(whole, MAKERS["regressor"]().fit(Source.from_files(folder, label="y"), public=public))
+    if ending == "parquet":
+        dataset = pyarrow.dataset.dataset(str(folder), exclude_invalid_files=True)
+        assert_same(whole, MAKERS["regressor"]().fit(Source.from_files(dataset, label="y"), public=public))
+
+
+def test_rows_that_are_not_present_count_as_null_rows(rows):
+    X, y, public = data_of("regressor", rows)
+    present = np.random.default_rng(0).random(len(X)) < 0.5
+    nothing = np.where(present[:, None], X, 1e6)
+    chunks = [(nothing[:20_000], y[:20_000], present[:20_000]), (nothing[20_000:], y[20_000:], present[20_000:])]
+    model = MAKERS["regressor"]().fit(Source(lambda: chunks), public=public)
+    null = MAKERS["regressor"]().fit(np.where(present[:, None], X, 1e200), y, public=public)
+    assert model.coef_ == pytest.approx(null.coef_, rel=1e-6)
+
+
+def test_chunks_are_put_together_to_blocks():
+    sizes = [1, 16_384, 40_000, 3]
+    X = np.arange(sum(sizes), dtype=float)[:, None]
+    ends = np.cumsum(sizes)
+    parts = list(
+        _in_blocks(Part(X[end - size : end], X[end - size : end, 0]) for size, end in zip(sizes, ends, strict=True))
+    )
+    assert [len(part.X) for part in parts] == [16_384, 16_384, 16_384, 56_388 - 3 * 16_384]
+    assert np.array_equal(np.concatenate([part.X for part in parts]), X)
+
+
+# Bad input
+
+
+def refused(source, model=None, *, kind=ValueError, **fit):
+    """Return the message of a refusal that spends nothing."""
+    ledger = Ledger(5.0, 1e-5)
+    with pytest.raises(kind) as caught:
+        (model or PrivateLinearRegression()).fit(source, ledger=ledger, **fit)
+    assert ledger.spent() == 0
+    return str(caught.value)
+
+
+def test_estimators_that_need_all_rows_say_so():
+    source = Source(lambda: [(np.zeros((5, 2)), np.zeros(5))])
+    assert "can't read private rows in chunks" in refused(source, PrivateSubspaceRegressor(), kind=TypeError)
+
+
+def test_labels_persons_and_weights_beside_a_source_are_refused():
+    source = Source(lambda: [(np.zeros((5, 2)), np.zeros(5))])
+    assert "y must be left out" in refused(source, y=np.zeros(5))
+    assert "persons can't be given" in refused(source, persons=np.arange(5))
+    assert "sample_weight can't be given" in refused(
+        source, PrivateLinearRegression(max_weight=2), sample_weight=[1] * 5
+    )
+    assert "classes must be declared" in refused(source, PrivateLogisticRegression())
+
+
+def test_chunks_of_another_width_or_with_missing_cells_are_refused_without_a_value():
+    wide = Source(lambda: [(np.zeros((5, 2)), np.zeros(5)), (np.full((5, 3), 17.5), np.zeros(5))])
+    assert "17.5" not in refused(wide)
+    missing = Source(lambda: [(np.zeros((5, 2)), np.zeros(5)), (np.full((5, 2), np.nan), np.full(5, 17.5))])
+    text = refused(missing)
+    assert "NaN" in text
+    assert "17.5" not in text
+    text = refused(Source(lambda: [(np.zeros((5, 2)), np.zeros(5)), (np.zeros((5, 2)), ["17.5x"] * 5)]))
+    assert "17.5" not in text
+    unknown = Source(lambda: [(np.zeros((5, 2)), ["a", "b", "a", "b", "secret"])])
+    assert "secret" not in refused(unknown, PrivateLogisticRegression(classes=["a", "b"]))
+
+
+def test_too_few_rows_and_other_public_columns_are_refused():
+    assert "at least two rows" in refused(Source(lambda: [(np.zeros((1, 2)), np.zeros(1))]))
+    assert "at least two rows" in refused(Source(lambda: []))
+    source = Source(lambda: [(np.zeros((5, 2)), np.zeros(5))])
+    assert "2 columns, got 3" in refused(source, public=Public(np.random.default_rng(0).random((9, 3)), np.zeros(9)))
+
+
+def test_files_with_other_columns_are_refused_by_name(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [1, 2], "y": [1.0, 2.0]}), tmp_path / "2.parquet")
+    text = refused(Source.from_files(tmp_path, label="y"))
+    assert "2.parquet: its columns differ from those of 1.parquet" in text
+    (tmp_path / "2.parquet").unlink()
+    assert "label must name a column" in refused(Source.from_files(tmp_path, label="cost"))
+    assert "no such file" in refused(Source.from_files(tmp_path / "nothing.parquet", label="y"))
+    pq.write_table(pa.table({"a": ["17.5", "b"], "y": [1.0, 2.0]}), tmp_path / "1.parquet")
+    text = refused(Source.from_files(tmp_path, label="y"))
+    assert "a hold no numbers" in text
+    assert "17.5" not in text
+    (tmp_path / "notes.txt").write_text("17.5")
+    assert "all files must end in" in refused(Source.from_files(tmp_path, label="y"))
+
+
+def test_a_file_that_vanishes_while_it_is_read_is_an_error_that_spends_nothing(tmp_path):
+    for k in range(6):
+        pq.write_table(pa.table({"a": np.arange(70_000.0), "y": np.arange(70_000.0)}), tmp_path / f"{k}.parquet")
+    source = Source.from_files(tmp_path, label="y")
+
+    def chunks():
+        for k, chunk in enumerate(source.chunks()):
+            if k == 0:
+                # Some of the next files may be open already.
+                (tmp_path / "5.parquet").unlink()
+            yield chunk
+
+    text = refused(Source(chunks), kind=OSError)
+    assert "the private files can't be read" in text
+
+
+def test_a_damaged_csv_is_refused_without_a_value(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * 10 + "17.5x,3\n")
+    text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=(OSError, ValueError))
+    assert "17.5" not in text
+
+
+@pytest.mark.parametrize(
+    ("memory", "number"), [("2GB", 2**31), ("64 MiB", 2**26), (10**9, 10**9), ("0.5g", 2**29), ("1tb", 2**40)]
+)
+def test_amounts_of_memory(memory, number):
+    assert memory_in_bytes(memory, "memory") == number
+
+
+@pytest.mark.parametrize("memory", ["much", "-1GB", True, None, "1e9", 100, "10MB", float("nan")])
+def test_amounts_of_memory_that_are_refused(memory):
+    with pytest.raises(ValueError, match=r"^--memory must be"):
+        memory_in_bytes(memory, "--memory")
+
+
+def test_a_source_shows_no_rows_and_must_be_a_function():
+    assert repr(Source(lambda: [(np.full((2, 2), 17.5), [17.5, 17.5])])) == "Source(private rows)"
+    with pytest.raises(TypeError, match="must be a function"):
+        Source([np.zeros((N_COLUMNS, 2))])

@@ -1,0 +1,162 @@
+"""Rows on the workers of a Dask cluster: the same model, bit for bit; lost workers; no private value in logs."""
+
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from streamed import MAKERS, assert_same, data_of
+
+from dpadapt import Ledger, PrivateLinearRegression, PrivateLogisticRegression, PrivateTransferRegressor, Public
+from dpadapt.accounting.ledger import Run
+
+pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
+import dask.array as da
+import dask.dataframe as dd
+from distributed import Client, LocalCluster
+
+# Dask's own warnings are no matter of these tests.
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.filterwarnings("ignore::dpadapt.errors.PrivacyWarning"),
+]
+
+
+def started(n_workers):
+    return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with started(2) as cluster, Client(cluster) as client:
+        yield client
+
+
+def arrays(X, y, size=7777):
+    return da.from_array(X, chunks=(size, 3)), da.from_array(y, chunks=size + 11)
+
+
+def frames(X, y, parts):
+    names = [f"x{j}" for j in range(X.shape[1])]
+    return dd.from_pandas(pd.DataFrame(X, columns=names), npartitions=parts), dd.from_pandas(
+        pd.Series(y), npartitions=3
+    )
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_two_workers_give_the_model_of_the_same_rows_in_memory(client, rows, kind):
+    X, y, public = data_of(kind, rows)
+    whole = MAKERS[kind](intervals=True).fit(X, y, public=public)
+    assert_same(whole, MAKERS[kind](intervals=True).fit(*arrays(X, y), public=public))
+    frame = frames(X, y, 5)
+    named = Public(pd.DataFrame(public.X, columns=frame[0].columns), public.y)
+    fitted = MAKERS[kind](intervals=True).fit(*frame, public=named)
+    assert np.array_equal(whole.coef_, fitted.coef_)
+    assert list(fitted.feature_names_in_) == list(frame[0].columns)
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_any_number_of_workers_gives_the_same_model(rows, n_workers):
+    X, y, public = data_of("regressor", rows)
+    whole = MAKERS["regressor"]().fit(X, y, public=public)
+    with started(n_workers) as cluster, Client(cluster):
+        assert_same(whole, MAKERS["regressor"]().fit(*arrays(X, y, 1000 * n_workers + 1), public=public))
+
+
+def test_models_without_public_data_read_from_workers(client, rows):
+    X, y, _ = data_of("classifier", rows)
+    model = PrivateLogisticRegression(random_state=0, classes=[0, 1])
+    assert np.array_equal(clone(model).fit(X, y).coef_, clone(model).fit(*arrays(X, y)).coef_)
+
+
+def test_predictions_on_dask_are_lazy_and_the_same(client, rows):
+    X, y, public = data_of("classifier", rows)
+    model = MAKERS["classifier"]().fit(X, y, public=public)
+    array, frame = arrays(X, y)[0], frames(X, y, 4)[0]
+    for method in ("predict", "predict_proba", "decision_function"):
+        lazy = getattr(model, method)(array)
+        assert hasattr(lazy, "__dask_graph__")
+        assert np.array_equal(lazy.compute(), getattr(model, method)(X))
+    assert np.array_equal(np.asarray(model.predict(frame).compute()), model.predict(X))
+    fitted = PrivateTransferRegressor(random_state=0, public_model="linear", intervals=True)
+    fitted.fit(X, y.astype(float), public=Public(public.X, public.y.astype(float)))
+    lazy = fitted.predict_interval(array, coverage=0.8)
+    assert np.array_equal(lazy.compute(), fitted.predict_interval(X, coverage=0.8))
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 60])
+def test_a_worker_that_dies_in_any_stage_changes_nothing(rows, at, monkeypatch):
+    X, y, public = data_of("regressor", rows)
+    calm, struck = Ledger(9.0, 1e-5), Ledger(9.0, 1e-5)
+    whole = MAKERS["regressor"]().fit(X, y, public=public, ledger=calm)
+    with started(2) as cluster, Client(cluster):
+        count, release = [0], Run.release
+
+        def killing(self, bounded):
+            count[0] += 1
+            if count[0] == at:
+                os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+            return release(self, bounded)
+
+        monkeypatch.setattr(Run, "release", killing)
+        model = MAKERS["regressor"]().fit(*arrays(X, y), public=public, ledger=struck)
+    assert count[0] >= at
+    assert_same(whole, model)
+    # Nothing was charged twice.
+    assert struck.spent() == calm.spent()
+
+
+def test_bad_rows_on_a_worker_are_refused_at_no_cost_and_never_logged(client, rows):
+    X, y, _ = data_of("regressor", rows)
+    bad = X.copy()
+    bad[-1] = np.nan
+    bad[-2] = 17.25
+    ledger = Ledger(1.0, 1e-5)
+    with pytest.raises(ValueError, match="NaN") as caught:
+        PrivateLinearRegression().fit(*arrays(bad, y), ledger=ledger)
+    assert "17.25" not in str(caught.value)
+    assert ledger.spent() == 0
+    assert "17.25" not in str(client.get_worker_logs())
+    with pytest.raises(ValueError, match="not among the classes"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(*arrays(X, np.where(y > 3, 7, 0)), ledger=ledger)
+
+
+def test_other_bad_input(client, rows):
+    X, y, _ = data_of("regressor", rows)
+    with pytest.raises(ValueError, match="same number of rows"):
+        PrivateLinearRegression().fit(arrays(X, y)[0], arrays(X, y[:-1])[1])
+    with pytest.raises(ValueError, match="y must be an array or a series of Dask"):
+        PrivateLinearRegression().fit(arrays(X, y)[0], y)
+    with pytest.raises(ValueError, match="persons can't be given"):
+        PrivateLinearRegression().fit(*arrays(X, y), persons=np.arange(len(X)))
+
+
+def test_without_a_client_there_is_advice(rows, monkeypatch):
+    X, y, _ = data_of("regressor", rows)
+    monkeypatch.setattr("distributed.client._get_global_client", lambda: None)
+    with pytest.raises(ValueError, match="no cluster is connected"):
+        PrivateLinearRegression().fit(*arrays(X, y))
+
+
+def test_functions_that_go_to_workers_hold_neither_ledger_nor_noise(client, rows, monkeypatch):
+    """Unpickled, none of them refers to a ledger, a run or a generator of noise."""
+    import cloudpickle
+
+    from dpadapt.streaming.workers import OnWorkers
+
+    packed = []
+    submitted = OnWorkers._submitted
+
+    def spy(self, work, function, own=None):
+        packed.append(cloudpickle.dumps(function))
+        return submitted(self, work, function, own)
+
+    monkeypatch.setattr(OnWorkers, "_submitted", spy)
+    X, y, public = data_of("regressor", rows)
+    MAKERS["regressor"](intervals=True).fit(*arrays(X, y), public=public, ledger=Ledger(9.0, 1e-5))
+    assert len(packed) > 50
+    for one in packed:
+        assert b"dpadapt.accounting" not in one or b"receipt" in one
+        assert b"dpadapt.mechanisms.randomness" not in one
