@@ -30,8 +30,8 @@ START, END = "<!-- bench scale -->", "<!-- end of bench scale -->"
 
 KINDS = ("regressor", "classifier")
 _PUBLIC_ROWS, _FILE_ROWS = 2000, 500_000
-# Times the CPU time per row of a fit from memory; gigabytes; growth of CPU time per row; time on the clock over that of one
-# process; megabytes of the coordinator.
+# Times the CPU time per row of a fit from memory; gigabytes; growth of CPU time per row; time on the clock over that of
+# one process; megabytes of the coordinator.
 MOST_CPU, MOST_MEMORY, MOST_GROWTH, MOST_CLOCK, MOST_CLIENT = 1.8, 1.2, 1.1, 0.75, 300.0
 
 
