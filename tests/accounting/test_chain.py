@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpadapt.accounting import chain
-from dpadapt.accounting.chain import FORMAT, State, Terms
+from dpadapt.accounting.chain import FORMAT, Past, State, Terms
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency
@@ -49,8 +49,8 @@ def test_records_add_up_to_sums_runs_and_charges():
     state, charges = chain.follow(START, records(*CONTENTS), TERMS)
     assert (state.records, state.head) == (4, records(*CONTENTS)[-1][0])
     assert state.sums == MADE.sums(CHARGE) + MADE.sums(CHARGE)
-    assert state.runs == {"mark": (CHARGE[0], 4)}
-    assert charges == [(TIME, CHARGE)] * 2
+    assert state.runs == {"mark": (CHARGE[0], 4, "")}
+    assert charges == [Past(TIME, CHARGE)] * 2
     # In two steps the same.
     half, _ = chain.follow(START, records(*CONTENTS)[:3], TERMS)
     assert chain.follow(half, records(*CONTENTS)[3:], TERMS)[0] == state
