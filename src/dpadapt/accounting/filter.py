@@ -213,23 +213,29 @@ class Filter:
         # Not `needs > cap`: a cost of NaN must be refused.
         return needs <= self.epsilon * (1 + _CAP_TOLERANCE)
 
-    def require(self, before: Callable[[], Sums], charge: Sequence[Entry], whose: str = "this ledger") -> None:
-        """Raise `BudgetExceeded` unless `charge` is accepted after charges that add up to ``before()``."""
+    def require(self, before: Callable[[], Sums], charge: Sequence[Entry], allowance: str = "") -> None:
+        """Raise `BudgetExceeded` unless `charge` is accepted after charges that add up to ``before()``.
+
+        The cap is that of a ledger or, if one is named, of an allowance.
+        """
         if math.isinf(self.epsilon):
             return
         needs = self.needs(before(), charge)
         if self.accepts(needs):
             return
         what = repr(charge[0].label + (f" and {len(charge) - 1} more" if len(charge) > 1 else "")) if charge else "it"
+        cap = f"this ledger's cap of {self.epsilon:.4g}"
+        if allowance:
+            cap = f"the cap of {self.epsilon:.4g} of the allowance {allowance!r}"
         if math.isinf(needs) and self.delta == 0:
             raise BudgetExceeded(
-                f"{what} needs a delta above 0, and {whose} has none. Nothing was released. Make it with "
-                f"one, such as Ledger(epsilon=..., delta=1e-6)."
+                f"{what} needs a delta above 0, and {cap} has none. Nothing was released. Make it with one, such as "
+                f"delta=1e-6."
             )
         raise BudgetExceeded(
-            f"{what} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over {whose}'s cap of "
-            f"{self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise (remaining() says how much "
-            f"is left); another ledger for the same data would lack what was already spent."
+            f"{what} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over {cap}. Nothing was "
+            f"released. Use a smaller epsilon or more noise (remaining() says how much is left); another "
+            f"ledger for the same data would lack what was already spent."
         )
 
     def level(self, sums: Sums) -> float:

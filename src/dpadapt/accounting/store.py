@@ -260,7 +260,7 @@ class DurableStore(Store):
             # (`Filter.needs`) holds: that of the cap for all charges, that of the allowance for those under its name.
             allowance = state.allowances[name]
             self._filter.require(lambda: state.sums, charge)
-            allowance.filter.require(lambda: allowance.sums, charge, f"the allowance {name!r}")
+            allowance.filter.require(lambda: allowance.sums, charge, name)
 
         self._append([record], check, mark)
 
