@@ -901,8 +901,8 @@ def test_what_is_wrong_with_an_allowance_is_said_and_nothing_is_recorded(place):
     ledger.allow("anna", 0.5)
     before = ledger.records()
     for arguments, words in (
-        (("bert", 1.1), "epsilon=1.1 is more than the cap of the ledger, 1.0"),
-        (("bert", 1.0, 1e-5), "delta=1e-05 is more than the cap of the ledger, 1e-06"),
+        (("bert", 1.1), r"epsilon \(--epsilon\) of an allowance must be at most that of the ledger's cap, 1.0"),
+        (("bert", 1.0, 1e-5), r"delta \(--delta\) of an allowance must be at most that of the ledger's cap, 1e-06"),
         (("bert", 0.0), "epsilon must be"),
         (("bert", math.inf), "epsilon must be"),
         (("bert", math.nan), "epsilon must be"),

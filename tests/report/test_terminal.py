@@ -71,7 +71,7 @@ def test_classes_are_shown_with_recall_and_precision():
 
 def test_a_history_marks_seeded_charges(ledger):
     (entry,) = ledger.entries
-    assert "(seeded: no guarantee)" in " ".join(render(history_table("h", [("2020-01-01", entry)])).split())
+    assert "(seeded: no guarantee)" in " ".join(render(history_table("h", [Past("2020-01-01", (entry,))])).split())
 
 
 def test_panels_show_every_mean(demo, case):

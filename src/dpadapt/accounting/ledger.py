@@ -438,8 +438,8 @@ class Ledger:
         for what, given, cap in (("epsilon", epsilon, self.epsilon), ("delta", delta, self.delta)):
             if given is not None and given > cap:
                 raise ValueError(
-                    f"{what}={given!r} is more than the cap of the ledger, {cap!r}, which binds every allowance. Give "
-                    f"at most that. Nothing was changed."
+                    f"{what} (--{what}) of an allowance must be at most that of the ledger's cap, {cap!r}, which binds "
+                    f"every allowance; got {given!r}. Nothing was changed."
                 )
         store.allow(name, epsilon, delta)
         return self.allowance(name)
