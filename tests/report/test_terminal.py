@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from dpadapt.accounting.chain import Past
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.methods import PREDICTORS

@@ -489,18 +489,19 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
 
     method = check_options(order)
     if order.request is not None:
+        order.request.check_public(order.public)
         schema = order.request.schema
     else:
         schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
     plan = _plan_ledger(order, schema)
-    if order.request is not None:
-        order.request.agree(order, method, plan)
     if plan is not None:
         model.schema = replace(model.schema, dataset=plan.wish.dataset)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
+    if order.request is not None:
+        order.request.agree(order, method, plan)
     # Without a ledger's file, one in memory shows whether the fit was charged.
     durable = None if plan is None else plan.open()
     ledger = durable or Ledger.of_one_fit(
@@ -571,6 +572,7 @@ def _check_places(order: Order) -> None:
     written = {os.path.realpath(order.out / name) for name in names}
     inputs: dict[str, Any] = {"--private": order.private, "--public": order.public, "--schema": order.schema}
     inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
+    inputs |= {"--request": None if order.request is None else order.request.path}
     for option, path in inputs.items():
         if isinstance(path, Path) and os.path.realpath(path) in written:
             raise ValueError(f"{option} {path}: this file would be overwritten. Choose another folder for --out.")

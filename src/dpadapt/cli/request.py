@@ -7,6 +7,7 @@ private file nor the ledger: those are the custodian's.
 """
 
 import hashlib
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,14 +108,11 @@ class Request:
 
     def agree(self, order: Order, method: "Method", plan: "LedgerPlan | None") -> None:
         """Show what the request would spend, and refuse to go on unless the custodian agrees."""
-        self._check_public(order.public)
         from dpadapt.report.terminal import facts_table
 
         console().print(facts_table(f"Request {self.path.name}", self._facts(order, method, plan)))
         if order.agreed:
             return
-        import sys
-
         if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
             raise ValueError(
                 f"--request {self.path}: nothing was spent. To carry out what is shown above, add --yes; to be asked, "
@@ -123,7 +121,7 @@ class Request:
         if not typer.confirm("Spend this?", default=False, err=True):
             raise ValueError(f"--request {self.path}: not carried out. Nothing was spent.")
 
-    def _check_public(self, given: Path | None) -> None:
+    def check_public(self, given: Path | None) -> None:
         """Refuse another public file than that of the request."""
         if self.public is None:
             if given is not None:
@@ -147,6 +145,7 @@ class Request:
         facts = {
             "fits": what,
             "spends": f"at most epsilon = {order.epsilon:g} at delta = {order.delta:g}",
+            "data set": self.schema.dataset if plan is None else plan.wish.dataset,
             "protects": Adjacency.of(order.adjacency).protects(order.unit),
             **_budget(plan),
             "columns": f"{len(features)}, with their ranges and values as the request states them: {shown}",
