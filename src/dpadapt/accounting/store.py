@@ -256,8 +256,9 @@ class DurableStore(Store):
         record = {**chain.charged(charge, self._filter.sums(charge)), **chain.under(name, limit.sums(charge))}
 
         def check(state: State) -> None:
-            # Both filters are asked under the lock, each about all charges that it counts, so each theorem
-            # (`Filter.needs`) holds: that of the cap for all charges, that of the allowance for those under its name.
+            # Both filters are asked under the lock, each about all charges that it counts. So the theorem of
+            # `Filter.needs` holds twice: all releases have the cap's epsilon and delta, and those under the name have
+            # the allowance's, if they were chosen by themselves alone.
             allowance = state.allowances[name]
             self._filter.require(lambda: state.sums, charge)
             allowance.filter.require(lambda: allowance.sums, charge, name)
