@@ -97,14 +97,14 @@ def _fit(
     private: Annotated[Path, typer.Option(help="The private rows, CSV or Parquet.")],
     out: Annotated[Path, typer.Option(help="A folder for the model, the receipt and the report.")],
     schema: Annotated[
-        Path | None, typer.Option(help="What is known about the columns; made by dpadapt schema. [required]")
+        Path | None, typer.Option(help="What is known about the columns; made by dpadapt schema. Needed, or --request.")
     ] = None,
     task: Annotated[
-        FitTask | None, typer.Option(help="Predict a number or a class, or choose centres. [required]")
+        FitTask | None, typer.Option(help="Predict a number or a class, or choose centres. Needed, or --request.")
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="The most that this fit may spend. Positive; smaller is more private. [required]"),
+        typer.Option(help="The most that this fit may spend. Positive; smaller is more private. Needed, or --request."),
     ] = None,
     request: Annotated[
         Path | None,
@@ -218,7 +218,7 @@ def _fit(
     wanted: dict[str, Any] = {
         **{"label": label, "task": None if task is None else task.value, "epsilon": epsilon, "delta": delta},
         **{"method": method, "adjacency": adjacency.value, "rows": rows, "tasks": tasks, "clusters": clusters},
-        **{"encoding": encoding, "person": person, "intervals": intervals, "weight": weight, "max_weight": max_weight},
+        **{"person": person, "intervals": intervals, "weight": weight, "max_weight": max_weight},
         **{"mean_weight": mean_weight, "class_weight": class_weight, "threshold": threshold},
     }
     order = Order.of(
@@ -230,6 +230,7 @@ def _fit(
         ledger=LedgerOptions(_place_of(ledger), ledger_epsilon, ledger_delta, refused=no_ledger, allowance=allowance),
         seed=seed,
         agents=AgentOptions(agents, agents_epsilon),
+        encoding=encoding,
         request=asked,
         agreed=yes,
     )

@@ -64,7 +64,6 @@ _FIT: dict[str, type] = {
     "rows": int,
     "tasks": str,
     "clusters": int,
-    "encoding": str,
     "person": str,
     "weight": str,
     "max_weight": float,
@@ -348,7 +347,6 @@ def _request(
         "rows": rows if adjacency is AdjacencyName.add_remove else None,
         "tasks": tasks,
         "clusters": clusters,
-        "encoding": encoding,
         "person": person,
         "weight": weight,
         "max_weight": max_weight,
@@ -359,7 +357,7 @@ def _request(
     }
     # The custodian's file and folder are not known, and not needed: nothing of them is opened.
     custodians = {"private": Path("private"), "out": Path("model"), "ledger": LedgerOptions(None, None, None)}
-    order = Order.of(wanted, public=public, schema=schema, **custodians)
+    order = Order.of(wanted, public=public, schema=schema, encoding=encoding, **custodians)
     chosen = check_options(order)
     if chosen.beside == "agents":
         raise ValueError(
