@@ -41,6 +41,11 @@ def test_a_ledger_is_made_before_the_first_fit(run, site, tmp_path):
     assert (ledger.epsilon, ledger.delta, ledger.dataset, ledger.unit) == (2.0, 1e-6, "people", "person")
     assert ledger.adjacency.value == "add-remove"
     refused(run("ledger", "new", path, "--epsilon", "9"), "it exists already")
+    # The ledger that a link led to was moved: a new one would be a second budget for its rows.
+    link = tmp_path / "link.ledger"
+    link.symlink_to(tmp_path / "moved.ledger")
+    refused(run("ledger", "new", link, "--epsilon", "9"), "this is a link")
+    assert not (tmp_path / "moved.ledger").exists()
     for option, value in (("--epsilon", "0"), ("--epsilon", "nan"), ("--delta", "1")):
         given = {"--epsilon": "1", option: value}
         refused(run("ledger", "new", tmp_path / "other", *[x for pair in given.items() for x in pair]), option)

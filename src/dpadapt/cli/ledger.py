@@ -242,6 +242,11 @@ def _new(
     checks.positive(epsilon, "--epsilon")
     checks.delta(delta, "--delta")
     place = _place(file, dataset)
+    if isinstance(place, Path) and place.is_symlink():
+        raise ValueError(
+            f"{place}: this is a link. If it led to a ledger, bring that very file back: a new one would lack what was "
+            f"spent. For other data, choose another name."
+        )
     if ledger_exists(place):
         raise ValueError(f"{place}: it exists already. Its cap can't be changed; dpadapt ledger show shows it.")
     if isinstance(place, Path):
