@@ -216,10 +216,22 @@ def _fit(
         raise ValueError(f"{missing} must be given, unless --request names the file of a request.")
     # What an analyst may ask for, in the words of `Request`.
     wanted: dict[str, Any] = {
-        **{"label": label, "task": None if task is None else task.value, "epsilon": epsilon, "delta": delta},
-        **{"method": method, "adjacency": adjacency.value, "rows": rows, "tasks": tasks, "clusters": clusters},
-        **{"person": person, "intervals": intervals, "weight": weight, "max_weight": max_weight},
-        **{"mean_weight": mean_weight, "class_weight": class_weight, "threshold": threshold},
+        "label": label,
+        "task": None if task is None else task.value,
+        "epsilon": epsilon,
+        "delta": delta,
+        "method": method,
+        "adjacency": adjacency.value,
+        "rows": rows,
+        "tasks": tasks,
+        "clusters": clusters,
+        "person": person,
+        "intervals": intervals,
+        "weight": weight,
+        "max_weight": max_weight,
+        "mean_weight": mean_weight,
+        "class_weight": class_weight,
+        "threshold": threshold,
     }
     order = Order.of(
         wanted if asked is None else asked.fit,
