@@ -27,6 +27,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.transfer.run",
         "the transfer estimators against public models and what else a user has: harm, gain, robustness, speed",
     ),
+    "scale": (
+        "benchmarks.scale.run",
+        "more rows than memory: fits from Parquet files and on workers of Dask against fits from memory",
+    ),
     "persons": (
         "benchmarks.persons.run",
         "persons with several rows as the unit of privacy, against single rows and simpler ways to protect persons",

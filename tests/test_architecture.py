@@ -113,6 +113,7 @@ OWN_SUBJECT = {
     "networks.resumable_training": "what is written down so that a killed training goes on",
     "networks.trial": "the check that a model trains row by row",
     "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",
+    "report.ledger": "the page of a ledger, which needs no model",
     "report.plots": "drawing, without any knowledge of what is drawn",
     "report.statement": "the page for a privacy officer, which needs the receipt alone",
     "report.verdict": "the rule by which a fit is recommended",

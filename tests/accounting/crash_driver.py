@@ -107,6 +107,17 @@ def kills(folder, workers, charges, n_kills, allowed, seed, *names):
     return {"killed": campaign(folder, begin, workers, n_kills, seed)}
 
 
+def allowance_kills(folder, workers, charges, n_kills, allowed, seed, path, dataset=None):
+    """Let workers charge one allowance of a ledger that has much more room, and kill some at random."""
+    place = {"path": path, "dataset": dataset}
+    shared = Ledger.open(epsilon=cap(100 * allowed), delta=DELTA, **place).allow("analyst", cap(allowed))
+
+    def begin(worker):
+        return start(shared, lambda: Ledger.open(**place).allowance("analyst"), folder, worker, charges)
+
+    return {"killed": campaign(folder, begin, workers, n_kills, seed)}
+
+
 def server_kills(folder, processes, threads, charges, n_kills, allowed, seed, url):
     """Let the threads of several processes charge a ledger on a server, and kill processes at random."""
     dataset = str(folder)
@@ -231,4 +242,5 @@ def outcome(path, used, counts, *, charge):
 if __name__ == "__main__":
     mode, folder, *numbers = sys.argv[1:]
     arguments = [int(number) if number.isdigit() else number for number in numbers]
-    print(json.dumps({"kills": kills, "flips": flips, "server_kills": server_kills}[mode](Path(folder), *arguments)))
+    modes = {"kills": kills, "flips": flips, "server_kills": server_kills, "allowance_kills": allowance_kills}
+    print(json.dumps(modes[mode](Path(folder), *arguments)))

@@ -1,11 +1,12 @@
 """The chain of records: what it adds up to, and that no altered record is followed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from dpadapt.accounting import chain
-from dpadapt.accounting.chain import FORMAT, State, Terms
+from dpadapt.accounting.chain import FORMAT, Allowance, Past, State, Terms
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency
@@ -49,8 +50,8 @@ def test_records_add_up_to_sums_runs_and_charges():
     state, charges = chain.follow(START, records(*CONTENTS), TERMS)
     assert (state.records, state.head) == (4, records(*CONTENTS)[-1][0])
     assert state.sums == MADE.sums(CHARGE) + MADE.sums(CHARGE)
-    assert state.runs == {"mark": (CHARGE[0], 4)}
-    assert charges == [(TIME, CHARGE)] * 2
+    assert state.runs == {"mark": (CHARGE[0], 4, "")}
+    assert charges == [Past(TIME, CHARGE)] * 2
     # In two steps the same.
     half, _ = chain.follow(START, records(*CONTENTS)[:3], TERMS)
     assert chain.follow(half, records(*CONTENTS)[3:], TERMS)[0] == state
@@ -86,6 +87,57 @@ def test_missing_and_swapped_records_end_the_chain():
 def test_records_that_no_store_wrote_are_refused_although_their_hashes_are_valid(contents, what):
     with pytest.raises(chain.BrokenChain, match=what):
         chain.follow(START, records(*contents), TERMS)
+
+
+LIMIT = Filter.of("mixed", 0.5, 1e-7, Adjacency.ZERO_OUT)
+UNDER = {**CONTENTS[0], **chain.under("anna", LIMIT.sums(CHARGE))}
+
+
+def test_a_charge_under_an_allowance_is_added_to_both_sums():
+    raised = replace(LIMIT, epsilon=1.0)
+    contents = [chain.allowed("anna", LIMIT), UNDER, chain.used("mark", 0), CONTENTS[0], chain.allowed("anna", raised)]
+    state, past = chain.follow(START, records(*contents), TERMS)
+    assert state.sums == MADE.sums(CHARGE) + MADE.sums(CHARGE)
+    assert state.allowances == {"anna": Allowance(raised, LIMIT.sums(CHARGE))}
+    assert state.runs == {"mark": (CHARGE[0], 0, "anna")}
+    limits = [Past(TIME, (), "anna", (0.5, 1e-7)), Past(TIME, (), "anna", (1.0, 1e-7))]
+    assert past == [limits[0], Past(TIME, CHARGE, "anna"), Past(TIME, CHARGE), limits[1]]
+    half, _ = chain.follow(START, records(*contents)[:2], TERMS)
+    assert chain.follow(half, records(*contents)[3:], TERMS)[0].records == 2  # not the next record
+    assert chain.follow(half, [], TERMS)[0] == half
+
+
+@pytest.mark.parametrize(
+    ("contents", "what"),
+    [
+        ([UNDER], "unknown allowance"),
+        ([chain.allowed("bert", LIMIT), UNDER], "unknown allowance"),
+        ([chain.allowed("anna", LIMIT), UNDER | {"allowance sums": [0.0, float("nan"), 0.0]}], "unknown form"),
+        ([chain.allowed("anna", LIMIT), UNDER | {"allowance sums": [0.0, -1.0, 0.0]}], "unknown form"),
+        ([chain.allowed("anna", LIMIT), UNDER | {"allowance sums": None}], "unknown form"),
+        ([chain.allowed("anna", LIMIT), chain.allowed("anna", replace(LIMIT, order=99))], "fixed about an allowance"),
+        ([chain.allowed("anna", LIMIT), chain.allowed("anna", replace(LIMIT, delta=1e-6))], "fixed about an allowance"),
+        ([chain.allowed("anna", LIMIT), chain.allowed("anna", replace(LIMIT, share=0.1))], "fixed about an allowance"),
+        ([{"allow": "anna", "limit": {"epsilon": -1.0, "delta": 0.0, "share": 1.0, "order": 2}}], "unknown form"),
+        ([{"allow": "anna"}], "unknown form"),
+        ([chain.allowed("anna", LIMIT), chain.used("mark", 0)], "unknown run"),
+    ],
+)
+def test_allowances_that_no_store_wrote_are_refused_although_their_hashes_are_valid(contents, what):
+    with pytest.raises(chain.BrokenChain, match=what):
+        chain.follow(START, records(*contents), TERMS)
+
+
+def test_a_ledger_made_before_there_were_allowances_has_an_empty_field_for_them():
+    fields = json.loads(chain.first_text(TERMS))
+    for earlier in ({}, {"anna": 1.0}):
+        text = json.dumps(fields | {"terms": fields["terms"] | {"allowances": earlier}})
+        record = chain.link(FORMAT, TIME, text), TIME, text
+        if earlier:
+            with pytest.raises(chain.UnknownTerms):
+                chain.begin(record)
+        else:
+            assert chain.begin(record)[1] == TERMS
 
 
 def test_fields_that_a_store_adds_are_ignored():

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_files import ServerPlace
+from ledger_files import FilePlace, ServerPlace
 
+from benchmarks.ledger.analyst import Analyst, Counted
 from dpadapt.accounting import Ledger, calibrate, epsilon
 from dpadapt.accounting.cost import tally
 from dpadapt.accounting.filter import Filter
@@ -804,3 +805,206 @@ def test_a_pickle_is_not_opened_as_another_ledger(tmp_path):
     assert _reopened(str(tmp_path / "a"), False, None, ledgers[0]._store.id).epsilon == 1.0
     with pytest.raises(LedgerError, match="is not the one that was pickled"):
         _reopened(str(tmp_path / "a"), False, None, ledgers[1]._store.id)
+
+
+# Allowances
+
+
+def test_a_charge_under_an_allowance_obeys_its_limit_and_the_cap(place):
+    ledger = place.open(epsilon=1.0, delta=1e-6)
+    anna = ledger.allow("anna", 0.5)
+    anna.release(Gaussian(calibrate(0.45, 1e-6)), SUM, label="sum")
+    assert (anna.epsilon, anna.delta, anna.dataset, anna.adjacency) == (0.5, 1e-6, ledger.dataset, ledger.adjacency)
+    assert ledger.entries == anna.entries
+    assert ledger.spent() == anna.spent() == pytest.approx(0.45, rel=1e-6)
+    before = ledger.entries
+    with pytest.raises(BudgetExceeded, match=r"over the cap of 0.5 of the allowance 'anna'\. Nothing was released"):
+        anna.release(Gaussian(calibrate(0.3, 1e-6)), SUM, label="too much for Anna")
+    ledger.release(Gaussian(calibrate(0.7, 1e-6)), SUM, label="not under the allowance")
+    assert anna.allows(Gaussian(calibrate(0.1, 1e-6)).event())
+    ledger.allow("anna", 1.0)
+    with pytest.raises(BudgetExceeded, match="over this ledger's cap of 1"):
+        anna.release(Gaussian(calibrate(0.8, 1e-6)), SUM, label="too much for the ledger")
+    assert ledger.entries[:1] == before == anna.entries
+    assert len(ledger.entries) == 2
+
+
+def test_an_allowance_sets_nothing_aside(place):
+    ledger = place.open(epsilon=1.0, delta=1e-6)
+    for name in ("anna", "bert", "clara"):
+        ledger.allow(name, 1.0)
+    assert ledger.remaining() == pytest.approx(1.0)
+    ledger.allowance("anna").start(Gaussian(calibrate(0.9, 1e-6)), label="x")
+    assert ledger.allowance("bert").remaining() == pytest.approx(1.0)
+    with pytest.raises(BudgetExceeded, match="over this ledger's cap"):
+        ledger.allowance("bert").start(Gaussian(calibrate(0.9, 1e-6)), label="x")
+
+
+def test_a_fit_takes_an_allowance_as_its_ledger(place):
+    from dpadapt import PrivateLinearRegression, Public
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    ledger = place.open(epsilon=3.0, delta=1e-6)
+    anna = ledger.allow("anna", 1.0)
+    model = PrivateLinearRegression(epsilon=0.9)
+    model.fit(X, X[:, 0], public=Public(X + 0.1), ledger=anna)
+    assert anna.spent() == ledger.spent() == pytest.approx(model.privacy_.epsilon)
+    with pytest.raises(BudgetExceeded, match="allowance 'anna'"):
+        model.fit(X, X[:, 0], public=Public(X + 0.1), ledger=anna)
+    assert ledger.n_charges == 1
+
+
+def test_allowances_are_raised_and_lowered_by_further_records(place):
+    ledger = place.open(epsilon=3.0, delta=1e-6)
+    anna = ledger.allow("anna", 0.5, 1e-7)
+    ledger.allow("anna", 0.5)  # no change, no record
+    anna.start(RandomizedResponse(0.4), label="first")
+    ledger.allow("anna", 1.0)
+    # The limit at the moment of a charge counts, also for who opened the allowance before.
+    anna.start(RandomizedResponse(0.4), label="second")
+    ledger.allow("anna", 0.1, 1e-7)
+    for allowance in (anna, reopened(place).allowance("anna")):
+        with pytest.raises(BudgetExceeded, match=r"cap of 0\.1 of the allowance 'anna'"):
+            allowance.start(RandomizedResponse(0.01), label="third")
+    shown = [(past.allowance, past.limit or past.charge[0].label) for past in reopened(place).records()]
+    assert shown == [
+        ("anna", (0.5, 1e-7)),
+        ("anna", "first"),
+        ("anna", (1.0, 1e-7)),
+        ("anna", "second"),
+        ("anna", (0.1, 1e-7)),
+    ]
+    assert reopened(place).allowances == ["anna"]
+    assert all(len(past.time) == 19 for past in ledger.records())
+    assert [entry.label for _, entry in ledger.history()] == ["first", "second"] == [e.label for e in anna.entries]
+    with pytest.raises(LedgerError, match=r"delta=1e-07, not 1e-06\. It is fixed"):
+        ledger.allow("anna", 1.0, 1e-6)
+
+
+def test_allowances_are_told_apart(place):
+    ledger = place.open(epsilon=3.0, delta=1e-6)
+    anna, bert = ledger.allow("anna", 0.5), ledger.allow("bert", 0.5)
+    anna.start(RandomizedResponse(0.4), label="a")
+    bert.start(RandomizedResponse(0.4), label="b")
+    ledger.start(RandomizedResponse(0.4), label="c")
+    assert [[entry.label for entry in each.entries] for each in (anna, bert, ledger)] == [["a"], ["b"], ["a", "b", "c"]]
+    assert anna.spent() == pytest.approx(0.4, rel=1e-4)
+    assert ledger.spent() > 1
+    for each in (anna, bert):
+        with pytest.raises(BudgetExceeded):
+            each.start(RandomizedResponse(0.2), label="d")
+
+
+def test_what_is_wrong_with_an_allowance_is_said_and_nothing_is_recorded(place):
+    ledger = place.open(epsilon=1.0, delta=1e-6)
+    ledger.allow("anna", 0.5)
+    before = ledger.records()
+    for arguments, words in (
+        (("bert", 1.1), r"epsilon \(--epsilon\) of an allowance must be at most that of the ledger's cap, 1.0"),
+        (("bert", 1.0, 1e-5), r"delta \(--delta\) of an allowance must be at most that of the ledger's cap, 1e-06"),
+        (("bert", 0.0), "epsilon must be"),
+        (("bert", math.inf), "epsilon must be"),
+        (("bert", math.nan), "epsilon must be"),
+        (("bert", 0.5, -1.0), "delta must"),
+        (("", 0.5), "the name of an allowance"),
+        ((" bert", 0.5), "the name of an allowance"),
+        (("b" * 101, 0.5), "the name of an allowance"),
+        (("b\x1b[2J", 0.5), "control characters"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ledger.allow(*arguments)
+    with pytest.raises(ValueError, match=r"has no allowance 'bert'. It has: 'anna'. .* Nothing was charged"):
+        ledger.allowance("bert")
+    with pytest.raises(LedgerError, match="opened for reading only"):
+        place.open(read_only=True).allow("bert", 0.5)
+    assert place.open(read_only=True).allowance("anna").remaining() == pytest.approx(0.5)
+    assert ledger.records() == before
+
+
+def test_only_durable_ledgers_have_allowances(place):
+    for ledger in (Ledger(1.0, 1e-6), place.open(epsilon=1.0, delta=1e-6).allow("anna", 0.5)):
+        assert ledger.allowances == []
+        for action in (lambda: ledger.allow("anna", 0.5), lambda: ledger.allowance("anna")):  # noqa: B023
+            with pytest.raises(PrivacyError, match=r"Ledger.open has allowances\. .*ledger.child"):
+                action()
+
+
+def test_an_allowance_is_pickled_as_its_ledger_and_name(place):
+    ledger = place.open(epsilon=1.0, delta=1e-6)
+    again = pickle.loads(pickle.dumps(ledger.allow("anna", 0.5)))
+    again.start(RandomizedResponse(0.4), label="from the copy")
+    assert [past.allowance for past in ledger.records()] == ["anna", "anna"]
+    with pytest.raises(BudgetExceeded, match="'anna'"):
+        again.start(RandomizedResponse(0.4), label="x")
+
+
+def test_a_run_is_resumed_under_the_allowance_that_it_was_charged_under(place):
+    ledger = place.open(epsilon=3.0, delta=1e-6)
+    child = ledger.allow("anna", 2.0).child(2.0, 1e-6, label="fit")
+    run = child.start(PLAN, label="steps", resumable=True)
+    run.release(RESUMED_SUM)
+    again = reopened(place)
+    again.allow("bert", 2.0)
+    for other in (again.allowance("bert"), again):
+        with pytest.raises(PrivacyError, match="holds no such run"):
+            other.child(2.0, 1e-6, label="fit").resume(PLAN, run.mark, label="steps")
+    resumed = again.allowance("anna").child(2.0, 1e-6, label="fit").resume(PLAN, run.mark, label="steps")
+    assert resumed.left == 9
+    resumed.release(RESUMED_SUM)
+    assert again.n_charges == 1
+
+
+def test_altered_allowances_are_detected(place):
+    ledger = place.open(epsilon=3.0, delta=1e-6)
+    ledger.allow("anna", 0.5)
+    ledger.start(RandomizedResponse(0.1), label="x")
+    place.alter('"epsilon": 0.5', '"epsilon": 1.5')
+    for action in (lambda: place.open(), ledger.records):
+        with pytest.raises(LedgerError, match="can't be trusted"):
+            action()
+
+
+class ThroughAllowances(Filter):
+    """Accepts what real ledgers accept: charge k of an analyst is made under the k-th allowance, again and again."""
+
+    def setup(self, folder, limits):
+        object.__setattr__(self, "limits", limits)
+        object.__setattr__(self, "place", FilePlace(folder))
+        ledger = self.place.open("new", epsilon=self.cap, delta=self.delta)
+        for name, limit in limits.items():
+            ledger.allow(name, limit)
+        object.__setattr__(self, "content", (folder / "new").read_bytes())
+        return self
+
+    def sums(self, charge):
+        return Counted(charges=1, entries=tuple(charge))
+
+    def needs(self, before, charge):
+        path = self.place.folder / "tried"
+        path.unlink(missing_ok=True)
+        path.write_bytes(self.content)
+        ledger, names = self.place.open("tried"), list(self.limits)
+        try:
+            for k, entry in enumerate((*getattr(before, "entries", ()), *charge)):
+                ledger.allowance(names[k % len(names)])._charge([entry])
+        except BudgetExceeded:
+            return math.inf
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("cap", "limits", "level"),
+    [(3.0, {"anna": 1.0}, 1.0), (1.0, {"anna": 1.0, "bert": 1.0}, 1.0), (1.0, {"anna": 0.9, "bert": 0.9}, 1.0)],
+    ids=["the allowance", "the cap, by two analysts", "the cap, by two analysts with less"],
+)
+def test_no_adaptive_analyst_gets_past_an_allowance_or_the_cap(tmp_path, monkeypatch, cap, limits, level):
+    """Exact, without sampling: the best analyst who chooses each charge by the privacy loss of all earlier ones."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    made = Filter.of("mixed", level, 1e-6, Adjacency.ZERO_OUT)
+    doors = ThroughAllowances(made.epsilon, made.delta, made.adjacency, made.share, made.order)
+    object.__setattr__(doors, "cap", cap)
+    analyst = Analyst(doors.setup(tmp_path, limits), firsts=(0.1, 0.3, 0.7, 0.97), bisections=14, nodes=151)
+    reach = analyst.delta() / 1e-6
+    # Not far below 1: the analyst is strong, and the allowance not needlessly strict.
+    assert 0.6 < reach <= 1 + 1e-6

@@ -109,6 +109,17 @@ def test_the_cap_holds_across_processes_and_kills(tmp_path, workers, charges, ki
     assert check_books(tmp_path, workers) == accepted(allowed)
 
 
+@pytest.mark.parametrize(
+    ("workers", "charges", "kills", "allowed"),
+    [(4, 25, 8, 50), pytest.param(8, 500, 200, 1500, marks=pytest.mark.slow)],
+)
+def test_an_allowance_holds_across_processes_and_kills(place, tmp_path, workers, charges, kills, allowed):
+    folder = tmp_path / "workers"
+    folder.mkdir()
+    drive("allowance_kills", folder, workers, charges, kills, allowed, 1, *place.arguments().values())
+    assert check_books(folder, workers, place.open().allowance("analyst")) == accepted(allowed)
+
+
 @pytest.mark.parametrize("workers", [16, pytest.param(64, marks=pytest.mark.slow)])
 def test_many_writers_at_once_fill_the_ledger_and_not_more(tmp_path, workers):
     drive("kills", tmp_path, workers, 8, 0, 6 * workers, 2)

@@ -71,10 +71,11 @@ KINDS = {
     "--error-bound": NUMBERS,
     "--agents-epsilon": NUMBERS, "--rate": NUMBERS, "--gaussian": NUMBERS, "--laplace": NUMBERS, "--pure": NUMBERS,
     "--rows": COUNTS, "--clusters": COUNTS, "--seed": COUNTS, "--steps": COUNTS,
+    "--allowance": [*WORDS, "anna"],
     "--label": WORDS, "--tasks": WORDS, "--split-by": WORDS, "--dataset": WORDS, "--category": WORDS,
     "--encode": [*WORDS, "region=wordllama", "=", "a=b=c"], **CHOICES,
 }  # fmt: skip
-FILES = ("--private", "--public", "--schema", "--ledger", "--out", "--agents")
+FILES = ("--private", "--public", "--schema", "--ledger", "--out", "--agents", "--request")
 
 
 def make_tables(folder: Path) -> None:
@@ -130,6 +131,13 @@ class Site:
             "calibrate": ["calibrate", "--epsilon", "1", "--delta", "1e-6"],
             "ledger show": ["ledger", "show", ledger],
             "ledger history": ["ledger", "history", ledger],
+            "ledger new": ["ledger", "new", str(self.folder / "new.ledger"), "--epsilon", "1", "--delta", "1e-6"],
+            "ledger allow": ["ledger", "allow", ledger, "anna", "--epsilon", "2"],
+            "ledger page": ["ledger", "page", ledger, "--out", str(self.folder / "ledger.html")],
+            "request": ["request", *before, "--out", str(self.folder / "request.toml")],
+            "fit by request": ["fit", "--private", here["private"], "--public", here["public"], "--ledger", ledger,
+                               "--request", str(self.folder / "request.toml"), "--allowance", "anna", "--out", out,
+                               "--yes"],
         }[command]  # fmt: skip
 
 
@@ -141,6 +149,8 @@ def template(tmp_path_factory):
     made = main(["schema", str(folder / "public.csv"), "-o", str(folder / "schema.toml"), "--dataset", "patients"])
     assert made == 0
     Ledger.open(folder / "patients.ledger", epsilon=30.0, delta=1e-5, dataset="patients")
+    for command in ("ledger allow", "request"):
+        assert main(Site(folder).good(command)) == 0
     arguments = [*Site(folder).good("regression"), "--method", "linear", "--public", str(folder / "public.csv")]
     arguments[arguments.index("--out") + 1] = str(folder / "saved")
     assert main(arguments) == 0
@@ -223,8 +233,8 @@ def odd_path(site: Site, command: str, chance: random.Random) -> str:
         os.mkfifo(pipe)
     names = ["missing.csv", "missing.toml", ".", "", "a" * 300 + ".csv", "no/such/folder.csv", "new.csv/below.csv"]
     names += ["\x1b[2J.csv", "pipe.csv", "loop.csv", "saved", "patients.ledger", "schema.toml"]
-    if command not in ("schema", "forecast", "rehearse"):
-        # These three read public rows alone, and can't know that a file is private.
+    if command not in ("schema", "forecast", "rehearse", "request"):
+        # These read public rows alone, and can't know that a file is private.
         names.append("private.csv")
     odd = chance.choice([*names, "a\0b", "\ud8ff.csv", "-"])
     return odd if odd.startswith("/") or odd in ("", "-") or "\0" in odd else str(site.folder / odd)
@@ -247,7 +257,7 @@ def spoil(site: Site, command: str, arguments: list[str], chance: random.Random)
         return arguments[:at] + arguments[at + 2 :]
     if way < 0.60:
         return [*arguments, chance.choice(["--nonsense", "extra", "--help=1", "-x", "\x1b[2J"])]
-    if way < 0.63 and command in ("predict", "evaluate", "schema", "ledger show", "ledger history"):
+    if way < 0.63 and (command in ("predict", "evaluate", "schema") or command.startswith("ledger")):
         at = 2 if command.startswith("ledger") else 1
         return [*arguments[:at], odd_path(site, command, chance), *arguments[at + 1 :]]
     inputs = sorted(path for path in site.folder.iterdir() if path.is_file() and str(path) in arguments)
@@ -267,6 +277,7 @@ def spoil(site: Site, command: str, arguments: list[str], chance: random.Random)
 
 COMMANDS = ["regression", "regression", "classification", "clustering", "hybrid", "predict", "predict", "schema"]
 COMMANDS += ["forecast", "rehearse", "evaluate", "cost", "calibrate", "ledger show", "ledger history"]
+COMMANDS += ["request", "fit by request", "fit by request", "ledger new", "ledger allow", "ledger page"]
 
 
 def try_one(template: Path, folder: Path, seed: int, capsys) -> tuple[str, int]:

@@ -115,3 +115,23 @@ def test_a_missing_driver_is_named(run, site, monkeypatch):
     assert outcome.code == 2
     assert "pip install 'dpadapt[postgres]'" in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_allowances_and_pages_of_a_ledger_on_a_server(run, site, server, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    address, dataset = server.url(), ["--dataset", "allowances"]
+    site.schema.write_text(site.schema.read_text().replace('"patients"', '"allowances"'))
+    assert run("ledger", "new", address, "--epsilon", "3", *dataset).code == 0
+    assert run("ledger", "new", address, "--epsilon", "9", *dataset).code == 2
+    assert run("ledger", "allow", address, "anna", "--epsilon", "1.2", *dataset).code == 0
+    fit = site.fit(ledger=address, method="linear", allowance="anna")
+    assert run(*fit).code == 0
+    refused = without_password(run(*fit))
+    assert refused.code == 2
+    assert "more than what is left of the allowance anna" in refused.err
+    history = json.loads(run("ledger", "history", address, *dataset, "--json").out)
+    assert {charge["allowance"] for charge in history["charges"]} == {"anna"}
+    page = site.folder / "ledger.html"
+    assert without_password(run("ledger", "page", server.url(password=PASSWORD), *dataset, "-o", page)).code == 0
+    assert "anna" in page.read_text()
+    assert "sesame" not in page.read_text()

@@ -88,9 +88,9 @@ def test_what_takes_too_long_is_ended_by_a_refusal():
 
 def test_progress_is_shown_on_terminals_only(capsys, monkeypatch):
     def work():
-        with working("reading"), progress_bar("rows", 2) as done:
+        with working("reading"), progress_bar("rows", 4) as done:
             done("row \x1b[2J")
-            done("row")
+            done("row", 3)
 
     work()
     assert capsys.readouterr() == ("", "")

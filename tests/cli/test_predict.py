@@ -1,6 +1,8 @@
 """`dpadapt predict`."""
 
 import json
+import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -154,3 +156,151 @@ def test_intervals_that_can_not_be_had_are_refused_before_anything_is_spent(run,
     refused(run(*site.fit(method="noisy-sgd"), "--intervals"), "--intervals")
     refused(run(*site.fit(public=None), "--intervals"), "--intervals", "--public")
     assert site.untouched()
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Make chunks of seven rows."""
+    monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 7)
+
+
+@pytest.mark.parametrize(
+    ("label", "task", "options"),
+    [
+        ("cost", "regression", {}),
+        ("cost", "regression", {"method": "linear"}),
+        ("region", "classification", {}),
+        ("ill", "classification", {"method": "logistic"}),
+        ("cost", "regression", {"coverage": 0.8}),
+        ("region", "classification", {"coverage": 0.8}),
+    ],
+)
+def test_predictions_in_chunks_are_those_of_the_whole_table(run, site, tmp_path, monkeypatch, label, task, options):
+    coverage = options.pop("coverage", None)
+    beside = [] if coverage is None else ["--coverage", coverage]
+    fit = site.fit(label=label, task=task, epsilon=3, **options)
+    assert run(*fit, *(["--intervals"] if beside else [])).code == 0
+    rows = pd.read_csv(site.private).drop(columns=label).head(60)
+    rows.loc[::5, "region" if label != "region" else "smoker"] = None
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for folder, ending in (("texts", "csv"), ("tables", "parquet")):
+        (tmp_path / folder).mkdir()
+        for k, part in enumerate(np.array_split(np.arange(len(rows)), 3)):
+            path = tmp_path / folder / f"{k}.{ending}"
+            piece = rows.iloc[part].reset_index(drop=True)
+            piece.to_csv(path, index=False) if ending == "csv" else piece.to_parquet(path)
+    for ending in ("csv", "parquet"):
+        out = tmp_path / f"o.{ending}"
+        assert run("predict", site.out, tmp_path / "rows.csv", "-o", out, *beside).code == 0
+        expected, read = out.read_bytes(), pd.read_csv if ending == "csv" else pd.read_parquet
+        whole = read(out)
+        with monkeypatch.context() as patched:
+            patched.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 7)
+            for data in ("rows.csv", "rows.parquet", "texts", "tables"):
+                outcome = run("predict", site.out, tmp_path / data, "-o", out, *beside)
+                assert outcome.code == 0, outcome.err
+                pd.testing.assert_frame_equal(read(out), whole, check_exact=True)
+                assert ending == "parquet" or out.read_bytes() == expected
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_a_failure_midway_leaves_the_old_file_and_no_scraps(run, site, tmp_path, small_chunks, ending, place):
+    assert run(*site.fit()).code == 0
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    table = pd.read_csv(site.private).to_csv(index=False)
+    if place == "file":
+        (rows / "a.csv").write_text(table + f"1,2,3,4,5,6,7,8,{SECRET_TEXT}\n")
+    else:
+        (rows / "a.csv").write_text(table)
+        (rows / "b.csv").write_text(table + f'"{SECRET_TEXT}\n')
+    target = tmp_path / "out"
+    target.mkdir()
+    out = target / f"o.{ending}"
+    data = rows / "a.csv" if place == "file" else rows
+    refused(run("predict", site.out, data, "-o", out), "not a valid CSV file")
+    assert not list(target.iterdir())
+    out.write_bytes(b"old")
+    refused(run("predict", site.out, data, "-o", out), "not a valid CSV file")
+    assert [path.name for path in target.iterdir()] == [out.name]
+    assert out.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_is_refused_and_leaves_no_scraps(run, site, tmp_path, small_chunks, ending):
+    resource = pytest.importorskip("resource")
+    assert run(*site.fit()).code == 0
+    target = tmp_path / "out"
+    target.mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, limits[1]))
+    try:
+        outcome = run("predict", site.out, site.private, "-o", target / f"o.{ending}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    refused(outcome, "--out", "can't be written (File too large)")
+    assert not list(target.iterdir())
+
+
+def test_a_table_that_changes_while_it_is_read_is_refused(run, site, tmp_path, small_chunks, monkeypatch):
+    assert run(*site.fit()).code == 0
+    out, encode = tmp_path / "o.csv", TableModel.encode
+
+    def encode_and_cut(self, X):
+        os.truncate(site.private, site.private.stat().st_size - 100)
+        return encode(self, X)
+
+    monkeypatch.setattr(TableModel, "encode", encode_and_cut)
+    refused(run("predict", site.out, site.private, "-o", out), "private.csv", "changed or removed")
+    assert not out.exists()
+
+
+def test_predictions_may_replace_their_table(run, site, tmp_path, small_chunks):
+    assert run(*site.fit()).code == 0
+    rows = pd.read_csv(site.private)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    assert run("predict", site.out, tmp_path / "rows.csv", "-o", tmp_path / "rows.csv").code == 0
+    assert pd.read_csv(tmp_path / "rows.csv").shape == (len(rows), 1)
+
+
+def test_folders_that_are_no_table_are_refused(run, site, tmp_path):
+    assert run(*site.fit()).code == 0
+    rows, out = tmp_path / "rows", tmp_path / "o.csv"
+    rows.mkdir()
+    refused(run("predict", site.out, rows, "-o", out), "rows", "no CSV or Parquet files")
+    (rows / "year=2024").mkdir()
+    refused(run("predict", site.out, rows, "-o", out), "rows", "year=2024")
+    (rows / "year=2024").rmdir()
+    table = pd.read_csv(site.private)
+    table.to_csv(rows / "a.csv", index=False)
+    table.rename(columns={"age": SECRET_TEXT}).to_csv(rows / "b.csv", index=False)
+    refused(run("predict", site.out, rows, "-o", out), "b.csv", "its columns are not those of")
+    table.iloc[:0].to_csv(rows / "a.csv", index=False)
+    (rows / "b.csv").unlink()
+    refused(run("predict", site.out, rows, "-o", out), "rows", "no rows")
+    refused(run("predict", site.out, "", "-o", out), "name of a file or folder")
+    assert not out.exists()
+
+
+def test_a_warning_about_intervals_is_given_once(run, site, tmp_path, small_chunks):
+    assert run(*site.fit(epsilon=0.2), "--intervals").code == 0
+    outcome = run("predict", site.out, site.private, "-o", tmp_path / "o.csv", "--coverage", 0.99)
+    assert outcome.code == 0
+    assert outcome.out.count("warning: intervals of coverage 0.99") == 1
+
+
+def test_memory_does_not_grow_with_the_number_of_rows(run, site, tmp_path, monkeypatch):
+    assert run(*site.fit()).code == 0
+    monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 1_000)
+    for out in (tmp_path / "o.csv", tmp_path / "o.parquet"):
+        peaks = []
+        for n in (4_000, 16_000):
+            pd.read_csv(site.private).sample(n, replace=True, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
+            tracemalloc.start()
+            code = run("predict", site.out, tmp_path / "rows.csv", "-o", out).code
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            assert code == 0
+        assert peaks[1] < 1.5 * peaks[0]

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dpadapt.accounting import Ledger
 from dpadapt.demo.side_by_side import CASES, EPSILONS, side_by_side
+from dpadapt.mechanisms import Gaussian
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.html import demo_page, fit_page
+from dpadapt.report.ledger import ledger_page, summarise_ledger
 from dpadapt.report.summarise import summarise_demo
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -89,3 +92,14 @@ def test_the_check_sees_blank_pages_and_requests(tmp_path):
     shot, asked = open_page(page, tmp_path)
     assert asked == ["http://example.invalid/x.png"]
     assert busy(shot) < 0.01
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+def test_the_page_of_a_ledger_is_shown_on_desks_and_phones(tmp_path, width):
+    ledger = Ledger.open(tmp_path / "patients.ledger", epsilon=3.0, delta=1e-6, dataset="patients")
+    ledger.allow("anna", 1.0).start(Gaussian(20.0), label="a sum")
+    page = tmp_path / "ledger.html"
+    page.write_text(ledger_page(summarise_ledger(ledger, "patients.ledger")), encoding="utf-8")
+    shot, asked = open_page(page, tmp_path, f"--window-size={width},1200")
+    assert asked == []
+    assert busy(shot) > 0.01

@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from dpadapt.accounting.chain import Past
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.methods import PREDICTORS
@@ -71,7 +72,7 @@ def test_classes_are_shown_with_recall_and_precision():
 
 def test_a_history_marks_seeded_charges(ledger):
     (entry,) = ledger.entries
-    assert "(seeded: no guarantee)" in " ".join(render(history_table("h", [("2020-01-01", entry)])).split())
+    assert "(seeded: no guarantee)" in " ".join(render(history_table("h", [Past("2020-01-01", (entry,))])).split())
 
 
 def test_panels_show_every_mean(demo, case):

@@ -21,6 +21,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.streaming.workers import OnWorkers
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
+import cloudpickle
 import dask.array as da
 import dask.dataframe as dd
 from distributed import Client, LocalCluster
@@ -193,17 +194,14 @@ def test_without_a_client_there_is_advice(rows, monkeypatch):
 
 
 def test_functions_that_go_to_workers_hold_neither_ledger_nor_noise(client, rows, monkeypatch):
-    """Unpickled, none of them refers to a ledger, a run or a generator of noise."""
-    import cloudpickle
+    """None of them refers to a ledger, a run or a generator of noise."""
+    packed, dumps = [], cloudpickle.dumps
 
-    packed = []
-    submitted = OnWorkers._submitted
+    def spy(function, *options, **named):
+        packed.append(dumps(function, *options, **named))
+        return packed[-1]
 
-    def spy(self, work, function, own=None):
-        packed.append(cloudpickle.dumps(function))
-        return submitted(self, work, function, own)
-
-    monkeypatch.setattr(OnWorkers, "_submitted", spy)
+    monkeypatch.setattr(cloudpickle, "dumps", spy)
     X, y, public = data_of("regressor", rows)
     MAKERS["regressor"](intervals=True).fit(*arrays(X, y), public=public, ledger=Ledger(9.0, 1e-5))
     assert len(packed) > 50

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadapt.errors import PrivacyError
 from dpadapt.tables import (
     Category,
     Date,
@@ -25,6 +26,7 @@ from dpadapt.tables import (
     encode_features,
     encode_labels,
     read_table,
+    sampled_table,
     table_chunks,
 )
 
@@ -398,7 +400,7 @@ def test_tables_of_many_columns_have_chunks_of_fewer_rows(tmp_path):
     (tmp_path / "a.csv").write_text(",".join(f"c{k}" for k in range(3000)) + "\n" + ",".join("1" * 3000) + "\n")
     assert table_chunks(tmp_path / "a.csv", private=True).rows == 2**20 // 3000
     (tmp_path / "b.csv").write_text("age\n1\n")
-    assert table_chunks(tmp_path / "b.csv", private=True).rows == 2**16
+    assert table_chunks(tmp_path / "b.csv", private=True).rows == 2**14
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
@@ -426,3 +428,27 @@ def test_memory_does_not_grow_with_a_row_group(tmp_path):
         chunks = table_chunks(path, private=True, rows=5_000)
         peaks.append(max(pyarrow.total_allocated_bytes() - before for _ in chunks))
     assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_small_public_table_is_used_whole_and_a_large_one_by_a_uniform_sample(tmp_path):
+    for k in range(3):
+        rows = range(1000 * k, 1000 * (k + 1))
+        (tmp_path / f"{k}.csv").write_text("\n".join(["number", *map(str, rows)]) + "\n")
+    chunks = table_chunks(tmp_path, private=False, rows=70)
+    whole, n_rows = sampled_table(chunks, most=3000)
+    assert whole.frame["number"].astype(int).tolist() == list(range(3000))
+    assert n_rows == 3000
+    table, n_rows = sampled_table(chunks, most=400)
+    numbers = table.frame["number"].astype(int).to_numpy()
+    assert n_rows == 3000
+    assert len(np.unique(numbers)) == 400
+    assert (np.diff(numbers) > 0).all()
+    # Uniform: about as many from each third.
+    assert np.all(np.abs(np.bincount(numbers // 1000) - 400 / 3) < 40)
+    assert sampled_table(chunks, most=400)[0].frame.equals(table.frame)
+
+
+def test_no_sample_of_private_rows_is_made(tmp_path):
+    (tmp_path / "a.csv").write_text("number\n17\n")
+    with pytest.raises(PrivacyError, match="these rows are private"):
+        sampled_table(table_chunks(tmp_path, private=True))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from dpadapt.tables import to_csv
+from dpadapt.tables.writing import safe_line_end, write_csv, write_parquet
 
 FORMULAS = ["=1+1", "=cmd|' /C calc'!A0", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "--1", "+-"]
 ORDINARY = ["yes", "A+", "-", "+", "-1", "+1.5", "-1e3", "a=b", "x@y.org", "", "it's", "'quoted", "größe", "-inf"]
@@ -57,3 +58,15 @@ def test_two_columns_of_one_name_and_tables_without_rows_are_written():
     frame = pd.DataFrame([[1, "=2"]], columns=["row", "row"])
     assert to_csv(frame) == b"row,row\n1,'=2\n"
     assert to_csv(frame.iloc[:0]) == b"row,row\n"
+
+
+@pytest.mark.parametrize("cells", [["a", "=1", "b"], ["a", "b\r=1", "c"], ["a", "b\n=1", "c"]], ids=ascii)
+def test_a_file_written_in_parts_is_that_of_the_whole_frame(cells):
+    frame = pd.DataFrame({"@x": cells, "y": [0.1, -np.inf, 1e-300]})
+    parts = [frame.iloc[:1], frame.iloc[1:]]
+    file = io.BytesIO()
+    write_csv(file, parts, line_end=safe_line_end("".join(cells)))
+    assert file.getvalue() == to_csv(frame)
+    file = io.BytesIO()
+    write_parquet(file, iter(parts))
+    pd.testing.assert_frame_equal(pd.read_parquet(file), frame, check_exact=True)

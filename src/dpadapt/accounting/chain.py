@@ -2,15 +2,16 @@
 
 Each record has a time, a text in JSON and a hash of itself and of the record before it. The first one holds the terms
 and a random id. The id makes the hashes of each ledger its own, so that it can't pass for another ledger with equal
-terms. The other records are charges, and how many releases of a resumable run may have been made. Where the records are
-kept (a file, a table) and how they are committed is up to the stores.
+terms. The other records are charges, how many releases of a resumable run may have been made, and allowances: limits
+below the cap on what is charged under a name. Where the records are kept (a file, a table) and how they are committed
+is up to the stores.
 """
 
 import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,8 +53,6 @@ class Terms:
         The filter's; see `Filter`.
     unit : {"row", "person"}
         What is protected.
-    allowances : dict
-        Parts of the cap that are set aside under a name: none.
     """
 
     epsilon: float
@@ -63,11 +62,10 @@ class Terms:
     share: float
     order: int
     unit: Unit = "row"
-    allowances: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.filter  # checks
-        if self.unit not in UNITS or self.allowances:
+        if self.unit not in UNITS:
             raise ValueError("made by a later version")
 
     @property
@@ -77,19 +75,46 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Allowance:
+    """A limit below the cap on what is charged under one name: a filter of its own, and what was charged.
+
+    It sets nothing aside. Its epsilon may be changed. Its delta and the order of its Rényi sum stay as they were when
+    it was made: the sums depend on them, and no proof covers an order that is chosen after the charges.
+    """
+
+    filter: Filter
+    sums: Sums = field(default_factory=Sums)
+
+
+@dataclass(frozen=True)
+class Past:
+    """A charge, or an allowance that was made or changed, as people want to see it.
+
+    `time` is in UTC. `allowance` is the name of the allowance that was charged or changed, if any. `limit` has the
+    allowance's new epsilon and its delta; then there is no `charge`.
+    """
+
+    time: str
+    charge: Charge
+    allowance: str = ""
+    limit: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
 class State:
     """What the first records of a chain add up to.
 
     `records` is their number, not counting the terms, and `head` the hash of the last one. `runs` has, by mark, the
-    entry that a run was charged with and how many of its releases may have been made. `closed` says that the charges of
-    a converted file exceed the cap under the filter.
+    entry that a run was charged with, how many of its releases may have been made, and the allowance that it was
+    charged under. `closed` says that the charges of a converted file exceed the cap under the filter.
     """
 
     records: int
     head: str
     sums: Sums = field(default_factory=Sums)
-    runs: Mapping[str, tuple[Entry, int]] = field(default_factory=dict)
+    runs: Mapping[str, tuple[Entry, int, str]] = field(default_factory=dict)
     closed: bool = False
+    allowances: Mapping[str, Allowance] = field(default_factory=dict)
 
 
 def link(head: str, *parts: str) -> str:
@@ -133,6 +158,17 @@ def charged(charge: Charge, sums: Sums) -> Content:
     return {"charge": entries, "sums": [sums.pure, sums.gaussian, sums.renyi], "sampled": sums.sampled}
 
 
+def under(name: str, sums: Sums) -> Content:
+    """Return the further fields of a charge under an allowance, with what it adds to the allowance's sums."""
+    return {"allowance": name, "allowance sums": [sums.pure, sums.gaussian, sums.renyi]}
+
+
+def allowed(name: str, limit: Filter) -> Content:
+    """Return the content of the record that makes or changes an allowance."""
+    terms = {"epsilon": limit.epsilon, "delta": limit.delta, "share": limit.share, "order": limit.order}
+    return {"allow": name, "limit": terms}
+
+
 def used(mark: str, releases: int) -> Content:
     """Return the content of the record that the run with this mark may have made this many releases."""
     return {"mark": mark, "used": releases}
@@ -144,56 +180,119 @@ def begin(record: Record) -> tuple[str, Terms, State] | None:
     if digest != link(FORMAT, time, text):
         return None
     try:
-        return id_of(text), Terms(**json.loads(text)["terms"]), State(0, digest)
+        fields = json.loads(text)["terms"]
+        # Ledgers have had this field before there were allowances, which are records of their own: it is empty.
+        if fields.pop("allowances", None):
+            raise UnknownTerms
+        return id_of(text), Terms(**fields), State(0, digest)
     except _UNREADABLE:
         raise UnknownTerms from None
 
 
-def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State, list[tuple[str, Charge]]]:
-    """Follow the chain from a known state as far as the records are unaltered; return also the charges on the way."""
+def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State, list[Past]]:
+    """Follow the chain from a known state as far as the records are unaltered; return also what people want to see."""
     number, head = known.records, known.head
-    sums, runs, closed = known.sums, dict(known.runs), known.closed
-    charges: list[tuple[str, Charge]] = []
+    sums, runs, closed, allowances = known.sums, dict(known.runs), known.closed, dict(known.allowances)
+    past: list[Past] = []
     for digest, time, text in records:
         if digest != link(head, time, text):
             break
         number, head = number + 1, digest
-        first, second = _parsed(text)
-        if isinstance(second, Sums):
-            charges.append((time, first))
-            sums += second
-        elif first is None:
+        fields = _fields(text)
+        if "converted" in fields:  # ends the charges of a converted file
             closed = sums.charges > 1 and not terms.filter.level(sums) <= terms.epsilon
+        elif "mark" in fields:
+            _count_releases(fields, runs, past[-1] if past else None)
+        elif "allow" in fields:
+            past.append(_limit(fields, time, allowances, terms))
         else:
-            # The first record of a mark was written together with the charge before it.
-            mark, releases = first, second
-            if mark not in runs and (releases or not charges):
-                raise BrokenChain("it counts releases of an unknown run")
-            entry, before = runs.get(mark) or (charges[-1][1][-1], 0)
-            if not before <= releases <= entry.times:
-                raise BrokenChain("it counts releases that were not charged")
-            runs[mark] = entry, releases
-    return State(number, head, sums, runs, closed), charges
+            charge, added = _charge(fields)
+            name = _charge_allowance(fields, added, allowances)
+            past.append(Past(time, charge, name))
+            sums += added
+    return State(number, head, sums, runs, closed, allowances), past
 
 
-def _parsed(text: str) -> tuple[Any, Any]:
-    """Return a charge and what it adds up to; a run's mark and how many releases it may have made; or two Nones.
+_UNKNOWN_FORM = "it holds an entry of unknown form"
 
-    Two Nones stand for the record that ends the charges of a converted file.
-    """
+
+def _fields(text: str) -> dict[str, Any]:
     try:
         fields = json.loads(text)
-        if "converted" in fields:
-            return None, None
-        if "mark" in fields:
-            return str(fields["mark"]), int(fields["used"])
-        charge = tuple(entry_from_dict(entry) for entry in fields["charge"])
-        pure, gaussian, renyi = map(float, fields["sums"])
-        sums = Sums(pure, gaussian, renyi, int(fields["sampled"]), 1)
     except _UNREADABLE:
-        raise BrokenChain("it holds an entry of unknown form") from None
-    # Each comparison is false for NaN.
-    valid = sums.pure >= 0 and sums.gaussian >= 0 and sums.renyi >= 0 and sums.sampled >= 0
-    if not valid or not charge or any(entry.times < 1 for entry in charge):
-        raise BrokenChain("it holds an entry of unknown form")
+        fields = None
+    if not isinstance(fields, dict):
+        raise BrokenChain(_UNKNOWN_FORM)
+    return fields
+
+
+def _count_releases(fields: dict[str, Any], runs: dict[str, tuple[Entry, int, str]], before: Past | None) -> None:
+    """Set how many releases of a run may have been made."""
+    try:
+        mark, releases = str(fields["mark"]), int(fields["used"])
+    except _UNREADABLE:
+        raise BrokenChain(_UNKNOWN_FORM) from None
+    # The first record of a mark was written together with the charge before it.
+    if mark not in runs and (releases or before is None or not before.charge):
+        raise BrokenChain("it counts releases of an unknown run")
+    if mark not in runs and before is not None:
+        runs[mark] = before.charge[-1], 0, before.allowance
+    entry, earlier, allowance = runs[mark]
+    if not earlier <= releases <= entry.times:
+        raise BrokenChain("it counts releases that were not charged")
+    runs[mark] = entry, releases, allowance
+
+
+def _limit(fields: dict[str, Any], time: str, allowances: dict[str, Allowance], terms: Terms) -> Past:
+    """Make or change an allowance."""
+    try:
+        name, given = str(fields["allow"]), fields["limit"]
+        limit = Filter(
+            float(given["epsilon"]),
+            float(given["delta"]),
+            terms.filter.adjacency,
+            float(given["share"]),
+            int(given["order"]),
+        )
+    except _UNREADABLE:
+        raise BrokenChain(_UNKNOWN_FORM) from None
+    known = allowances.get(name, Allowance(limit))
+    if replace(known.filter, epsilon=limit.epsilon) != limit:
+        raise BrokenChain("it changes what is fixed about an allowance")
+    allowances[name] = replace(known, filter=limit)
+    return Past(time, (), name, (limit.epsilon, limit.delta))
+
+
+def _charge(fields: dict[str, Any]) -> tuple[Charge, Sums]:
+    """Return a charge and what it adds to the filter's sums."""
+    try:
+        charge = tuple(entry_from_dict(entry) for entry in fields["charge"])
+        sums = _sums(fields["sums"], int(fields["sampled"]))
+    except _UNREADABLE:
+        raise BrokenChain(_UNKNOWN_FORM) from None
+    if not charge or any(entry.times < 1 for entry in charge):
+        raise BrokenChain(_UNKNOWN_FORM)
     return charge, sums
+
+
+def _charge_allowance(fields: dict[str, Any], added: Sums, allowances: dict[str, Allowance]) -> str:
+    """Add a charge to the allowance that it was made under; return the allowance's name, empty if there is none."""
+    if "allowance" not in fields:
+        return ""
+    name = str(fields["allowance"])
+    if name not in allowances:
+        raise BrokenChain("it holds a charge under an unknown allowance")
+    try:
+        more = _sums(fields["allowance sums"], added.sampled)
+    except _UNREADABLE:
+        raise BrokenChain(_UNKNOWN_FORM) from None
+    allowances[name] = replace(allowances[name], sums=allowances[name].sums + more)
+    return name
+
+
+def _sums(values: Any, sampled: int) -> Sums:
+    pure, gaussian, renyi = map(float, values)
+    # Each comparison is false for NaN.
+    if not (pure >= 0 and gaussian >= 0 and renyi >= 0 and sampled >= 0):
+        raise ValueError("a sum is negative")
+    return Sums(pure, gaussian, renyi, sampled, 1)

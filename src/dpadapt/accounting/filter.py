@@ -7,7 +7,7 @@ privacy loss of every adaptive choice; `Filter.needs` states the rule and its pr
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.accounting.cost import add_entries, dominating_mu, pure_epsilon, quick_epsilon
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.receipt import Entry
+from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
@@ -31,6 +32,8 @@ from dpadapt.mechanisms.mechanism import (
     SampledEvent,
 )
 
+# Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
+_CAP_TOLERANCE = 1e-9
 # Share of delta that the Gaussian sum gets; the Rényi sum gets the rest. "gaussian" charges Gaussian noise exactly and
 # mixtures dearly, "renyi" the reverse; "mixed" loses about 1% on Gaussian noise alone (docs/ledger.md).
 _GAUSSIAN_SHARES = {"mixed": 0.8, "gaussian": 1.0, "renyi": 0.0}
@@ -204,6 +207,36 @@ class Filter:
             return exact
         # Without a privacy-loss distribution, the cost is a bound by other means, which a sum may undercut.
         return min(self.level(self.sums(charge)), exact)
+
+    def accepts(self, needs: float) -> bool:
+        """Return whether a charge that needs this cap is accepted."""
+        # Not `needs > cap`: a cost of NaN must be refused.
+        return needs <= self.epsilon * (1 + _CAP_TOLERANCE)
+
+    def require(self, before: Callable[[], Sums], charge: Sequence[Entry], allowance: str = "") -> None:
+        """Raise `BudgetExceeded` unless `charge` is accepted after charges that add up to ``before()``.
+
+        The cap is that of a ledger or, if one is named, of an allowance.
+        """
+        if math.isinf(self.epsilon):
+            return
+        needs = self.needs(before(), charge)
+        if self.accepts(needs):
+            return
+        what = repr(charge[0].label + (f" and {len(charge) - 1} more" if len(charge) > 1 else "")) if charge else "it"
+        cap = f"this ledger's cap of {self.epsilon:.4g}"
+        if allowance:
+            cap = f"the cap of {self.epsilon:.4g} of the allowance {allowance!r}"
+        if math.isinf(needs) and self.delta == 0:
+            raise BudgetExceeded(
+                f"{what} needs a delta above 0, and {cap} has none. Nothing was released. Make it with one, such as "
+                f"delta=1e-6."
+            )
+        raise BudgetExceeded(
+            f"{what} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over {cap}. Nothing was "
+            f"released. Use a smaller epsilon or more noise (remaining() says how much is left); another "
+            f"ledger for the same data would lack what was already spent."
+        )
 
     def level(self, sums: Sums) -> float:
         """Return the least cap epsilon at which one of the three sums is within its cap."""

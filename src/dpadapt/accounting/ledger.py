@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.chain import Terms
+from dpadapt.accounting.chain import Past, Terms
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.postgres import Address, PostgresStore, is_address
 from dpadapt.accounting.receipt import Entry, Receipt
-from dpadapt.accounting.store import Check, ChildStore, DurableStore, FileStore, MemoryStore, Store
-from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
+from dpadapt.accounting.store import AllowanceStore, Check, ChildStore, DurableStore, FileStore, MemoryStore, Store
+from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism, Plan, Sampled, as_plan
@@ -31,8 +31,8 @@ from dpadapt.persons import UNITS, Shares, Unit
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
-# Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
-_CAP_TOLERANCE = 1e-9
+# Characters: the longest name of an allowance, chosen by hand so that tables stay readable.
+_LONGEST_ALLOWANCE_NAME = 100
 # On receipts of fits without a ledger.
 NOT_ADDED_UP = "no ledger was charged: further fits on the same rows are not added up"
 
@@ -408,6 +408,68 @@ class Ledger:
         ledger._notes = self._notes
         return ledger
 
+    def allow(self, name: str, epsilon: float, delta: float | None = None) -> "Ledger":
+        """Make an allowance, or raise or lower its epsilon, and return it as `allowance` does.
+
+        An allowance limits what is charged under its name, such as that of an analyst. It sets nothing aside: all
+        allowances together may exceed the cap, which binds each of them. Each change is a further record of the ledger.
+        An epsilon below what was spent under the name lets nothing more through.
+
+        Parameters
+        ----------
+        name : str
+        epsilon : float
+            At most the cap.
+        delta : float, optional
+            At most that of the cap, which is the default. It can't be changed later.
+        """
+        store = self._require_durable()
+        if not isinstance(name, str) or name != name.strip() or not 0 < len(name) <= _LONGEST_ALLOWANCE_NAME:
+            raise ValueError(
+                f"the name of an allowance must be a text of 1 to {_LONGEST_ALLOWANCE_NAME} characters, without spaces "
+                f"at its ends."
+            )
+        if not name.isprintable():
+            raise ValueError("the name of an allowance must be a text without control characters.")
+        epsilon = checks.positive(epsilon, "epsilon")
+        delta = None if delta is None else checks.delta(delta)
+        # A larger limit would never be reached: the cap is. So it is a slip of the pen, or a misunderstanding.
+        for what, given, cap in (("epsilon", epsilon, self.epsilon), ("delta", delta, self.delta)):
+            if given is not None and given > cap:
+                raise ValueError(
+                    f"{what} (--{what}) of an allowance must be at most that of the ledger's cap, {cap!r}, which binds "
+                    f"every allowance; got {given!r}. Nothing was changed."
+                )
+        store.allow(name, epsilon, delta)
+        return self.allowance(name)
+
+    def allowance(self, name: str) -> "Ledger":
+        """Return the child of this ledger that is limited by an allowance: charges to it are charges to both.
+
+        A charge that passes the allowance's epsilon, or this ledger's cap, is refused. Unlike the cap of other
+        children, the limit is kept in the ledger, with what was charged under the name, and holds for all processes
+        together. `epsilon` of the returned ledger is the limit now; the limit at the moment of a charge decides.
+        """
+        ledger = object.__new__(Ledger)
+        store = AllowanceStore(self._require_durable(), name)
+        ledger._setup(store, store.filter, self._random, self._unit)
+        ledger.dataset = self.dataset
+        ledger._draw = self._draw
+        return ledger
+
+    @property
+    def allowances(self) -> list[str]:
+        """The names of all allowances, oldest first."""
+        return list(self._store.state().allowances) if isinstance(self._store, DurableStore) else []
+
+    def _require_durable(self) -> DurableStore:
+        if not isinstance(self._store, DurableStore):
+            raise PrivacyError(
+                "only a ledger made by Ledger.open has allowances. Elsewhere, limit single fits by their own epsilon, "
+                "or several by ledger.child(epsilon, delta, label=...)."
+            )
+        return self._store
+
     @classmethod
     def of_one_fit(
         cls,
@@ -516,11 +578,7 @@ class Ledger:
 
     def allows(self, event: Event) -> bool:
         """Return whether a further release of this cost would be let through now; nothing is charged."""
-        return self._within_cap(self._filter.needs(self._store.sums(), [Entry("", event)]))
-
-    def _within_cap(self, needs: float) -> bool:
-        # Not `needs > cap`: a cost of NaN must be refused.
-        return needs <= self.epsilon * (1 + _CAP_TOLERANCE)
+        return self._filter.accepts(self._filter.needs(self._store.sums(), [Entry("", event)]))
 
     @property
     def entries(self) -> list[Entry]:
@@ -529,9 +587,11 @@ class Ledger:
 
     def history(self) -> list[tuple[str, Entry]]:
         """Return everything charged so far with its time (UTC; empty for a ledger in memory)."""
-        if isinstance(self._store, DurableStore):
-            return [(time, entry) for time, charge in self._store.history() for entry in charge]
-        return [("", entry) for entry in self.entries]
+        return [(past.time, entry) for past in self.records() for entry in past.charge]
+
+    def records(self) -> list[Past]:
+        """Return all charges, and how allowances were made and changed, oldest first."""
+        return self._store.history()
 
     def receipt(self, *, assumptions: Sequence[str] = (), warnings: Sequence[str] = ()) -> Receipt:
         """Return what was released through this ledger and what it cost; `Receipt.meaning` says what its epsilon is."""
@@ -549,36 +609,16 @@ class Ledger:
         )
 
     def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None:
-        what = entries[0].label if entries else ""
-        if len(entries) > 1:
-            what += f" and {len(entries) - 1} more"
-        self._store.append(tuple(entries), self._check(what, entries), mark=mark)
+        self._store.append(tuple(entries), self._check(entries), mark=mark)
 
     def _readmit(self, entry: Entry, mark: str) -> int:
-        return self._store.readmit(entry, mark, self._check(entry.label, [entry]))
+        return self._store.readmit(entry, mark, self._check([entry]))
 
     def _reserve(self, mark: str, steps: int) -> None:
         self._store.reserve(mark, steps)
 
-    def _check(self, label: str, charge: Sequence[Entry]) -> Check:
-        def check(before: Callable[[], Sums]) -> None:
-            if math.isinf(self.epsilon):
-                return
-            needs = self._filter.needs(before(), charge)
-            if not self._within_cap(needs):
-                if math.isinf(needs) and self.delta == 0:
-                    raise BudgetExceeded(
-                        f"{label!r} needs a delta above 0, and this ledger has none. Nothing was released. Make the "
-                        f"ledger with one, such as Ledger(epsilon=..., delta=1e-6)."
-                    )
-                raise BudgetExceeded(
-                    f"{label!r} would need a cap of epsilon={needs:.4g} at delta={self.delta:.3g}, over this ledger's "
-                    f"cap of {self.epsilon:.4g}. Nothing was released. Use a smaller epsilon or more noise "
-                    f"(remaining() says how much is left); another ledger for the same data would lack what was "
-                    f"already spent."
-                )
-
-        return check
+    def _check(self, charge: Sequence[Entry]) -> Check:
+        return lambda before: self._filter.require(before, charge)
 
     def __repr__(self) -> str:
         """Return a text with the cap and what is spent."""
@@ -596,6 +636,8 @@ class Ledger:
         """Pickle a durable ledger as its path or address; refuse any other."""
         if isinstance(self._store, DurableStore):
             return (_reopened, self._store.reopening)
+        if isinstance(self._store, AllowanceStore):
+            return (_reopened_allowance, (self._store.allowance, *self._store.ledger.reopening))
         raise PrivacyError(
             "a ledger in memory can't be sent to another process: charges made there would be lost. Start with "
             "Ledger.open(path, ...), or use n_jobs=1."
@@ -631,6 +673,11 @@ def _reopened(path: str, read_only: bool, dataset: str | None = None, id: str = 
             f"lead to another server here. Use the server that the ledger was opened on."
         )
     return ledger
+
+
+def _reopened_allowance(name: str, *reopening: Any) -> Ledger:
+    """Open the allowance of a pickle."""
+    return _reopened(*reopening).allowance(name)
 
 
 def _draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:

@@ -37,8 +37,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from dpadapt.accounting import chain
-from dpadapt.accounting.chain import Charge, State, Terms
-from dpadapt.accounting.filter import Sums
+from dpadapt.accounting.chain import Past, State, Terms
 from dpadapt.accounting.store import NOTHING_HAPPENED, DurableStore
 from dpadapt.errors import LedgerError
 
@@ -345,22 +344,22 @@ class PostgresStore(DurableStore):
         """The address without passwords, the data set, and the id: another ledger of this name is not this one."""
         return self._address.text, self.read_only, self._address.dataset, self.id
 
-    def history(self) -> list[tuple[str, Charge]]:
-        """Return all charges with the time (UTC, by the server's clock) at which they were made."""
+    def history(self) -> list[Past]:
+        """Return all charges, and how allowances were made and changed, oldest first; by the server's clock."""
 
-        def read(connection: _Connection) -> list[tuple[str, Charge]]:
+        def read(connection: _Connection) -> list[Past]:
             head = self._head(connection)
             self._read(connection, self._known, head)  # refuses tables that lack what this process has seen
             return self._read(connection, self._start, head)[1]
 
         return self._attempts(self._reading(read))
 
-    def sums(self) -> Sums:
-        """Return what all charges add up to, with those that other processes made."""
+    def state(self) -> State:
+        """Return what all records add up to, with those that other processes made."""
 
-        def read(connection: _Connection) -> Sums:
+        def read(connection: _Connection) -> State:
             self._known, _ = self._read(connection, self._known, self._head(connection))
-            return self._known.sums
+            return self._known
 
         return self._attempts(self._reading(read))
 
@@ -408,16 +407,12 @@ class PostgresStore(DurableStore):
             raise LedgerError(self._damaged("it is not on its server any more"))
         return row[0], row[1]
 
-    def _read(
-        self, connection: _Connection, known: State, head: tuple[int, str]
-    ) -> tuple[State, list[tuple[str, Charge]]]:
+    def _read(self, connection: _Connection, known: State, head: tuple[int, str]) -> tuple[State, list[Past]]:
         """Follow the chain of hashes from a known state to the end, which must be what the ledger's row says."""
         rows = connection.execute(_RECORDS_AFTER, [self.id, known.records]).fetchall()
         return self._followed(known, rows, head)
 
-    def _followed(
-        self, known: State, rows: Sequence[Sequence[Any]], head: tuple[int, str]
-    ) -> tuple[State, list[tuple[str, Charge]]]:
+    def _followed(self, known: State, rows: Sequence[Sequence[Any]], head: tuple[int, str]) -> tuple[State, list[Past]]:
         """Follow the chain through rows of numbered records, which must end at `head`."""
         if head[0] < known.records:
             raise LedgerError(self._damaged("entries are missing at its end"))

@@ -42,14 +42,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Any, Protocol, cast
 
 from dpadapt.accounting import chain
-from dpadapt.accounting.chain import FORMAT, Charge, Record, State, Terms, link
+from dpadapt.accounting.chain import FORMAT, Allowance, Charge, Past, Record, State, Terms, link
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
@@ -115,6 +115,10 @@ class Store(ABC):
     @abstractmethod
     def sums(self) -> Sums:
         """Return what all charges add up to."""
+
+    def history(self) -> list[Past]:
+        """Return all charges, oldest first, with their times if these are known."""
+        return [Past("", charge) for charge in self.charges()]
 
 
 class MemoryStore(Store):
@@ -219,8 +223,12 @@ class DurableStore(Store):
         """
 
     @abstractmethod
-    def history(self) -> list[tuple[str, Charge]]:
-        """Return all charges with the time (UTC) at which they were made."""
+    def state(self) -> State:
+        """Return what all records add up to, with those that other processes made."""
+
+    @abstractmethod
+    def history(self) -> list[Past]:
+        """Return all charges, and how allowances were made and changed, oldest first."""
 
     @property
     @abstractmethod
@@ -230,7 +238,24 @@ class DurableStore(Store):
     def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Check and append while the ledger is locked."""
         # Before the lock: the conversion of a sampled run takes time, for which other processes would wait.
-        records = [chain.charged(charge, self._filter.sums(charge))]
+        self._append([chain.charged(charge, self._filter.sums(charge))], lambda state: check(lambda: state.sums), mark)
+
+    def append_under(self, name: str, limit: Filter, charge: Charge, *, mark: str = "") -> None:
+        """Check a charge against the cap and against the present limit of an allowance, and append it."""
+        record = {**chain.charged(charge, self._filter.sums(charge)), **chain.under(name, limit.sums(charge))}
+
+        def check(state: State) -> None:
+            # Both filters are asked under the lock, each about all charges that it counts. So the theorem of
+            # `Filter.needs` holds twice: all releases have the cap's epsilon and delta, and those under the name have
+            # the allowance's, if they were chosen by themselves alone.
+            allowance = state.allowances[name]
+            self._filter.require(lambda: state.sums, charge)
+            allowance.filter.require(lambda: allowance.sums, charge, name)
+
+        self._append([record], check, mark)
+
+    def _append(self, records: list[chain.Content], check: Callable[[State], None], mark: str) -> None:
+        """Append the record of a charge if the check passes, with a record for a run that may be resumed."""
         if mark:
             records.append(chain.used(mark, 0))
 
@@ -241,16 +266,46 @@ class DurableStore(Store):
                     f"its cap of epsilon={self.terms.epsilon:.4g} if each may depend on earlier releases. It can be "
                     f"read, and accepts no charge. {NOTHING_HAPPENED}"
                 )
-            check(lambda: state.sums)
+            check(state)
             return records
 
         self._transact(decide)
 
-    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+    def allow(self, name: str, epsilon: float, delta: float | None) -> None:
+        """Make an allowance, or change the epsilon of one; a missing delta is the ledger's, or stays as it was."""
+
+        def decide(state: State) -> Sequence[chain.Content]:
+            known = state.allowances.get(name)
+            if known is None:
+                kept = self.terms.delta if delta is None else delta
+                made = Filter.of(self._filter.rule, epsilon, kept, self._filter.adjacency)
+            else:
+                made = replace(known.filter, epsilon=epsilon)
+            if delta is not None and delta != made.delta:
+                raise LedgerError(
+                    f"the allowance {name!r} of the ledger {self.name} has delta={made.delta!r}, not {delta!r}. It is "
+                    f"fixed when the allowance is made; leave delta out, or use another name. {NOTHING_HAPPENED}"
+                )
+            return [] if known is not None and known.filter == made else [chain.allowed(name, made)]
+
+        self._transact(decide)
+
+    def allowance(self, name: str) -> Allowance:
+        """Return an allowance as it is now, or refuse a name that has none."""
+        known = self.state().allowances
+        if name not in known:
+            names = ", ".join(sorted(map(repr, known))) or "none"
+            raise ValueError(
+                f"the ledger {self.name} has no allowance {name!r}. It has: {names}. Make one with `dpadapt ledger "
+                f"allow`, or in Python with ledger.allow(name, epsilon). {NOTHING_HAPPENED}"
+            )
+        return known[name]
+
+    def readmit(self, entry: Entry, mark: str, check: Check, *, allowance: str = "") -> int:
         """Look the run up in the chain."""
         state = self._transact(lambda _: [])
-        charged, used = state.runs.get(mark, (None, 0))
-        if charged != entry:
+        charged, used, under = state.runs.get(mark, (None, 0, ""))
+        if charged != entry or under != allowance:
             raise PrivacyError(
                 f"the ledger {self.name} holds no such run: it was charged to another ledger, or for another "
                 f"plan. Use the ledger and the settings that it was started with, or start a new run in this "
@@ -262,7 +317,7 @@ class DurableStore(Store):
         """Raise the number of recorded releases while the ledger is locked."""
 
         def decide(state: State) -> Sequence[chain.Content]:
-            entry, used = state.runs[mark]
+            entry, used, _ = state.runs[mark]
             if used + steps > entry.times:
                 raise PrivacyError(
                     "the releases of this run were all made, or reserved by another process. For more releases "
@@ -274,7 +329,11 @@ class DurableStore(Store):
 
     def charges(self) -> list[Charge]:
         """Return all charges, oldest first."""
-        return [charge for _, charge in self.history()]
+        return [past.charge for past in self.history() if past.charge]
+
+    def sums(self) -> Sums:
+        """Return what all charges add up to, with those that other processes made."""
+        return self.state().sums
 
     def _begin(self, record: Record | None) -> State:
         """Take the terms from the first record; return the state after it."""
@@ -288,7 +347,7 @@ class DurableStore(Store):
         self._filter = self.terms.filter
         return state
 
-    def _follow(self, known: State, records: Sequence[Record]) -> tuple[State, list[tuple[str, Charge]]]:
+    def _follow(self, known: State, records: Sequence[Record]) -> tuple[State, list[Past]]:
         """Follow the chain as far as its records are unaltered; refuse records that no store wrote."""
         try:
             return chain.follow(known, records, self.terms)
@@ -309,6 +368,42 @@ class DurableStore(Store):
 
     def _from_later(self) -> str:
         return f"the ledger {self.name} was made by a later version of dpadapt. Use that version or a later one."
+
+
+class AllowanceStore(Store):
+    """The charges under an allowance of a durable ledger: a child whose record is the ledger's own.
+
+    `filter` has the limit of the moment when this was made; what counts is the limit at the moment of a charge.
+    """
+
+    def __init__(self, ledger: DurableStore, allowance: str) -> None:
+        self.ledger = ledger
+        self.allowance = allowance
+        self.filter = ledger.allowance(allowance).filter
+
+    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+        """Let the ledger check its cap and the allowance's present limit, not that which `check` knows, and append."""
+        self.ledger.append_under(self.allowance, self.filter, charge, mark=mark)
+
+    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+        """Let the ledger find a run that was charged under this allowance; its charge counts already."""
+        return self.ledger.readmit(entry, mark, check, allowance=self.allowance)
+
+    def reserve(self, mark: str, steps: int) -> None:
+        """Let the ledger record the releases."""
+        self.ledger.reserve(mark, steps)
+
+    def history(self) -> list[Past]:
+        """Return the charges under this allowance, and how it was made and changed."""
+        return [past for past in self.ledger.history() if past.allowance == self.allowance]
+
+    def charges(self) -> list[Charge]:
+        """Return the charges under this allowance, oldest first."""
+        return [past.charge for past in self.history() if past.charge]
+
+    def sums(self) -> Sums:
+        """Return what the charges under this allowance add up to."""
+        return self.ledger.allowance(self.allowance).sums
 
 
 @dataclass(frozen=True)
@@ -356,7 +451,7 @@ class _Reading:
 
     last: _Position
     committed: _Position
-    charges: list[tuple[str, Charge]]
+    charges: list[Past]
     spare: int
     stale: bool
     leftover: bool
@@ -433,18 +528,18 @@ class FileStore(DurableStore):
                 self._commit(file, last, spare, records)
             return last.state
 
-    def history(self) -> list[tuple[str, Charge]]:
-        """Return all charges with the time (UTC) at which they were made."""
+    def history(self) -> list[Past]:
+        """Return all charges, and how allowances were made and changed, oldest first."""
         with self._opened(write=False) as file:
             self._read(file, self._known)  # refuses a file that lacks what this process has seen
             return self._read(file, self._start).charges
 
-    def sums(self) -> Sums:
-        """Return what all charges add up to, with those that other processes made."""
+    def state(self) -> State:
+        """Return what all records add up to, with those that other processes made."""
         with self._opened(write=False) as file:
             reading = self._read(file, self._known)
             self._known = reading.committed
-            return reading.last.state.sums
+            return reading.last.state
 
     # Reading
 
@@ -491,7 +586,7 @@ class FileStore(DurableStore):
         spare = commits.index(None) if len(valid) < 2 else 1 - commits.index(last)
         return _Reading(end, committed, charges + more, spare, end.commit != last, leftover)
 
-    def _follow_lines(self, known: _Position, data: bytes) -> tuple[_Position, list[tuple[str, Charge]]]:
+    def _follow_lines(self, known: _Position, data: bytes) -> tuple[_Position, list[Past]]:
         """Follow the chain through `data` as far as its lines are complete and unaltered."""
         *lines, _ = data.split(b"\n")
         records = list(takewhile(lambda record: record is not None, map(_read_record, lines)))

@@ -27,6 +27,7 @@ from dpadapt.cli import (
     fit,
     ledger,
     predict,
+    request,
     schema,
     statement,
 )
@@ -58,6 +59,7 @@ check.mount(app)
 advise.mount(app)
 before_spending.mount_forecast(app)
 before_spending.mount_rehearse(app)
+request.mount(app)
 fit.mount(app)
 predict.mount(app)
 evaluate.mount(app)

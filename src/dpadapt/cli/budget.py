@@ -119,6 +119,8 @@ class LedgerPlan:
         What a person should know about a new ledger.
     links : tuple of Path
         Places beside the private file that shall lead to the ledger.
+    allowance : str, optional
+        The allowance to charge under.
     """
 
     path: Place
@@ -126,9 +128,10 @@ class LedgerPlan:
     cap: tuple[float, float] | None = None
     note: str = ""
     links: tuple[Path, ...] = ()
+    allowance: str | None = None
 
     def open(self) -> "Ledger":
-        """Open the ledger, or make it, and what leads to it."""
+        """Open the ledger, or make it, and what leads to it; return the allowance, if one is to be charged."""
         from dpadapt.mechanisms.adjacency import Adjacency
 
         self._require_links_free()
@@ -149,7 +152,7 @@ class LedgerPlan:
                 else:
                     link.symlink_to(os.path.relpath(self.path.resolve(), link.parent))
         self._require_links_free()
-        return ledger
+        return ledger if self.allowance is None else ledger.allowance(self.allowance)
 
     def _require_links_free(self) -> None:
         """Refuse another ledger in the place of a link: a fit at the same time has begun one since this was planned."""
@@ -373,16 +376,24 @@ def plan_ledger(
     delta: float | None = None,
     dataset: str = "",
     links: tuple[Path, ...] = (),
+    allowance: str | None = None,
 ) -> LedgerPlan:
     """Return the plan to charge the ledger at `path`, or refuse one that is of other rows or has no room.
 
     Nothing is charged, and a new ledger is not made yet. Its cap is `epsilon` and `delta`; a missing epsilon is asked
     for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A `dataset` must be the name
-    of the data set that the ledger was made for.
+    of the data set that the ledger was made for, and an `allowance` one that it has.
     """
     if ledger_exists(path):
-        _require_room(path, wish, epsilon, delta, dataset)
-        return LedgerPlan(path, wish, links=links)
+        ledger = _require_room(path, wish, epsilon, delta, dataset)
+        if allowance is not None:
+            _require_allowance(ledger, path, wish, allowance)
+        return LedgerPlan(path, wish, links=links, allowance=allowance)
+    if allowance is not None:
+        raise ValueError(
+            f"--allowance {allowance}: the ledger {path} does not exist yet. Make it with dpadapt ledger new, and the "
+            f"allowance with dpadapt ledger allow. Nothing was spent."
+        )
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.learning.estimator import PROPOSED_FITS
     from dpadapt.mechanisms.adjacency import Adjacency
@@ -417,8 +428,8 @@ def _asked_cap(path: Place, wish: Wish, proposed: float) -> float:
     return checks.positive(typer.prompt(question, default=proposed, type=float, err=True), "the cap")
 
 
-def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> None:
-    """Refuse a ledger of other rows, on other terms, or without room."""
+def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> "Ledger":
+    """Return the ledger; refuse one of other rows, on other terms, or without room."""
     from dpadapt.errors import BudgetExceeded, LedgerError
 
     if isinstance(path, Path) and not path.is_file():
@@ -456,6 +467,29 @@ def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float |
             f"--epsilon {wish.epsilon:g} is more than what is left: the ledger {path} has epsilon = {left:.3g} left of "
             f"its cap of {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}. No private cell was read and nothing was "
             f"spent. {remedy}; another ledger for the same rows would lack what was already spent."
+        )
+    return ledger
+
+
+def _require_allowance(ledger: "Ledger", path: Place, wish: Wish, name: str) -> None:
+    """Refuse an allowance that the ledger does not have, or that has no room."""
+    from dpadapt.errors import BudgetExceeded
+
+    known = ledger.allowances
+    if name not in known:
+        have = f"Its allowances are {', '.join(known)}" if known else "It has none"
+        raise ValueError(
+            f"--allowance {name}: the ledger {path} has no such allowance. {have}; dpadapt ledger allow makes one. "
+            f"Nothing was spent."
+        )
+    limited = ledger.allowance(name)
+    if not limited.allows(wish.event):
+        left = _rounded_down(limited.remaining())
+        remedy = f"Use an --epsilon of {left:g} or less, or raise" if left > 0 else "Raise"
+        raise BudgetExceeded(
+            f"--epsilon {wish.epsilon:g} is more than what is left of the allowance {name}: epsilon = "
+            f"{limited.remaining():.3g} of {limited.epsilon:.4g} at delta = {limited.delta:.3g}. No private cell was "
+            f"read and nothing was spent. {remedy} the allowance by dpadapt ledger allow."
         )
 
 

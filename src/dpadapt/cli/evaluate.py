@@ -10,6 +10,7 @@ import typer
 from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
+    AllowanceOption,
     EncodingOption,
     Incomplete,
     Json,
@@ -103,6 +104,7 @@ def _evaluate(
     ledger_epsilon: Annotated[
         float | None, typer.Option(help="Cap of a new ledger. Default: asked for, or three times --epsilon.")
     ] = None,
+    allowance: AllowanceOption = None,
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     person: Annotated[
         str | None,
@@ -126,8 +128,8 @@ def _evaluate(
         checks.positive(error_bound, "--error-bound")
     if ledger_epsilon is not None:
         checks.positive(ledger_epsilon, "--ledger-epsilon")
-    if no_ledger and (ledger is not None or ledger_epsilon is not None):
-        raise ValueError("--no-ledger: --ledger and --ledger-epsilon ask for a ledger. Leave one out.")
+    if no_ledger and (ledger is not None or ledger_epsilon is not None or allowance is not None):
+        raise ValueError("--no-ledger: --ledger, --ledger-epsilon and --allowance ask for a ledger. Leave one out.")
     with working("reading"):
         of_table, saved = _model_of_tables(model, load(model))
         of_table.encoding = encoding
@@ -139,7 +141,7 @@ def _evaluate(
     plan = None
     if not no_ledger:
         wish = _wish(epsilon, delta, adjacency.value, unit, of_table.schema.dataset)
-        plan = _plan(*_place(model, saved, private, ledger, wish.dataset), wish, ledger_epsilon)
+        plan = _plan(*_place(model, saved, private, ledger, wish.dataset), wish, ledger_epsilon, allowance)
     known, rows = _tables(of_table, private, public, encoding)
     charged = (
         Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.of(adjacency.value), unit=unit)
@@ -229,11 +231,11 @@ def _wish(epsilon: float, delta: float, adjacency: str, unit: Any, dataset: str)
     return Wish(cost_of_budget(epsilon, delta, pure=delta == 0), epsilon, delta, adjacency, unit, dataset)
 
 
-def _plan(path: "Place", links: tuple[Path, ...], wish: Any, cap: float | None) -> "LedgerPlan":
+def _plan(path: "Place", links: tuple[Path, ...], wish: Any, cap: float | None, allowance: str | None) -> "LedgerPlan":
     from dpadapt.cli.budget import ledger_exists, plan_ledger
 
     delta = None if wish.delta or ledger_exists(path) else _DELTA_OF_NEW_LEDGER
-    return plan_ledger(path, wish, epsilon=cap, delta=delta, links=links)
+    return plan_ledger(path, wish, epsilon=cap, delta=delta, links=links, allowance=allowance)
 
 
 def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding: str | None) -> tuple[Any, Any]:
@@ -265,7 +267,8 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
     receipt = receipt_facts(result.receipt)
     more = {}
     if plan is not None:
-        more["ledger"] = f"{ledger.dataset}: epsilon = {ledger.spent():.4g} of {ledger.epsilon:.4g} spent"
+        under = f", allowance {plan.allowance}" if plan.allowance else ""
+        more["ledger"] = f"{ledger.dataset}{under}: epsilon = {ledger.spent():.4g} of {ledger.epsilon:.4g} spent"
     say(result.summary)
     console().print(receipt_table(receipt, more))
     for warning in receipt["warnings"]:

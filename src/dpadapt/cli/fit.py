@@ -6,6 +6,7 @@ and clustering take the same way; they differ in what is encoded, what `fit` is 
 
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,10 +19,10 @@ import typer
 from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
+    AllowanceOption,
     Delta,
     EncodingOption,
     Incomplete,
-    SchemaOption,
     console,
     reason,
     teach,
@@ -32,6 +33,7 @@ from dpadapt.methods import METHODS, Method, Task
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.cli.budget import LedgerPlan, Place
+    from dpadapt.cli.request import Request
     from dpadapt.hybrid.agents import SimulatedAgents
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
@@ -61,6 +63,12 @@ Example:
               --schema schema.toml --label cost --task regression \\
               --epsilon 1 --delta 1e-6 --ledger-epsilon 3 --out model/
 
+With --request it carries out what an analyst has asked for by dpadapt request, once you have agreed to the cost:
+
+\b
+  dpadapt fit --request request.toml --private private.csv \\
+              --public public.csv --allowance anna --out model/
+
 With --task clustering it chooses rows of the public table instead: --clusters centres, where the private rows already
 serve as centres. There is no label, and chosen.csv has the rows in place of a report.
 
@@ -85,15 +93,28 @@ def mount(app: typer.Typer) -> None:
 
 
 def _fit(
+    context: typer.Context,
     private: Annotated[
         Path, typer.Option(help="The private rows: a CSV or Parquet file, or a folder of files of one kind.")
     ],
-    schema: SchemaOption,
-    task: Annotated[FitTask, typer.Option(help="Predict a number or a class, or choose centres.")],
-    epsilon: Annotated[
-        float, typer.Option(help="The most that this fit may spend. Positive; smaller is more private.")
-    ],
     out: Annotated[Path, typer.Option(help="A folder for the model, the receipt and the report.")],
+    schema: Annotated[
+        Path | None, typer.Option(help="What is known about the columns; made by dpadapt schema. Needed, or --request.")
+    ] = None,
+    task: Annotated[
+        FitTask | None, typer.Option(help="Predict a number or a class, or choose centres. Needed, or --request.")
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="The most that this fit may spend. Positive; smaller is more private. Needed, or --request."),
+    ] = None,
+    request: Annotated[
+        Path | None,
+        typer.Option(help="What to fit, and at which cost, as an analyst has asked for it by dpadapt request."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --request: spend what it asks for, without a question.")] = (
+        False
+    ),
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     public: Annotated[
         Path | None, typer.Option(help="Public rows, CSV or Parquet, with or without the label. Not protected.")
@@ -121,6 +142,7 @@ def _fit(
         ),
     ] = None,
     ledger_delta: Annotated[float | None, typer.Option(help="Delta of a new ledger. Default: --delta.")] = None,
+    allowance: AllowanceOption = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -192,28 +214,48 @@ def _fit(
     ] = None,
 ) -> None:
     """Check everything, then fit, save and report."""
-    order = Order(
+    asked = None
+    if request is not None:
+        from dpadapt.cli.request import taken_over
+
+        asked = taken_over(request, context)
+    elif yes:
+        raise ValueError("--yes agrees to what a request asks for. Name its file with --request, or leave --yes out.")
+    elif schema is None or task is None or epsilon is None:
+        missing = "--schema" if schema is None else "--task" if task is None else "--epsilon"
+        raise ValueError(f"{missing} must be given, unless --request names the file of a request.")
+    # What an analyst may ask for, in the words of `Request`.
+    wanted: dict[str, Any] = {
+        "label": label,
+        "task": None if task is None else task.value,
+        "epsilon": epsilon,
+        "delta": delta,
+        "method": method,
+        "adjacency": adjacency.value,
+        "rows": rows,
+        "tasks": tasks,
+        "clusters": clusters,
+        "person": person,
+        "intervals": intervals,
+        "weight": weight,
+        "max_weight": max_weight,
+        "mean_weight": mean_weight,
+        "class_weight": class_weight,
+        "threshold": threshold,
+    }
+    order = Order.of(
+        wanted if asked is None else asked.fit,
         private=private,
         public=public,
-        schema=schema,
-        label=label,
-        task=task.value,
-        epsilon=epsilon,
-        delta=delta,
+        schema=schema or request or Path(),
         out=out,
-        ledger=LedgerOptions(_place_of(ledger), ledger_epsilon, ledger_delta, refused=no_ledger),
-        method=method,
-        adjacency=adjacency.value,
-        rows=rows,
+        ledger=LedgerOptions(_place_of(ledger), ledger_epsilon, ledger_delta, refused=no_ledger, allowance=allowance),
         seed=seed,
-        tasks=tasks,
-        clusters=clusters,
         agents=AgentOptions(agents, agents_epsilon),
         encoding=encoding,
         memory=memory,
-        person=person,
-        weights=WeightOptions(weight, max_weight, mean_weight, class_weight, threshold),
-        intervals=intervals,
+        request=asked,
+        agreed=yes,
     )
     with Spending(order) as spending:
         summary = carry_out(order, spending)
@@ -277,6 +319,7 @@ class LedgerOptions:
     epsilon: float | None
     delta: float | None
     refused: bool = False
+    allowance: str | None = None
 
 
 @dataclass(frozen=True)
@@ -364,6 +407,15 @@ class Order:
     person: str | None = None
     weights: WeightOptions = WeightOptions()
     intervals: bool = False
+    request: "Request | None" = None
+    agreed: bool = False
+
+    @classmethod
+    def of(cls, wanted: Mapping[str, Any], **rest: Any) -> "Order":
+        """Return the order with what an analyst may ask for, by name, and with the rest."""
+        names = ("weight", "max_weight", "mean_weight", "class_weight", "threshold")
+        plain = {name: value for name, value in wanted.items() if name not in names}
+        return cls(**plain, weights=WeightOptions(*(wanted.get(name) for name in names)), **rest)
 
     @property
     def unit(self) -> Literal["row", "person"]:
@@ -460,15 +512,21 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.tables import read_schema
 
-    method = _check_options(order)
-    schema = read_schema(order.schema, origin=f"--schema {order.schema}")
-    model = _unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
+    method = check_options(order)
+    if order.request is not None:
+        order.request.check_public(order.public)
+        schema = order.request.schema
+    else:
+        schema = read_schema(order.schema, origin=f"--schema {order.schema}")
+    model = unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
     plan = _plan_ledger(order, schema)
     if plan is not None:
         model.schema = replace(model.schema, dataset=plan.wish.dataset)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
+    if order.request is not None:
+        order.request.agree(order, method, plan)
     # Without a ledger's file, one in memory shows whether the fit was charged.
     durable = None if plan is None else plan.open()
     ledger = durable or Ledger.of_one_fit(
@@ -508,7 +566,7 @@ def _report_name(order: Order) -> str:
     return _CHOSEN if order.task == "clustering" else _REPORT
 
 
-def _check_options(order: Order) -> Method:
+def check_options(order: Order) -> Method:
     """Return the method, or refuse options that don't fit it or each other."""
     from dpadapt import checks
     from dpadapt.cli.inputs import check_delta, chosen_method
@@ -517,8 +575,10 @@ def _check_options(order: Order) -> Method:
     checks.positive(order.epsilon, "--epsilon")
     check_delta(order.delta, "--delta", method)
     cap = order.ledger
-    if cap.refused and any(part is not None for part in (cap.path, cap.epsilon, cap.delta)):
-        raise ValueError("--no-ledger: --ledger, --ledger-epsilon and --ledger-delta ask for a ledger. Leave one out.")
+    if cap.refused and any(part is not None for part in (cap.path, cap.epsilon, cap.delta, cap.allowance)):
+        raise ValueError(
+            "--no-ledger: --ledger, --ledger-epsilon, --ledger-delta and --allowance ask for a ledger. Leave one out."
+        )
     if cap.epsilon is not None:
         checks.positive(cap.epsilon, "--ledger-epsilon")
     if cap.delta is not None:
@@ -537,6 +597,7 @@ def _check_places(order: Order) -> None:
     written = {os.path.realpath(order.out / name) for name in names}
     inputs: dict[str, Any] = {"--private": order.private, "--public": order.public, "--schema": order.schema}
     inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
+    inputs |= {"--request": None if order.request is None else order.request.path}
     for option, path in inputs.items():
         if isinstance(path, Path) and os.path.realpath(path) in written:
             raise ValueError(f"{option} {path}: this file would be overwritten. Choose another folder for --out.")
@@ -603,7 +664,7 @@ def _check_prediction(order: Order, method: Method) -> None:
         checks.positive(people.epsilon, "--agents-epsilon")
 
 
-def _unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
+def unfitted(order: Order, method: Method, schema: "Schema") -> "TableModel":
     """Return the unfitted model, or refuse options that its estimator does not have."""
     from dpadapt import persist
     from dpadapt.cli.inputs import table_model
@@ -692,7 +753,8 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
     # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
-    folder = order.schema.resolve().parent
+    # What lies beside a request is no business of the ledger: the file comes from somebody else.
+    folder = (order.schema if order.request is None else order.private).resolve().parent
     earlier = [] if order.public is None else [default_ledger(f"{order.public.stem}-private", folder)]
     given = order.ledger.path
     if isinstance(given, ServerPlace):
@@ -704,7 +766,7 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     # is of its rows, whatever its name is.
     stated = schema.dataset if order.ledger.path else ""
     cap = {"epsilon": order.ledger.epsilon, "delta": order.ledger.delta}
-    return plan_ledger(path, wish, **cap, dataset=stated, links=links)
+    return plan_ledger(path, wish, **cap, dataset=stated, links=links, allowance=order.ledger.allowance)
 
 
 def _dataset(order: Order, schema: "Schema") -> str:
@@ -785,7 +847,7 @@ def _write_report(
         comparison=comparison,
         brought=fit_in_words(model, declared, comparison, forecast),
         forecast=forecast,
-        ledger=None if ledger is None else _ledger_facts(ledger),
+        ledger=None if ledger is None else _ledger_facts(ledger, order.ledger.allowance),
         n_private=None if _rows_are_private(order) else n_private,
         X_public=None if public is None else public.X,
     )
@@ -801,13 +863,14 @@ def _n_units(private: "EncodedRows") -> int:
     return private.n_rows if private.shares is None else private.shares.n_units
 
 
-def _ledger_facts(ledger: "Ledger") -> dict[str, Any]:
-    spent = ledger.spent()
+def _ledger_facts(ledger: "Ledger", allowance: str | None) -> dict[str, Any]:
+    spent, under = ledger.spent(), "" if allowance is None else f", allowance {allowance}"
     return {
         "cap": ledger.epsilon,
         "delta": ledger.delta,
         "spent": spent,
-        "words": f"{ledger.dataset}: epsilon = {spent:.4g} of {ledger.epsilon:.4g} spent, delta = {ledger.delta:.3g}",
+        "words": f"{ledger.dataset}{under}: epsilon = {spent:.4g} of {ledger.epsilon:.4g} spent, "
+        f"delta = {ledger.delta:.3g}",
     }
 
 
@@ -829,5 +892,5 @@ def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs, ledger: "L
             f"encoded columns"
         )
     if ledger is not None:
-        facts["ledger"] = _ledger_facts(ledger)["words"]
+        facts["ledger"] = _ledger_facts(ledger, order.ledger.allowance)["words"]
     return {"facts": facts, "receipt": receipt_facts(model.privacy_)}

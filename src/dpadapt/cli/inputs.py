@@ -11,7 +11,7 @@ from dpadapt.cli.options import progress_bar
 from dpadapt.methods import Method, Task, find
 from dpadapt.streaming.source import memory_in_bytes
 from dpadapt.streaming.spill import DEFAULT_MEMORY
-from dpadapt.tables import EncodedRows, Schema, Table, TableModel, read_table, table_chunks
+from dpadapt.tables import EncodedRows, Schema, Table, TableModel, read_table, sampled_table, table_chunks
 
 
 def chosen_method(name: str | None, task: Task) -> Method:
@@ -106,12 +106,14 @@ def read_private(
 
 def read_public(model: TableModel, path: Path, *, tasks: str | None = None) -> EncodedRows:
     """Read and encode the public table, with its labels if there are any, and the column that names its tasks."""
-    least = 2 if model.label is not None else 1
-    table = read_rows(path, "--public", private=False, least=least, encoding=model.encoding)
+    chunks = table_chunks(path, origin=f"--public {path}", private=False, encoding=model.encoding)
+    table, n_rows = sampled_table(chunks)
+    _require_rows(n_rows, table.origin, 2 if model.label is not None else 1)
+    if tasks is not None:
+        _check_tasks(table, model, tasks)
+    rows = replace(model.encode_public(table), sampled=n_rows if n_rows > len(table.frame) else 0)
     if tasks is None:
-        return model.encode_public(table)
-    _check_tasks(table, model, tasks)
-    rows = model.encode_public(table)
+        return rows
     return replace(rows, tasks=np.asarray(rows.table.frame[tasks].astype(str)))
 
 

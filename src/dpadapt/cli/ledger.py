@@ -1,29 +1,43 @@
-"""`dpadapt ledger show` and `dpadapt ledger history`: what was spent on a private data set."""
+"""`dpadapt ledger`: what was spent on a private data set, and who may spend how much of what is left."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import Json, console, print_json, say, teach
+from dpadapt.cli.options import (
+    AdjacencyName,
+    AdjacencyOption,
+    Json,
+    check_parent,
+    console,
+    print_json,
+    say,
+    teach,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
+    from dpadapt.cli.budget import Place
 
 
 _GROUP = teach(
     """
-Show the ledger of a private data set: its cap, what was spent, and on what.
+The ledger of a private data set: its cap, what was spent and on what, and who may spend how much.
 
 A ledger is a file to which every fit and every evaluation on one private data set is charged before
 noise is drawn. It refuses what would exceed its cap. By default it lies beside the private file. For
-several machines it is kept on a PostgreSQL server instead. Reading it costs nothing.
+several machines it is kept on a PostgreSQL server instead. Reading it costs nothing. An allowance limits
+what is spent under a name, such as that of an analyst.
 
 Examples:
 
 \b
   dpadapt ledger show patients.ledger
   dpadapt ledger history patients.ledger
+  dpadapt ledger allow patients.ledger anna --epsilon 0.5
+  dpadapt ledger page patients.ledger -o ledger.html
   dpadapt ledger show postgresql://anna@server/budgets --dataset patients
 """
 )
@@ -41,12 +55,49 @@ Example:
 
 _HISTORY = teach(
     """
-List every charge of a ledger, oldest first.
+List every charge of a ledger and every change of its allowances, oldest first.
 
 Example:
 
 \b
   dpadapt ledger history patients.ledger --json
+"""
+)
+
+_NEW = teach(
+    """
+Make a ledger before the first fit, for example to give out allowances. Its cap can't be changed later.
+
+Example:
+
+\b
+  dpadapt ledger new patients.ledger --epsilon 3 --dataset patients
+"""
+)
+
+_ALLOW = teach(
+    """
+Limit what may be spent under a name: make an allowance, or raise or lower its epsilon.
+
+A fit or an evaluation with --allowance NAME can pass neither the allowance nor the cap of the ledger. An allowance sets
+nothing aside: all of them together may exceed the cap. Every change stays in the history.
+
+Examples:
+
+\b
+  dpadapt ledger allow patients.ledger anna --epsilon 0.5
+  dpadapt fit ... --ledger patients.ledger --allowance anna
+"""
+)
+
+_PAGE = teach(
+    """
+Write one page about a ledger, which opens offline: budget, allowances, and who spent what on what and when.
+
+Example:
+
+\b
+  dpadapt ledger page patients.ledger -o ledger.html
 """
 )
 
@@ -65,6 +116,9 @@ def mount(app: typer.Typer) -> None:
     group.callback(invoke_without_command=True)(_help)
     group.command("show", help=_SHOW)(_show)
     group.command("history", help=_HISTORY)(_history)
+    group.command("new", help=_NEW)(_new)
+    group.command("allow", help=_ALLOW)(_allow)
+    group.command("page", help=_PAGE)(_page)
     app.add_typer(group, name="ledger")
 
 
@@ -74,19 +128,26 @@ def _help(context: typer.Context) -> None:
         say(context.get_help())
 
 
-def _open(file: str, dataset: str | None) -> tuple["Ledger", str]:
-    """Open a ledger that exists; return also what it is called."""
-    from dpadapt.cli.budget import ledger_exists, ledger_place, open_ledger
+def _place(file: str, dataset: str | None) -> "Place":
+    from dpadapt.cli.budget import ledger_place
 
     place = ledger_place(file, dataset or "")
     if not isinstance(place, Path) and not dataset:
         raise ValueError("--dataset: a ledger on a server is found by the name of its data set. Give that name.")
+    return place
+
+
+def _open(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["Ledger", str]:
+    """Open a ledger that exists; return also what it is called."""
+    from dpadapt.cli.budget import ledger_exists, open_ledger
+
+    place = _place(file, dataset)
     if not (place.is_file() if isinstance(place, Path) else ledger_exists(place)):
         raise ValueError(
             f"{place}: there is no such ledger. If there was one, its budget must be taken as spent; for data about "
-            f"which nothing was released yet, dpadapt fit --ledger {place} makes one."
+            f"which nothing was released yet, dpadapt ledger new or dpadapt fit --ledger {place} makes one."
         )
-    ledger = open_ledger(place, read_only=True, dataset=dataset)
+    ledger = open_ledger(place, read_only=read_only, dataset=dataset)
     return ledger, place.name if isinstance(place, Path) else f"{place}: {dataset}"
 
 
@@ -94,7 +155,7 @@ def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print the summary."""
     ledger, name = _open(file, dataset)
     entries = ledger.entries
-    facts = {
+    facts: dict[str, Any] = {
         "dataset": ledger.dataset,
         "adjacency": ledger.adjacency.value,
         "unit": ledger.unit,
@@ -106,6 +167,7 @@ def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
         "charges": ledger.n_charges,
         "entries": len(entries),
         "seeded": any(entry.seeded for entry in entries),
+        "allowances": {name: _limit(ledger.allowance(name)) for name in ledger.allowances},
     }
     if as_json:
         print_json(facts)
@@ -124,20 +186,116 @@ def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
         "rule": f"{ledger.rule} (how charges are added up; docs/ledger.md)",
         "neighbours": f"{ledger.adjacency.value}, of one {ledger.unit}",
     }
+    if facts["allowances"]:
+        shown["allowances"] = "\n".join(
+            f"{allowed}: epsilon = {limit['spent_epsilon']:.4g} of {limit['epsilon']:.4g} spent at delta = "
+            f"{limit['delta']:.3g}; {limit['remaining_epsilon']:.4g} left, if the cap lets it through"
+            for allowed, limit in facts["allowances"].items()
+        )
     if facts["seeded"]:
         shown["warning"] = "some noise came from a seed: no guarantee for those charges"
     console().print(facts_table(name, shown))
 
 
+def _limit(allowance: "Ledger") -> dict[str, float]:
+    return {
+        "epsilon": allowance.epsilon,
+        "delta": allowance.delta,
+        "spent_epsilon": allowance.spent(),
+        "remaining_epsilon": allowance.remaining(),
+    }
+
+
 def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
-    """Print every charge."""
+    """Print every charge, and every change of an allowance."""
     ledger, name = _open(file, dataset)
-    history = ledger.history()
+    past = ledger.records()
     if as_json:
-        print_json(
-            {"dataset": ledger.dataset, "charges": [{"time": time, **entry.to_dict()} for time, entry in history]}
-        )
+        charges = [{"time": p.time, "allowance": p.allowance, **entry.to_dict()} for p in past for entry in p.charge]
+        limits = [
+            {"time": p.time, "allowance": p.allowance, "epsilon": p.limit[0], "delta": p.limit[1]}
+            for p in past
+            if p.limit is not None
+        ]
+        print_json({"dataset": ledger.dataset, "charges": charges, "allowances": limits})
         return
     from dpadapt.report.terminal import history_table
 
-    console().print(history_table(name, history))
+    console().print(history_table(name, past))
+
+
+def _new(
+    file: Annotated[str, typer.Argument(help="A new file, or postgresql://user@host/database.")],
+    epsilon: Annotated[float, typer.Option(help="The cap: the most that may ever be spent on the data set.")],
+    delta: Annotated[float, typer.Option(help="The delta of the cap.")] = 1e-6,
+    dataset: Dataset = None,
+    adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    persons: Annotated[bool, typer.Option("--persons", help="Protect persons, not rows: for fits with --person.")] = (
+        False
+    ),
+) -> None:
+    """Make the ledger."""
+    from dpadapt import checks
+    from dpadapt.cli.budget import ledger_exists, open_ledger
+    from dpadapt.mechanisms.adjacency import Adjacency
+
+    checks.positive(epsilon, "--epsilon")
+    checks.delta(delta, "--delta")
+    place = _place(file, dataset)
+    if isinstance(place, Path) and place.is_symlink():
+        raise ValueError(
+            f"{place}: this is a link. If it led to a ledger, bring that very file back: a new one would lack what was "
+            f"spent. For other data, choose another name."
+        )
+    if ledger_exists(place):
+        raise ValueError(f"{place}: it exists already. Its cap can't be changed; dpadapt ledger show shows it.")
+    if isinstance(place, Path):
+        check_parent(place, "the ledger")
+    open_ledger(
+        place,
+        epsilon=epsilon,
+        delta=delta,
+        dataset=dataset or "",
+        adjacency=Adjacency.of(adjacency.value),
+        unit="person" if persons else "row",
+    )
+    say(f"Made the ledger {place}: at most epsilon = {epsilon:g} at delta = {delta:g} may ever be spent.")
+
+
+def _allow(
+    file: File,
+    name: Annotated[str, typer.Argument(help="The name of the allowance, such as that of an analyst.")],
+    epsilon: Annotated[float, typer.Option(help="The most that may be spent under the name. At most the cap.")],
+    delta: Annotated[
+        float | None, typer.Option(help="Of a new allowance; it stays fixed. Default: that of the cap.")
+    ] = None,
+    dataset: Dataset = None,
+) -> None:
+    """Record the allowance."""
+    from dpadapt import checks
+
+    checks.positive(epsilon, "--epsilon")
+    if delta is not None:
+        checks.delta(delta, "--delta")
+    ledger, called = _open(file, dataset, read_only=False)
+    allowance = ledger.allow(name, epsilon, delta)
+    say(
+        f"{called}: at most epsilon = {allowance.epsilon:g} at delta = {allowance.delta:g} may be spent under {name}, "
+        f"of which {allowance.spent():.4g} is spent."
+    )
+
+
+def _page(
+    file: File,
+    dataset: Dataset = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("ledger.html"),
+) -> None:
+    """Write the page."""
+    from dpadapt.report.ledger import ledger_page, summarise_ledger
+
+    check_parent(out, "--out")
+    ledger, name = _open(file, dataset)
+    if isinstance(place := _place(file, dataset), Path) and out.exists() and out.samefile(place):
+        raise ValueError(f"--out {out}: this is the ledger itself. Give another name.")
+    write_file(out, "--out", ledger_page(summarise_ledger(ledger, name)).encode())
+    say(f"Wrote {out}")

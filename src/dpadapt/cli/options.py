@@ -67,6 +67,12 @@ AdjacencyOption = Annotated[
         help="Which data sets count as neighbours: one row zeroed out, added or removed, or replaced by another."
     ),
 ]
+AllowanceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Charge under this allowance of the ledger, too, made by dpadapt ledger allow.", show_default=False
+    ),
+]
 SchemaOption = Annotated[Path, typer.Option(help="What is known about the columns; made by dpadapt schema.")]
 LabelOption = Annotated[str, typer.Option(help="The column to predict.")]
 TaskOption = Annotated[TaskName, typer.Option(help="Predict a number or a class.")]

@@ -9,7 +9,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dpadapt.accounting.receipt import Entry
+    from dpadapt.accounting.chain import Past
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
@@ -22,14 +22,20 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     return table
 
 
-def history_table(title: str, history: Sequence[tuple[str, "Entry"]]) -> Table:
-    """Return a ledger's charges, oldest first."""
+def history_table(title: str, history: Sequence["Past"]) -> Table:
+    """Return a ledger's charges and, if there are allowances, their changes and who was charged, oldest first."""
     table = Table(title=_escaped(title), title_justify="left", title_style="bold")
-    for heading in ("time (UTC)", "for", "release", "times"):
+    shared = any(past.allowance for past in history)
+    for heading in ("time (UTC)", *(["allowance"] if shared else []), "for", "release", "times"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "times" else "left")
-    for time, entry in history:
-        seeded = " (seeded: no guarantee)" if entry.seeded else ""
-        table.add_row(time, _escaped(entry.label + seeded), _escaped(str(entry.event)), f"{entry.times}")
+    for past in history:
+        begin = [past.time, *([_escaped(past.allowance)] if shared else [])]
+        if past.limit is not None:
+            epsilon, delta = past.limit
+            table.add_row(*begin, f"allowed: epsilon = {epsilon:.4g}, delta = {delta:.3g}", "", "")
+        for entry in past.charge:
+            seeded = " (seeded: no guarantee)" if entry.seeded else ""
+            table.add_row(*begin, _escaped(entry.label + seeded), _escaped(str(entry.event)), f"{entry.times}")
     return table
 
 

@@ -8,6 +8,7 @@ An error on a worker is returned, not raised there: Dask would write the argumen
 private rows among them.
 """
 
+import asyncio
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -92,8 +93,33 @@ class OnWorkers(Blocks[P]):
 
     def results(self, function: Callable[..., Q], own: Sequence[Any] | None = None) -> Iterator[Q]:
         """Return what `function` gives for each block."""
-        for found in _gathered(self._client, [future for future, _ in self._submitted(_results, function, own)]):
+        for found in self._at_once(function, own) or self._by_tasks(function, own):
             yield from _raised(found)
+
+    def _at_once(self, function: Callable[..., Any], own: Sequence[Any] | None) -> list[Any] | None:
+        """Ask all workers directly for the results of the groups that they hold; None if one of them can't be found.
+
+        A fit makes hundreds of passes over its rows, and the scheduler would take longer than many of them.
+        """
+        import cloudpickle
+
+        keys, furthers, start = [], dict[str, list[Any]](), 0
+        for group, size in self._groups:
+            keys.append(group.key)
+            if own is not None:
+                furthers[group.key] = list(own[start : start + size])
+            start += size
+        try:
+            packed = cloudpickle.dumps(function)
+            answers = self._client.run(_results_here, packed, keys, furthers, on_error="return")
+            found = {key: result for answer in answers.values() for key, result in answer.items()}
+            return [found[key] for key in keys]
+        except Exception:  # a worker was lost, or its groups are on their way to another one
+            return None
+
+    def _by_tasks(self, function: Callable[..., Any], own: Sequence[Any] | None) -> list[Any]:
+        """Return the results of all groups by tasks, which Dask repeats until they succeed."""
+        return _gathered(self._client, [future for future, _ in self._submitted(_results, function, own)])
 
     def wait(self) -> None:
         """Wait until all blocks are there, and raise what went wrong with one of them."""
@@ -213,15 +239,29 @@ def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
 
 
 def _mapped(group: Any, packed: bytes, own: Any) -> Any:
-    return group if isinstance(group, _Failed) else _safely(lambda: [pickle.loads(packed)(part) for part in group])
+    return group if isinstance(group, _Failed) else _safely(lambda: list(map(pickle.loads(packed), group)))
 
 
 def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
     if isinstance(group, _Failed):
         return group
     further = [()] * len(group) if own is None else [(one,) for one in own]
-    function = pickle.loads(packed)
-    return _safely(lambda: [function(part, *more) for part, more in zip(group, further, strict=True)])
+
+    def results() -> list[Any]:
+        function = pickle.loads(packed)
+        return [function(part, *more) for part, more in zip(group, further, strict=True)]
+
+    return _safely(results)
+
+
+async def _results_here(
+    packed: bytes, keys: list[str], own: dict[str, list[Any]], dask_worker: Any = None
+) -> dict[str, Any]:
+    """Return the results of the groups that this worker holds, in its threads for tasks."""
+    loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
+    held = [key for key in keys if key in dask_worker.data]
+    jobs = [loop.run_in_executor(threads, _results, dask_worker.data[key], packed, own.get(key)) for key in held]
+    return dict(zip(held, await asyncio.gather(*jobs), strict=True))
 
 
 def _failure(group: Any) -> _Failed | None:

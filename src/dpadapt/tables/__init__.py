@@ -6,7 +6,7 @@ person. Encoding depends on the schema alone, so no range or category is taken f
 
 from dpadapt.tables.cells import parse_days, parse_numbers, parse_text
 from dpadapt.tables.checking import TableCheck, check_tables
-from dpadapt.tables.chunks import TableChunks, table_chunks
+from dpadapt.tables.chunks import TableChunks, sampled_table, table_chunks
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -49,6 +49,7 @@ __all__ = [
     "read_schema",
     "read_table",
     "same_table",
+    "sampled_table",
     "table_chunks",
     "to_csv",
     "to_toml",

@@ -22,7 +22,7 @@ from dpadapt.persons import Shares, person_shares, row_shares
 from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import DEFAULT_MEMORY
 from dpadapt.tables.cells import parse_numbers
-from dpadapt.tables.chunks import TableChunks, is_chunked, table_chunks
+from dpadapt.tables.chunks import MOST_PUBLIC_ROWS, TableChunks, is_chunked, sampled_table, table_chunks
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -61,6 +61,8 @@ class EncodedRows:
         Sample weights of private rows; NaN where there is none.
     stream : Source or None
         Private rows that were read in chunks. `X` has no rows then, and `table` the columns alone.
+    sampled : int
+        Number of rows of a public table of which these are a random sample; 0 if these are all of them.
     """
 
     table: Table
@@ -72,6 +74,7 @@ class EncodedRows:
     unknown: bool = False
     weights: NDArray[np.float64] | None = None
     stream: Source | None = None
+    sampled: int = 0
 
     def __repr__(self) -> str:
         """Return the name of the table, without its values."""
@@ -97,7 +100,11 @@ class EncodedRows:
     @property
     def notes(self) -> list[str]:
         """What a person should know about the columns: public facts, without names of unknown columns."""
-        return [f"{self.table.origin}: columns that the schema does not know are not used."] if self.unknown else []
+        notes = [f"{self.table.origin}: columns that the schema does not know are not used."] if self.unknown else []
+        if self.sampled:
+            used = f"a random sample of {MOST_PUBLIC_ROWS:,} of its {self.sampled:,} rows"
+            notes.append(f"{self.table.origin}: {used} stands for the public table.")
+        return notes
 
 
 def _has(name: str) -> Callable[["TableModel"], bool]:
@@ -353,21 +360,30 @@ class TableModel(PrivateEstimator):
 
     def encode_public(self, public: Any) -> EncodedRows:
         """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""
-        table = as_table(public, origin="public", private=False, encoding=self.encoding)
-        beside = {}
+        data = public.X if isinstance(public, Public) else public
+        sampled = 0
+        if is_chunked(data):
+            origin = f"public {data}" if isinstance(data, str | Path) else "public"
+            table, n_rows = sampled_table(table_chunks(data, origin=origin, private=False, encoding=self.encoding))
+            sampled = n_rows if n_rows > len(table.frame) else 0
+        else:
+            table = as_table(public, origin="public", private=False, encoding=self.encoding)
+        beside: dict[str, Any] = {"sampled": sampled}
         if isinstance(public, Public):
             table = _with_labels(table, self.label, public.y)
-            beside = {name: getattr(public, name) for name in ("tasks", "unseen")}
+            beside |= {name: getattr(public, name) for name in ("tasks", "unseen")}
         return self._encoded(table, needs_label=False, **beside)
 
-    def _encoded(self, table: Table, *, needs_label: bool, tasks: Any = None, unseen: Any = None) -> EncodedRows:
+    def _encoded(
+        self, table: Table, *, needs_label: bool, tasks: Any = None, unseen: Any = None, sampled: int = 0
+    ) -> EncodedRows:
         schema, label = self.schema, self.label
         check_columns(table, schema, label=label, optional=None if needs_label else label)
         unknown = has_unknown_columns(table, schema)
         if label is None or label not in table.frame.columns:
             rows = encode_features(table, schema, label=label)
             shares = self._person_shares(table, self.person) if table.private and self.person is not None else None
-            return EncodedRows(table, rows, None, shares, tasks, unseen, unknown)
+            return EncodedRows(table, rows, None, shares, tasks, unseen, unknown, sampled=sampled)
         y, labelled = encode_labels(
             table, schema, label=label, task="regression" if self.task == "regression" else "classification"
         )
@@ -384,7 +400,8 @@ class TableModel(PrivateEstimator):
             table = replace(table, frame=table.frame[labelled].reset_index(drop=True))
             tasks = None if tasks is None else np.asarray(tasks)[labelled]
             unseen = unseen if unseen is None or np.ndim(unseen) == 0 else np.asarray(unseen)[labelled]
-        return EncodedRows(table, encode_features(table, schema, label=label), y, None, tasks, unseen, unknown)
+        rows = encode_features(table, schema, label=label)
+        return EncodedRows(table, rows, y, None, tasks, unseen, unknown, sampled=sampled)
 
     def _with_any_label(self, y: NDArray[Any], labelled: NDArray[np.bool_]) -> NDArray[Any]:
         """Return one label for each row, given those of the rows that have one; the others count nothing."""

@@ -445,10 +445,11 @@ def _comment(text: str) -> str:
 
 def _body(column: Column) -> str:
     """Return the lines of a column. TOML has numbers, dates, texts and lists of its own."""
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in _fields(column).items())
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in _fields(column).items())
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a text, number, date, flag or list as TOML has it; a text in this form is also a valid key."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -460,7 +461,7 @@ def _toml(value: Any) -> str:
             return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
         case datetime.date():
             return value.isoformat()
-    return f"[{', '.join(_toml(item) for item in value)}]"
+    return f"[{', '.join(toml_value(item) for item in value)}]"
 
 
 def _text(value: str) -> str:

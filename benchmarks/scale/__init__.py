@@ -1,0 +1,1 @@
+"""Private rows larger than memory, and on the workers of a cluster."""

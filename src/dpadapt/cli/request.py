@@ -1,0 +1,413 @@
+"""`dpadapt request`: what an analyst, who does not see the private rows, asks their custodian to fit.
+
+A request is a TOML file with the options of the fit, the schema, the hash of the public file and, where the estimator
+has one, a forecast. The schema is inside: it decides which facts count as public, so what the custodian agrees to and
+what is fitted must be the same, with no second file to lose or to mix up. A request has no seed, and names neither the
+private file nor the ledger: those are the custodian's.
+"""
+
+import hashlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from dpadapt.cli.fit import FitTask, LedgerOptions, Order, check_options, unfitted
+from dpadapt.cli.options import (
+    AdjacencyName,
+    AdjacencyOption,
+    Delta,
+    EncodingOption,
+    SchemaOption,
+    check_parent,
+    console,
+    teach,
+    working,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from dpadapt.cli.budget import LedgerPlan
+    from dpadapt.methods import Method
+    from dpadapt.tables import EncodedRows, Schema, TableModel
+
+_HELP = teach(
+    """
+Write a request: what to fit on private rows that you don't see, for their custodian to carry out.
+
+The file holds the method, the cost, the schema, the hash of the public file and, with --rows, a forecast. No private
+row is needed to make it. The custodian runs dpadapt fit --request, sees what would be spent, and agrees or not.
+
+Example:
+
+\b
+  dpadapt request --public public.csv --schema schema.toml --label cost \\
+                  --task regression --epsilon 0.5 --rows 600 -o request.toml
+"""
+)
+
+_FORMAT = "dpadapt request 1"
+# Bytes: more than the schema of a table with ten thousand columns takes.
+_LONGEST_REQUEST = 10_000_000
+# What [fit] may have, by type; the names are those of the options of dpadapt fit.
+_FIT: dict[str, type] = {
+    "task": str,
+    "label": str,
+    "method": str,
+    "epsilon": float,
+    "delta": float,
+    "adjacency": str,
+    "rows": int,
+    "tasks": str,
+    "clusters": int,
+    "person": str,
+    "weight": str,
+    "max_weight": float,
+    "mean_weight": float,
+    "class_weight": str,
+    "threshold": str,
+    "intervals": bool,
+}
+_NEEDED = ("task", "method", "epsilon", "delta", "adjacency")
+# Options of dpadapt fit that a request leaves no room for, and why.
+_NOT_BESIDE = {
+    "schema": "the request contains its schema",
+    "seed": "a request is carried out without a seed",
+    "agents": "a request can't ask for people who answer for themselves",
+    "agents_epsilon": "a request can't ask for people who answer for themselves",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an analyst asks for.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    fit : mapping of str to value
+        Options of the fit, by name; None for those that were not chosen.
+    schema : Schema
+    public : tuple of (str, str), optional
+        Name and SHA-256 of the public file.
+    forecast : tuple of (int, str), optional
+        The number of private rows that the analyst assumed, and the forecast in words. Nobody has checked it.
+    """
+
+    path: Path
+    fit: Mapping[str, Any]
+    schema: "Schema"
+    public: tuple[str, str] | None
+    forecast: tuple[int, str] | None
+
+    def agree(self, order: Order, method: "Method", plan: "LedgerPlan | None") -> None:
+        """Show what the request would spend, and refuse to go on unless the custodian agrees."""
+        from dpadapt.report.terminal import facts_table
+
+        console().print(facts_table(f"Request {self.path.name}", self._facts(order, method, plan)))
+        if order.agreed:
+            return
+        if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+            raise ValueError(
+                f"--request {self.path}: nothing was spent. To carry out what is shown above, add --yes; to be asked, "
+                f"use a terminal."
+            )
+        if not typer.confirm("Spend this?", default=False, err=True):
+            raise ValueError(f"--request {self.path}: not carried out. Nothing was spent.")
+
+    def check_public(self, given: Path | None) -> None:
+        """Refuse another public file than that of the request."""
+        if self.public is None:
+            if given is not None:
+                raise ValueError(f"--public {given}: the request {self.path} asks for a fit without public rows.")
+            return
+        name, digest = self.public
+        if given is None:
+            raise ValueError(f"--public must be the public file of the request {self.path}, there called {name}.")
+        if _digest(given) != digest:
+            raise ValueError(
+                f"--public {given}: this is not the public file of the request, {name}: its SHA-256 is another one. "
+                f"Get that very file, or ask for a new request. Nothing was spent."
+            )
+
+    def _facts(self, order: Order, method: "Method", plan: "LedgerPlan | None") -> dict[str, str]:
+        from dpadapt.mechanisms.adjacency import Adjacency
+
+        what = f"{method.name} ({order.task})" + (f", to predict {order.label}" if order.label else "")
+        features = [column.name for column in self.schema.features(order.label)]
+        shown = ", ".join(features[:20]) + (", ..." if len(features) > 20 else "")
+        facts = {
+            "fits": what,
+            "spends": f"at most epsilon = {order.epsilon:g} at delta = {order.delta:g}",
+            "data set": self.schema.dataset if plan is None else plan.wish.dataset,
+            "protects": Adjacency.of(order.adjacency).protects(order.unit),
+            **_budget(plan),
+            "columns": f"{len(features)}, with their ranges and values as the request states them: {shown}",
+        }
+        options = {name: value for name, value in self.fit.items() if name not in (*_NEEDED, "label") and value}
+        if options:
+            facts["options"] = ", ".join(f"{name} = {value}" for name, value in options.items())
+        if self.public is not None:
+            facts["public file"] = f"{self.public[0]}, SHA-256 as in the request"
+        if self.forecast is not None:
+            rows, words = self.forecast
+            facts["forecast"] = f"by the analyst, for {rows:,} rows, not checked: {words}"
+        return facts
+
+
+def _budget(plan: "LedgerPlan | None") -> dict[str, str]:
+    """Return the state of the ledger and of the allowance before the fit."""
+    from dpadapt.cli.budget import open_ledger
+
+    if plan is None:
+        return {"ledger": "none (--no-ledger): nothing adds up what several fits cost"}
+    if plan.cap is not None:
+        return {"ledger": plan.note}
+    ledger = open_ledger(plan.path, read_only=True)
+    facts = {"ledger": f"{plan.path}: epsilon = {ledger.remaining():.4g} left of {ledger.epsilon:.4g}"}
+    if plan.allowance is not None:
+        limited = ledger.allowance(plan.allowance)
+        facts["allowance"] = f"{plan.allowance}: epsilon = {limited.remaining():.4g} left of {limited.epsilon:.4g}"
+    return facts
+
+
+# Reading
+
+
+def taken_over(path: Path, context: typer.Context) -> Request:
+    """Read the request, and refuse options on the command line that ask for something else."""
+    request = read_request(path)
+
+    def given(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    for name, why in _NOT_BESIDE.items():
+        if given(name):
+            raise ValueError(f"--{name.replace('_', '-')}: {why}. Leave it out.")
+    for name in _FIT:
+        asked, here = request.fit[name], context.params.get(name)
+        if given(name) and here != asked:
+            wanted = "none" if asked is None else asked
+            raise ValueError(
+                f"--{name.replace('_', '-')} {here}: the request {path} asks for another one ({wanted}). Leave the "
+                f"option out, or ask for a new request. Nothing was spent."
+            )
+    return request
+
+
+def read_request(path: Path) -> Request:
+    """Read a request; refuse a file that `dpadapt request` has not written."""
+    from dpadapt.tables import Schema
+
+    where = f"--request {path}"
+    fields = _parsed(path, where)
+    if fields.get("format") != _FORMAT:
+        later = str(fields.get("format", "")).startswith(_FORMAT.rpartition(" ")[0])
+        _refuse(where, "it was made by another version of dpadapt" if later else "this is no request")
+    _only(fields, {"format", "made_by", "fit", "public", "forecast", "schema"}, where, "")
+    fit = _table(fields, "fit", where, set(_FIT))
+    for name in _NEEDED:
+        if name not in fit:
+            _refuse(where, f"[fit] lacks {name}")
+    chosen: dict[str, Any] = dict.fromkeys(_FIT) | {"intervals": False}
+    chosen |= {name: _typed(value, _FIT[name], f"{where}: {name} in [fit]") for name, value in fit.items()}
+    for name, known in (("task", [t.value for t in FitTask]), ("adjacency", [a.value for a in AdjacencyName])):
+        if chosen[name] not in known:
+            _refuse(where, f"{name} in [fit] must be one of {', '.join(known)}")
+    public = forecast = None
+    if "public" in fields:
+        table = _table(fields, "public", where, {"name", "sha256"})
+        name, digest = (_typed(table.get(key), str, f"{where}: {key} in [public]") for key in ("name", "sha256"))
+        public = name, digest.lower()
+    if "forecast" in fields:
+        table = _table(fields, "forecast", where, {"rows", "words"})
+        forecast = (
+            _typed(table.get("rows"), int, f"{where}: rows in [forecast]"),
+            _typed(table.get("words"), str, f"{where}: words in [forecast]"),
+        )
+    schema = Schema.from_dict(fields.get("schema", {}), origin=f"{where}, [schema]")
+    return Request(path, chosen, schema, public, forecast)
+
+
+def _parsed(path: Path, where: str) -> dict[str, Any]:
+    try:
+        if not path.is_file():
+            raise ValueError(f"{where}: there is no such file. An analyst makes it with dpadapt request.")
+        with path.open("rb") as file:
+            data = file.read(_LONGEST_REQUEST + 1)
+    except OSError as error:
+        raise ValueError(f"{where}: can't be read ({error.strerror}).") from None
+    if len(data) > _LONGEST_REQUEST:
+        _refuse(where, "it is too long")
+    try:
+        return tomllib.loads(data.decode())
+    except (ValueError, RecursionError):  # also what is no UTF-8, no TOML, or nested too deeply
+        pass
+    _refuse(where, "it is damaged (no valid TOML)")
+
+
+def _refuse(where: str, what: str) -> NoReturn:
+    raise ValueError(f"{where}: {what}. Ask the analyst for a new one, made by dpadapt request. Nothing was spent.")
+
+
+def _only(fields: Mapping[str, Any], known: set[str], where: str, table: str) -> None:
+    unknown = sorted(set(fields) - known)
+    if unknown:
+        _refuse(where, f"it has an unknown key {unknown[0][:50]!r}{table}")
+
+
+def _table(fields: Mapping[str, Any], name: str, where: str, known: set[str]) -> Mapping[str, Any]:
+    table = fields.get(name)
+    if not isinstance(table, Mapping):
+        _refuse(where, f"it lacks the table [{name}]")
+    _only(table, known, where, f" in [{name}]")
+    return table
+
+
+def _typed(value: Any, kind: type, where: str) -> Any:
+    """Return a value of this type; a whole number may stand for a float."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value) if abs(value) < 2**53 else value
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        words = {str: "a text", float: "a number", int: "a whole number", bool: "true or false"}
+        _refuse(where, f"expected {words[kind]}")
+    return value
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a public file."""
+    try:
+        if not path.is_file():
+            raise ValueError(f"--public {path}: there is no such file.")
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f"--public {path}: can't be read ({error.strerror}).") from None
+
+
+# Writing
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("request", help=_HELP)(_request)
+
+
+def _request(
+    schema: SchemaOption,
+    task: Annotated[FitTask, typer.Option(help="Predict a number or a class, or choose centres.")],
+    epsilon: Annotated[float, typer.Option(help="The most that the fit may spend. Positive; smaller is more private.")],
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    public: Annotated[
+        Path | None, typer.Option(help="Public rows, CSV or Parquet, which the custodian has too.")
+    ] = None,
+    clusters: Annotated[int | None, typer.Option(help="With --task clustering: how many centres.")] = None,
+    delta: Delta = 1e-6,
+    method: Annotated[str | None, typer.Option(help="As in dpadapt fit. Default: transfer, or clustering.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="For --method subspace: the public column of tasks.")] = None,
+    adjacency: AdjacencyOption = AdjacencyName.zero_out,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="How many private rows there are, as far as is publicly known: for a forecast, and for add-remove."
+        ),
+    ] = None,
+    person: Annotated[str | None, typer.Option(help="The column with the id of each row's person.")] = None,
+    weight: Annotated[str | None, typer.Option(help="The column with the sample weight of each private row.")] = None,
+    max_weight: Annotated[float | None, typer.Option(help="With --weight: the largest weight, publicly known.")] = None,
+    mean_weight: Annotated[float | None, typer.Option(help="With --weight: the mean weight, publicly known.")] = None,
+    class_weight: Annotated[str | None, typer.Option(help="How much classes count, as in dpadapt fit.")] = None,
+    threshold: Annotated[str | None, typer.Option(help="Of two classes, as in dpadapt fit.")] = None,
+    intervals: Annotated[bool, typer.Option("--intervals", help="As in dpadapt fit.")] = False,
+    encoding: EncodingOption = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="TOML file to write.")] = Path("request.toml"),
+) -> None:
+    """Check everything that can be checked without the private rows, then write the request."""
+    from dpadapt import __version__, checks
+    from dpadapt.cli.inputs import chosen_method
+    from dpadapt.tables import read_schema
+    from dpadapt.tables.schema import toml_value
+
+    if rows is not None:
+        checks.count(rows, "--rows")
+    wanted: dict[str, Any] = {
+        "task": task.value,
+        "label": label,
+        "method": chosen_method(method, task.value).name,
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": adjacency.value,
+        # Unless the number of rows is private, the custodian's file has it; the forecast alone needs it here.
+        "rows": rows if adjacency is AdjacencyName.add_remove else None,
+        "tasks": tasks,
+        "clusters": clusters,
+        "person": person,
+        "weight": weight,
+        "max_weight": max_weight,
+        "mean_weight": mean_weight,
+        "class_weight": class_weight,
+        "threshold": threshold,
+        "intervals": intervals,
+    }
+    # The custodian's file and folder are not known, and not needed: nothing of them is opened.
+    custodians = {"private": Path("private"), "out": Path("model"), "ledger": LedgerOptions(None, None, None)}
+    order = Order.of(wanted, public=public, schema=schema, encoding=encoding, **custodians)
+    chosen = check_options(order)
+    if chosen.beside == "agents":
+        raise ValueError(
+            f"--method {chosen.name}: people answer for themselves, and only who has them can ask them. A request "
+            f"can't. Choose another method."
+        )
+    check_parent(out, "--out")
+    known = read_schema(schema, origin=f"--schema {schema}")
+    model = unfitted(order, chosen, known)
+    lines = [
+        "# What an analyst asks the custodian of private rows to fit. No private row was read to make this file.",
+        "#",
+        f"#   dpadapt fit --request {out.name} --private PRIVATE.csv --public PUBLIC.csv --out MODEL/",
+        "#",
+        "# shows what it would spend and asks before it spends. [schema] states what counts as publicly known.",
+        f"format = {toml_value(_FORMAT)}",
+        f"made_by = {toml_value(f'dpadapt {__version__}')}",
+        *_toml_table("fit", {name: value for name, value in wanted.items() if value is not None}),
+    ]
+    if public is not None:
+        from dpadapt.cli.inputs import read_public
+
+        lines += _toml_table("public", {"name": public.name, "sha256": _digest(public)})
+        with working("reading"):
+            declared = read_public(model, public, tasks=tasks)
+        lines += _forecast(model, declared, rows)
+    fields = known.to_dict()
+    lines += _toml_table("schema", {"dataset": fields["dataset"]})
+    for name, column in fields["columns"].items():
+        lines += _toml_table(f"schema.columns.{toml_value(name)}", column)
+    write_file(out, "--out", ("\n".join(lines) + "\n").encode())
+    screen = console()
+    screen.print(f"Asks for at most epsilon = {epsilon:g} at delta = {delta:g}. No private row was read.")
+    screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
+
+
+def _toml_table(name: str, fields: Mapping[str, Any]) -> list[str]:
+    from dpadapt.tables.schema import toml_value
+
+    return ["", f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in fields.items())]
+
+
+def _forecast(model: "TableModel", public: "EncodedRows", rows: int | None) -> list[str]:
+    """Return the forecast of a method that has one, if the number of private rows is known."""
+    from dpadapt.report.before_spending import summarise_forecast
+
+    estimator = model.configured()
+    if rows is None or not hasattr(estimator, "forecast") or (model.label is not None and public.y is None):
+        return []
+    with working("forecasting"):
+        forecast = summarise_forecast(estimator, public.declared, rows, [estimator.epsilon])
+    words = f"{forecast['points'][0]['words']} {forecast['caveat']}"
+    return _toml_table("forecast", {"rows": rows, "words": " ".join(words.split())})
