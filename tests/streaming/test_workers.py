@@ -1,7 +1,10 @@
 """Rows on the workers of a Dask cluster: the same model, bit for bit; lost workers; no private value in logs."""
 
 import os
+import random
 import signal
+import threading
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -115,6 +118,41 @@ def test_a_worker_that_dies_in_any_stage_changes_nothing(rows, at, monkeypatch):
     assert_same(whole, model)
     # Nothing was charged twice.
     assert struck.spent() == calm.spent()
+
+
+@pytest.mark.slow
+def test_ten_fits_while_workers_are_killed_at_random(rows):
+    """Of three workers, a random one is killed again and again, at random moments; a new one takes its place."""
+    draw, kinds, n_killed = random.Random(17), [*MAKERS] * 5, 0
+    with started(3) as cluster, Client(cluster):
+        for kind in kinds:
+            X, y, public = data_of(kind, rows)
+            calm, struck = Ledger(9.0, 1e-5), Ledger(9.0, 1e-5)
+            whole = MAKERS[kind]().fit(X, y, public=public, ledger=calm)
+            done, killed = threading.Event(), []
+
+            def strike(done=done, killed=killed):
+                # Dask gives a task up after it was on three workers that died.
+                while len(killed) < 3 and not done.wait(draw.uniform(0.1, 4.0)):
+                    pid = draw.choice([worker.pid for worker in cluster.workers.values()])
+                    with suppress(ProcessLookupError, TypeError):  # it is about to be replaced
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+            striking = threading.Thread(target=strike)
+            striking.start()
+            try:
+                model = MAKERS[kind]().fit(*arrays(X, y), public=public, ledger=struck)
+            finally:
+                done.set()
+                striking.join()
+            assert_same(whole, model)
+            # Nothing was charged twice.
+            assert struck.spent() == calm.spent()
+            assert struck.n_charges == 1
+            n_killed += len(killed)
+    print(f"{len(kinds)} fits on workers of which {n_killed} were killed: the same models and charges")
+    assert n_killed >= len(kinds)
 
 
 def test_bad_rows_on_a_worker_are_refused_at_no_cost_and_never_logged(client, rows):
