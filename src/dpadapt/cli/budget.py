@@ -340,9 +340,12 @@ def _strays(folders: Sequence[Path], known: Place | None) -> list[Path]:
 
 
 def _holds_rows(file: Path) -> bool:
+    """Return whether a file is a table, or a folder that holds one."""
     from dpadapt.tables.reading import is_table
 
-    return is_table(file) or (file.is_dir() and any(is_table(inside) for inside in file.iterdir()))
+    with suppress(OSError):
+        return is_table(file) or (file.is_dir() and any(map(is_table, file.iterdir())))
+    return False
 
 
 def default_ledger(dataset: str, folder: Path) -> Path:
