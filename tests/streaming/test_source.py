@@ -185,9 +185,13 @@ def test_a_file_that_vanishes_while_it_is_read_is_an_error_that_spends_nothing(t
     assert "the private files can't be read" in text
 
 
-def test_a_damaged_csv_is_refused_without_a_value(tmp_path):
-    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * 10 + "17.5x,3\n")
-    text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=(OSError, ValueError))
+@pytest.mark.parametrize("n_rows", [10, 400_000])
+def test_a_damaged_csv_is_refused_without_a_value(tmp_path, n_rows):
+    """Arrow finds the types of columns out from the first megabyte, and quotes a later cell of another type."""
+    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * n_rows + "17.5x,3\n")
+    kind, said = (ValueError, "a hold no numbers") if n_rows == 10 else (OSError, "can't be read (ArrowInvalid)")
+    text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=kind)
+    assert said in text
     assert "17.5" not in text
 
 
