@@ -143,8 +143,12 @@ def test_chunks_of_another_width_or_with_missing_cells_are_refused_without_a_val
 
 
 def test_too_few_rows_and_other_public_columns_are_refused():
-    assert "at least two rows" in refused(Source(lambda: [(np.zeros((1, 2)), np.zeros(1))]))
-    assert "at least two rows" in refused(Source(lambda: []))
+    for chunks in ([], [(np.zeros((0, 2)), np.zeros(0))], [(np.zeros((1, 2)), np.zeros(1))]):
+        assert "at least two rows" in refused(Source(lambda chunks=chunks: chunks))
+        # As in memory, whatever the adjacency is.
+        unknown = PrivateLinearRegression(adjacency="add-remove", n_rows=100)
+        with pytest.raises(ValueError, match="at least two rows"):
+            unknown.fit(Source(lambda chunks=chunks: chunks))
     source = Source(lambda: [(np.zeros((5, 2)), np.zeros(5))])
     assert "2 columns, got 3" in refused(source, public=Public(np.random.default_rng(0).random((9, 3)), np.zeros(9)))
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpadapt.errors import made_here
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks, P, block_slices
 from dpadapt.streaming.source import Checked, Part
 
@@ -47,7 +48,7 @@ class OnCluster:
         if self.y is None or not hasattr(self.y, "__dask_graph__"):
             raise ValueError("y must be an array or a series of Dask, as X is, with one label per row.")
         X, y = (client.compute(_partitions(part)) for part in (self.X, self.y))
-        sizes = [client.gather(client.map(len, part, pure=False)) for part in (X, y)]
+        sizes = [_read(client, client.map(len, part, pure=False)) for part in (X, y)]
         n_rows = sum(sizes[0])
         if sum(sizes[1]) != n_rows:
             raise ValueError("X and y must have the same number of rows.")
@@ -55,7 +56,7 @@ class OnCluster:
         if n_rows:
             # The first row here, so that the columns are known.
             first = [_pieces(client, part, start, slice(0, 1)) for part, start in zip((X, y), starts, strict=True)]
-            checked(*(_joined(client.gather(pieces)) for pieces in first))
+            checked(*(_joined(_read(client, pieces)) for pieces in first))
         blocks = block_slices(n_rows)
         n_groups = min(len(blocks), _TASKS_PER_THREAD * sum(client.nthreads().values()))
         groups = []
@@ -145,7 +146,7 @@ class OnWorkers(Blocks[P]):
 
 @dataclass(frozen=True)
 class _Failed:
-    """An error on a worker: one of ours with its text, which shows no value, or the type of another."""
+    """An error on a worker: its type, and its text if it is ours, which shows no value."""
 
     kind: str
     text: str
@@ -157,10 +158,8 @@ def _safely(work: Callable[[], Any]) -> Any:
         # A numerical warning would reveal an extreme row.
         with np.errstate(all="ignore"):
             return work()
-    except (ValueError, TypeError) as error:
-        return _Failed(type(error).__name__, str(error))
     except Exception as error:
-        return _Failed(type(error).__name__, "")
+        return _Failed(type(error).__name__, str(error) if made_here(error) else "")
 
 
 def _raised(found: Any) -> Any:
@@ -173,17 +172,33 @@ def _raised(found: Any) -> Any:
 
 
 def _gathered(client: Any, futures: list[Any]) -> list[Any]:
-    """Return results of tasks in their order."""
-    problem = ""
+    """Return results of our own tasks, none of which raises an error, in their order."""
+    gathered, problem = _tried(client, futures)
+    if problem:
+        raise RuntimeError(
+            f"the cluster lost too many workers to go on ({problem}). What was charged before counts as spent. Give "
+            f"the workers more memory, and fit again."
+        )
+    return gathered
+
+
+def _read(client: Any, futures: list[Any]) -> list[Any]:
+    """Return parts of the user's collections, or refuse those that can't be computed: the error may quote a cell."""
+    gathered, problem = _tried(client, futures)
+    if problem:
+        raise ValueError(
+            f"X and y can't be computed on the workers ({problem}). Nothing was spent. Compute them without a fit, "
+            f"where private values may be shown, to see why."
+        )
+    return gathered
+
+
+def _tried(client: Any, futures: list[Any]) -> tuple[list[Any], str]:
+    """Return results, or the type of the error that was raised in their place."""
     try:
-        return list(client.gather(futures))
+        return list(client.gather(futures)), ""
     except Exception as error:
-        problem = type(error).__name__
-    # Outside the handler: nothing of the original error stays attached.
-    raise RuntimeError(
-        f"the cluster lost too many workers to go on ({problem}). What was charged before counts as spent. Give the "
-        f"workers more memory, and fit again."
-    )
+        return [], type(error).__name__
 
 
 def _pieces(client: Any, partitions: list[Any], starts: Any, rows: slice) -> list[Any]:
@@ -224,15 +239,19 @@ def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
 
 
 def _mapped(group: Any, packed: bytes, own: Any) -> Any:
-    return group if isinstance(group, _Failed) else _safely(lambda: [pickle.loads(packed)(part) for part in group])
+    return group if isinstance(group, _Failed) else _safely(lambda: list(map(pickle.loads(packed), group)))
 
 
 def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
     if isinstance(group, _Failed):
         return group
     further = [()] * len(group) if own is None else [(one,) for one in own]
-    function = pickle.loads(packed)
-    return _safely(lambda: [function(part, *more) for part, more in zip(group, further, strict=True)])
+
+    def results() -> list[Any]:
+        function = pickle.loads(packed)
+        return [function(part, *more) for part, more in zip(group, further, strict=True)]
+
+    return _safely(results)
 
 
 async def _results_here(
