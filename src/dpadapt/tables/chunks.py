@@ -44,7 +44,7 @@ _CHUNK_CELLS = 1 << 20
 MOST_PUBLIC_ROWS = 200_000
 # How the names of files begin that writers of folders put beside the rows, such as _SUCCESS and .part-0.crc; how those
 # of ledgers end.
-_NO_ROWS, _LEDGER_ENDING = (".", "_"), ".ledger"
+_NO_ROWS, _LEDGER_BESIDE = (".", "_"), ".ledger"
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _files(path: Path, named: str) -> list[Path] | None:
     if not without_values(path.is_dir, named, unreadable):
         return None
     inside = without_values(lambda: sorted(path.iterdir(), key=lambda file: file.name), named, unreadable)
-    files = [file for file in inside if not file.name.startswith(_NO_ROWS) and file.suffix != _LEDGER_ENDING]
+    files = [file for file in inside if not file.name.startswith(_NO_ROWS) and file.suffix != _LEDGER_BESIDE]
     if not files:
         raise ValueError(f"{named}: this folder holds no CSV or Parquet files. Check the path.")
     for file in files:
