@@ -222,10 +222,13 @@ def test_a_request_does_not_choose_the_ledger(run, site, asked):
     Ledger.open(inbox / "patients.ledger", epsilon=1000.0, delta=1e-6, dataset="patients")
     arguments = [str(part) for part in carry_out(site, inbox / "request.toml", "--yes")]
     place = arguments.index("--ledger")
-    outcome = run(*arguments[:place], *arguments[place + 2 :])
+    # Nor does the name of the data set that it states: the custodian names the ledger, once.
+    refused(run(*arguments[:place], *arguments[place + 2 :]), "may be the ledger of", "name it with --ledger")
+    outcome = run(*arguments)
     assert outcome.code == 0, outcome.err
+    assert run(*arguments[:place], *arguments[place + 2 :]).code == 0
     assert Ledger.open(inbox / "patients.ledger").entries == []
-    assert Ledger.open(site.ledger).n_charges == 1
+    assert Ledger.open(site.ledger).n_charges == 2
     path = inbox / "request.toml"
     path.write_text(path.read_text().replace('dataset = "patients"', 'dataset = "others"'))
     refused(run(*carry_out(site, path, "--yes")), "patients.ledger", "'others'")
@@ -243,3 +246,24 @@ def test_a_bad_request_is_not_written(run, site):
     ):
         refused(run(*site.before("request", **({"epsilon": 0.5, "out": path} | changes))), named)
     assert not path.exists()
+
+
+def test_a_request_makes_no_ledger_unless_the_custodian_sets_its_cap(run, site, asked):
+    """With the name of another data set, an analyst would get a new ledger, and a cap of three times the request."""
+    site.ledger.unlink()
+    text = asked.read_text()
+    asked.write_text(text.replace('dataset = "patients"', 'dataset = "patients-again"'))
+    arguments = [str(part) for part in carry_out(site, asked, "--yes")]
+    place = arguments.index("--ledger")
+    without = arguments[:place] + arguments[place + 2 :]
+    refused(run(*without), "--request", "its cap is not the request's to choose", "--ledger-epsilon")
+    assert [file.name for file in site.folder.iterdir() if file.suffix == ".ledger"] == []
+    assert run(*without, "--ledger-epsilon", "1").code == 0
+    (made,) = [file for file in site.folder.iterdir() if file.suffix == ".ledger"]
+    assert made.name == "private.ledger"
+
+
+@pytest.mark.parametrize("word", ["two\\nlines", "escape\\u001b[2J"])
+def test_texts_of_a_request_have_one_line(run, site, asked, word):
+    asked.write_text(asked.read_text().replace('label = "cost"', f'label = "{word}"'))
+    refused(run(*carry_out(site, asked, "--yes")), "label in [fit]", "a text of one line")

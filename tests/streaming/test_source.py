@@ -91,6 +91,12 @@ def test_rows_that_are_not_present_count_as_null_rows(rows):
     assert model.coef_ == pytest.approx(null.coef_, rel=1e-6)
 
 
+@pytest.mark.parametrize("marks", [[np.ones(4)], [np.ones(5), None], [None, np.ones(5)], [np.ones((5, 1))]])
+def test_marks_of_present_rows_that_do_not_fit_are_refused(marks):
+    chunks = [(np.zeros((5, 2)), np.zeros(5), *([] if mark is None else [mark])) for mark in marks]
+    assert "which rows are present" in refused(Source(lambda: chunks))
+
+
 def test_chunks_are_put_together_to_blocks():
     sizes = [1, 16_384, 40_000, 3]
     X = np.arange(sum(sizes), dtype=float)[:, None]

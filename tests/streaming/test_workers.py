@@ -1,6 +1,7 @@
 """Rows on the workers of a Dask cluster: the same model, bit for bit; lost workers; no private value in logs."""
 
 import os
+import pickle
 import random
 import signal
 import threading
@@ -21,7 +22,7 @@ from dpadapt import (
     checks,
 )
 from dpadapt.accounting.ledger import Run
-from dpadapt.streaming.workers import OnWorkers
+from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
 import cloudpickle
@@ -191,7 +192,7 @@ def test_the_text_of_an_error_on_a_worker_comes_back_only_if_it_is_ours(client):
     def lookup(part):
         return {}["ZEBRA7731"]
 
-    blocks = OnWorkers(client, [(client.submit(list, [1, 2]), 2)], 2)
+    blocks = OnWorkers(client, [(client.submit(_Group, b"digest", [1, 2]), 2)], 2, [b"digest"])
     for function in (conversion, lookup):
         with pytest.raises(ValueError, match="a worker can't compute a sum over its rows") as caught:
             list(blocks.results(function))
@@ -246,3 +247,44 @@ def test_functions_that_go_to_workers_hold_neither_ledger_nor_noise(client, rows
     for one in packed:
         assert b"dpadapt.accounting" not in one or b"receipt" in one
         assert b"dpadapt.mechanisms.randomness" not in one
+
+
+def test_the_seed_of_the_noise_stays_with_the_coordinator(client, rows, monkeypatch):
+    packed, dumps = [], cloudpickle.dumps
+
+    def spy(function, *options, **named):
+        packed.append(dumps(function, *options, **named))
+        return packed[-1]
+
+    monkeypatch.setattr(cloudpickle, "dumps", spy)
+    for kind, make in MAKERS.items():
+        X, y, public = data_of(kind, rows)
+        model = make(intervals=True).set_params(random_state=1_234_567_891)
+        model.fit(*arrays(X, y), public=public)
+        model.predict(arrays(X, y)[0]).sum().compute()
+    seed = pickle.dumps(1_234_567_891, protocol=5)[-5:-1]
+    assert len(packed) > 50
+    assert not any(seed in one for one in packed)
+
+
+def test_a_row_keeps_its_label_where_the_order_of_rows_is_drawn_at_random(client):
+    table = pd.DataFrame({"x": np.arange(6000.0), "y": np.arange(6000.0)})
+    shuffled = dd.from_pandas(table, npartitions=3).map_partitions(lambda part: part.sample(frac=1))
+    blocks = OnCluster(shuffled[["x"]], shuffled["y"]).blocks(plain)
+    assert all(blocks.results(lambda part: bool((part.X[:, 0] == part.y).all())))
+
+
+def test_rows_that_come_back_different_from_a_lost_worker_are_refused():
+    table = pd.DataFrame({"x": np.arange(40_000.0), "y": np.arange(40_000.0)})
+    with started(2) as cluster, Client(cluster):
+        shuffled = dd.from_pandas(table, npartitions=2).map_partitions(lambda part: part.sample(frac=1))
+        blocks = OnCluster(shuffled[["x"]], shuffled["y"]).blocks(plain)
+        kept = blocks.map(lambda part: part.X)
+        assert sum(kept.results(len)) == 40_000
+        os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="came back different from before"):
+            list(kept.results(len))
+
+
+def plain(X, y):
+    return np.asarray(X, dtype=float), np.asarray(y, dtype=float)

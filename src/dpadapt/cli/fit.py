@@ -515,11 +515,17 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     method = check_options(order)
     if order.request is not None:
         order.request.check_public(order.public)
-        schema = order.request.schema
+        # Whoever writes a request does not choose the ledger: on a server, the name of the data set is its key.
+        schema = replace(order.request.schema, dataset="")
     else:
         schema = read_schema(order.schema, origin=f"--schema {order.schema}")
     model = unfitted(order, method, replace(schema, dataset=_dataset(order, schema)))
     plan = _plan_ledger(order, schema)
+    if order.request is not None and plan is not None and plan.cap is not None and order.ledger.epsilon is None:
+        raise ValueError(
+            f"--request: there is no ledger for {order.private} yet, and its cap is not the request's to choose. Give "
+            f"--ledger-epsilon, or --ledger with the ledger of these rows."
+        )
     if plan is not None:
         model.schema = replace(model.schema, dataset=plan.wish.dataset)
     with working("reading"):
@@ -529,6 +535,8 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
         order.request.agree(order, method, plan)
     # Without a ledger's file, one in memory shows whether the fit was charged.
     durable = None if plan is None else plan.open()
+    if order.request is not None and durable is not None and durable.dataset:
+        model.schema = replace(model.schema, dataset=durable.dataset)
     ledger = durable or Ledger.of_one_fit(
         order.epsilon, order.delta, adjacency=Adjacency.of(order.adjacency), unit=order.unit
     )
@@ -765,6 +773,8 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file
     # is of its rows, whatever its name is.
     stated = schema.dataset if order.ledger.path else ""
+    if order.request is not None:
+        stated = order.request.schema.dataset
     cap = {"epsilon": order.ledger.epsilon, "delta": order.ledger.delta}
     return plan_ledger(path, wish, **cap, dataset=stated, links=links, allowance=order.ledger.allowance)
 

@@ -277,6 +277,9 @@ def _typed(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         words = {str: "a text", float: "a number", int: "a whole number", bool: "true or false"}
         _refuse(where, f"expected {words[kind]}")
+    if isinstance(value, str) and not value.isprintable():
+        # A line break could draw a second line of what the custodian is asked to agree to.
+        _refuse(where, "expected a text of one line")
     return value
 
 

@@ -11,13 +11,14 @@ import sys
 import warnings
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from importlib import import_module
 from inspect import signature
 from textwrap import indent
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,7 +201,8 @@ def _lazy_on_dask(method: Any) -> Any:
         from dpadapt.streaming.workers import lazily
 
         check_is_fitted(self)
-        return lazily(lambda rows: method(self, rows, *args, **kwargs), X, self.n_features_in_)
+        model = self.without_seed()
+        return lazily(lambda rows: method(model, rows, *args, **kwargs), X, self.n_features_in_)
 
     return lazy
 
@@ -457,20 +459,29 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                     f"{name} can't be given where private rows are read in chunks: the rows of one person may be far "
                     f"apart. Give X and y in memory."
                 )
-        first = True
+        first, reader = True, self.without_seed()
 
         def checked(some: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             nonlocal first
-            rows, labels = self._check_rows(
+            rows, labels = reader._check_rows(
                 some, labels, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=False, least_rows=1, reset=first
             )
             first = False
             return rows, coded(labels)
 
         blocks = source_of(X, y).blocks(checked)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            self.__dict__.update({name: vars(reader)[name]} if name in vars(reader) else {})
         if blocks.n_rows < 2:
             raise ValueError("X must have at least two rows: one sample, or none, is not enough.")
         return PrivateRows(blocks, None)
+
+    def without_seed(self) -> Self:
+        """Return a copy without the seed of the noise, for functions that are sent to other machines."""
+        model = copy(self)
+        model.random_state = None
+        return model
 
     def _check_rows(
         self,

@@ -114,15 +114,15 @@ class Source:
         return self._read.map(lambda part: Part(*checked(part.X, part.y), part.shares))
 
     def _blocks(self, checked: Checked) -> Blocks[Part]:
-        n_rows = 0
+        n_rows, partly = 0, False
 
         def chunks() -> Iterator[Part]:
-            nonlocal n_rows
+            nonlocal n_rows, partly
             for X, y, *present in self.chunks():
                 if len(X):
                     rows, labels = checked(X, y)
-                    n_rows += len(rows)
-                    yield Part(rows, labels, row_shares(np.asarray(present[0], dtype=bool)) if present else None)
+                    yield Part(rows, labels, _shares(present, len(rows), first=not n_rows, others=partly))
+                    n_rows, partly = n_rows + len(rows), bool(present)
 
         kept = self._spill().kept(_in_blocks(chunks()))
         kept.n_rows = n_rows
@@ -130,6 +130,14 @@ class Source:
 
     def _spill(self) -> Spill:
         return Spill(self._limit, self.folder)
+
+
+def _shares(present: list[Any], n_rows: int, *, first: bool, others: bool) -> Shares | None:
+    """Return the shares of a chunk, or refuse one that says otherwise than the `others` which rows are present."""
+    marked = np.asarray(present[0], dtype=bool) if present else np.ones(n_rows, dtype=bool)
+    if marked.shape != (n_rows,) or not (first or bool(present) == others):
+        raise ValueError("chunks must say which rows are present in all chunks, with one entry per row, or in none.")
+    return row_shares(marked) if present else None
 
 
 def _as_arrays(X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:

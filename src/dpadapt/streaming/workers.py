@@ -2,7 +2,9 @@
 
 Ledger and noise stay with the process that calls `fit`, the coordinator: it sends functions of rows to the workers,
 adds up what these return for each block, in the order of the blocks, and releases the sum. A sum is no release, so that
-a lost worker costs nothing: Dask computes its blocks and sums again, elsewhere.
+a lost worker costs nothing: Dask computes its blocks and sums again, elsewhere. This must give the same rows: if a row
+came back in another block, it would count twice. So every group of blocks has a digest of its rows, which comes with
+all that is computed from it, and is compared with the first.
 
 An error on a worker is returned, not raised there: Dask would write the arguments of a task that fails into its logs,
 private rows among them.
@@ -14,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,7 +50,11 @@ class OnCluster:
         client = _client()
         if self.y is None or not hasattr(self.y, "__dask_graph__"):
             raise ValueError("y must be an array or a series of Dask, as X is, with one label per row.")
-        X, y = (client.compute(_partitions(part)) for part in (self.X, self.y))
+        import dask
+
+        # Together, so that a step that both share, such as a random order, runs once: a row must keep its label.
+        together = dask.persist(_whole_rows(self.X), _whole_rows(self.y))
+        X, y = (client.compute(_partitions(part)) for part in together)
         sizes = [_read(client, client.map(len, part, pure=False)) for part in (X, y)]
         n_rows = sum(sizes[0])
         if sum(sizes[1]) != n_rows:
@@ -65,7 +72,7 @@ class OnCluster:
             parts = (_pieces(client, part, start, rows) for part, start in zip((X, y), starts, strict=True))
             groups.append((client.submit(_checked_group, *parts, checked, pure=False), len(own)))
         kept: OnWorkers[Part] = OnWorkers(client, groups, n_rows)
-        kept.wait()
+        kept.digests = kept.wait()
         return kept
 
 
@@ -78,23 +85,39 @@ class OnWorkers(Blocks[P]):
     groups : list of (Future, int)
         What holds the blocks of a group, and how many they are.
     n_rows : int
+    digests : list of bytes
+        Of the rows that each group was made from.
     """
 
-    def __init__(self, client: Any, groups: list[tuple[Any, int]], n_rows: int) -> None:
+    def __init__(self, client: Any, groups: list[tuple[Any, int]], n_rows: int, digests: Sequence[bytes] = ()) -> None:
         self._client = client
         self._groups = groups
         self.n_rows = n_rows
+        self.digests = list(digests)
 
     def map(self, function: Callable[[P], Q]) -> "OnWorkers[Q]":
         """Return what `function` makes of each block, kept by the workers."""
-        mapped: OnWorkers[Q] = OnWorkers(self._client, self._submitted(_mapped, function), self.n_rows)
-        mapped.wait()
+        groups = self._submitted(_results, function)
+        mapped: OnWorkers[Q] = OnWorkers(self._client, groups, self.n_rows, self.digests)
+        self._require_same(mapped.wait())
         return mapped
 
     def results(self, function: Callable[..., Q], own: Sequence[Any] | None = None) -> Iterator[Q]:
         """Return what `function` gives for each block."""
-        for found in self._at_once(function, own) or self._by_tasks(function, own):
-            yield from _raised(found)
+        found = [_raised(one) for one in self._at_once(function, own) or self._by_tasks(function, own)]
+        self._require_same([group.digest for group in found])
+        for group in found:
+            yield from group.parts
+
+    def _require_same(self, digests: list[bytes]) -> None:
+        """Refuse what was computed from other rows than at first."""
+        # Every row is in one block, now as then: the bound of a sum over blocks (`added`) rests on that.
+        if digests != self.digests:
+            raise RuntimeError(
+                "a worker was lost, and its rows came back different from before: the collection of Dask is computed "
+                "anew, at random or from files that have changed. What was charged before counts as spent. Write the "
+                "rows to files, and fit on these."
+            )
 
     def _at_once(self, function: Callable[..., Any], own: Sequence[Any] | None) -> list[Any] | None:
         """Ask all workers directly for the results of the groups that they hold; None if one of them can't be found.
@@ -121,11 +144,10 @@ class OnWorkers(Blocks[P]):
         """Return the results of all groups by tasks, which Dask repeats until they succeed."""
         return _gathered(self._client, [future for future, _ in self._submitted(_results, function, own)])
 
-    def wait(self) -> None:
-        """Wait until all blocks are there, and raise what went wrong with one of them."""
-        futures = [self._client.submit(_failure, group, pure=False) for group, _ in self._groups]
-        for failure in _gathered(self._client, futures):
-            _raised(failure)
+    def wait(self) -> list[bytes]:
+        """Wait until all blocks are there, and raise what went wrong with one of them; return their digests."""
+        futures = _asked(lambda: [self._client.submit(_digest_of, group, pure=False) for group, _ in self._groups])
+        return [_raised(one) for one in _gathered(self._client, futures)]
 
     def _submitted(
         self, work: Callable[..., Any], function: Callable[..., Any], own: Sequence[Any] | None = None
@@ -139,9 +161,18 @@ class OnWorkers(Blocks[P]):
             warnings.filterwarnings("ignore", message="Sending large graph")
             for group, size in self._groups:
                 further = None if own is None else list(own[start : start + size])
-                submitted.append((self._client.submit(work, group, packed, further, pure=False), size))
+                task = _asked(partial(self._client.submit, work, group, packed, further, pure=False))
+                submitted.append((task, size))
                 start += size
         return submitted
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Some blocks, or what a function gives for each of them, and the digest of the rows that they were made from."""
+
+    digest: bytes
+    parts: list[Any]
 
 
 @dataclass(frozen=True)
@@ -168,18 +199,35 @@ def _raised(found: Any) -> Any:
         return found
     if found.kind == "TypeError" and found.text:
         raise TypeError(found.text)
-    raise ValueError(found.text or f"a worker can't compute a sum over its rows ({found.kind}).")
+    raise ValueError(
+        found.text
+        or f"a worker can't compute a sum over its rows ({found.kind}). What was charged before counts as spent. All "
+        f"machines need the same versions of Python, numpy and dpadapt."
+    )
 
 
 def _gathered(client: Any, futures: list[Any]) -> list[Any]:
     """Return results of our own tasks, none of which raises an error, in their order."""
     gathered, problem = _tried(client, futures)
     if problem:
-        raise RuntimeError(
-            f"the cluster lost too many workers to go on ({problem}). What was charged before counts as spent. Give "
-            f"the workers more memory, and fit again."
-        )
+        raise _lost(problem)
     return gathered
+
+
+def _asked(ask: Callable[[], Q]) -> Q:
+    """Return what the client answers, or refuse without its words."""
+    try:
+        return ask()
+    except Exception as error:
+        problem = type(error).__name__
+    raise _lost(problem)
+
+
+def _lost(problem: str) -> RuntimeError:
+    return RuntimeError(
+        f"the cluster can't be reached any more, or lost too many workers ({problem}). What was charged before counts "
+        f"as spent. Give the workers more memory, and fit again."
+    )
 
 
 def _read(client: Any, futures: list[Any]) -> list[Any]:
@@ -226,30 +274,30 @@ def _joined(pieces: list[Any]) -> Any:
 def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
     """Return the blocks of a group."""
 
-    def parts() -> list[Part]:
+    def group() -> _Group:
         if not X:
-            return []
+            return _Group(b"", [])
         rows, labels = checked(_joined(X), _joined(y))
-        return [
-            Part(np.ascontiguousarray(rows[start : start + BLOCK_ROWS]), labels[start : start + BLOCK_ROWS])
+        rows, labels = np.ascontiguousarray(rows), np.ascontiguousarray(labels)
+        digest = blake2b(rows.data, digest_size=16)
+        digest.update(labels.data)
+        parts = [
+            Part(rows[start : start + BLOCK_ROWS], labels[start : start + BLOCK_ROWS])
             for start in range(0, len(rows), BLOCK_ROWS)
         ]
+        return _Group(digest.digest(), parts)
 
-    return _safely(parts)
-
-
-def _mapped(group: Any, packed: bytes, own: Any) -> Any:
-    return group if isinstance(group, _Failed) else _safely(lambda: list(map(pickle.loads(packed), group)))
+    return _safely(group)
 
 
 def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
     if isinstance(group, _Failed):
         return group
-    further = [()] * len(group) if own is None else [(one,) for one in own]
+    further = [()] * len(group.parts) if own is None else [(one,) for one in own]
 
-    def results() -> list[Any]:
+    def results() -> _Group:
         function = pickle.loads(packed)
-        return [function(part, *more) for part, more in zip(group, further, strict=True)]
+        return _Group(group.digest, [function(part, *more) for part, more in zip(group.parts, further, strict=True)])
 
     return _safely(results)
 
@@ -264,14 +312,16 @@ async def _results_here(
     return dict(zip(held, await asyncio.gather(*jobs), strict=True))
 
 
-def _failure(group: Any) -> _Failed | None:
-    return group if isinstance(group, _Failed) else None
+def _digest_of(group: Any) -> Any:
+    return group if isinstance(group, _Failed) else group.digest
+
+
+def _whole_rows(part: Any) -> Any:
+    """Return a collection each of whose partitions has whole rows."""
+    return part.rechunk({1: -1}) if getattr(part, "ndim", 0) == 2 and hasattr(part, "rechunk") else part
 
 
 def _partitions(part: Any) -> list[Any]:
-    """Return the partitions of a collection, each with whole rows."""
-    if getattr(part, "ndim", 0) == 2 and hasattr(part, "rechunk"):
-        part = part.rechunk({1: -1})
     return list(np.ravel(np.asarray(part.to_delayed(), dtype=object)))
 
 

@@ -293,7 +293,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self._judge(data.X_public, held_out, rule, shift)
         if run is not None and calibration is not None:
             bounds, relation = log_loss_bounds(), data.ledger.adjacency
-            own_losses = partial(self._own_losses, base=base)
+            own_losses = partial(self.without_seed()._own_losses, base=base)
             self.calibration_ = calibrated(run, bounds, own_losses, rows, plan=calibration, adjacency=relation)
         return self
 

@@ -322,13 +322,13 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     def _calibrate(self, run: Run, plan: CalibrationPlan, geometry: TransferGeometry, data: RegressionInput) -> None:
         """Release how large the residuals of the private rows are."""
-        base, fixed = self.public_base_, data.ledger.fixed_rows
+        base, fixed, model = self.public_base_, data.ledger.fixed_rows, self.without_seed()
 
         def sizes(part: Part) -> NDArray[np.float64]:
             with np.errstate(all="ignore"):
                 if base is None:
-                    return np.abs(part.y - self._linear(part.X))
-                return np.abs(part.y - self._corrected(base, part.X, base.private_scores(part.X, fixed_rows=fixed)))
+                    return np.abs(part.y - model._linear(part.X))
+                return np.abs(part.y - model._corrected(base, part.X, base.private_scores(part.X, fixed_rows=fixed)))
 
         bounds, relation = residual_bounds(geometry.residuals), data.ledger.adjacency
         self.calibration_ = calibrated(run, bounds, sizes, data.rows, plan=plan, adjacency=relation)
