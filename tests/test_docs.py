@@ -14,8 +14,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def skip_without_extras(code):
-    """Skip what imports torch or Flower by a line of its own, where there is none."""
-    for extra in re.findall(r"^(?:import|from) (torch|flwr)\b", code, flags=re.MULTILINE):
+    """Skip what imports torch, Flower or Dask by a line of its own, where there is none."""
+    for extra in re.findall(r"^(?:import|from) (torch|flwr|dask)\b", code, flags=re.MULTILINE):
         pytest.importorskip(extra)
 
 

@@ -78,8 +78,8 @@ class Mutant:
 
     @property
     def environment(self) -> str:
-        """The environment of its tests: that of torch for networks, that with psycopg for ledgers on a server."""
-        if self.file == "accounting/postgres.py":
+        """The environment of its tests: that of torch for networks, that with psycopg and Dask for several machines."""
+        if self.file in ("accounting/postgres.py", "streaming/workers.py"):
             return ".venv-scale"
         return ".venv-torch" if self.file.startswith("networks/") else ".venv"
 

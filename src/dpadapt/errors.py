@@ -18,6 +18,8 @@ Warnings follow from arguments, public data and releases alone, never from priva
 No message contains a private value: no row, norm, count or label.
 """
 
+import dis
+
 
 class PrivacyError(RuntimeError):
     """The guarantee would not hold."""
@@ -49,3 +51,18 @@ class DataUnavailable(RuntimeError):
 
 class CalibrationWarning(UserWarning):
     """Intervals or sets of this coverage can't be calibrated well: there are too few rows for the budget."""
+
+
+def made_here(error: BaseException) -> bool:
+    """Return whether a `raise` statement of dpadapt raised the error, so that its text is ours.
+
+    The texts of other libraries, and of Python's own conversions, may quote a private cell.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    instruction = dis.opname[frame.f_code.co_code[trace.tb_lasti]]
+    return str(frame.f_globals.get("__name__")).startswith("dpadapt.") and instruction == "RAISE_VARARGS"

@@ -60,6 +60,12 @@ def make_table(n: int, seed: int) -> pd.DataFrame:
     )
 
 
+@pytest.fixture(scope="session")
+def rows() -> pd.DataFrame:
+    """Return more rows than one block has."""
+    return make_table(20_000, 5)
+
+
 def _arguments(options: dict) -> list[str]:
     named = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
     return [part for name, value in named.items() for part in (f"--{name}", str(value))]

@@ -12,7 +12,6 @@ from dpadapt.cli.options import (
     AdjacencyName,
     check_parent,
     console,
-    made_here,
     parse_epsilons,
     printable,
     progress_bar,
@@ -22,6 +21,7 @@ from dpadapt.cli.options import (
     working,
     write_file,
 )
+from dpadapt.errors import made_here
 from dpadapt.mechanisms.adjacency import Adjacency
 
 

@@ -17,7 +17,7 @@ from dpadapt.mechanisms import bounded, bounded_losses, bounded_neighbours
 
 # What makers are given of private rows; everything else is public.
 PRIVATE = {"rows", "codes", "ballots", "weights", "ranks", "inside", "losses", "moments", "parts", "counts", "X", "y"}
-PRIVATE |= {"shares", "places"}
+PRIVATE |= {"shares", "places", "statistic"}
 MAKERS = {
     name: getattr(module, name)
     for module in (bounded, bounded_losses, bounded_neighbours)
@@ -26,12 +26,14 @@ MAKERS = {
 }
 # Public arguments that are more than a limit. Limits and numbers show in the noise and in the shape of a release, which
 # every replay compares.
-ARRAYS = {"coef", "public", "public_means", "factors", "targets", "centres", "caps", "group"}
+ARRAYS = {"coef", "public", "public_means", "factors", "targets", "centres", "caps", "group", "kept"}
 LIMITS = {"clip_norm", "radius", "limit", "max_norm", "max_target", "dtype"}
 # A public function of one row, made from public rows before the charge.
 FUNCTIONS = {"mapped"}
 # Where statistics with such arguments are used.
-PACKAGES = ("dpadapt.papers.adaptation.", "dpadapt.papers.source_target.", "dpadapt.clustering.")
+PACKAGES = tuple(
+    f"dpadapt.{name}." for name in ("papers.adaptation", "papers.reweigh", "papers.source_target", "clustering")
+)
 USED = [case for case in CASES if case.protects and not case.recipe.slow and case.cls.__module__.startswith(PACKAGES)]
 
 

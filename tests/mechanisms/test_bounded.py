@@ -555,6 +555,8 @@ def test_only_sums_over_rows_with_the_same_bounds_are_added():
         added([clipped_sum([[1.0]], 1.0), clipped_sum([[1.0]], 2.0)])
     with pytest.raises(PrivacyError, match="different bounds"):
         added([histogram([0], 2, person_shares(["a"], 1)), histogram([0], 2)])
+    with pytest.raises(PrivacyError, match="different bounds"):
+        added([clipped_sum([[1.0]], 1.0, person_shares(["a"], 1)), clipped_sum([[1.0]], 1.0)])
     with pytest.raises(PrivacyError, match="sum over rows"):
         added([responses([0], 2), responses([1], 2)])
     with pytest.raises(ValueError, match="one block"):

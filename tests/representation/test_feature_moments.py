@@ -19,6 +19,8 @@ from dpadapt.representation.feature_moments import (
     release_moments,
     shrunk_mean,
 )
+from dpadapt.streaming.blocks import InMemory
+from dpadapt.streaming.source import Part
 
 random = np.random.default_rng(11)
 D = 6
@@ -42,9 +44,14 @@ class Caught:
         return bounded.value.astype(float)
 
 
+def in_two(X):
+    """Return rows in two blocks."""
+    return InMemory([Part(part, np.zeros(len(part))) for part in (X[:7], X[7:])], len(X))
+
+
 def bounded_statistics(X):
     runs = [Caught(), Caught()]
-    release_moments(plan_for(), runs, X)
+    release_moments(plan_for(), runs, in_two(X))
     return [run.bounded for run in runs]
 
 
@@ -99,8 +106,8 @@ def test_the_planned_noise_is_that_of_the_release():
     for adjacency, factor in ((Adjacency.ZERO_OUT, 1.0), (Adjacency.REPLACE_ONE, 2.0)):
         plan = plan_for(factor=factor)
         runs = Ledger(9.0, 1e-5, adjacency=adjacency, random_state=3).start_all(plan.charges)
-        exact = release_moments(plan, [Caught(), Caught()], ROWS)
-        noisy = release_moments(plan, runs, ROWS)
+        exact = release_moments(plan, [Caught(), Caught()], in_two(ROWS))
+        noisy = release_moments(plan, runs, in_two(ROWS))
         off = (noisy.second - exact.second)[np.triu_indices(D, 1)]
         # 15 normal numbers: their root mean square is within a factor 2 of its expectation with probability 0.9999.
         assert 0.5 < np.sqrt(np.mean(off**2)) / (plan.noise / math.sqrt(2)) < 2.0
@@ -108,7 +115,7 @@ def test_the_planned_noise_is_that_of_the_release():
 
 def test_without_noise_the_moments_are_those_of_the_directions():
     plan = plan_for(n=len(ROWS), mu=10.0)
-    moments = release_moments(plan, [Caught(), Caught()], ROWS)
+    moments = release_moments(plan, [Caught(), Caught()], in_two(ROWS))
     units = (ROWS - plan.frame.center) / plan.frame.scale
     lengths = np.linalg.norm(units, axis=1)
     directions = units / lengths[:, None] @ plan.frame.basis
@@ -144,7 +151,7 @@ def test_recoloured_public_rows_whiten_private_rows_of_another_kind():
     private = np.random.default_rng(3).standard_normal((5000, D)) @ shift + 2.0
     plan = plan_for(n=len(private), mu=50.0)
     runs = [Caught(), Caught()]
-    prepared = recoloured(plan.frame, estimate(plan, release_moments(plan, runs, private)), 2)
+    prepared = recoloured(plan.frame, estimate(plan, release_moments(plan, runs, in_two(private))), 2)
     alike = recoloured(plan.frame, public_estimate(plan.frame), 2)
 
     def condition(preparation):

@@ -143,8 +143,12 @@ def test_chunks_of_another_width_or_with_missing_cells_are_refused_without_a_val
 
 
 def test_too_few_rows_and_other_public_columns_are_refused():
-    assert "at least two rows" in refused(Source(lambda: [(np.zeros((1, 2)), np.zeros(1))]))
-    assert "at least two rows" in refused(Source(lambda: []))
+    for chunks in ([], [(np.zeros((0, 2)), np.zeros(0))], [(np.zeros((1, 2)), np.zeros(1))]):
+        assert "at least two rows" in refused(Source(lambda chunks=chunks: chunks))
+        # As in memory, whatever the adjacency is.
+        unknown = PrivateLinearRegression(adjacency="add-remove", n_rows=100)
+        with pytest.raises(ValueError, match="at least two rows"):
+            unknown.fit(Source(lambda chunks=chunks: chunks))
     source = Source(lambda: [(np.zeros((5, 2)), np.zeros(5))])
     assert "2 columns, got 3" in refused(source, public=Public(np.random.default_rng(0).random((9, 3)), np.zeros(9)))
 
@@ -181,9 +185,13 @@ def test_a_file_that_vanishes_while_it_is_read_is_an_error_that_spends_nothing(t
     assert "the private files can't be read" in text
 
 
-def test_a_damaged_csv_is_refused_without_a_value(tmp_path):
-    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * 10 + "17.5x,3\n")
-    text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=(OSError, ValueError))
+@pytest.mark.parametrize("n_rows", [10, 400_000])
+def test_a_damaged_csv_is_refused_without_a_value(tmp_path, n_rows):
+    """Arrow finds the types of columns out from the first megabyte, and quotes a later cell of another type."""
+    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * n_rows + "17.5x,3\n")
+    kind, said = (ValueError, "a hold no numbers") if n_rows == 10 else (OSError, "can't be read (ArrowInvalid)")
+    text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=kind)
+    assert said in text
     assert "17.5" not in text
 
 

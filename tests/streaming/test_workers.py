@@ -1,7 +1,10 @@
 """Rows on the workers of a Dask cluster: the same model, bit for bit; lost workers; no private value in logs."""
 
 import os
+import random
 import signal
+import threading
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -9,10 +12,19 @@ import pytest
 from sklearn.base import clone
 from streamed import MAKERS, assert_same, data_of
 
-from dpadapt import Ledger, PrivateLinearRegression, PrivateLogisticRegression, PrivateTransferRegressor, Public
+from dpadapt import (
+    Ledger,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateTransferRegressor,
+    Public,
+    checks,
+)
 from dpadapt.accounting.ledger import Run
+from dpadapt.streaming.workers import OnWorkers
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
+import cloudpickle
 import dask.array as da
 import dask.dataframe as dd
 from distributed import Client, LocalCluster
@@ -86,7 +98,7 @@ def test_predictions_on_dask_are_lazy_and_the_same(client, rows):
     assert np.array_equal(lazy.compute(), fitted.predict_interval(X, coverage=0.8))
 
 
-@pytest.mark.parametrize("at", [1, 2, 5, 60])
+@pytest.mark.parametrize("at", [2, 60, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 5))])
 def test_a_worker_that_dies_in_any_stage_changes_nothing(rows, at, monkeypatch):
     X, y, public = data_of("regressor", rows)
     calm, struck = Ledger(9.0, 1e-5), Ledger(9.0, 1e-5)
@@ -108,6 +120,41 @@ def test_a_worker_that_dies_in_any_stage_changes_nothing(rows, at, monkeypatch):
     assert struck.spent() == calm.spent()
 
 
+@pytest.mark.slow
+def test_ten_fits_while_workers_are_killed_at_random(rows):
+    """Of three workers, a random one is killed again and again, at random moments; a new one takes its place."""
+    draw, kinds, n_killed = random.Random(17), [*MAKERS] * 5, 0
+    with started(3) as cluster, Client(cluster):
+        for kind in kinds:
+            X, y, public = data_of(kind, rows)
+            calm, struck = Ledger(9.0, 1e-5), Ledger(9.0, 1e-5)
+            whole = MAKERS[kind]().fit(X, y, public=public, ledger=calm)
+            done, killed = threading.Event(), []
+
+            def strike(done=done, killed=killed):
+                # Dask gives a task up after it was on three workers that died.
+                while len(killed) < 3 and not done.wait(draw.uniform(0.1, 4.0)):
+                    pid = draw.choice([worker.pid for worker in cluster.workers.values()])
+                    with suppress(ProcessLookupError, TypeError):  # it is about to be replaced
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+            striking = threading.Thread(target=strike)
+            striking.start()
+            try:
+                model = MAKERS[kind]().fit(*arrays(X, y), public=public, ledger=struck)
+            finally:
+                done.set()
+                striking.join()
+            assert_same(whole, model)
+            # Nothing was charged twice.
+            assert struck.spent() == calm.spent()
+            assert struck.n_charges == 1
+            n_killed += len(killed)
+    print(f"{len(kinds)} fits on workers of which {n_killed} were killed: the same models and charges")
+    assert n_killed >= len(kinds)
+
+
 def test_bad_rows_on_a_worker_are_refused_at_no_cost_and_never_logged(client, rows):
     X, y, _ = data_of("regressor", rows)
     bad = X.copy()
@@ -121,6 +168,50 @@ def test_bad_rows_on_a_worker_are_refused_at_no_cost_and_never_logged(client, ro
     assert "17.25" not in str(client.get_worker_logs())
     with pytest.raises(ValueError, match="not among the classes"):
         PrivateLogisticRegression(classes=[0, 1]).fit(*arrays(X, np.where(y > 3, 7, 0)), ledger=ledger)
+
+
+def test_rows_that_can_not_be_computed_are_refused_without_a_value(client):
+    def secret(block):
+        raise ValueError(f"could not convert string to float: 'LION', {block.shape}")
+
+    X, y = da.zeros((100, 2), chunks=50), da.zeros(100, chunks=50)
+    ledger = Ledger(1.0, 1e-5)
+    for bad in ((X.map_blocks(secret, dtype=float), y), (X, y.map_blocks(secret, dtype=float))):
+        with pytest.raises(ValueError, match=r"can't be computed on the workers \(ValueError\)") as caught:
+            PrivateLinearRegression().fit(*bad, ledger=ledger)
+        assert "LION" not in str(caught.value)
+        assert caught.value.__context__ is None
+    assert ledger.entries == []
+
+
+def test_the_text_of_an_error_on_a_worker_comes_back_only_if_it_is_ours(client):
+    def conversion(part):
+        return float("ZEBRA7731")
+
+    def lookup(part):
+        return {}["ZEBRA7731"]
+
+    blocks = OnWorkers(client, [(client.submit(list, [1, 2]), 2)], 2)
+    for function in (conversion, lookup):
+        with pytest.raises(ValueError, match="a worker can't compute a sum over its rows") as caught:
+            list(blocks.results(function))
+        assert "ZEBRA7731" not in str(caught.value)
+        assert caught.value.__context__ is None
+        with pytest.raises(ValueError, match="a worker can't"):
+            blocks.map(function)
+    # The worker did not raise it: Dask would write the arguments of the task, private rows, into its logs.
+    assert "ZEBRA7731" not in str(client.get_worker_logs())
+    with pytest.raises(ValueError, match="epsilon must be"):
+        list(blocks.results(lambda part: checks.positive(-1, "epsilon")))
+
+
+def test_extreme_rows_on_a_worker_raise_nothing(client, rows):
+    X, y, _ = data_of("regressor", rows)
+    X, y = X.copy(), y.copy()
+    X[:3], X[-1], y[5] = [[1e300, -1e300, 1e200, 0.0], [5e-324] * 4, [1e-160] * 4], 1e160, 1e300
+    with np.errstate(all="raise"):
+        model = PrivateLinearRegression(random_state=0).fit(*arrays(X, y))
+    assert np.isfinite(model.coef_).all()
 
 
 def test_other_bad_input(client, rows):
@@ -141,19 +232,14 @@ def test_without_a_client_there_is_advice(rows, monkeypatch):
 
 
 def test_functions_that_go_to_workers_hold_neither_ledger_nor_noise(client, rows, monkeypatch):
-    """Unpickled, none of them refers to a ledger, a run or a generator of noise."""
-    import cloudpickle
+    """None of them refers to a ledger, a run or a generator of noise."""
+    packed, dumps = [], cloudpickle.dumps
 
-    from dpadapt.streaming.workers import OnWorkers
+    def spy(function, *options, **named):
+        packed.append(dumps(function, *options, **named))
+        return packed[-1]
 
-    packed = []
-    submitted = OnWorkers._submitted
-
-    def spy(self, work, function, own=None):
-        packed.append(cloudpickle.dumps(function))
-        return submitted(self, work, function, own)
-
-    monkeypatch.setattr(OnWorkers, "_submitted", spy)
+    monkeypatch.setattr(cloudpickle, "dumps", spy)
     X, y, public = data_of("regressor", rows)
     MAKERS["regressor"](intervals=True).fit(*arrays(X, y), public=public, ledger=Ledger(9.0, 1e-5))
     assert len(packed) > 50

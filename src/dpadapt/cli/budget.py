@@ -4,6 +4,9 @@ A budget belongs to the private rows, so the ledger lies beside the private file
 ledger the rows are charged to, by --ledger or by the name of a data set, a link of that name beside the private file
 leads to it: the next fit on the file finds it, with any schema and any public table, from any folder. If the schema
 names the data set, a link beside the schema leads to its ledger, too: files of one data set may lie in several folders.
+
+A folder of private files is a table, and so is each of its files. They hold the same rows, so they share a ledger: a
+fit on a file finds that of its folder, and a fit on a folder those of its files.
 """
 
 import decimal
@@ -173,7 +176,7 @@ class LedgerPlan:
 
 
 def own_ledger(private: Path) -> Path:
-    """Return the place of the ledger that is named after a private file: beside the file itself, not beside a link.
+    """Return the place of the ledger that is named after a private file or folder: beside it, not beside a link to it.
 
     Examples
     --------
@@ -184,19 +187,40 @@ def own_ledger(private: Path) -> Path:
         file = private.resolve()
     except RuntimeError:
         raise ValueError(f"--private {private}: this is a symbolic link that leads back to itself.") from None
+    if not file.name:
+        raise ValueError(f"--private {private}: give the name of a file or folder.")
     return file.with_name(table_name(file) + _LEDGER_ENDING)
 
 
 def table_name(file: Path) -> str:
-    """Return the name of a table's file without its endings.
+    """Return the name of a table's file without its endings; of a folder, its name without that of a table.
 
     Examples
     --------
     >>> table_name(Path("patients.2026.csv.gz")), table_name(Path("ROWS.CSV.GZ")), table_name(Path("rows.parquet"))
     ('patients.2026', 'ROWS', 'rows')
     """
+    from dpadapt.tables.reading import is_table
+
     name = file.name
+    if file.is_dir() and not is_table(file):
+        return name
     return Path(name[: -len(_GZIP_ENDING)] if name.lower().endswith(_GZIP_ENDING) else name).stem
+
+
+def _ledgers_of_same_rows(private: Path) -> list[Path]:
+    """Return the ledgers of the folder of a private file, or those inside a private folder and of its files."""
+    from dpadapt.tables.reading import is_table
+
+    def begun(place: Path) -> bool:
+        return place.exists() or place.is_symlink()
+
+    table = private.resolve()
+    if not table.is_dir():
+        return [place for place in ([own_ledger(table.parent)] if table.parent.name else []) if begun(place)]
+    inside = sorted(file for file in table.iterdir() if is_table(file) or file.suffix == _LEDGER_ENDING)
+    # Also the place of a missing one if a file is a link to elsewhere: a fit on it there does not find this folder.
+    return [place for place in map(own_ledger, inside) if begun(place) or place.parent != table]
 
 
 def _led_to(file: Path) -> Place:
@@ -232,6 +256,7 @@ def ledger_of(
     Parameters
     ----------
     private : Path
+        A file, or a folder of files.
     dataset : str
         The name of the data set that the schema states, for rows that come in files of several names; may be empty.
     named_in : Path, optional
@@ -245,7 +270,9 @@ def ledger_of(
     """
     own = own_ledger(private)
     folders = list(dict.fromkeys([own.parent, *([] if named_in is None else [named_in.resolve()])]))
-    places = [own, *(default_ledger(dataset, folder) for folder in folders if dataset)]
+    named = [default_ledger(dataset, folder) for folder in folders if dataset]
+    shared = _ledgers_of_same_rows(private)
+    places = list(dict.fromkeys([own, *named, *shared]))
     for place in (*places, *earlier, *([given] if isinstance(given, Path) else [])):
         if place.is_symlink() and not place.exists():
             raise ValueError(
@@ -256,9 +283,9 @@ def ledger_of(
     ledgers = [_led_to(place) for place in (*places, *earlier) if place.exists()]
     found = {_identity(ledger): ledger for ledger in ledgers}
     if given is not None:
-        # What the file itself was charged to is known for certain; a name alone may be that of other files.
-        known = _led_to(own)
-        found = {own: known} if own.exists() and _identity(known) != _identity(given) else {}
+        # What the rows themselves were charged to is known for certain; a name alone may be that of other files.
+        certain = [_led_to(place) for place in (own, *shared) if place.exists()]
+        found = {_identity(known): known for known in certain if _identity(known) != _identity(given)}
     if len(found) > (given is None):
         others = " and ".join(str(place) for place in found.values())
         raise ValueError(
@@ -294,14 +321,12 @@ def _strays(folders: Sequence[Path], known: Place | None) -> list[Path]:
 
     The first of the `folders` is that of the private file.
     """
-    from dpadapt.tables.reading import is_table
-
     strays: list[Path] = []
     for folder in folders:
         with suppress(OSError):
             files = list(folder.iterdir())
             # A schema or a report of the same name is no table.
-            tables = {table_name(file) for file in files if is_table(file)}
+            tables = {table_name(file) for file in files if _holds_rows(file)}
             ledgers = [file for file in files if file.suffix == _LEDGER_ENDING]
             owned = {file.resolve() for file in ledgers if file.stem in tables}
             for file in sorted(file for file in ledgers if file.stem not in tables):
@@ -312,6 +337,15 @@ def _strays(folders: Sequence[Path], known: Place | None) -> list[Path]:
                 if folder == folders[0] if leads else file.resolve() not in owned:
                     strays += [file] if known is None or _identity(led_to) != _identity(known) else []
     return strays
+
+
+def _holds_rows(file: Path) -> bool:
+    """Return whether a file is a table, or a folder that holds one."""
+    from dpadapt.tables.reading import is_table
+
+    with suppress(OSError):
+        return is_table(file) or (file.is_dir() and any(map(is_table, file.iterdir())))
+    return False
 
 
 def default_ledger(dataset: str, folder: Path) -> Path:

@@ -13,13 +13,13 @@ from dpadapt.cli.options import (
     AdjacencyOption,
     Delta,
     Json,
-    made_here,
     print_json,
     say,
     teach,
     time_limit,
     working,
 )
+from dpadapt.errors import made_here
 
 if TYPE_CHECKING:
     from dpadapt.mechanisms.mechanism import Event

@@ -96,7 +96,7 @@ def read_private(
             )
         table = read_rows(path, option, private=True, least=least, hidden=hidden, encoding=model.encoding)
         return model.encode_private(table, empty=hidden)
-    limit = memory_in_bytes(memory or DEFAULT_MEMORY, "--memory")
+    limit = memory_in_bytes(DEFAULT_MEMORY if memory is None else memory, "--memory")
     chunks = table_chunks(path, origin=f"{option} {path}", private=True, empty=hidden, encoding=model.encoding)
     with progress_bar("reading", None if hidden else chunks.n_rows) as done:
         rows = model.encode_chunks(chunks, memory=limit, done=lambda n: done("reading", n))

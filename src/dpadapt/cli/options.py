@@ -1,6 +1,5 @@
 """What several commands share: option types and checks, all printing, what is said about errors, limits of time."""
 
-import dis
 import errno
 import json
 import math
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
+
+from dpadapt.errors import made_here
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -212,21 +213,6 @@ def time_limit(seconds: int, refusal: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def made_here(error: BaseException) -> bool:
-    """Return whether a `raise` statement of dpadapt raised the error, so that its text is ours.
-
-    The texts of other libraries, and of Python's own conversions, may quote a private cell.
-    """
-    trace = error.__traceback__
-    if trace is None:
-        return False
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = trace.tb_frame
-    instruction = dis.opname[frame.f_code.co_code[trace.tb_lasti]]
-    return str(frame.f_globals.get("__name__")).startswith("dpadapt.") and instruction == "RAISE_VARARGS"
-
-
 def reason(error: BaseException) -> str:
     """Return what may be said about an error: its text if it is ours, else its kind alone.
 
@@ -236,7 +222,8 @@ def reason(error: BaseException) -> str:
     'an unexpected ValueError, which is a flaw in dpadapt: please report what you did'
     """
     if made_here(error):
-        return str(error)
+        # Without the number of the system's error.
+        return str(getattr(error, "strerror", None) or error)
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, MemoryError):

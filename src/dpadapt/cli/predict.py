@@ -10,13 +10,13 @@ from dpadapt.cli.options import (
     EncodingOption,
     check_parent,
     check_suffix,
-    made_here,
     new_file,
     progress_bar,
     say,
     teach,
     working,
 )
+from dpadapt.errors import made_here
 
 if TYPE_CHECKING:
     import pandas as pd

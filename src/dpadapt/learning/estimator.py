@@ -468,7 +468,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             return rows, coded(labels)
 
         blocks = source_of(X, y).blocks(checked)
-        if blocks.n_rows < 2 and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
+        if blocks.n_rows < 2:
             raise ValueError("X must have at least two rows: one sample, or none, is not enough.")
         return PrivateRows(blocks, None)
 

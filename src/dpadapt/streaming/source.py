@@ -255,7 +255,9 @@ def _dataset(data: Any) -> Any:
     if isinstance(data, pyarrow.dataset.Dataset):
         return data
     path = Path(data)
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".ledger")
     files = [file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)]
     endings = {file.suffix.lower() for file in files}
     if not files or not path.exists():

@@ -25,7 +25,7 @@ from dpadapt.streaming.blocks import Blocks, P
 Q = TypeVar("Q")
 
 # Bytes. Blocks begin at whole pages, so that the pages of one can be given back without touching the next.
-_PAGE = mmap.ALLOCATIONGRANULARITY
+_MEMORY_PAGE = mmap.ALLOCATIONGRANULARITY
 # Bytes that blocks in memory take unless the user says otherwise.
 DEFAULT_MEMORY = 512 * 2**20
 
@@ -120,7 +120,7 @@ class Spilled(Blocks[P]):
             finalize(self, self._file.close)
         self._parts.append((False, _InFile(head, self._end, [array.nbytes for array in arrays])))
         written = sum(_written(self._file, array) for array in arrays)
-        padding = -written % _PAGE
+        padding = -written % _MEMORY_PAGE
         _written(self._file, memoryview(bytes(padding)))
         self._end += written + padding
 

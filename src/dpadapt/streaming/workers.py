@@ -8,6 +8,7 @@ An error on a worker is returned, not raised there: Dask would write the argumen
 private rows among them.
 """
 
+import asyncio
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpadapt.errors import made_here
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks, P, block_slices
 from dpadapt.streaming.source import Checked, Part
 
@@ -46,7 +48,7 @@ class OnCluster:
         if self.y is None or not hasattr(self.y, "__dask_graph__"):
             raise ValueError("y must be an array or a series of Dask, as X is, with one label per row.")
         X, y = (client.compute(_partitions(part)) for part in (self.X, self.y))
-        sizes = [client.gather(client.map(len, part, pure=False)) for part in (X, y)]
+        sizes = [_read(client, client.map(len, part, pure=False)) for part in (X, y)]
         n_rows = sum(sizes[0])
         if sum(sizes[1]) != n_rows:
             raise ValueError("X and y must have the same number of rows.")
@@ -54,7 +56,7 @@ class OnCluster:
         if n_rows:
             # The first row here, so that the columns are known.
             first = [_pieces(client, part, start, slice(0, 1)) for part, start in zip((X, y), starts, strict=True)]
-            checked(*(_joined(client.gather(pieces)) for pieces in first))
+            checked(*(_joined(_read(client, pieces)) for pieces in first))
         blocks = block_slices(n_rows)
         n_groups = min(len(blocks), _TASKS_PER_THREAD * sum(client.nthreads().values()))
         groups = []
@@ -91,8 +93,33 @@ class OnWorkers(Blocks[P]):
 
     def results(self, function: Callable[..., Q], own: Sequence[Any] | None = None) -> Iterator[Q]:
         """Return what `function` gives for each block."""
-        for found in _gathered(self._client, [future for future, _ in self._submitted(_results, function, own)]):
+        for found in self._at_once(function, own) or self._by_tasks(function, own):
             yield from _raised(found)
+
+    def _at_once(self, function: Callable[..., Any], own: Sequence[Any] | None) -> list[Any] | None:
+        """Ask all workers directly for the results of the groups that they hold; None if one of them can't be found.
+
+        A fit makes hundreds of passes over its rows, and the scheduler would take longer than many of them.
+        """
+        import cloudpickle
+
+        keys, furthers, start = [], dict[str, list[Any]](), 0
+        for group, size in self._groups:
+            keys.append(group.key)
+            if own is not None:
+                furthers[group.key] = list(own[start : start + size])
+            start += size
+        try:
+            packed = cloudpickle.dumps(function)
+            answers = self._client.run(_results_here, packed, keys, furthers, on_error="return")
+            found = {key: result for answer in answers.values() for key, result in answer.items()}
+            return [found[key] for key in keys]
+        except Exception:  # a worker was lost, or its groups are on their way to another one
+            return None
+
+    def _by_tasks(self, function: Callable[..., Any], own: Sequence[Any] | None) -> list[Any]:
+        """Return the results of all groups by tasks, which Dask repeats until they succeed."""
+        return _gathered(self._client, [future for future, _ in self._submitted(_results, function, own)])
 
     def wait(self) -> None:
         """Wait until all blocks are there, and raise what went wrong with one of them."""
@@ -119,7 +146,7 @@ class OnWorkers(Blocks[P]):
 
 @dataclass(frozen=True)
 class _Failed:
-    """An error on a worker: one of ours with its text, which shows no value, or the type of another."""
+    """An error on a worker: its type, and its text if it is ours, which shows no value."""
 
     kind: str
     text: str
@@ -131,10 +158,8 @@ def _safely(work: Callable[[], Any]) -> Any:
         # A numerical warning would reveal an extreme row.
         with np.errstate(all="ignore"):
             return work()
-    except (ValueError, TypeError) as error:
-        return _Failed(type(error).__name__, str(error))
     except Exception as error:
-        return _Failed(type(error).__name__, "")
+        return _Failed(type(error).__name__, str(error) if made_here(error) else "")
 
 
 def _raised(found: Any) -> Any:
@@ -147,17 +172,33 @@ def _raised(found: Any) -> Any:
 
 
 def _gathered(client: Any, futures: list[Any]) -> list[Any]:
-    """Return results of tasks in their order."""
-    problem = ""
+    """Return results of our own tasks, none of which raises an error, in their order."""
+    gathered, problem = _tried(client, futures)
+    if problem:
+        raise RuntimeError(
+            f"the cluster lost too many workers to go on ({problem}). What was charged before counts as spent. Give "
+            f"the workers more memory, and fit again."
+        )
+    return gathered
+
+
+def _read(client: Any, futures: list[Any]) -> list[Any]:
+    """Return parts of the user's collections, or refuse those that can't be computed: the error may quote a cell."""
+    gathered, problem = _tried(client, futures)
+    if problem:
+        raise ValueError(
+            f"X and y can't be computed on the workers ({problem}). Nothing was spent. Compute them without a fit, "
+            f"where private values may be shown, to see why."
+        )
+    return gathered
+
+
+def _tried(client: Any, futures: list[Any]) -> tuple[list[Any], str]:
+    """Return results, or the type of the error that was raised in their place."""
     try:
-        return list(client.gather(futures))
+        return list(client.gather(futures)), ""
     except Exception as error:
-        problem = type(error).__name__
-    # Outside the handler: nothing of the original error stays attached.
-    raise RuntimeError(
-        f"the cluster lost too many workers to go on ({problem}). What was charged before counts as spent. Give the "
-        f"workers more memory, and fit again."
-    )
+        return [], type(error).__name__
 
 
 def _pieces(client: Any, partitions: list[Any], starts: Any, rows: slice) -> list[Any]:
@@ -198,15 +239,29 @@ def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
 
 
 def _mapped(group: Any, packed: bytes, own: Any) -> Any:
-    return group if isinstance(group, _Failed) else _safely(lambda: [pickle.loads(packed)(part) for part in group])
+    return group if isinstance(group, _Failed) else _safely(lambda: list(map(pickle.loads(packed), group)))
 
 
 def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
     if isinstance(group, _Failed):
         return group
     further = [()] * len(group) if own is None else [(one,) for one in own]
-    function = pickle.loads(packed)
-    return _safely(lambda: [function(part, *more) for part, more in zip(group, further, strict=True)])
+
+    def results() -> list[Any]:
+        function = pickle.loads(packed)
+        return [function(part, *more) for part, more in zip(group, further, strict=True)]
+
+    return _safely(results)
+
+
+async def _results_here(
+    packed: bytes, keys: list[str], own: dict[str, list[Any]], dask_worker: Any = None
+) -> dict[str, Any]:
+    """Return the results of the groups that this worker holds, in its threads for tasks."""
+    loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
+    held = [key for key in keys if key in dask_worker.data]
+    jobs = [loop.run_in_executor(threads, _results, dask_worker.data[key], packed, own.get(key)) for key in held]
+    return dict(zip(held, await asyncio.gather(*jobs), strict=True))
 
 
 def _failure(group: Any) -> _Failed | None:

@@ -42,8 +42,9 @@ _CHUNK_CELLS = 1 << 20
 # Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows hardly change
 # a public model. Chosen by hand; `python -m benchmarks scale` compares.
 MOST_PUBLIC_ROWS = 200_000
-# How the names of files begin that writers of folders put beside the rows, such as _SUCCESS and .part-0.crc.
-_NO_ROWS = (".", "_")
+# How the names of files begin that writers of folders put beside the rows, such as _SUCCESS and .part-0.crc; how those
+# of ledgers end.
+_NO_ROWS, _LEDGER_BESIDE = (".", "_"), ".ledger"
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,9 @@ def table_chunks(
     Parameters
     ----------
     data : str, Path or pyarrow.dataset.Dataset
-        A CSV or Parquet file, or a folder of such files, which are read in the order of their names. Files whose names
-        begin with a dot or an underscore are left out. A folder of partitions can be given as a dataset, which needs
-        memory for one row group of its Parquet files.
+        A CSV or Parquet file, or a folder of such files, which are read in the order of their names. Ledgers are left
+        out, and so are files whose names begin with a dot or an underscore. A folder of partitions can be given as a
+        dataset, which needs memory for one row group of its Parquet files.
     origin : str, optional
         Name of the table in errors. Default: the name of the file or folder.
     private : bool
@@ -235,7 +236,7 @@ def _files(path: Path, named: str) -> list[Path] | None:
     if not without_values(path.is_dir, named, unreadable):
         return None
     inside = without_values(lambda: sorted(path.iterdir(), key=lambda file: file.name), named, unreadable)
-    files = [file for file in inside if not file.name.startswith(_NO_ROWS)]
+    files = [file for file in inside if not file.name.startswith(_NO_ROWS) and file.suffix != _LEDGER_BESIDE]
     if not files:
         raise ValueError(f"{named}: this folder holds no CSV or Parquet files. Check the path.")
     for file in files:
