@@ -51,6 +51,14 @@ def test_ordinary_mess_in_private_cells_is_encoded_silently(run, site, case):
         assert secret not in outcome.out + outcome.err
 
 
+def test_a_private_file_that_is_read_whole_is_encoded_silently_too(run, site):
+    """The rows of persons are not read in chunks."""
+    edit_private(site, SILENT["mixed labels"])
+    outcome = run(*site.fit(person="id", ledger=None, seed=1, epsilon=0.001))
+    assert outcome.code == 0, outcome.err
+    assert SECRET_TEXT not in outcome.out + outcome.err
+
+
 @pytest.mark.parametrize("case", PRIVATE)
 def test_bad_private_table(run, site, case):
     change, named = PRIVATE[case]
