@@ -45,13 +45,13 @@ class Size:
     fresh: tuple[int, ...] = ()
 
 
-_OURS = dict.fromkeys(("epsilon 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1"), 8)
+_OURS = dict.fromkeys(("epsilon 3", "epsilon 1", "epsilon 0.3", "epsilon 0.1"), 30)
 FULL = Size(
     sets=tuple(paper_set.name for paper_set in SETS),
     ks=(10, 40, 70),
-    runs={**_OURS, "rho 3": 5},
+    runs={**_OURS, "rho 3": 10},
     other_runs=_OURS,
-    rival_runs={"epsilon 3": 2, "rho 3": 2, "epsilon 1": 1, "epsilon 0.1": 1},
+    rival_runs={"epsilon 3": 5, "rho 3": 5, "epsilon 1": 1, "epsilon 0.1": 1},
     other_rival_runs={"epsilon 3": 1},
     variant_runs=1,
     harm_runs=5,
