@@ -329,3 +329,23 @@ def test_the_ledger_of_a_folder_is_no_stray_and_that_of_a_renamed_folder_is(run,
     assert run(*linear(site, site.private)).code == 0
     folder.rename(site.folder / "clinic")
     refused(run(*linear(site, site.folder / "clinic")), "patients.ledger may be the ledger of")
+
+
+def test_a_folder_can_be_described_checked_and_evaluated(run, site):
+    """All commands that read tables take folders; `check` reads the names of the private columns alone."""
+    private, public = site.folder / "rows", site.folder / "known"
+    for folder, name in ((private, "private.csv"), (public, "public.csv")):
+        folder.mkdir()
+        lines = (site.folder / name).read_text().splitlines(keepends=True)
+        (folder / "1.csv").write_text("".join(lines[:100]))
+        (folder / "2.csv").write_text("".join([lines[0], *lines[100:]]))
+    schema = site.folder / "of-folder.toml"
+    assert run("schema", public, "-o", schema).code == 0
+    assert run("check", "--public", public, "--private", private, "--schema", schema, "--label", "cost").code == 0
+    assert run(*site.fit()).code == 0
+    outcome = run("evaluate", site.out, "--private", private, "--epsilon", "0.1", "--ledger", site.ledger)
+    assert outcome.code == 0, outcome.err
+    (private / "2.csv").write_text("17,18\n")
+    outcome = run("check", "--public", public, "--private", private, "--schema", schema, "--label", "cost")
+    assert outcome.code == 2
+    assert "17" not in outcome.err

@@ -85,9 +85,10 @@ def _advise(
 
     from dpadapt import checks
     from dpadapt.advice import advise
+    from dpadapt.cli.inputs import public_table
     from dpadapt.report.before_spending import summarise_advice
     from dpadapt.report.html import advice_page
-    from dpadapt.tables import read_schema, read_table, to_toml
+    from dpadapt.tables import read_schema, to_toml
 
     epsilons = parse_epsilons(epsilon)
     checks.count(rows, "--rows", least=2)
@@ -100,7 +101,7 @@ def _advise(
             f"name another with --schema."
         )
     with working("reading"):
-        table = read_table(public, origin=str(public), private=False, encoding=encoding)
+        table = public_table(public, str(public), encoding)
     known = options.infer(table) if made else read_schema(schema, origin=f"--schema {schema}")
     with progress_bar("rehearsing", None) as done, threadpool_limits(1):
         advice = advise(

@@ -43,12 +43,12 @@ def _check(
     encoding: EncodingOption = None,
 ) -> None:
     """Check everything and print one line per finding."""
-    from dpadapt.cli.inputs import predicted
-    from dpadapt.tables import check_tables, read_schema, read_table, to_toml
+    from dpadapt.cli.inputs import predicted, public_table
+    from dpadapt.tables import check_tables, read_schema, to_toml
 
     known = read_schema(schema, origin=f"--schema {schema}")
     with working("checking"):
-        table = read_table(public, origin=f"--public {public}", private=False, encoding=encoding)
+        table = public_table(public, f"--public {public}", encoding)
         wanted = None if task is None else predicted(task.value)
         found = check_tables(table, known, private, label=label, task=wanted, encoding=encoding)
     say(str(found))

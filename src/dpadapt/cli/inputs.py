@@ -104,6 +104,11 @@ def read_private(
     return rows
 
 
+def public_table(path: Path, origin: str, encoding: str | None) -> Table:
+    """Read a public file or folder; a large one is represented by a random sample, as in a fit."""
+    return sampled_table(table_chunks(path, origin=origin, private=False, encoding=encoding))[0]
+
+
 def read_public(model: TableModel, path: Path, *, tasks: str | None = None) -> EncodedRows:
     """Read and encode the public table, with its labels if there are any, and the column that names its tasks."""
     chunks = table_chunks(path, origin=f"--public {path}", private=False, encoding=model.encoding)

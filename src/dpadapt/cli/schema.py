@@ -59,7 +59,8 @@ def _schema(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
     """Infer and write a schema."""
-    from dpadapt.tables import Category, Date, Encoded, Ignored, Number, read_table, to_toml
+    from dpadapt.cli.inputs import public_table
+    from dpadapt.tables import Category, Date, Encoded, Ignored, Number, to_toml
 
     check_parent(out, "--out")
     if out.exists() and not force:
@@ -68,7 +69,7 @@ def _schema(
         )
     options = SchemaOptions.checked(dataset, category, encode)
     with working("reading"):
-        table = read_table(public, origin=str(public), private=False, encoding=encoding)
+        table = public_table(public, str(public), encoding)
     inferred = options.infer(table)
     if all(isinstance(column, Ignored) for column in inferred.columns):
         why = "; ".join(inferred.notes[:3])

@@ -137,7 +137,7 @@ def read_table(
     empty: bool = False,
     encoding: str | None = None,
 ) -> Table:
-    """Read a CSV or Parquet file, according to the ending of its name.
+    """Read a CSV or Parquet file, according to the ending of its name, or all files of a folder.
 
     Text files have a header line. Their cells stay text; `encoding.py` converts them by the schema.
 
@@ -166,6 +166,14 @@ def read_table(
     """
     path = Path(path)
     named = origin or path.name
+    if path != Path() and path.is_dir():
+        import pandas as pd
+
+        from dpadapt.tables.chunks import table_chunks
+
+        chunks = table_chunks(path, origin=named, private=private, empty=empty, encoding=encoding)
+        whole = pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
+        return checked_table(whole, named, private=private, empty=empty, folder=path)
     if file_kind(path, named) == "parquet":
         frames = parquet_frames(path, named)
     else:
@@ -174,7 +182,7 @@ def read_table(
 
 
 def read_header(path: str | Path, *, origin: str | None = None, encoding: str | None = None) -> list[str]:
-    """Return the names of a file's columns; nothing after its first line is looked at.
+    """Return the names of a file's columns, or those of a folder; nothing after the first line is looked at.
 
     Examples
     --------
@@ -187,6 +195,10 @@ def read_header(path: str | Path, *, origin: str | None = None, encoding: str | 
     """
     path = Path(path)
     named = origin or path.name
+    if path != Path() and path.is_dir():
+        from dpadapt.tables.chunks import table_chunks
+
+        return list(table_chunks(path, origin=named, private=True, encoding=encoding).header.frame.columns)
     kind = file_kind(path, named)
 
     def names() -> list[str]:
