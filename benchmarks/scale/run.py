@@ -108,8 +108,8 @@ def fitted(kind: str, mode: str, n: int, d: int, folder: Path) -> dict[str, Any]
 def _source(kind: str, folder: Path) -> Source:
     """Return the features and one of the two labels of the files."""
     files = Source.from_files(folder, label="named" if kind == "classifier" else "y")
-    # The other label is the last column of the features.
-    return Source(lambda: ((X[:, :-1], y) for X, y in files.chunks()))
+    # The other label is among the columns.
+    return Source(lambda: ((X.filter(like="x").to_numpy(), y) for X, y in files.chunks()))
 
 
 def _on_workers(model: Any, kind: str, n: int, d: int, folder: Path, public: Public) -> dict[str, Any]:

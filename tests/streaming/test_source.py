@@ -175,6 +175,31 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
     assert "all files must end in" in refused(Source.from_files(tmp_path, label="y"))
 
 
+def test_names_of_columns_are_compared_and_kept(rows, tmp_path):
+    X, y, public = data_of("regressor", rows)
+    names = [f"x{j}" for j in range(N_COLUMNS)]
+    frame(X, y).to_parquet(tmp_path / "rows.parquet")
+    source = Source.from_files(tmp_path / "rows.parquet", label="y")
+    swapped = Public(pd.DataFrame(public.X, columns=names[::-1]), public.y)
+    assert "in the same order" in refused(source, MAKERS["regressor"](), public=swapped)
+    model = MAKERS["regressor"]().fit(source, public=Public(pd.DataFrame(public.X, columns=names), public.y))
+    assert list(model.feature_names_in_) == names
+
+
+def test_a_folder_in_the_folder_is_refused_and_not_read(tmp_path):
+    (tmp_path / "old").mkdir()
+    for folder in (tmp_path, tmp_path / "old"):
+        (folder / "a.csv").write_text("a,y\n" + "1,2\n" * 10)
+    assert "holds the folder 'old'" in refused(Source.from_files(tmp_path, label="y"))
+
+
+def test_whole_and_decimal_numbers_in_text_files_are_one_type(tmp_path):
+    (tmp_path / "1.csv").write_text("a,y\n" + "1,2\n" * 10)
+    (tmp_path / "2.csv").write_text("a,y\n" + "1.5,2\n" * 10)
+    model = PrivateLinearRegression().fit(Source.from_files(tmp_path, label="y"))
+    assert model.n_features_in_ == 1
+
+
 def test_a_file_that_vanishes_while_it_is_read_is_an_error_that_spends_nothing(tmp_path):
     for k in range(6):
         pq.write_table(pa.table({"a": np.arange(70_000.0), "y": np.arange(70_000.0)}), tmp_path / f"{k}.parquet")

@@ -373,7 +373,7 @@ def _request(
     lines = [
         "# What an analyst asks the custodian of private rows to fit. No private row was read to make this file.",
         "#",
-        f"#   dpadapt fit --request {out.name} --private PRIVATE.csv --public PUBLIC.csv --out MODEL/",
+        f"#   dpadapt fit --request {out.name} --private PRIVATE.csv --public PUBLIC.csv --allowance NAME --out MODEL/",
         "#",
         "# shows what it would spend and asks before it spends. [schema] states what counts as publicly known.",
         f"format = {toml_value(_FORMAT)}",

@@ -381,7 +381,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     ) -> "RegressionInput":
         """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
         X_public, y_public = self._public_rows(public, X)
-        private = self._private_rows(X, y, persons, sample_weight, y_numeric=True, needs_y=needs_y)
+        private = self._private_rows(X, y, persons, sample_weight, public, y_numeric=True, needs_y=needs_y)
         self._require_width(X_public)
         labels = None if y_public is None else numeric_labels(y_public)
         spending = self._spending(ledger, private.blocks.n_rows, private.shares)
@@ -431,7 +431,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 known.append(label_set(classes, y_public, labels))
             return label_codes(labels, known[0][0], "y")
 
-        private = self._private_rows(X, y, persons, sample_weight, y_numeric=False, coded=coded)
+        private = self._private_rows(X, y, persons, sample_weight, public, y_numeric=False, coded=coded)
         self._require_width(X_public)
         ((names, source),) = known
         codes_public = None if y_public is None else label_codes(y_public, names, "public y")
@@ -444,6 +444,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         y: Any,
         persons: Any,
         sample_weight: Any,
+        public: Public | None,
         *,
         y_numeric: bool,
         needs_y: bool = True,
@@ -460,9 +461,13 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                     f"apart. Give X and y in memory."
                 )
         first, reader = True, self.without_seed()
+        # Not the public rows themselves: this goes to the workers.
+        named = None if public is None else columns_of(public)
 
         def checked(some: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             nonlocal first
+            if named is not None:
+                require_same_columns(named, some)
             rows, labels = reader._check_rows(
                 some, labels, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=False, least_rows=1, reset=first
             )
@@ -738,9 +743,15 @@ def _without_values(error: Exception) -> ValueError | TypeError:
     )
 
 
-def require_same_columns(public: Public, X: Any) -> None:
-    """Refuse public data whose column names differ from those of the private data, if both have names."""
-    theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
+def columns_of(public: Public) -> list[Any] | None:
+    """Return the names of the public columns, if there are any."""
+    names = getattr(public.X, "columns", None)
+    return None if names is None else list(names)
+
+
+def require_same_columns(public: Public | list[Any], X: Any) -> None:
+    """Refuse public data, or its columns, if the names differ from those of the private data; both must have names."""
+    theirs, ours = public if isinstance(public, list) else columns_of(public), getattr(X, "columns", None)
     if theirs is None or ours is None or list(theirs) == list(ours):
         return
     odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]

@@ -73,7 +73,7 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
     return _verdict(
         "more",
         "Use this model; its gain is uncertain" if value > 0 else "Measure this model before you use it",
-        f"{words} More rows or a larger budget would make it certain{_what_would_pay(model, forecast)}",
+        f"{words} More rows or a larger budget would make it clearer{_what_would_pay(model, forecast)}",
     )
 
 

@@ -214,7 +214,8 @@ def _joined(parts: list[Part]) -> Part:
 
 
 def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
-    """Return features and labels of files, chunk by chunk; what goes wrong is said without a value."""
+    """Return features, by name, and labels of files, chunk by chunk; what goes wrong is said without a value."""
+    import pandas as pd
     import pyarrow
     import pyarrow.dataset
 
@@ -245,7 +246,8 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
         ):
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
             X = np.column_stack(columns) if columns else np.zeros((batch.num_rows, 0))
-            yield X.astype(np.float64, copy=False), batch.column(label).to_numpy(zero_copy_only=False)
+            X = X.astype(np.float64, copy=False)
+            yield pd.DataFrame(X, columns=features), batch.column(label).to_numpy(zero_copy_only=False)
     except (pyarrow.ArrowException, OSError) as error:
         # Its words may quote a cell.
         problem = type(error).__name__
@@ -263,18 +265,35 @@ def _dataset(data: Any) -> Any:
     if isinstance(data, pyarrow.dataset.Dataset):
         return data
     path = Path(data)
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".ledger")
-    files = [file for file in files if not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)]
+    inside = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [file for file in inside if not file.name.startswith((".", "_")) and file.suffix != ".ledger"]
+    for file in files:
+        if file.is_dir():
+            # It may hold the same rows again.
+            raise ValueError(
+                f"{path}: this folder holds the folder {file.name!r}. Give a folder of files alone, or a "
+                f"pyarrow.dataset.Dataset."
+            )
     endings = {file.suffix.lower() for file in files}
     if not files or not path.exists():
         raise ValueError(f"{path}: there is no such file, or the folder holds none.")
     kind = "csv" if endings <= {".csv"} else "parquet" if endings <= {".parquet", ".pq"} else None
     if kind is None:
         raise ValueError(f"{path}: all files must end in .parquet, or all in .csv.")
-    parts = [pyarrow.dataset.dataset(str(file), format=kind) for file in files]
-    for file, part in zip(files, parts, strict=True):
-        if not part.schema.equals(parts[0].schema):
+    schemas = [_with_floats(pyarrow.dataset.dataset(str(file), format=kind).schema, kind) for file in files]
+    for file, schema in zip(files, schemas, strict=True):
+        if not schema.equals(schemas[0]):
             raise ValueError(f"{file.name}: its columns differ from those of {files[0].name}, in name, order or type.")
-    return pyarrow.dataset.dataset(parts)
+    return pyarrow.dataset.dataset([str(file) for file in files], schema=schemas[0], format=kind)
+
+
+def _with_floats(schema: Any, kind: str) -> Any:
+    """Return the columns of a file, all numbers of a text file as floats: 35 in one file may be 35.0 in another."""
+    import pyarrow
+
+    if kind != "csv":
+        return schema
+    numbers = [column for column in schema if pyarrow.types.is_integer(column.type)]
+    for column in numbers:
+        schema = schema.set(schema.get_field_index(column.name), column.with_type(pyarrow.float64()))
+    return schema
