@@ -3,8 +3,8 @@
 The network that the paper trains on EMNIST, on all of MNIST, which stands in for EMNIST: 28 x 28 pixels, 4% public
 rows, batches of 500, 50 epochs, the second clip of Appendix F.2, epsilon and delta as in Table 1, three runs. The
 learning rate of each method and the K of Eq. (1) are the best of a grid on the test loss after a tenth of the epochs,
-on a split of its own; the paper tunes them on the reported loss. A star marks this: such rows are not private. K is tried
-in three readings: t counts steps and alpha is clamped at zero after the printed share of the steps; K is two or six
+on a split of its own; the paper tunes them on the reported loss. A star marks this: such rows are not private. K has
+three readings: t counts steps and alpha is clamped at zero after the printed share of the steps; K is two or six
 times the number of steps; t counts epochs. Needs the extra torch and `DPADAPT_DATA`. Every core runs one process.
 """
 
