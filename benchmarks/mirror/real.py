@@ -191,9 +191,10 @@ def _claims(means: dict[tuple[str, str, float], float], epsilons: tuple[float, .
     claims = []
     for table in TABLES:
         for epsilon in epsilons:
-            value = {method: v for (name, method, e), v in means.items() if (name, e) == (table.name, epsilon)}
+            # Verdicts compare the numbers as they are shown.
+            value = {m: round(v, 4) for (name, m, e), v in means.items() if (name, e) == (table.name, epsilon)}
             ours, start, end = (value[name] for name in ("ours, same-population", "public only", "not private"))
-            share = {name: (start - v) / (start - end) for name, v in value.items()}
+            share = {name: round((start - v) / (start - end), 2) for name, v in value.items()}
             if table.classify:
                 text = f"{share['ours, same-population']:.0%}; warm* {share['warm DP-GD*']:.0%}, "
                 text += f"PDA-DPMD* {share['PDA-DPMD*']:.0%}, whiten-then-clip* {share['whiten-then-clip*']:.0%}"

@@ -206,3 +206,9 @@ def print_tables(
     console.print(shown)
     for sentence in sentences:
         console.print(sentence, markup=False)
+
+
+def judged(what: str, text: str, lead: float, half: float) -> dict[str, str]:
+    """Return a claim with its figure; it holds or is missed if the interval `lead` +- `half` lies on one side of 0."""
+    verdict = "holds" if lead - half > 0 else "missed" if lead + half < 0 else "undecided"
+    return {"claim": what, "measured": text, "verdict": verdict}

@@ -187,3 +187,31 @@ def test_methods_run_on_a_tiny_set():
     by_name = {row["method"]: row for row in rows}
     assert by_name["warm"]["loss"] < by_name["cold"]["loss"]
     assert len({row["loss"] for row in rows}) == len(rows)
+
+
+def test_figure_1b_is_judged_with_both_noises_and_losses():
+    """Draws with known leads: printed noise falls from 10% to 5%, exact noise grows from 1% to 5%."""
+    leads = {("", 500): 0.01, ("", 1000): 0.05, (figure1.PRINTED, 500): 0.10, (figure1.PRINTED, 1000): 0.05}
+    draws = []
+    for p in (500, 1000):
+        for seed in range(4):
+            losses = {}
+            for noise in ("", figure1.PRINTED):
+                warm = 0.02 + 1e-5 * seed
+                pda = warm * (1 - leads[noise, p] - 1e-4 * seed)
+                losses[f"warm DP-GD*{noise}"] = [warm, warm]
+                losses[f"PDA-DPMD*{noise}"] = [pda, pda]
+                losses[f"cold DP-GD*{noise}"] = [p / 5000, p / 5000]
+            draws.append({"p": p, "seed": seed, "losses": losses, "seconds": {}})
+    names = list(draws[0]["losses"])
+    summary = {
+        (name, p): figure1._summary([draw["losses"][name] for draw in draws if draw["p"] == p])
+        for name in names
+        for p in (500, 1000)
+    }
+    found = {claim["claim"]: claim["verdict"] for claim in figure1._claims(summary, draws, [500, 1000])}
+    assert len(found) == 12
+    for what, verdict in found.items():
+        assert verdict == ("missed" if "lead is larger" in what and "exact noise" in what else "holds")
+    panels = figure1._figure(summary, [500, 1000])["panels"]
+    assert sum(line["name"].startswith("cold") for panel in panels for line in panel["lines"]) == 4

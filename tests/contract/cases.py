@@ -488,6 +488,16 @@ RECIPES: dict[str, list[Recipe]] = {
             slow=True,
         ),
         variant("online", "two classes", nothing, learner=OnlineLearner(n_steps=40), density=0.05),
+        variant(
+            "weights by losses",
+            "two classes",
+            people(20_000),
+            **ROUNDS,
+            learner=OnlineLearner(n_steps=5),
+            density=0.5,
+            reweigh_by="losses",
+            epsilon=8.0,
+        ),
         variant("listed hypotheses", "two classes", people(20_000), **ROUNDS, learner=FiniteLearner(LISTED)),
         Recipe("listed hypotheses, pure", "two classes", nothing, {"learner": FiniteLearner(LISTED), "delta": 0.0}),
         variant(

@@ -142,9 +142,13 @@ class LogisticLoss:
         scores -= y
         return scores
 
+    def each(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        """Return the log-loss of each example."""
+        return np.asarray(np.logaddexp(0.0, scores) - y * scores)
+
     def value(self, scores: NDArray[Any], y: NDArray[Any]) -> float:
         """Return the mean log-loss."""
-        return float(np.mean(np.logaddexp(0.0, scores) - y * scores))
+        return float(np.mean(self.each(scores, y)))
 
 
 @dataclass(frozen=True)

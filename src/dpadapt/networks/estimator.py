@@ -82,6 +82,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         persons), every step takes all of them.
     clip_norm : float, default=1.0
         Clipping norm of a row's gradient.
+    clip_released : bool, default=False
+        Whether the released mean gradient, noise included, is clipped to `clip_norm` as well, as [2]_ does for images.
+        It costs nothing.
     learning_rate : float, default=1.0
         Learning rate of the private steps.
     optimizer : {"sgd", "adam"}, default="sgd"
@@ -162,6 +165,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         n_steps: int = 300,
         batch_size: int = 1000,
         clip_norm: float = 1.0,
+        clip_released: bool = False,
         learning_rate: float = 1.0,
         optimizer: str = "sgd",
         momentum: float = 0.0,
@@ -189,6 +193,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.clip_released = clip_released
         self.learning_rate = learning_rate
         self.optimizer = optimizer
         self.momentum = momentum
@@ -365,6 +370,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             average=float(self.average),
             # Without public rows there is nothing to mix in.
             mixing=mixing if public else np.ones(n_steps),
+            clip_released=checks.flag(self.clip_released, "clip_released"),
         )
 
     def _prepare(self, rows_loss: RowsLoss, public_rows: PublicRows | None, generator: np.random.Generator) -> None:

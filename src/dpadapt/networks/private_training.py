@@ -4,9 +4,9 @@ Everything kept between steps (parameters, averages, moments) is computed from r
 
 Mixing is first-order mirror descent, Eq. (1) of paper 2. The paper has alpha_t = cos(pi t / 2K) and prints values of K
 far below the number of steps. Taken literally, alpha is negative after K steps and the training would increase the
-private loss. Two readings make sense: alpha clamped at zero, so that the training continues on public data alone after
-K steps (K as printed); or a slow decay, with K twice the number of steps, so that alpha ends at 0.71, or with a floor
-under alpha.
+private loss. Three readings make sense: alpha clamped at zero, so that the training continues on public data alone
+after K steps (K as printed); a slow decay, with K twice the number of steps, so that alpha ends at 0.71, or with a
+floor under alpha; or t counts epochs, so that alpha hardly falls (K times the steps of an epoch as `decay_steps`).
 """
 
 import math
@@ -81,6 +81,8 @@ class Recipe:
         Decay of the average over iterates; 0 keeps the last one.
     mixing : ndarray
         Weight of the private gradient at each step. Steps with weight 0 use no private row.
+    clip_released : bool
+        Whether the released mean gradient is clipped to `clip_norm` again, noise included (Appendix F.2 of paper 2).
     """
 
     rate: float
@@ -91,6 +93,7 @@ class Recipe:
     momentum: float
     average: float
     mixing: NDArray[np.float64]
+    clip_released: bool = False
 
     @property
     def n_private(self) -> int:
@@ -190,6 +193,9 @@ def train_privately(
             summed = next(batches).of(partial(_private_sum, engine, rows, shares, recipe.clip_norm))
             # Divided by the expected number of rows or persons in a batch: the actual one is private.
             noisy = run.release(summed) / (recipe.rate * recipe.n_rows)
+            if recipe.clip_released:
+                # Post-processing: a mean of clipped gradients is never longer than clip_norm.
+                noisy *= min(1.0, recipe.clip_norm / max(float(np.linalg.norm(noisy)), 1e-300))
             gradient += weight * torch.from_numpy(noisy.astype(np.float32))
         if weight < 1 and batches_of_public is not None and public is not None:
             chosen = next(batches_of_public)

@@ -1,5 +1,7 @@
 """Public preparation of mirror descent: coordinates, leave-one-out residuals, predicted loss, defaults."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from dpadapt.papers.mirror.public_fit import (
     logistic_fit,
     public_coordinates,
     regression_fit,
+    ridge_trial,
     squared_fit,
 )
 
@@ -145,3 +148,35 @@ def test_bad_ridges_are_named():
         with pytest.raises(ValueError, match="ridge must be"):
             checked_ridge(bad)
     assert (checked_ridge(None), checked_ridge(0)) == (None, 0.0)
+
+
+def test_the_left_out_error_of_a_ridge_and_its_slope_are_exact():
+    """Against refits without each row, and against differences between neighbouring ridges."""
+    random = np.random.default_rng(0)
+    Z, y = random.standard_normal((30, 6)) * np.geomspace(2, 0.2, 6), random.standard_normal(30)
+    hessian, cross = Z.T @ Z / 30, Z.T @ y / 30
+    for ridge in (1e-6, 0.05, 2.0):
+        found = ridge_trial(hessian, cross, Z, y, ridge, 30)
+        for i in (0, 7, 29):
+            kept = np.delete(np.arange(30), i)
+            refit = np.linalg.solve(Z[kept].T @ Z[kept] + 30 * ridge * np.eye(6), Z[kept].T @ y[kept])
+            assert found.left_out[i] == pytest.approx(y[i] - Z[i] @ refit, rel=1e-8)
+        assert found.error == pytest.approx(np.mean(found.left_out**2))
+        step = 1e-4
+        errors = [ridge_trial(hessian, cross, Z, y, ridge * math.exp(s), 30).error for s in (-step, step)]
+        assert found.slope == pytest.approx((errors[1] - errors[0]) / (2 * step), rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.3, 3.0, 30.0])
+@pytest.mark.parametrize("n_rows", [12, 40, 200])
+def test_the_search_finds_the_best_of_the_three_ridges(noise, n_rows):
+    """It factors two of them at most; here all three are compared."""
+    for seed in range(5):
+        random = np.random.default_rng([seed, n_rows])
+        Z = random.standard_normal((n_rows, 15)) * np.geomspace(1, 0.3, 15)
+        y = Z @ random.standard_normal(15) + noise * random.standard_normal(n_rows)
+        hessian, cross = Z.T @ Z / n_rows, Z.T @ y / n_rows
+        unit = np.trace(hessian) / 15
+        trials = [ridge_trial(hessian, cross, Z, y, ridge * unit, n_rows) for ridge in (1e-6, 1e-2, 1.0)]
+        best = min(trials, key=lambda one: one.error)
+        assert np.allclose(squared_fit(Z, y).solution, best.solution)

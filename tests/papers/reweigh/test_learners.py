@@ -10,13 +10,14 @@ from dpadapt import Adjacency, Ledger, PrivacyError, audit
 from dpadapt.accounting import epsilon as cost
 from dpadapt.audit.replay import differing
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
-from dpadapt.learning.descent import HuberLoss
+from dpadapt.learning.descent import HuberLoss, LogisticLoss
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.papers.reweigh.learners import (
     DescentLearner,
     Facts,
+    HingeLoss,
     OnlineLearner,
     Sample,
     SeparatorLearner,
@@ -226,6 +227,93 @@ def test_online_learner_with_the_papers_noise_learns_and_costs_what_the_ledger_s
     ).fit(X, y)
     assert 0 < model.privacy_.epsilon <= 0.5
     assert np.mean(model.predict(X) != y) < 0.35
+
+
+def test_online_learner_has_the_papers_noise_and_steps():
+    facts = Facts(4000.0, 3, np.array([0, 1]), 0.1, 0.5, 1e-5)
+    learner = OnlineLearner(lipschitz=0.7, diameter=3.0, alpha=0.4, beta=0.01)
+    ((plan, _),) = learner.plans(1.0, facts)
+    square = (16 / 0.5 * math.log(1e5) + 8) / math.log(400)
+    assert plan.mechanism.noise_multiplier == pytest.approx(math.sqrt(square))
+    assert plan.rate == pytest.approx(1 / 400)
+    L, sigma = 0.7, 0.7 * math.sqrt(square)
+    assert plan.steps == math.ceil(9 * 3**2 * (L**2 + sigma**2 * 4) / 0.4**2)
+    # With very many records the other term of the maximum decides.
+    ((plan, _),) = learner.plans(1.0, replace(facts, n_rows=1e10))
+    assert plan.mechanism.noise_multiplier == pytest.approx(math.sqrt(20))
+    # Strongly convex: the noise is that of the records' part of the loss, of Lipschitz constant 0.7.
+    ((plan, _),) = replace(learner, strong_convexity=0.5).plans(1.0, replace(facts, n_rows=1e10))
+    assert plan.mechanism.noise_multiplier == pytest.approx(math.sqrt(20))
+    length = (0.7 + 0.5 * 3 / 2) ** 2 + 20 * 0.7**2 * 4
+    ratio = length / (0.5 * 0.4)
+    confident = 8 * 3**2 * (0.7 + 0.75) ** 2 * math.log(2 / 0.01) / 0.4**2
+    assert plan.steps == math.ceil(max(4 * ratio * math.log(ratio), confident))
+
+
+@pytest.mark.parametrize("strong", [0.0, 0.4])
+def test_online_learner_takes_the_steps_of_algorithm_3(strong):
+    """Against a plain loop over the same noisy gradients, which are given here."""
+    learner = OnlineLearner(lipschitz=0.8, diameter=1.5, n_steps=30, strong_convexity=strong)
+    X = np.random.default_rng(0).uniform(-0.1, 0.1, (50, 3))
+    noisy = np.random.default_rng(1).standard_normal((30, 4))
+    released = iter(noisy)
+    ledger = Ledger(math.inf, random_state=0)
+    ledger._draw = lambda mechanism, bounded, scale, random: next(released)
+    run = ledger.start(Sampled(Gaussian(2.0), 0.3, 30), label="gradient")
+    sample = Sample(X, X, np.zeros(50, dtype=int), np.ones(50), 50.0, FACTS)
+    found = learner.learn(sample, [run])
+    h, visited = np.zeros(4), []
+    for r in range(1, 31):
+        visited.append(h)
+        gradient = noisy[r - 1] / (0.3 * 50) + strong * h
+        h = h - gradient * (1 / (strong * r) if strong else 1.5 / (0.8 * 2.0 * math.sqrt(r)))
+        if np.linalg.norm(h) > 0.75:
+            h = 0.75 * h / np.linalg.norm(h)
+    expected = np.mean(visited, axis=0)
+    assert np.allclose(np.append(found.coef.ravel(), found.intercept), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_the_printed_steps_of_the_strongly_convex_case_converge_too_slowly_in_a_small_ball():
+    """Theorem A.1 bounds the error by (L² + d sigma²)(1 + ln R) / (2 lambda R). Steps of D / (lambda r) exceed it.
+
+    One dimension, loss lambda / 2 (h - c)², no noise: every step multiplies h - c by 1 - D / r, or by 1 - 1 / r.
+    """
+    strong, diameter, target, R = 1.0, 0.1, 0.05, 100_000
+    lipschitz = strong * diameter
+    bound = lipschitz**2 * (1 + math.log(R)) / (2 * strong * R)
+    errors = {}
+    for name, length in (("printed", diameter), ("ours", 1.0)):
+        h, total = 0.0, 0.0
+        for r in range(1, R + 1):
+            total += h
+            h = h - length / (strong * r) * strong * (h - target)
+            h = min(max(h, -diameter / 2), diameter / 2)
+        errors[name] = strong / 2 * (total / R - target) ** 2
+    assert errors["ours"] <= bound
+    assert errors["printed"] > 10 * bound
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss(), HingeLoss(0.3)], ids=["logistic", "hinge", "margin"])
+def test_losses_of_records_are_shares_of_the_largest_and_have_the_right_derivative(loss):
+    X, y = data(400)
+    learner = OnlineLearner(lipschitz=1.2, diameter=2.0, loss=loss)
+    rng = np.random.default_rng(2)
+    coef, intercept = rng.standard_normal(3), 0.3
+    found = learner.losses(LinearHypothesis(coef, intercept), X, y)
+    scores = X @ coef + intercept
+    signs = 2 * y - 1
+    direct = np.log1p(np.exp(-signs * scores)) if isinstance(loss, LogisticLoss) else np.maximum(
+        0, loss.margin - signs * scores
+    )  # fmt: skip
+    assert np.allclose(found, np.minimum(direct / 2.4, 1.0))
+    assert loss.value(scores, y) == pytest.approx(direct.mean())
+    step = 1e-6
+    slope = (loss.each(scores + step, y) - loss.each(scores - step, y)) / (2 * step)
+    assert np.allclose(loss.weights(scores.copy(), y), slope, atol=1e-6)
+    # Rows that overflow lose everything, and nothing else happens.
+    huge = np.full((2, 3), np.inf)
+    with np.errstate(all="ignore"):
+        assert set(learner.losses(LinearHypothesis(coef, intercept), huge, np.array([0, 1]))) <= {0.0, 1.0}
 
 
 def test_the_separator_needs_an_infinite_epsilon():

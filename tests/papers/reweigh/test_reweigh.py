@@ -10,9 +10,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, audit
 from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.datasets.synthetic import GaussianPair
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
-from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
+from dpadapt.learning.descent import HuberLoss
+from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
@@ -155,6 +157,43 @@ def test_records_are_drawn_by_their_weights_only_in_algorithm_1(epsilon):
     assert asked.fit(X, y, agents=people(0.5)).privacy_.epsilon == pytest.approx(epsilon, rel=0.01)
 
 
+def test_algorithm_1_with_the_papers_constants_runs_at_the_divergence_of_appendix_c():
+    """It has no density: at a divergence of 3e15 Algorithm 2's would put all weight on less than one record."""
+    pair = GaussianPair(12, 10, 1.0, 0.02, 0.01, "half-space")
+    assert pair.divergence > 3e15
+    X, y = pair.curator(2000, seed=0)
+    agents = SimulatedAgents(*pair.target(4000, seed=0), 20.0, n_people=10**7, random_state=0)
+    settings = {"constants": "paper", "alpha": 0.01, "divergence": pair.divergence, "n_rounds": 3, "classes": [0, 1]}
+    fitted = model(SeparatorLearner(), epsilon=math.inf, **settings).fit(X, y, agents=agents)
+    assert 1 <= fitted.rounds_ <= 3
+    assert fitted.privacy_.epsilon == math.inf
+    protocol = model(epsilon=math.inf, **settings)._protocol(2000, 12, agents)
+    assert (protocol.density, protocol.learning_rate) == (0.0, 0.01 / 8)
+    # Algorithm 2 still needs its density, and a density that is asked for is kept.
+    with pytest.raises(ValueError, match="at least 1"):
+        model(epsilon=1.0, **settings)._protocol(2000, 12, agents)
+    assert model(epsilon=math.inf, density=0.2, **settings)._protocol(2000, 12, agents).density == 0.2
+
+
+def test_reweighing_by_losses_finds_the_hypothesis_of_a_rare_part_too():
+    X, y = sample(20_000, 0, share=0.1)
+    learner = OnlineLearner(lipschitz=1.0, diameter=8.0, n_steps=300)
+    settings = {"epsilon": math.inf, "n_rounds": 12, "alpha": 0.1, "learning_rate": 3.0}
+    fitted = model(learner, reweigh_by="losses", **settings).fit(X, y, agents=people(1.0))
+    assert fitted.accepted_
+    assert 1 < fitted.rounds_ <= 12
+    assert fitted.baselines_["S-only"].estimate > 0.7
+
+
+def test_the_receipt_says_what_the_histograms_are_of():
+    X, y = sample(60_000, 0)
+    learner = OnlineLearner(n_steps=20)
+    settings = {"density": 0.1, "n_rounds": 2, "delta": 1e-5, "alpha": 0.02}
+    for by, words in (("losses", "of sums of losses"), ("labels", "of rounds with a correct label")):
+        fitted = model(learner, reweigh_by=by, **settings).fit(X, y, agents=people(0.5))
+        assert sum(words in entry.label for entry in fitted.privacy_.entries) == 1
+
+
 def test_the_papers_constants_are_refused_if_they_need_too_many_steps():
     X, y = sample(4000, 0)
     with pytest.raises(ValueError, match=r"[\d,]+ rounds of [\d,]+ steps were planned"):
@@ -255,6 +294,9 @@ def test_labels_may_be_strings():
         ({"n_rows": 50}, "n_rows"),
         ({"learner": OnlineLearner(n_steps=100), "constants": "paper", "n_rounds": 1, "density": 0.001}, "own noise"),
         ({"classes": [0, 1, 2]}, "Only binary"),
+        ({"reweigh_by": "hinge"}, "reweigh_by"),
+        ({"reweigh_by": "losses", "learner": FEW_STEPS}, "reweigh_by='losses' needs"),
+        ({"reweigh_by": "losses", "learner": OnlineLearner(n_steps=5, loss=HuberLoss(1.0))}, "reweigh_by='losses'"),
     ],
 )
 def test_bad_settings_are_named_and_nothing_is_spent(params, message):

@@ -20,7 +20,7 @@ from dpadapt.papers.reweigh.rounds import (
     dense_weights,
     normaliser,
     record_weights,
-    released_weights,
+    released_normaliser,
     run_rounds,
 )
 
@@ -113,6 +113,12 @@ def test_a_normaliser_computed_from_the_records_doubles_what_a_record_moves():
     assert abs(kept[0] - kept[1]) <= 1
 
 
+def released_weights(noisy, rate, density, noise):
+    """Return the weight of each bin and their sum over records."""
+    log_c, total = released_normaliser(noisy, rate, density, noise)
+    return record_weights(-rate * np.arange(len(noisy)), log_c), total
+
+
 def test_released_weights_follow_from_the_counts_alone_and_never_exceed_one():
     rng = np.random.default_rng(2)
     for noise in (0.0, 20.0, None):
@@ -139,12 +145,10 @@ def fixed_run(plan, noisy):
 def test_the_weights_of_a_round_follow_from_the_released_histogram_alone():
     protocol = Protocol(4, 1.0, 0.1, 0.1, 0.2, 1e-3)
     noisy = np.array([400.0, 90.0, 10.0])
-    expected = released_weights(noisy, 1.0, 0.1, math.sqrt(2) * 3.0)
+    expected = released_normaliser(noisy, 1.0, 0.1, math.sqrt(2) * 3.0)
     for counts in ([0] * 10, [0, 1, 2, 2, 2, 2, -1], [2] * 500):
         run = fixed_run(Repeated(Gaussian(3.0), 1), noisy)
-        weights, total = _reweigh(run, np.array(counts), 2, protocol)
-        assert np.array_equal(weights, expected[0])
-        assert total == expected[1]
+        assert _reweigh(run, np.array(counts, dtype=float), 2, protocol) == expected
 
 
 def test_private_rounds_refuse_to_draw_records_by_their_weights():
@@ -170,8 +174,65 @@ def test_a_histogram_has_a_bin_for_each_number_of_rounds_and_none_for_null_recor
     ledger = Ledger(math.inf, random_state=0)
     ledger._draw = draw
     run = ledger.start(Repeated(Gaussian(3.0), 1), label="test")
-    _reweigh(run, np.array([0, 2, 2, -1, 1]), 2, Protocol(4, 1.0, 0.1, 0.1, 0.2, 1e-3))
+    _reweigh(run, np.array([0.0, 2, 2, -1, 1]), 2, Protocol(4, 1.0, 0.1, 0.1, 0.2, 1e-3))
     assert released == [([1, 1, 2], 3.0)]
+
+
+def test_a_histogram_of_sums_of_losses_puts_each_record_into_the_nearest_of_four_bins_a_round():
+    released = []
+
+    def draw(mechanism, bounded, scale, random):
+        released.append((bounded.value.tolist(), scale))
+        return bounded.value.astype(float)
+
+    ledger = Ledger(math.inf, random_state=0)
+    ledger._draw = draw
+    run = ledger.start(Repeated(Gaussian(3.0), 1), label="test")
+    protocol = Protocol(4, 1.0, 0.1, 0.1, 0.2, 1e-3, by_loss=True)
+    log_c, total = _reweigh(run, np.array([0.0, 0.1, 0.24, 0.99, -1.0, 2.0]), 2, protocol)
+    assert released == [([2, 1, 0, 0, 1, 0, 0, 0, 1], 3.0)]
+    # Bins are a quarter of a round apart, and so are their weights.
+    expected = released_normaliser(np.array(released[0][0], dtype=float), 0.25, 0.1, math.sqrt(2) * 3.0)
+    assert (log_c, total) == expected
+
+
+def test_algorithm_1_has_no_projection_its_weights_are_those_of_multiplicative_weights():
+    """Against the paper's loop, by brute force: w <- w exp(-alpha / 8 (1 - loss)), drawn in proportion to w."""
+    rng = np.random.default_rng(3)
+    alpha, n, rounds = 0.01, 200, 40
+    losses = (rng.random((rounds, n)) < rng.random(n)).astype(float)
+    weights = np.ones(n)
+    for row in losses:
+        weights *= np.exp(-alpha / 8 * (1 - row))
+    scores = (1 - losses).sum(axis=0)
+    log_c, total = released_normaliser(
+        np.bincount(scores.astype(int), minlength=rounds + 1) * 1.0, alpha / 8, 0.0, None
+    )
+    ours = record_weights(-alpha / 8 * scores, log_c)
+    assert np.allclose(ours / ours.sum(), weights / weights.sum(), rtol=1e-12)
+    assert ours.max() == 1.0
+    assert total == pytest.approx(ours.sum())
+
+
+@pytest.mark.parametrize("density", [0.05, 0.3])
+def test_weights_by_losses_are_algorithm_4s(density):
+    """Against the paper's loop with exact counts: projected w <- w exp(-alpha / (8 L D) (L D - loss))."""
+    rng = np.random.default_rng(4)
+    alpha, reach, n, rounds = 0.08, 2.5, 5000, 60
+    losses = rng.uniform(0, reach, n) * rng.random((rounds, n))
+    weights = np.full(n, density)
+    for row in losses:
+        weights *= np.exp(-alpha / (8 * reach) * (reach - row))
+    expected = dense_weights(weights, density)
+    scores = (1 - losses / reach).sum(axis=0)
+    ledger = Ledger(math.inf, random_state=0)
+    ledger._draw = lambda mechanism, bounded, scale, random: bounded.value.astype(float)
+    run = ledger.start(Repeated(Gaussian(1.0), 1), label="test")
+    protocol = Protocol(rounds, alpha / 8, density, 0.1, 0.2, 1e-3, paper=True, by_loss=True)
+    log_c, total = _reweigh(run, scores, rounds, protocol)
+    # Bins are alpha / 32 apart in the logarithm, and half of that is the most that rounding moves the normaliser.
+    assert np.abs(np.log(record_weights(-alpha / 8 * scores, log_c) / expected)).max() <= alpha / 64 + 1e-9
+    assert total == pytest.approx(expected.sum(), rel=alpha / 64)
 
 
 def test_released_weights_are_as_large_as_possible():

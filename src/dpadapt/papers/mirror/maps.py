@@ -85,7 +85,8 @@ class QuadraticMap:
     def factor(self) -> tuple[Vector, bool]:
         """The Cholesky factor of the Hessian."""
         try:
-            factor, lower = cho_factor(self.hessian, lower=True)
+            # Symmetric: its transpose has the order that LAPACK wants.
+            factor, lower = cho_factor(self.hessian.T, lower=True)
         except np.linalg.LinAlgError:
             raise ValueError(
                 "the public Hessian is singular: there are fewer public rows than features, or public columns depend "
@@ -130,9 +131,9 @@ def smallest_eigenvalue(matrix: Vector, factor: tuple[Vector, bool]) -> float:
     if k <= 64:
         return float(np.linalg.eigvalsh(matrix)[0])
     inverse = LinearOperator((k, k), matvec=lambda v: cho_solve(factor, v, check_finite=False), dtype=np.float64)
-    # A fixed start, so that a fit repeats to the bit.
+    # A fixed start, so that a fit repeats to the bit. The value only normalises a map.
     start = np.random.default_rng(0).standard_normal(k)
-    return 1.0 / float(eigsh(inverse, k=1, which="LA", v0=start, tol=1e-8, return_eigenvectors=False)[0])
+    return 1.0 / float(eigsh(inverse, k=1, which="LA", v0=start, tol=1e-5, return_eigenvectors=False)[0])
 
 
 def falling_root(beyond: Callable[[float], float], scale: float) -> float:

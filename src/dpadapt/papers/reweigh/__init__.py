@@ -3,7 +3,7 @@
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
 """
 
-from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, SeparatorLearner
+from dpadapt.papers.reweigh.learners import DescentLearner, HingeLoss, OnlineLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
 from dpadapt.papers.reweigh.planning import plan
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
@@ -11,6 +11,7 @@ from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 __all__ = [
     "DescentLearner",
     "FiniteLearner",
+    "HingeLoss",
     "OnlineLearner",
     "ParityLearner",
     "SeparatorLearner",

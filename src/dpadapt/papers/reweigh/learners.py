@@ -26,15 +26,11 @@ from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import ExponentialMechanism
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
-from dpadapt.papers.reweigh.planning import Descent
+from dpadapt.papers.reweigh.planning import Descent, paper_noise_variance
 from dpadapt.rows import Rows
 
 Plans = Sequence[tuple[Plan | Mechanism, str]]
 Single = NDArray[np.float32]
-
-# The variance of `OnlineLearner`'s noise over the squared Lipschitz constant: sigma² = 20 L², the least that Theorem
-# A.3 allows.
-_ONLINE_NOISE_VARIANCE = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +44,17 @@ class Facts:
     n_features : int
     classes : ndarray of shape (2,)
     density : float
-        The weights add up to at least this share of the rows.
+        The weights add up to at least this share of the rows. 0 in Algorithm 1, which bounds no weight.
+    epsilon, delta : float
+        What the whole fit may cost.
     """
 
     n_rows: float
     n_features: int
     classes: NDArray[Any]
     density: float = 1.0
+    epsilon: float = math.inf
+    delta: float = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,9 @@ class Learner(Protocol):
 
     A learner releases only through the runs that it is given, one for each of its plans. It may also have a method
     `prepare`, which takes the private rows and returns features, one row each, for `Sample.features`. It is called
-    once, before anything is charged, so that it can refuse what would fail later.
+    once, before anything is charged, so that it can refuse what would fail later. A method `losses` takes a hypothesis
+    that it made, features and codes, and returns the loss of each record over the largest loss, from that record
+    alone; it is needed for `reweigh_by="losses"`.
     """
 
     def plans(self, mu: float, facts: Facts) -> Plans:
@@ -103,6 +105,16 @@ class Learner(Protocol):
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return a hypothesis, from one release per step of each plan."""
         ...
+
+
+def require_losses(learner: Learner) -> None:
+    """Raise a ValueError if a learner has no loss for each record, before anything is charged."""
+    loss = getattr(learner, "loss", None)
+    if not hasattr(learner, "losses") or (loss is not None and not hasattr(loss, "each")):
+        raise ValueError(
+            "reweigh_by='losses' needs a learner with a method losses, such as OnlineLearner with LogisticLoss or "
+            "HingeLoss. Use reweigh_by='labels'."
+        )
 
 
 def prepared(learner: Learner, X: NDArray[Any]) -> NDArray[Any]:
@@ -266,6 +278,9 @@ def _mapped(row_map: RowMap | None, loss: Loss, X: NDArray[Any]) -> NDArray[Any]
         return loss.weights(rows[:, 0].copy(), (rows[:, 1] > 0).astype(rows.dtype))
 
     require_row_by_row(derivative, 2, X.dtype, "loss")
+    each = getattr(loss, "each", None)
+    if each is not None:
+        require_row_by_row(lambda rows: each(rows[:, 0], (rows[:, 1] > 0).astype(rows.dtype)), 2, X.dtype, "loss")
     if row_map is None:
         return X
     require_row_by_row(row_map, X.shape[1], X.dtype, "row_map", axes=2)
@@ -282,11 +297,33 @@ def hyperplane(row_map: RowMap | None, solution: NDArray[Any], classes: NDArray[
 
 
 @dataclass(frozen=True)
+class HingeLoss:
+    """The hinge loss max(0, margin - s), s the score with the sign of the class; margin 0 is Appendix D's."""
+
+    margin: float = 0.0
+
+    def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        """Return the derivative: the negative sign of the class where the loss is positive, or at the kink, else 0."""
+        signs = (2 * y - 1).astype(scores.dtype)
+        return np.where(signs * scores <= self.margin, -signs, scores.dtype.type(0))
+
+    def each(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        """Return the loss of each example."""
+        return np.asarray(np.maximum(self.margin - (2 * y - 1) * scores, 0.0))
+
+    def value(self, scores: NDArray[Any], y: NDArray[Any]) -> float:
+        """Return the mean loss."""
+        return float(np.mean(self.each(scores, y)))
+
+
+@dataclass(frozen=True)
 class OnlineLearner:
     """The paper's private online descent over a ball of hypotheses, averaged over all steps (Algorithm 3).
 
     A step uses a sample whose weights add up to about 1, and pays for a sample of rate 1 / (density n). The noise is
-    the paper's, so that its cost depends on the number of rows: with too few, the fit is refused.
+    the paper's, sigma² = max(20 L², L² (16 ln(1/delta) / epsilon + 8) / ln(density n)), so that its cost depends on the
+    number of rows: with too few, the fit is refused. Without privacy there is no noise, and L takes the place of sigma
+    in the step size.
 
     Parameters
     ----------
@@ -301,11 +338,17 @@ class OnlineLearner:
     n_steps : int, optional
         R. Default: the paper's formula, which is too large to run for small alpha.
     loss : Loss, default=LogisticLoss()
+    strong_convexity : float, default=0.0
+        lambda: lambda / 2 times the squared length of the hypothesis is added to the loss, which makes it strongly
+        convex. R and the step sizes are then those of the strongly convex case. L is that of the loss without this
+        term, whose gradient needs no record.
 
     Notes
     -----
     The paper draws one record by the weights. Here each record takes part with its own probability, independently,
-    which costs no more and lets the weights be normalised by a release.
+    which costs no more and lets the weights be normalised by a release. In the strongly convex case the paper prints a
+    step of D / (lambda r). Theorem A.1 is about 1 / (lambda r), as in Hazan (2016), and that is used: with a diameter
+    below 1/2 the printed steps converge more slowly than the theorem says.
     """
 
     row_map: RowMap | None = None
@@ -315,28 +358,32 @@ class OnlineLearner:
     beta: float = 1e-6
     n_steps: int | None = None
     loss: Loss = field(default_factory=LogisticLoss)
+    strong_convexity: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("lipschitz", "diameter", "alpha", "beta"):
             checks.positive(getattr(self, name), name)
         if self.n_steps is not None:
             checks.count(self.n_steps, "n_steps")
+        checks.penalty(self.strong_convexity, "strong_convexity")
 
-    def steps(self, n_features: int) -> int:
-        """Return R, for rows of `n_features` features."""
+    def steps(self, n_features: int, square: float) -> int:
+        """Return R, for rows of `n_features` features and noise with a variance of `square` times L²."""
         if self.n_steps is not None:
             return self.n_steps
-        return Descent(self.lipschitz, self.diameter, n_features + 1).steps(
-            self.alpha, self.beta, _ONLINE_NOISE_VARIANCE
-        )
+        # Within the ball the added term has a gradient of at most lambda D / 2.
+        lipschitz = self.lipschitz + self.strong_convexity * self.diameter / 2
+        descent = Descent(lipschitz, self.diameter, n_features + 1, self.strong_convexity)
+        return descent.steps(self.alpha, self.beta, square * (self.lipschitz / lipschitz) ** 2)
 
     def plans(self, mu: float, facts: Facts) -> Plans:
         """Return the steps of one round, at the paper's noise whatever mu is."""
-        steps = self.steps(facts.n_features)
         if math.isinf(mu):
-            return [(Repeated(NonPrivate(), steps), "gradient")]
-        rate = min(1.0, 1.0 / (facts.density * facts.n_rows))
-        return [(Sampled(Gaussian(math.sqrt(_ONLINE_NOISE_VARIANCE)), rate, steps), "gradient")]
+            return [(Repeated(NonPrivate(), self.steps(facts.n_features, 0.0)), "gradient")]
+        size = facts.density * facts.n_rows
+        square = paper_noise_variance(facts.epsilon, facts.delta, size)
+        steps = self.steps(facts.n_features, square)
+        return [(Sampled(Gaussian(math.sqrt(square)), min(1.0, 1.0 / size), steps), "gradient")]
 
     def prepare(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return the features of the private rows, or refuse a map or loss that mixes rows."""
@@ -351,13 +398,24 @@ class OnlineLearner:
         expected = sample.total * (run.plan.rate if isinstance(run.plan, Sampled) else 1.0)
         at = np.zeros(Z.shape[1] + 1)
         average = np.zeros_like(at)
-        noise = math.sqrt(_ONLINE_NOISE_VARIANCE) * self.lipschitz
+        mechanism, convexity = run.plan.mechanism, float(self.strong_convexity)
+        noise = self.lipschitz * (mechanism.noise_multiplier if isinstance(mechanism, Gaussian) else 1.0)
         for r, batch in enumerate(run.batches(rows.n_rows), start=1):
-            gradient = released_gradient(run, rows, self.loss, at, self.lipschitz, expected, batch=batch)
-            at = at - self.diameter / (noise * math.sqrt(r)) * gradient
-            at *= min(1.0, self.diameter / 2 / max(float(np.linalg.norm(at)), 1e-300))
+            # Algorithm 3 averages the hypotheses 1 to R: each before its step.
             average += at
+            gradient = released_gradient(run, rows, self.loss, at, self.lipschitz, expected, batch=batch)
+            step = 1.0 / (convexity * r) if convexity else self.diameter / (noise * math.sqrt(r))
+            at = at - step * (gradient + convexity * at)
+            at *= min(1.0, self.diameter / 2 / max(float(np.linalg.norm(at)), 1e-300))
         return hyperplane(self.row_map, average / run.plan.steps, sample.facts.classes)
+
+    def losses(self, hypothesis: Hypothesis, features: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return each record's loss over the largest one, L D; what is larger, or not a number, counts as 1."""
+        coef, intercept = (np.asarray(getattr(hypothesis, name)) for name in ("coef", "intercept"))
+        scores = features @ coef.ravel().astype(features.dtype) + features.dtype.type(intercept.item())
+        loss: Any = self.loss
+        shares = loss.each(scores, codes) / (self.lipschitz * self.diameter)
+        return np.asarray(np.clip(np.nan_to_num(shares, nan=1.0), 0.0, 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def plan(
     sample_size : int, optional
         How many records the learner needs for error alpha at epsilon = 1 (Algorithm 2).
     descent : Descent, optional
-        Lipschitz constant, diameter and dimension (Algorithm 4).
+        Lipschitz constant, diameter, dimension and strong convexity (Algorithm 4).
     n_rounds, n_steps, density : optional
         Used instead of the paper's T, R and kappa.
 
@@ -124,7 +124,7 @@ def plan(
         if needed == rows:
             break
         rows = needed
-        square = max(20.0, (16 * math.log(1 / delta) / epsilon + 8) / math.log(kappa * rows))
+        square = paper_noise_variance(epsilon, delta, kappa * rows)
     return StrPlan(rounds, kappa, people, exact, rows, steps, math.sqrt(square))
 
 
@@ -137,16 +137,37 @@ class Descent:
     lipschitz, diameter : float
         The Lipschitz constant of the loss and the diameter of the set of hypotheses: the largest loss is their product.
     n_features : int
+    strong_convexity : float, default=0.0
+        lambda, if the loss is strongly convex; fewer steps are then enough for small alpha.
     """
 
     lipschitz: float
     diameter: float
     n_features: int
+    strong_convexity: float = 0.0
 
     def steps(self, alpha: float, beta: float, square: float) -> int:
         """Return R, for noise with a variance of `square` times the squared Lipschitz constant."""
-        reach = (self.diameter * self.lipschitz / alpha) ** 2
-        return math.ceil(reach * max(9 * (1 + square * self.n_features), 8 * math.log(2 / beta)))
+        confident = 8 * (self.diameter * self.lipschitz / alpha) ** 2 * math.log(2 / beta)
+        # The expected squared length of a noisy gradient, at most.
+        length = self.lipschitz**2 * (1 + square * self.n_features)
+        if self.strong_convexity:
+            ratio = length / (self.strong_convexity * alpha)
+            return math.ceil(max(4 * ratio * math.log(ratio), confident))
+        return math.ceil(max(9 * self.diameter**2 * length / alpha**2, confident))
+
+
+def paper_noise_variance(epsilon: float, delta: float, size: float) -> float:
+    """Return sigma² / L² of Algorithm 4, for a `size` of density times the number of records.
+
+    Examples
+    --------
+    >>> paper_noise_variance(0.5, 1e-4, 0.0148 * 324_700_000), round(paper_noise_variance(0.5, 1e-4, 100.0), 2)
+    (20.0, 65.74)
+    """
+    if size <= 1:
+        raise ValueError(f"density times n_rows must exceed 1, got {size:.3g}. Bring more rows or raise density.")
+    return max(20.0, (16 * math.log(1 / delta) / epsilon + 8) / math.log(size))
 
 
 def paper_rounds(alpha: float, divergence: float, *, reach: float = 1.0, private: bool = True) -> int:

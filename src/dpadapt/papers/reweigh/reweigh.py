@@ -28,6 +28,7 @@ from dpadapt.papers.reweigh.learners import (
     Plans,
     counts_of,
     prepared,
+    require_losses,
     strength,
 )
 from dpadapt.papers.reweigh.planning import check_divergence, paper_rounds
@@ -78,10 +79,13 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         How fast records that were labelled correctly lose weight. Default: 1; the paper's: alpha / 8.
     density : float, optional
         The weights add up to at least this share of the rows. Default: 1 / (divergence + 1); the paper's: alpha / 8
-        times that.
+        times that, and none in Algorithm 1, whose weights have no bound.
     constants : {"exact", "paper"}, default="exact"
         Whose constants to use. "paper" also tests every round; it often needs more rounds and records than are
         feasible, see `plan`.
+    reweigh_by : {"labels", "losses"}, default="labels"
+        What a record's weight falls with: the number of rounds that labelled it correctly, or the sum of 1 - loss over
+        rounds, losses divided by the largest one (Algorithm 4). "losses" needs a learner with a method `losses`.
     test_error : float, default=1e-3
         The error probability of all tests together.
     classes : array-like of two, optional
@@ -114,6 +118,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     Where we differ from the paper (`constants="exact"`): the normaliser of the weights is released, because the
     analysis of sampling does not hold for one that is computed from the records; a round uses all records, weighted,
     instead of a sample; tests use one randomized bit per person and exact binomial errors; not every round is tested.
+    Tests are about the share of wrong labels, also with `reweigh_by="losses"`.
 
     References
     ----------
@@ -146,6 +151,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         learning_rate: float | None = None,
         density: float | None = None,
         constants: str = "exact",
+        reweigh_by: str = "labels",
         test_error: float = 1e-3,
         classes: Any = None,
         adjacency: str = "zero-out",
@@ -162,6 +168,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         self.learning_rate = learning_rate
         self.density = density
         self.constants = constants
+        self.reweigh_by = reweigh_by
         self.test_error = test_error
         self.classes = classes
         self.adjacency = adjacency
@@ -201,8 +208,11 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         if agents is not None:
             agents.check_columns(X.shape[1])
         protocol = self._protocol(budget.n_rows, X.shape[1], agents)
-        facts = Facts(budget.n_rows, X.shape[1], classes, protocol.density)
+        terms = float(self.epsilon), float(self.delta)
+        facts = Facts(budget.n_rows, X.shape[1], classes, protocol.density, *terms)
         learner = self._learner(protocol)
+        if protocol.by_loss:
+            require_losses(learner)
         _check_work(learner, protocol.n_rounds, facts)
         if agents is not None:
             require_people(agents, protocol)
@@ -212,7 +222,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         before = 0 if agents is None else agents.asked
         if budget.worthwhile:
             runs = child.start_all(self._plans(learner, protocol, facts))
-            width = len(learner.plans(1.0, facts))
+            width = len(learner.plans(math.inf, facts))
             learner_runs = [runs[t * width : (t + 1) * width] for t in range(protocol.n_rounds)]
             histogram_run = runs[-1] if protocol.n_rounds > 1 else None
             outcome = run_rounds(
@@ -287,9 +297,13 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         if agents is None:
             rounds = 1
         density = self.density
-        if density is None:
-            density = (alpha / 8 if paper else 1.0) / (divergence + 1)
-        check_density(density, n_rows)
+        if density is None and paper and not private:
+            # Algorithm 1 has no projection onto dense weights.
+            density = 0.0
+        else:
+            if density is None:
+                density = (alpha / 8 if paper else 1.0) / (divergence + 1)
+            check_density(density, n_rows)
         rate = self.learning_rate
         if rate is None:
             rate = alpha / 8 if paper else 1.0
@@ -303,6 +317,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             paper=paper,
             # The sample size of Appendix C, for hyperplanes.
             draws=math.ceil((n_features + math.log(rounds / 0.05)) / alpha) if paper and not private else 0,
+            by_loss=checks.one_of(self.reweigh_by, ("labels", "losses"), "reweigh_by") == "losses",
         )
         return replace(protocol, error=min(error / len(protocol.tested), 0.49))
 
@@ -315,9 +330,8 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             each = learner.plans(mu * math.sqrt((1 - share) / rounds), facts)
             plans = [(plan, f"round {t + 1}: {label}") for t in range(rounds) for plan, label in each]
             if rounds > 1:
-                plans.append(
-                    (counts_of(mu, share, rounds - 1, pure=self.delta == 0), "histogram of rounds with a correct label")
-                )
+                what = "of sums of losses" if protocol.by_loss else "of rounds with a correct label"
+                plans.append((counts_of(mu, share, rounds - 1, pure=self.delta == 0), f"histogram {what}"))
             return plans
 
         terms = float(self.epsilon), float(self.delta), Adjacency.of(self.adjacency)
@@ -337,7 +351,8 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
 def _check_work(learner: Learner, n_rounds: int, facts: Facts) -> None:
     """Raise a ValueError if the rounds would take hours, before anybody is asked or charged."""
-    steps = sum(as_plan(plan).steps for plan, _ in learner.plans(1.0, facts))
+    mu = 1.0 if math.isfinite(facts.epsilon) else math.inf
+    steps = sum(as_plan(plan).steps for plan, _ in learner.plans(mu, facts))
     if n_rounds * steps > _MOST_STEPS_IN_ALL:
         raise ValueError(
             f"{n_rounds:,} rounds of {steps:,} steps were planned; the limit is {_MOST_STEPS_IN_ALL:,} steps in all. "

@@ -1,9 +1,9 @@
 """The rounds of Subsample-Test-Reweigh: learn from weighted records, let people test the hypothesis, reweigh.
 
-A record's weight falls with the number of rounds whose hypothesis labelled it correctly. `dense_weights` is the paper's
-projection, eq. (2). Its normaliser c is computed from all records, so that one record moves the weights of all others.
-Ours takes c from a noisy histogram instead (`released_weights`), so that a record's weight depends only on the record
-itself and on releases.
+A record's weight falls with its score: the number of rounds whose hypothesis labelled it correctly, or the sum of 1 -
+loss over rounds. `dense_weights` is the paper's projection, eq. (2). Its normaliser c is computed from all records, so
+that one record moves the weights of all others. Ours takes c from a noisy histogram of the scores instead
+(`released_normaliser`), so that a record's weight depends only on the record itself and on releases.
 """
 
 import math
@@ -30,6 +30,9 @@ Array = NDArray[np.float64]
 # The error probability of the test that estimates the constant baseline, which is only reported. A smaller one asks
 # more people. Chosen by hand.
 _BASELINE_ERROR = 0.05
+# Bins of the histogram per unit of score, where scores are sums of losses. More bins follow the weights more closely
+# and each adds noise; scores that count labels need one. Chosen by hand.
+_BINS_PER_LOSS = 4
 
 
 def normaliser(log_weights: Array, counts: Array, density: float) -> float:
@@ -92,23 +95,26 @@ def record_weights(log_weights: Array, log_c: float) -> Array:
     return np.asarray(np.exp(np.minimum(log_weights + log_c, 0.0)))
 
 
-def released_weights(noisy: Array, learning_rate: float, density: float, noise: float | None) -> tuple[Array, float]:
-    """Return the weight of a record for each number of rounds that labelled it correctly, and the sum of all weights.
+def released_normaliser(noisy: Array, rate: float, density: float, noise: float | None) -> tuple[float, float]:
+    """Return log c of the weights min(1, c exp(-rate b)) of the bins b, and the sum of the weights of all records.
 
-    Both are post-processing of a released histogram: entry b of `noisy` estimates how many records b rounds labelled
-    correctly. `noise` is the standard deviation of an entry. If it is None, the weights add up to density times the
-    number of records, as in the paper, even where they could all be larger.
+    Both are post-processing of a released histogram: entry b of `noisy` estimates how many records have a score in bin
+    b. `noise` is the standard deviation of an entry. If it is None, the weights add up to density times the number of
+    records, as in the paper, even where they could all be larger. A density of 0 is Algorithm 1's: no weight is capped,
+    and the heaviest record has weight 1.
     """
-    logs = -learning_rate * np.arange(len(noisy), dtype=np.float64)
+    logs = -rate * np.arange(len(noisy), dtype=np.float64)
     counts = np.maximum(noisy, 0.0)
+    if not density:
+        log_c = -float(logs[np.argmax(counts > 0)])
+        return log_c, max(float(counts @ record_weights(logs, log_c)), 1.0)
     log_c = normaliser(logs, counts, density)
     # Weights below the cap are scaled up until the heaviest records that seem to exist have weight 1: the noise of the
     # learner does not grow with the weights.
     if noise is not None:
         exists = noisy > max(2.0 * noise, 0.05 * density * counts.sum())
         log_c = max(log_c, -float(logs[np.argmax(exists)])) if exists.any() else log_c
-    weights = record_weights(logs, log_c)
-    return weights, float(max(counts @ weights, density * counts.sum(), 1.0))
+    return log_c, float(max(counts @ record_weights(logs, log_c), density * counts.sum(), 1.0))
 
 
 def check_density(density: float, n_rows: float) -> None:
@@ -150,7 +156,7 @@ class Protocol:
     ----------
     n_rounds : int
     learning_rate, density : float
-        Of the weights; see `released_weights`.
+        Of the weights; see `released_normaliser`. A density of 0 is for Algorithm 1 only.
     low, high : float
         A test decides between an error of at most `low` and one of at least `high`.
     error : float
@@ -160,6 +166,8 @@ class Protocol:
         are on a geometric schedule, and weights are as large as possible.
     draws : int
         If not 0, a round uses this many records, drawn by their weights. Not private: for Algorithm 1 only.
+    by_loss : bool
+        Whether a record's score is the sum of 1 - loss over rounds, rather than the number of correct labels.
     """
 
     n_rounds: int
@@ -170,6 +178,12 @@ class Protocol:
     error: float
     paper: bool = False
     draws: int = 0
+    by_loss: bool = False
+
+    @property
+    def bins(self) -> int:
+        """Bins of the histogram per round."""
+        return _BINS_PER_LOSS if self.by_loss else 1
 
     @property
     def tested(self) -> tuple[int, ...]:
@@ -230,7 +244,7 @@ def run_rounds(
     if protocol.draws and not all(isinstance(run.plan.mechanism, NonPrivate) for runs in learner_runs for run in runs):
         # A record that is drawn several times counts several times, which no bound allows for.
         raise PrivacyError("records can be drawn by their weights only without noise, for Algorithm 1.")
-    right = np.zeros(len(X), dtype=np.int64)
+    scores = np.zeros(len(X))
     # A null record, into which zero-out turns a record, has weight 0 and is in no bin of a histogram.
     with np.errstate(all="ignore"):
         null = ~np.isfinite(np.einsum("ij,ij->i", X, X))
@@ -238,18 +252,22 @@ def run_rounds(
     tests: list[Checked] = []
     notes: tuple[str, ...] = ()
     for t, runs in enumerate(learner_runs):
-        start = protocol.density if protocol.paper else 1.0
-        per_count, total = np.array([start]), start * facts.n_rows
+        start = protocol.density if protocol.paper and protocol.density else 1.0
+        log_c, total = math.log(start), start * facts.n_rows
         if t and histogram_run is not None:
-            per_count, total = _reweigh(histogram_run, np.where(null, -1, right), t, protocol)
-        # u = min(1, c * weight): a function of the record's own count and of the released histogram.
-        sample = Sample(X, features, codes, np.where(null, 0.0, per_count[right]), total, facts)
+            log_c, total = _reweigh(histogram_run, np.where(null, -1.0, scores), t, protocol)
+        # u = min(1, c * weight): a function of the record's own score and of the released histogram.
+        weights = np.where(null, 0.0, record_weights(-protocol.learning_rate * scores, log_c))
+        sample = Sample(X, features, codes, weights, total, facts)
         if protocol.draws and generator is not None:
             sample = _drawn(sample, protocol.draws, generator)
         # A warning would reveal that there is an extreme row.
         with np.errstate(all="ignore"):
             hypotheses.append(learner.learn(sample, runs))
-            right += labels_of(hypotheses[-1], X) == y
+            if protocol.by_loss:
+                scores += 1.0 - _losses(learner, hypotheses[-1], features, codes)
+            else:
+                scores += labels_of(hypotheses[-1], X) == y
         if agents is not None and t + 1 in protocol.tested:
             try:
                 tests.append(_test(agents, hypotheses[-1], t + 1, protocol))
@@ -267,15 +285,22 @@ def run_rounds(
     return Outcome(hypotheses[best.round - 1], len(hypotheses), tuple(tests), constant, notes)
 
 
-def _reweigh(run: Run, right: NDArray[np.int64], t: int, protocol: Protocol) -> tuple[Array, float]:
-    """Release the histogram after `t` rounds; return `released_weights`."""
+def _losses(learner: Any, hypothesis: Hypothesis, features: NDArray[Any], codes: NDArray[np.int64]) -> Array:
+    """Return the learner's losses, each in [0, 1], so that a score is at most the number of rounds."""
+    return np.asarray(np.clip(np.nan_to_num(learner.losses(hypothesis, features, codes), nan=1.0), 0.0, 1.0))
+
+
+def _reweigh(run: Run, scores: Array, t: int, protocol: Protocol) -> tuple[float, float]:
+    """Release the histogram of scores after `t` rounds; return `released_normaliser`. A negative score is in no bin."""
     mechanism = run.plan.mechanism
-    noisy = run.release(histogram(right, t + 1))
+    # The nearest bin. A record has one score, hence one bin, whether scores are counts or sums.
+    bins = np.rint(scores * protocol.bins).astype(np.int64)
+    noisy = run.release(histogram(bins, t * protocol.bins + 1))
     # In counts. A record moves one bin by 1, or two bins under replace-one, hence at most sqrt 2 in l2.
     noise = math.sqrt(2) * mechanism.noise_multiplier if isinstance(mechanism, NoiseMechanism) else 0.0
-    return released_weights(
+    return released_normaliser(
         np.asarray(noisy, dtype=np.float64),
-        protocol.learning_rate,
+        protocol.learning_rate / protocol.bins,
         protocol.density,
         None if protocol.paper else noise,
     )

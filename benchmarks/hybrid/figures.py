@@ -1,0 +1,349 @@
+"""Figures 1 to 3 of paper 3, at sizes that a laptop computes in minutes: `python -m benchmarks reweigh`.
+
+R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022. The paper's constants
+throughout: no density in Algorithm 1, learning rate alpha / 8, every round tested. Figure 1 (Appendix C) and Figure 2
+(Appendix D, not private) keep the paper's alpha, its records per column and its subsamples, and have fewer columns.
+Figure 3 (Appendix D, private) keeps epsilon, delta, alpha, sigma and the ratio of its three numbers of steps; the
+records are those that the paper's formula asks for at this number of rounds and steps, so that the guarantee is the
+same. The loss on T is the share of wrong labels on rows that nobody else uses.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.pages import pipes, write_between
+from benchmarks.running import command
+from benchmarks.transfer.common import judged, versions
+from dpadapt.datasets.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
+from dpadapt.hybrid.agents import SimulatedAgents
+from dpadapt.hybrid.questions import Hypothesis, Squares
+from dpadapt.papers.reweigh.learners import Learner, OnlineLearner, Sample, SeparatorLearner
+from dpadapt.papers.reweigh.planning import Descent, plan
+from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
+
+START, END = "<!-- bench reweigh -->", "<!-- end of bench reweigh -->"
+EPSILON, DELTA, TEST_ROWS = 0.5, 1e-4, 20_000
+WHOLE = "Appendix C as it is"
+# Figure 3: the paper's numbers of steps, and ours, in the same ratio; the most rounds.
+PAPER_STEPS, OUR_STEPS, PRIVATE_ROUNDS = (50_000_000, 75_000_000, 100_000_000), (40_000, 60_000, 80_000), 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of a figure: a population, the curator's records, most rounds, and the learner's steps (Figure 3)."""
+
+    figure: str
+    pair: GaussianPair
+    n: int
+    alpha: float
+    rounds: int
+    steps: int = 0
+
+
+@dataclass
+class Recorder:
+    """A learner that keeps every hypothesis, so that its loss on T can be measured afterwards."""
+
+    learner: Learner
+    kept: list[Hypothesis] = field(default_factory=list)
+
+    def plans(self, mu: float, facts: Any) -> Any:
+        """Return the learner's plans."""
+        return self.learner.plans(mu, facts)
+
+    def prepare(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return the learner's features."""
+        prepare = getattr(self.learner, "prepare", None)
+        return X if prepare is None else np.asarray(prepare(X))
+
+    def losses(self, hypothesis: Hypothesis, features: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the learner's losses."""
+        found: NDArray[np.float64] = getattr(self.learner, "losses")(hypothesis, features, codes)  # noqa: B009
+        return found
+
+    def learn(self, sample: Sample, runs: Any) -> Hypothesis:
+        """Return the learner's hypothesis, and keep it."""
+        self.kept.append(self.learner.learn(sample, runs))
+        return self.kept[-1]
+
+
+def settings(*, quick: bool) -> list[tuple[Setting, int]]:
+    """Return all points with their number of seeds; the paper has fifty."""
+    half_space = GaussianPair(50, 10, 1.0, APPENDIX_C.close_scale, APPENDIX_C.share, "half-space")
+    ball = GaussianPair(20, 6, 1.0, APPENDIX_D_HARD.close_scale, APPENDIX_D_HARD.share, "ball")
+    # The paper's records per column: 10,000, 50,000, 90,000, 140,000 for 500; 75,000, 125,000, 200,000 for 200.
+    first = [Setting("Figure 1", half_space, n, 0.01, 60 if quick else 500) for n in (1_000, 5_000, 9_000, 14_000)]
+    second = [Setting("Figure 2", ball, n, 0.01, 150 if quick else 1000) for n in (7_500, 12_500, 20_000)]
+    third = [
+        Setting("Figure 3", APPENDIX_D_EASY, private_sizes(steps), 0.08, PRIVATE_ROUNDS, steps) for steps in OUR_STEPS
+    ]
+    if quick:
+        return [(one, 3) for one in first[::3] + second[::2] + third[:1]]
+    # Two rounds of Appendix C as it is, for the time that a round takes.
+    whole = [Setting(WHOLE, APPENDIX_C, 90_000, 0.01, 2)]
+    return [(one, 3) for one in first + second + third] + [(one, 1) for one in whole]
+
+
+def private_sizes(steps: int) -> int:
+    """Return the records that Algorithm 4 asks for, for this many rounds and steps, with Appendix D's kappa."""
+    divergence = APPENDIX_D_EASY.divergence
+    kappa = 0.08 / (4 * (divergence + 1))
+    sizes = plan(
+        0.08, EPSILON, DELTA, divergence, descent=Descent(1.0, 1.0, 9), n_rounds=PRIVATE_ROUNDS, n_steps=steps,
+        density=kappa,
+    )  # fmt: skip
+    # The rounds of a fit also release histograms, which the paper does not charge for: a twentieth more records.
+    return math.ceil(1.05 * (sizes.rows or 0))
+
+
+def measure(setting: Setting, seed: int) -> dict[str, Any]:
+    """Run one point once: the loss on T of every round, the round that was accepted, and CPU seconds."""
+    pair, private = setting.pair, setting.steps > 0
+    X, y = pair.curator(setting.n, seed=seed)
+    X_people, y_people = pair.target(4 * TEST_ROWS, seed=seed)
+    learner: Learner = SeparatorLearner(ridge=1e-3)
+    if setting.figure == "Figure 2":
+        # Ellipsoids around the origin are hyperplanes of squares.
+        X, X_people = X**2, X_people**2
+    if private:
+        # Squares over their scale, clipped to length 3: the Lipschitz constant; a ball of hypotheses of diameter 8.
+        learner = OnlineLearner(Squares(0.1), lipschitz=3.0, diameter=8.0, n_steps=setting.steps)
+    recorder = Recorder(learner)
+    agents = SimulatedAgents(
+        X_people[TEST_ROWS:], y_people[TEST_ROWS:], EPSILON if private else 20.0, n_people=10**9, random_state=seed
+    )
+    model = SubsampleTestReweigh(
+        recorder,
+        alpha=setting.alpha,
+        epsilon=EPSILON if private else math.inf,
+        delta=DELTA,
+        divergence=pair.divergence,
+        n_rounds=setting.rounds,
+        density=setting.alpha / (4 * (pair.divergence + 1)) if private else None,
+        constants="paper",
+        reweigh_by="losses" if private else "labels",
+        classes=[0, 1],
+        random_state=seed,
+    )
+    start = time.process_time()
+    model.fit(X, y, agents=agents)
+    seconds = time.process_time() - start
+    X_test, y_test = X_people[:TEST_ROWS], y_people[:TEST_ROWS]
+    losses = [float(np.mean(one.predict(X_test) != y_test)) for one in recorder.kept]
+    return {
+        "figure": setting.figure,
+        "columns": pair.n_features,
+        "n": setting.n,
+        "steps": setting.steps,
+        "alpha": setting.alpha,
+        "most": setting.rounds,
+        "losses": losses,
+        "final": float(np.mean(model.predict(X_test) != y_test)),
+        "constant": float(min(np.mean(y_test == 0), np.mean(y_test == 1))),
+        "accepted": bool(model.accepted_),
+        "epsilon": model.privacy_.epsilon,
+        "seconds": seconds,
+    }
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Return all results as plain data."""
+    rows = [measure(one, seed) for one, seeds in settings(quick=quick) for seed in range(seeds)]
+    return {"quick": quick, "rows": rows, "versions": versions()}
+
+
+def _points(results: dict[str, Any], figure: str) -> list[list[dict[str, Any]]]:
+    """Return the rows of a figure: a list for each number of records, or of steps."""
+    rows = [row for row in results["rows"] if row["figure"] == figure]
+    keys = sorted({(row["n"], row["steps"]) for row in rows})
+    return [[row for row in rows if (row["n"], row["steps"]) == key] for key in keys]
+
+
+def _interval(values: list[float]) -> tuple[float, float]:
+    """Return mean and half the 95% interval, by Student's t; infinite for one value."""
+    if len(values) < 2:
+        return float(np.mean(values)), math.inf
+    from scipy.stats import t
+
+    return float(np.mean(values)), float(
+        t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    )
+
+
+def _shown(values: list[float]) -> str:
+    mean, half = _interval(values)
+    return f"{mean:.3f}" if math.isinf(half) else f"{mean:.3f} +-{half:.3f}"
+
+
+def claims(results: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the paper's statements on its figures, each judged by the number that is shown and its interval."""
+    found = []
+    for figure in ("Figure 1", "Figure 2"):
+        points = _points(results, figure)
+        low, high = points[0], points[-1]
+        gaps = [a["final"] - b["final"] for a, b in zip(low, high, strict=True)]
+        text = f"lower by {_shown(gaps)} at {high[0]['n']:,} records than at {low[0]['n']:,}"
+        found.append(judged(f"{figure}a: the loss on T falls as the sample grows", text, *_interval(gaps)))
+        if results["quick"]:
+            # What follows needs the rounds of the full run.
+            continue
+        falls = [np.mean(row["losses"][:20]) - np.mean(row["losses"][-20:]) for row in high]
+        text = f"lower by {_shown(falls)} in the last 20 rounds than in the first 20 ({high[0]['n']:,} records)"
+        found.append(judged(f"{figure}c: the loss on T falls along the run", text, *_interval(falls)))
+        spare = [2 * row["alpha"] - row["final"] for row in high]
+        text = (
+            f"loss {_shown([row['final'] for row in high])}, constant label {_shown([row['constant'] for row in high])}"
+        )
+        found.append(judged(f"{figure}a: with the largest sample the loss is at most 2 alpha", text, *_interval(spare)))
+    points = _points(results, "Figure 3")
+    for row in points[-1:]:
+        spare = [4 * one["alpha"] - one["final"] for one in row]
+        text = f"loss {_shown([one['final'] for one in row])} against {4 * row[0]['alpha']:g} (Theorem A.4: 4 alpha)"
+        found.append(judged("Figure 3a: Algorithm 4 converges, private", text, *_interval(spare)))
+    if len(points) > 1:
+        fewer = [a["losses"][0] - b["losses"][0] for a, b in zip(points[0], points[-1], strict=True)]
+        text = f"lower by {_shown(fewer)} in the first round with twice the steps"
+        found.append(judged("Figure 3c: the loss on T starts lower with more steps", text, *_interval(fewer)))
+    return found
+
+
+def tables(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one table per figure, and the time that the paper's sizes would take."""
+    all_tables = []
+    for figure in ("Figure 1", "Figure 2", "Figure 3"):
+        cells = []
+        for rows in _points(results, figure):
+            first = rows[0]
+            size = f"{first['n']:,}" + (f", {first['steps']:,} steps" if first["steps"] else "")
+            middle = [row["losses"][len(row["losses"]) // 2] for row in rows]
+            halted = sum(row["accepted"] for row in rows)
+            cells.append(
+                [
+                    size,
+                    _shown([row["losses"][0] for row in rows]),
+                    _shown(middle),
+                    _shown([row["losses"][-1] for row in rows]),
+                    _shown([row["final"] for row in rows]),
+                    f"{np.mean([len(row['losses']) for row in rows]):.0f}",
+                    f"{halted} of {len(rows)}",
+                    f"{np.mean([row['seconds'] for row in rows]):.1f}",
+                ]
+            )
+        title = f"{figure}: loss on T, {_points(results, figure)[0][0]['columns']} columns"
+        columns = ["records", "first round", "middle", "last round", "returned", "rounds", "accepted", "CPU s"]
+        all_tables.append({"title": title, "columns": columns, "rows": cells})
+    return [*all_tables, _work(results)]
+
+
+def _work(results: dict[str, Any]) -> dict[str, Any]:
+    """Return what the paper's own sizes would take here, from measured rounds and steps."""
+    cells = []
+    for row in (row for row in results["rows"] if row["figure"] == WHOLE):
+        each = row["seconds"] / len(row["losses"])
+        loss = ", ".join(f"{loss:.3f}" for loss in row["losses"])
+        cells.append(
+            [
+                f"Figure 1: {row['columns']} columns, {row['n']:,} records",
+                f"{each:.1f} CPU s a round (loss on T in {len(row['losses'])} rounds: {loss})",
+                f"1,300 rounds, 50 runs: {each * 1300 * 50 / 86400:.1f} days",
+            ]
+        )
+    rows = [row for row in results["rows"] if row["figure"] == "Figure 3"]
+    each = float(np.mean([row["seconds"] / (len(row["losses"]) * row["steps"]) for row in rows]))
+    cells.append(
+        [
+            f"Figure 3: {PAPER_STEPS[0]:,} steps a round, 324,700,000 records",
+            f"{1e6 * each:.0f} CPU microseconds a step",
+            f"1,000 rounds, one run: {each * PAPER_STEPS[0] * 1000 / 86400:.0f} days",
+        ]
+    )
+    return {"title": "The paper's sizes here", "columns": ["size", "measured", "the paper's work"], "rows": cells}
+
+
+def figures(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return Figures 1 to 3 with their panels: loss by records (or steps), rounds, loss along the run."""
+    drawn = []
+    for figure in ("Figure 1", "Figure 2", "Figure 3"):
+        points = _points(results, figure)
+        by_steps = bool(points[0][0]["steps"])
+        axis = "steps" if by_steps else "n"
+        halting = [{"name": "2 alpha", "value": 2 * points[0][0]["alpha"]}]
+        x_label = "steps" if by_steps else "records"
+        losses, rounds = (
+            {"name": name, "points": [_mark(rows, key, axis) for rows in points]}
+            for name, key in (("returned", "final"), ("rounds", "rounds"))
+        )
+        lines = []
+        for rows in points:
+            # A fiftieth of the run at a time.
+            length = min(len(row["losses"]) for row in rows)
+            width = max(1, length // 50)
+            means = np.mean([row["losses"][: length // width * width] for row in rows], axis=0).reshape(-1, width)
+            name = f"{rows[0]['steps']:,} steps" if by_steps else f"{rows[0]['n']:,} records"
+            marks = [{"x": (i + 1) * width, "mean": float(m), "spread": 0.0} for i, m in enumerate(means.mean(axis=1))]
+            lines.append({"name": name, "points": marks})
+        words = "The paper's constants at smaller sizes; bands are 95% intervals over runs."
+        panels = [
+            {"title": f"{figure}a", "x_label": x_label, "lines": [losses], "levels": halting},
+            {"title": f"{figure}c: along the run", "x_label": "round", "lines": lines, "levels": halting},
+        ]
+        drawn.append({"title": f"{figure}a and c", "words": words, "y_label": "loss on T", "panels": panels})
+        panels = [{"title": f"{figure}b", "x_label": x_label, "lines": [rounds], "levels": []}]
+        drawn.append({"title": f"{figure}b", "words": words, "y_label": "rounds", "panels": panels})
+    return drawn
+
+
+def _mark(rows: list[dict[str, Any]], key: str, axis: str) -> dict[str, float]:
+    values = [float(len(row["losses"])) if key == "rounds" else row[key] for row in rows]
+    mean, half = _interval(values)
+    return {"x": rows[0][axis], "mean": mean, "spread": 0.0 if math.isinf(half) else half}
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the claims and the tables."""
+    print(markdown(results))
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return the claims and the tables in Markdown."""
+    columns = ["claim", "measured", "verdict"]
+    texts = [pipes(columns, [[row[name] for name in columns] for row in claims(results)])]
+    texts += [f"**{one['title']}**\n\n{pipes(one['columns'], one['rows'])}" for one in tables(results)]
+    size = "A quick run, with fewer rounds and points. " if results["quick"] else ""
+    texts.append(size + ", ".join(f"{name} {number}" for name, number in results["versions"].items()))
+    return "\n\n".join(texts) + "\n"
+
+
+def write_report(results: dict[str, Any], path: Path) -> None:
+    """Write the HTML page with the figures."""
+    from benchmarks.pages import paper_page
+
+    summary = {
+        "command": "python -m benchmarks reweigh",
+        "title": "Subsample-Test-Reweigh: Figures 1 to 3 at smaller sizes",
+        "words": "The loss on T is the share of wrong labels on test rows of the people's population.",
+        "figures": figures(results),
+        "claims": [{"paper": "-", **one} for one in claims(results)],
+        "tables": tables(results),
+        "facts": ["This is a quick run." if results["quick"] else "This is the full run; data and noise are seeded."],
+    }
+    path.write_text(paper_page(summary), encoding="utf-8")
+
+
+def write_markdown(results: dict[str, Any], path: Path) -> None:
+    """Write the tables between the markers of a documentation page."""
+    write_between(path, markdown(results), START, END)
+
+
+if __name__ == "__main__":
+    writers = {
+        "report": ("write a page with the figures", write_report),
+        "markdown": ("write the tables between this page's markers", write_markdown),
+    }
+    command(__spec__.name, __doc__, run, show, writers=writers)
