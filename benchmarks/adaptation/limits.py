@@ -51,11 +51,10 @@ class Piece:
 
 def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work, the longest first."""
-    steps, seeds = ((2_000, 10_000), 2) if quick else ((15_000, 50_000, CLAIMED_STEPS), 5)
-    sizes = (1_000,) if quick else (1_000, CLAIMED_ROWS)
-    sets = ("German", "Accent") if quick else tuple(TABLE_2_AND_6)
-    work = [Piece("steps", ("Gas", n, T), seeds) for T in reversed(steps) for n in reversed(sizes)]
-    work += [Piece("seven", (name, seed), seeds) for name in sets for seed in range(2 if quick else 10)]
+    steps, n = ((2_000, 10_000), 1_000) if quick else ((15_000, 50_000, CLAIMED_STEPS), CLAIMED_ROWS)
+    sets, seeds = (("German", "Accent"), 2) if quick else (tuple(TABLE_2_AND_6), 5)
+    work = [Piece("steps", ("Gas", n, T), seeds) for T in reversed(steps)]
+    work += [Piece("seven", (name, seed), seeds) for name in sets for seed in range(seeds)]
     return [*work, *(Piece("penalties", (name, steps[0]), 1) for name in ("Gas", "German" if quick else "Adult"))]
 
 
