@@ -131,7 +131,7 @@ def table_claims(rows: Sequence[Row], *, kind: str) -> Iterator[Claim]:
             row_claim["paper"] = f"{figure:.{digits}f} ± {deviation:.{digits}f}"
             if not named(row["set"]).complete:
                 row_claim["verdict"] = "other data"
-            yield _with_enough_splits(row_claim, values)
+            yield with_enough_splits(row_claim, values)
 
 
 def adult_claim(cells: Sequence[Row]) -> Iterator[Claim]:
@@ -146,7 +146,7 @@ def adult_claim(cells: Sequence[Row]) -> Iterator[Claim]:
             if "not private" in values:
                 text += f"; the target alone, not private, {shown(values['not private'], 2)}"
             reached = round(mean(values["exact"]), 2) >= ADULT_TARGET
-            yield _with_enough_splits(claim(what, text, reached), values["exact"])
+            yield with_enough_splits(claim(what, text, reached), values["exact"])
 
 
 def sentiment_claims(rows: Sequence[Row]) -> Iterator[Claim]:
@@ -203,7 +203,7 @@ def privacy_claims(rows: Sequence[Mapping[str, float]], valid: Mapping[str, floa
     )
 
 
-def _with_enough_splits(row: Claim, values: Sequence[float]) -> Claim:
+def with_enough_splits(row: Claim, values: Sequence[float]) -> Claim:
     """Return a claim without its verdict if it rests on so few splits that a larger run might contradict it."""
     return row | {"verdict": "few splits"} if row["verdict"] != "other data" and len(values) < LEAST_SPLITS else row
 

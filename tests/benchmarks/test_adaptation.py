@@ -303,7 +303,7 @@ def limits_results(**values):
         for steps in (15_000, 200_000)
     ]  # fmt: skip
     seven = [
-        {"set": "Adult", "seed": s, "accuracy": 91.0 + 0.1 * s, "setting": [0.1, 10.0, 0.01, 0.01]} for s in (0, 1)
+        {"set": "Adult", "seed": s, "accuracy": 91.0 + 0.1 * s, "setting": [0.1, 10.0, 0.01, 0.01]} for s in range(5)
     ]
     return {
         "quick": True, "versions": {"dpadapt": "0"}, "minutes": 0.1, "skipped": [], "steps": cells, "seven": seven,
@@ -312,16 +312,18 @@ def limits_results(**values):
 
 
 def test_limits_judge_the_most_steps_and_show_all(tmp_path, monkeypatch):
-    near = limits_results(**{"inf": [0.2, 0.22], "10": [0.21, 0.23]})
+    near = limits_results(**{"inf": [0.2, 0.22] * 3, "10": [0.21, 0.23] * 3})
     assert verdicts(limits.claims(near)) == ["holds", "holds", "missed"]
-    far = limits_results(**{"inf": [0.2, 0.2], "10": [0.21, 0.23]})
+    far = limits_results(**{"inf": [0.2] * 6, "10": [0.21, 0.23] * 3})
     assert verdicts(limits.claims(far)) == ["missed", "holds", "missed"]
+    few = limits_results(**{"inf": [0.2] * 2, "10": [0.21, 0.23]})
+    assert verdicts(limits.claims(few)) == ["few splits", "holds", "missed"]
     page = tmp_path / "page.md"
     page.write_text(f"before\n{limits.START}\nstale\n{limits.END}\nafter\n")
     limits.write_markdown(near, page)
     text = page.read_text()
-    assert "| Gas | 10,000 | 15,000 | 0.210 ± 0.014 (a) | 0.220 ± 0.014 (b) | 7e7; 0.200 of 36 |" in text
-    assert "| Adult | 91.05 ± 0.07 [91.38] | 0.1, 10, 0.01, 0.01 |" in text
+    assert "| Gas | 10,000 | 15,000 | 0.210 ± 0.011 (a) | 0.220 ± 0.011 (b) | 7e7; 0.200 of 36 |" in text
+    assert "| Adult | 91.20 ± 0.16 [91.38] | 0.1, 10, 0.01, 0.01 |" in text
     monkeypatch.setenv("DPADAPT_DATA", "anywhere")
     assert {piece.part for piece in limits.pieces(quick=True)} == {piece.part for piece in limits.pieces(quick=False)}
     assert len(limits.pieces(quick=True)) < len(limits.pieces(quick=False)) / 3
