@@ -105,13 +105,6 @@ METHODS: tuple[Method, ...] = (
         paper=1,
     ),
     Method(
-        "reverse-adaptation",
-        "classification",
-        "dpadapt.papers.adaptation.private_statistics.ReverseAdaptationClassifier",
-        "the reverse of adaptation: private rows help to model the public population",
-        paper=1,
-    ),
-    Method(
         "pda-dpmd",
         "regression",
         "dpadapt.papers.mirror.estimators.PDADPMDRegressor",
@@ -151,6 +144,13 @@ METHODS: tuple[Method, ...] = (
         "classification",
         "dpadapt.papers.adaptation.ncnvx.NCnvxAdap",
         "NCnvxAdap of private domain adaptation: noisy descent on private and public rows together",
+        paper=1,
+    ),
+    Method(
+        "reverse-adaptation",
+        "classification",
+        "dpadapt.papers.adaptation.private_statistics.ReverseAdaptationClassifier",
+        "the reverse of adaptation: private rows help to model the public population",
         paper=1,
     ),
     Method(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpadapt.networks import PrivateNetwork
 
 # More rows than any data set has: every step takes all of them.
-_ALL_ROWS = 2**50
+_FULL_BATCH = 2**50
 
 
 def ncnvx_network(
@@ -68,8 +68,8 @@ def ncnvx_network(
         mixing_floor=(1 - alpha) if alpha else 0.0,
         public_steps=0,
         n_steps=n_steps,
-        batch_size=_ALL_ROWS,
-        public_batch_size=_ALL_ROWS,
+        batch_size=_FULL_BATCH,
+        public_batch_size=_FULL_BATCH,
         learning_rate=learning_rate,
         clip_norm=clip_norm,
         average=average,
