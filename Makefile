@@ -46,7 +46,7 @@ test: $(STAMP)
 
 ## what needs torch: networks, their examples and their page
 test-networks: $(TORCH_STAMP)
-	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n 2 -m "not slow" tests/networks tests/benchmarks/test_mirror.py tests/benchmarks/test_performance.py src/dpadapt/networks
+	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n 2 -m "not slow" tests/networks tests/papers/adaptation/test_network.py tests/benchmarks/test_mirror.py tests/benchmarks/test_performance.py src/dpadapt/networks
 	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q -m "not slow" tests/contract -k "PrivateNetwork or every_estimator"
 	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -q tests/test_docs.py -k network
 

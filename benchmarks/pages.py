@@ -71,8 +71,8 @@ def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
             mean=[point["mean"] for point in line["points"]],
             low=[point["mean"] - point["spread"] for point in line["points"]],
             high=[point["mean"] + point["spread"] for point in line["points"]],
-            style=("s2", "s1", "s3", "ref")[index],
-            dashed=index >= 2,
+            style="ref" if line["name"].startswith("target") else _STYLES[index],
+            dashed=line["dashed"],
         )
         for index, line in enumerate(panel["lines"])
     ]

@@ -20,7 +20,7 @@ from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import real_data, versions
 from dpadapt.errors import DataUnavailable
 
-PARTS = ("figure 1", "figure 3", "accuracy", "sentiment", "regression", "classification")
+PARTS = ("figure 1", "dashed", "figure 3", "accuracy", "sentiment", "regression", "classification")
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,21 @@ def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work, the longest first."""
     size = QUICK if quick else FULL
     if not real_data():
-        keys = [(name, n, e) for name in figures.BUNDLED for n in size.rows for e in size.epsilons]
-        return [Piece("figure 1", key, size) for key in keys]
+        sizes = [(name, n) for name in figures.BUNDLED for n in size.rows]
+        cells = [Piece("figure 1", (*key, e), size) for key in sizes for e in size.epsilons]
+        return cells + [Piece("dashed", key, size) for key in sizes]
     rows = {name: [n for n in figures.ACCURACY_ROWS[name] if n in size.accuracy_rows] for name in size.accuracy_sets}
     work: list[tuple[str, tuple[Any, ...]]] = [
         ("accuracy", (name, n, e)) for name in rows for n in reversed(rows[name]) for e in size.accuracy_epsilons
     ]
+    work += [("dashed", (name, n)) for name in rows for n in reversed(rows[name])]
     seeds = range(size.seeds)
     work += [("classification", (s.name, i)) for s in CLASSIFICATION if s.name in size.tables for i in seeds]
     work += [("regression", (s.name, i)) for s in REGRESSION if s.name in size.tables for i in seeds]
     work += [
         ("figure 1", (name, n, e)) for name in size.figure_sets for n in reversed(size.rows) for e in size.epsilons
     ]
+    work += [("dashed", (name, n)) for name in size.figure_sets for n in reversed(size.rows)]
     work += [("sentiment", pair) for pair in list(figures.pairs())[: size.pairs]]
     work += [("figure 3", ("Gas", n)) for n in size.rows]
     return [Piece(part, key, size) for part, key in work]
@@ -102,6 +105,8 @@ def measure(piece: Piece) -> dict[str, Any]:
     try:
         if piece.part == "figure 1":
             row = figures.figure_1(*piece.key, **options)
+        elif piece.part == "dashed":
+            row = figures.without_noise(*piece.key, **options)
         elif piece.part == "figure 3":
             row = figures.figure_3(*piece.key, **options)
         elif piece.part == "accuracy":
@@ -131,6 +136,10 @@ def run(*, quick: bool) -> dict[str, Any]:
             skipped.add(result["skipped"])
     # Processes finish in any order; sorted, the tables don't depend on it.
     parts: dict[str, Any] = {part: [row for _, row in sorted(rows, key=_first)] for part, rows in rows_by_part.items()}
+    dashed = {(row["set"], row["n"]): row for row in parts.pop("dashed")}
+    for cell in (*parts["figure 1"], *parts["accuracy"]):
+        if line := dashed.get((cell["set"], cell["n"])):
+            cell["values"]["no noise"], cell["settings"]["no noise"] = line["values"], line["setting"]
     for part in ("figure 1", "figure 3", "accuracy"):
         order = list(dict.fromkeys(row["set"] for row in parts[part]))
         parts[part].sort(key=lambda row, order=order: (order.index(row["set"]), row["n"], row["epsilon"]))

@@ -147,6 +147,13 @@ METHODS: tuple[Method, ...] = (
         paper=1,
     ),
     Method(
+        "reverse-adaptation",
+        "classification",
+        "dpadapt.papers.adaptation.private_statistics.ReverseAdaptationClassifier",
+        "the reverse of adaptation: private rows help to model the public population",
+        paper=1,
+    ),
+    Method(
         "pda-dpmd",
         "classification",
         "dpadapt.papers.mirror.estimators.PDADPMDClassifier",

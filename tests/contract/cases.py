@@ -388,6 +388,11 @@ RECIPES: dict[str, list[Recipe]] = {
         *with_every_public("regression"),
         variant("given alpha", "regression", labelled("regression"), alpha=0.5),
     ],
+    "ReverseAdaptationClassifier": [
+        *with_every_public("two classes"),
+        variant("three classes", "classes", labelled("classes")),
+        variant("given alpha", "two classes", labelled("two classes"), alpha=0.5),
+    ],
     "PDADPMDRegressor": [
         *with_every_public("regression", n_steps=20),
         variant("first-order steps", "regression", labelled("regression"), n_steps=20, step="first-order"),

@@ -15,7 +15,9 @@ from dpadapt.papers.adaptation.problem import (
     huber_objective,
     objective,
     reference_weights,
+    smooth_objective,
     solve,
+    solve_smooth,
     stack,
     weight_gradient,
 )
@@ -128,6 +130,13 @@ def test_fewer_rows_than_columns_and_constant_columns_are_solved():
     assert solution.gap <= 1e-9
 
 
+def problem_7(losses, q, p, penalties, sharpness):
+    """(5) with (1 / sharpness) log sum exp(sharpness q) in place of the largest weight, as printed."""
+    smooth_maximum = np.log(np.sum(np.exp(sharpness * q))) / sharpness
+    plain = losses @ q + penalties.one * (1 - q.sum()) + penalties.two * np.sqrt(np.sum(q**2))
+    return plain + penalties.infinity * smooth_maximum
+
+
 @pytest.mark.parametrize("sharpness", [0.0, 7.0])
 def test_weight_gradients_are_the_derivatives_of_the_objectives(sharpness):
     rng = np.random.default_rng(2)
@@ -137,11 +146,7 @@ def test_weight_gradients_are_the_derivatives_of_the_objectives(sharpness):
 
     def value(u):
         if sharpness:
-            # Problem (7): (5) with (1 / sharpness) log sum exp(sharpness q) in place of the largest weight.
-            q = 1 / u
-            smooth_maximum = np.log(np.sum(np.exp(sharpness * q))) / sharpness
-            plain = objective(losses, q, p, Penalties(penalties.one, penalties.two), "original")
-            return plain + penalties.infinity * smooth_maximum
+            return problem_7(losses, 1 / u, p, penalties, sharpness)
         return objective(losses, 1 / u, p, penalties, "convex")
 
     numeric = [(value(u + h) - value(u - h)) / (2 * h.sum()) for h in np.diag(u * 1e-6)]
@@ -205,3 +210,86 @@ def test_a_loss_is_tried_on_made_up_scores(n_scores):
     for loss in (Unbounded(), "hinge", CrossEntropy):
         with pytest.raises(TypeError, match="loss must be a SmoothLoss"):
             checked_loss(loss, n_scores, 2.0)
+
+
+@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
+@pytest.mark.parametrize("sharpness", [1.0, 8.0, 300.0])
+def test_best_weights_of_problem_7_are_those_of_a_general_method(penalties, sharpness):
+    rng = np.random.default_rng(6)
+    p = reference_weights(8, 5, 0.4)
+    losses = rng.exponential(0.2, 13)
+    q = best_weights(losses, p, penalties, "original", sharpness)
+    assert np.all((q >= 0) & (q <= p * (1 + 1e-12)))
+    value = problem_7(losses, q, p, penalties, sharpness)
+    assert smooth_objective(losses, q, p, penalties, sharpness) == pytest.approx(value, abs=1e-12)
+    # The problem in the weights is convex; a general method finds nothing better, from several starts.
+    for start in (p, p / 2, p * rng.random(13)):
+        other = minimize(
+            lambda q: problem_7(losses, q, p, penalties, sharpness),
+            start,
+            bounds=[(1e-12, top) for top in p],
+            tol=1e-14,
+        )
+        assert value <= other.fun + 1e-9
+    for size in (1e-6, 1e-3, 0.1, 1.0):
+        for _ in range(200):
+            near = np.clip(q + size * p * rng.standard_normal(13), 1e-300, p)
+            assert problem_7(losses, near, p, penalties, sharpness) >= value - 1e-13
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("loss", [CrossEntropy(), SquaredError()])
+@pytest.mark.parametrize("penalties", [Penalties(5.0), Penalties(0.7, 0.3, 0.5), Penalties(0.9, 0.0, 1.0)], ids=str)
+def test_solution_of_problem_7_is_not_improved_by_a_general_method(k, loss, penalties):
+    rng = np.random.default_rng(k)
+    m, n, d, radius, extra, sharpness = 7, 6, 2, 2.0, 0.1, 3.0
+    X = rng.uniform(-1, 1, (m + n, d)) / math.sqrt(d)
+    codes = rng.integers(k, size=m + n)
+    options = {"n_classes": k, "loss": loss, "alpha": 0.4, "radius": radius, "discrepancy": extra}
+    solution = solve_smooth(X[:m], codes[:m], X[m:], codes[m:], penalties=penalties, sharpness=sharpness, **options)
+    p = reference_weights(m, n, 0.4)
+    shape = (d,) if k == 2 else (d, k)
+
+    def value(v):
+        losses = loss.losses(X @ v[m + n :].reshape(shape), codes) + np.where(np.arange(m + n) < m, extra, 0.0)
+        return problem_7(losses, v[: m + n], p, penalties, sharpness)
+
+    at = np.concatenate([solution.weights, solution.coef.ravel()])
+    assert value(at) == pytest.approx(solution.objective, abs=1e-12)
+    assert solution.gap <= 1e-6
+    assert np.linalg.norm(solution.coef) <= radius * (1 + 1e-9)
+    # Weights and coefficients together, from random starts: no start ends below.
+    ball = {"type": "ineq", "fun": lambda v: radius**2 - np.sum(v[m + n :] ** 2)}
+    bounds = [(1e-9, top) for top in p] + [(None, None)] * math.prod(shape)
+    for _ in range(8):
+        start = np.concatenate([p * rng.random(m + n), rng.standard_normal(math.prod(shape)) / 2])
+        found = minimize(value, start, method="SLSQP", bounds=bounds, constraints=[ball], options={"maxiter": 300})
+        if found.success and ball["fun"](found.x) >= -1e-9:
+            assert solution.objective <= found.fun + 1e-6
+
+
+def test_problem_7_with_weights_at_their_reference_is_logistic_regression():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(3)
+    X, codes = rng.standard_normal((400, 3)), rng.integers(2, size=400)
+    X[:, 0] += codes
+    solution = solve_smooth(
+        X[:150], codes[:150], X[150:], codes[150:], alpha=0.3, radius=50.0, penalties=Penalties(99.0)
+    )
+    p = reference_weights(150, 250, 0.3)
+    assert solution.weights == pytest.approx(p)
+    plain = LogisticRegression(C=1e12, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, codes, sample_weight=p)
+    assert solution.coef == pytest.approx(plain.coef_[0], abs=1e-4)
+
+
+def test_bad_input_of_problem_7_is_named():
+    X, codes = np.ones((3, 1)), [0, 1, 0]
+    with pytest.raises(ValueError, match="codes"):
+        solve_smooth(X, [0, 2, 0], X, codes)
+    with pytest.raises(ValueError, match="sharpness"):
+        solve_smooth(X, codes, X, codes, sharpness=0.0)
+    with pytest.raises(TypeError, match="SmoothLoss"):
+        solve_smooth(X, codes, X, codes, loss="hinge")
+    alone = solve_smooth(None, None, X, codes, penalties=Penalties(9.0))
+    assert alone.weights == pytest.approx(np.full(3, 1 / 3))

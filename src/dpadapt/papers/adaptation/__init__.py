@@ -10,7 +10,11 @@ from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.matching import PrivateDiscrepancyMinimization
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
 from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
-from dpadapt.papers.adaptation.private_statistics import PrivateMixture, ReverseAdaptation
+from dpadapt.papers.adaptation.private_statistics import (
+    PrivateMixture,
+    ReverseAdaptation,
+    ReverseAdaptationClassifier,
+)
 
 __all__ = [
     "CnvxAdap",
@@ -19,6 +23,7 @@ __all__ = [
     "PrivateDiscrepancyMinimization",
     "PrivateMixture",
     "ReverseAdaptation",
+    "ReverseAdaptationClassifier",
     "discrepancy",
     "learning_bound",
     "local_discrepancy",

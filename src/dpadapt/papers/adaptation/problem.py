@@ -1,4 +1,4 @@
-"""The optimisation problems of private domain adaptation, the exact solver of (6) and (5), and smooth losses for (7).
+"""The optimisation problems of private domain adaptation, solvers of (6), (5) and (7), and smooth losses for (7).
 
 R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical Guarantees. ICML
 2024. arXiv:2306.08838. Every sample has a weight q. The reference weights p give the m source rows alpha together and
@@ -306,13 +306,13 @@ def huber_objective(residual: Array, extra: Array, p: Array, one: float) -> floa
     return float(np.sum(p * np.where(size <= t, size**2 + one, 2 * t * size))) - one
 
 
-def best_weights(losses: Array, p: Array, penalties: Penalties, form: Form) -> Array:
-    """Return the weights that minimise the objective for given losses."""
+def best_weights(losses: Array, p: Array, penalties: Penalties, form: Form, sharpness: float = 0.0) -> Array:
+    """Return the weights that minimise the objective for given losses; problem (7)'s if `sharpness` is positive."""
     used = p > 0
     q = np.zeros_like(p)
     if not used.any():
         return q
-    inner = _Weights(losses[used], p[used], penalties, form)
+    inner = _Weights(losses[used], p[used], penalties, form, sharpness)
     q[used] = inner.best()
     return q
 
@@ -325,6 +325,7 @@ class _Weights:
     p: Array
     penalties: Penalties
     form: Form
+    sharpness: float = 0.0
 
     def best(self) -> Array:
         """Return the best weights."""
@@ -341,7 +342,7 @@ class _Weights:
             return math.log(max(float(np.linalg.norm(self._capped(two / t))), 1e-300)) - log_t
 
         if excess(math.log(low)) <= 0:
-            # Only in problem (5): no weight is worth its penalty.
+            # Only in problems (5) and (7): no weight is worth its penalty.
             return self._capped(two / low) * (self.form == "convex")
         return self._capped(two / math.exp(_root(excess, math.log(low), math.log(high))))
 
@@ -351,6 +352,8 @@ class _Weights:
         infinity = self.penalties.infinity
         if not infinity:
             return free
+        if self.sharpness:
+            return self._softly_capped(ridge)
 
         def relief(cap: float) -> float:
             return float(np.maximum(-self._slope(np.full_like(self.p, cap), ridge)[free > cap], 0.0).sum()) - infinity
@@ -361,6 +364,31 @@ class _Weights:
         if top <= 0 or relief(low) <= 0:
             return np.zeros_like(free)
         return np.minimum(free, _root(relief, low, top))
+
+    def _softly_capped(self, ridge: float) -> Array:
+        """Return the best weights if the smooth maximum of (7) is in place of the largest weight."""
+        gain, rate = self.penalties.one - self.losses, self.sharpness
+
+        def at(log_sum: float) -> Array:
+            # gain = ridge q + pull exp(rate q): increasing and convex in q, so that Newton's method falls to the root
+            # from any point beyond it.
+            pull = self.penalties.infinity * math.exp(-log_sum)
+            q = np.where(gain > pull, self.p, 0.0)
+            for _ in range(60):
+                lift = pull * np.exp(rate * q)
+                step = np.where(q > 0, np.maximum(ridge * q + lift - gain, 0.0) / (ridge + rate * lift), 0.0)
+                q = np.maximum(q - step, 0.0)
+                if np.all(step <= 1e-15 * self.p):
+                    break
+            return q
+
+        def excess(log_sum: float) -> float:
+            return math.log(float(np.exp(rate * at(log_sum)).sum())) - log_sum
+
+        # log S = min over s of S exp(-s) + s - 1. The value is convex in s and stationary where log S(s) = s, so
+        # log S(s) - s falls through 0 there.
+        low, high = math.log(len(self.p)), math.log(float(np.exp(rate * self.p).sum()))
+        return at(low if excess(low) <= 0 else _root(excess, low, high))
 
     def _slope(self, q: Array, ridge: float) -> Array:
         """Return the derivative of the objective in each weight, without the penalty on the largest."""
@@ -509,3 +537,135 @@ def _signs(scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
     signs = np.full(scores.shape, -1.0)
     signs[np.arange(len(codes)), codes] = 1.0
     return signs
+
+
+# The solver of (7). For given coefficients the best weights are exact (`best_weights`); for given weights and a convex
+# loss the best coefficients are (`_weighted_minimum`). Problem (7) is not jointly convex, so alternating ends where
+# neither block improves, which need not be the least value; several starts are tried.
+
+
+def smooth_objective(losses: Array, weights: Array, reference: Array, penalties: Penalties, sharpness: float) -> float:
+    """Return the objective of (7); `losses` include the discrepancy. Rows of reference weight 0 are left out."""
+    used = reference > 0
+    q = weights[used]
+    plain = objective(losses, weights, reference, Penalties(penalties.one, penalties.two), "original")
+    top = float(q.max(initial=0.0))
+    return plain + penalties.infinity * (top + math.log(float(np.exp(sharpness * (q - top)).sum())) / sharpness)
+
+
+def solve_smooth(
+    X_source: ArrayLike | None,
+    codes_source: ArrayLike | None,
+    X_target: ArrayLike,
+    codes_target: ArrayLike,
+    *,
+    n_classes: int = 2,
+    loss: SmoothLoss | None = None,
+    alpha: float = 0.5,
+    radius: float = 1.0,
+    discrepancy: float = 0.0,
+    penalties: Penalties | None = None,
+    sharpness: float | None = None,
+    tolerance: float = 1e-9,
+    max_rounds: int = 100,
+) -> Solution:
+    """Minimise (7) over coefficients of length at most `radius` and sample weights, for a convex loss. Not private.
+
+    Parameters
+    ----------
+    X_source, codes_source : array-like or None
+        Source rows, neither scaled nor extended here, and their classes 0 ... n_classes - 1. None: no source.
+    X_target, codes_target : array-like
+        Target rows.
+    n_classes : int, default=2
+    loss : SmoothLoss, optional
+        A convex one. Default: CrossEntropy().
+    alpha, radius, discrepancy, penalties, tolerance, max_rounds
+        As in `solve`.
+    sharpness : float, optional
+        Default: the root of the number of all rows.
+
+    Returns
+    -------
+    Solution
+        `gap` is the most by which other coefficients could improve the objective at these weights; the weights are the
+        best for these coefficients.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    >>> solution = solve_smooth(X[:2], [1, 0], X[2:], [1, 1], alpha=0.5, radius=5.0, penalties=Penalties(10.0))
+    >>> solution.coef.round(4)  # the log-odds of 3 to 1
+    array([1.0986])
+    """
+    penalties = Penalties() if penalties is None else penalties
+    radius, discrepancy = checks.positive(radius, "radius"), checks.penalty(discrepancy, "discrepancy")
+    n_scores = 1 if checks.count(n_classes, "n_classes", least=2) == 2 else n_classes
+    loss = CrossEntropy() if loss is None else checked_loss(loss, n_scores, radius)
+    X, labels, m = stack(X_source, codes_source, X_target, codes_target)
+    codes = labels.astype(np.int64)
+    if not np.array_equal(codes, labels) or codes.min() < 0 or codes.max() >= n_classes:
+        raise ValueError(f"codes must be whole numbers from 0 to {n_classes - 1}.")
+    p = reference_weights(m, len(X) - m, mixture_share(alpha) if m else 0.0)
+    mu = checks.positive(math.sqrt(len(X)) if sharpness is None else sharpness, "sharpness")
+    extra = np.where(np.arange(len(X)) < m, float(discrepancy), 0.0)
+    shape = (X.shape[1],) if n_scores == 1 else (X.shape[1], n_scores)
+    source, solutions = np.arange(len(X)) < m, []
+    for q in (p, np.where(source, 0.0, p), np.where(source, p, 0.0)):
+        coef, value, rounds = np.zeros(shape), math.inf, 0
+        while rounds < max_rounds and q.any():
+            coef, _ = _weighted_minimum(X, codes, q, coef, loss, radius, tolerance)
+            losses = loss.losses(X @ coef, codes) + extra
+            q = best_weights(losses, p, penalties, "original", mu)
+            last, value, rounds = value, smooth_objective(losses, q, p, penalties, mu), rounds + 1
+            if last - value <= tolerance * max(abs(value), 1e-12):
+                break
+        if rounds:
+            _, gap = _weighted_minimum(X, codes, q, coef, loss, radius, math.inf)
+            solutions.append(Solution(coef, q, value, gap, rounds, "smooth"))
+    return min(solutions, key=lambda solution: solution.objective)
+
+
+def _weighted_minimum(
+    X: Array, codes: NDArray[np.int64], q: Array, coef: Array, loss: SmoothLoss, radius: float, tolerance: float
+) -> tuple[Array, float]:
+    """Return the coefficients in the ball that minimise the weighted convex loss, by Newton steps, and their gap."""
+
+    def value(at: Array) -> float:
+        return float(q @ loss.losses(X @ at, codes))
+
+    now = value(coef)
+    for _ in range(100):
+        slope = X.T @ (q * loss.weights(X @ coef, codes).T).T
+        # A convex function lies above its tangent, so it can't fall by more than the tangent does in the ball.
+        gap = max(0.0, float(np.sum(slope * coef)) + radius * float(np.linalg.norm(slope)))
+        if gap <= tolerance * max(now, 1e-12):
+            break
+        hessian = _score_hessian(X, codes, q, coef, loss) / 2
+        hessian[np.diag_indices(len(hessian))] += 1e-12 * max(float(np.trace(hessian)) / len(hessian), 1e-300)
+        goal = minimise_in_ball(hessian, hessian @ coef.ravel() - slope.ravel() / 2, radius).reshape(coef.shape)
+        fall, share = float(np.sum(slope * (goal - coef))), 1.0
+        while share > 1e-9 and not value(coef + share * (goal - coef)) <= now + 1e-4 * share * fall:
+            share /= 2
+        moved = coef + share * (goal - coef)
+        then = value(moved)
+        if not then < now:
+            break
+        coef, now = moved, then
+    return coef, gap
+
+
+def _score_hessian(X: Array, codes: NDArray[np.int64], q: Array, coef: Array, loss: SmoothLoss) -> Array:
+    """Return the second derivative of the weighted loss in the coefficients, the scores' part by differences."""
+    scores, h = X @ coef, 1e-5
+    if scores.ndim == 1:
+        bend = (loss.weights(scores + h, codes) - loss.weights(scores - h, codes)) / (2 * h)
+        return np.asarray((X * (q * bend)[:, None]).T @ X)
+    d, k = coef.shape
+    hessian = np.empty((d, k, d, k))
+    for j in range(k):
+        shift = h * np.eye(k)[j]
+        bend = (loss.weights(scores + shift, codes) - loss.weights(scores - shift, codes)) / (2 * h)
+        for i in range(k):
+            hessian[:, i, :, j] = (X * (q * bend[:, i])[:, None]).T @ X
+    return hessian.reshape(d * k, d * k)
