@@ -204,7 +204,7 @@ def _fit(
         str | None,
         typer.Option(
             help="What private rows may take in memory, such as 2GB; the rest goes to a file without a name in TMPDIR. "
-            "Default: 512MB.",
+            "At least 64MB. Default: 512MB.",
             show_default=False,
         ),
     ] = None,
