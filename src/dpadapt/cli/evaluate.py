@@ -69,7 +69,9 @@ def mount(app: typer.Typer) -> None:
 
 def _evaluate(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
-    private: Annotated[Path, typer.Option(help="Private rows with labels: a CSV or Parquet file, or a folder of them.")],
+    private: Annotated[
+        Path, typer.Option(help="Private rows with labels: a CSV or Parquet file, or a folder of them.")
+    ],
     epsilon: Annotated[float, typer.Option(help="What this evaluation costs. Positive; smaller is more private.")],
     metric: Annotated[
         MetricName | None,
