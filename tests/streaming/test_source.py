@@ -169,7 +169,7 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
     assert "no such file" in refused(Source.from_files(tmp_path / "nothing.parquet", label="y"))
     pq.write_table(pa.table({"a": ["17.5", "b"], "y": [1.0, 2.0]}), tmp_path / "1.parquet")
     text = refused(Source.from_files(tmp_path, label="y"))
-    assert "a hold no numbers" in text
+    assert "some columns of the files hold no numbers" in text
     assert "17.5" not in text
     (tmp_path / "notes.txt").write_text("17.5")
     assert "all files must end in" in refused(Source.from_files(tmp_path, label="y"))
@@ -184,6 +184,17 @@ def test_names_of_columns_are_compared_and_kept(rows, tmp_path):
     assert "in the same order" in refused(source, MAKERS["regressor"](), public=swapped)
     model = MAKERS["regressor"]().fit(source, public=Public(pd.DataFrame(public.X, columns=names), public.y))
     assert list(model.feature_names_in_) == names
+
+
+def test_names_of_columns_are_not_shown_because_a_file_may_lack_its_header(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("ZEBRA,17.25,y\n" + "a,2,3\n" * 9)
+    assert "ZEBRA" not in refused(Source.from_files(path, label="y"))
+    path.write_text("31,17.25,y\n" + "1,2,3\n" * 9)
+    public = Public(pd.DataFrame(np.random.default_rng(0).random((9, 2)), columns=["a", "b"]), np.arange(9.0))
+    text = refused(Source.from_files(path, label="y"), public=public)
+    assert "in the same order" in text
+    assert "17.25" not in text
 
 
 def test_a_folder_in_the_folder_is_refused_and_not_read(tmp_path):
@@ -220,7 +231,11 @@ def test_a_file_that_vanishes_while_it_is_read_is_an_error_that_spends_nothing(t
 def test_a_damaged_csv_is_refused_without_a_value(tmp_path, n_rows):
     """Arrow finds the types of columns out from the first megabyte, and quotes a later cell of another type."""
     (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * n_rows + "17.5x,3\n")
-    kind, said = (ValueError, "a hold no numbers") if n_rows == 10 else (OSError, "can't be read (ArrowInvalid)")
+    kind, said = (
+        (ValueError, "some columns of the files hold no numbers")
+        if n_rows == 10
+        else (OSError, "can't be read (ArrowInvalid)")
+    )
     text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=kind)
     assert said in text
     assert "17.5" not in text

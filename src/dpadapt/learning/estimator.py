@@ -462,12 +462,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 )
         first, reader = True, self.without_seed()
         # Not the public rows themselves: this goes to the workers.
-        named = None if public is None else columns_of(public)
+        names = getattr(getattr(public, "X", None), "columns", None)
+        named = None if names is None else list(names)
 
         def checked(some: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             nonlocal first
-            if named is not None:
-                require_same_columns(named, some)
+            if named is not None and named != list(getattr(some, "columns", named)):
+                # Names are not shown: in a file without a header, they are the cells of a private row.
+                raise ValueError("public and private columns must be the same, in the same order.")
             rows, labels = reader._check_rows(
                 some, labels, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=False, least_rows=1, reset=first
             )
@@ -597,8 +599,24 @@ class PrivateRows:
         return self.whole
 
 
+class _OfPrivateRows:
+    """What the checked inputs of regressions and classifications share: ways to their private rows."""
+
+    private: PrivateRows
+
+    @property
+    def rows(self) -> Blocks[Part]:
+        """The private rows, in blocks."""
+        return self.private.blocks
+
+    @property
+    def X(self) -> NDArray[Any]:
+        """Private features, in memory."""
+        return self.private.table.X
+
+
 @dataclass(frozen=True, eq=False)
-class RegressionInput:
+class RegressionInput(_OfPrivateRows):
     """Checked input of one fit, with its budget and its ledger. It holds private rows and is no release.
 
     Parameters
@@ -621,16 +639,6 @@ class RegressionInput:
     n_features: int
 
     @property
-    def rows(self) -> Blocks[Part]:
-        """The private rows, in blocks."""
-        return self.private.blocks
-
-    @property
-    def X(self) -> NDArray[Any]:
-        """Private features, in memory."""
-        return self.private.table.X
-
-    @property
     def y(self) -> NDArray[Any]:
         """Private targets, in memory."""
         return self.private.table.y
@@ -642,7 +650,7 @@ class RegressionInput:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassificationInput:
+class ClassificationInput(_OfPrivateRows):
     """Checked input of one fit, as in `RegressionInput`, with class codes in place of targets.
 
     Parameters
@@ -669,16 +677,6 @@ class ClassificationInput:
     classes: NDArray[Any]
     source: str
     n_features: int
-
-    @property
-    def rows(self) -> Blocks[Part]:
-        """The private rows, in blocks."""
-        return self.private.blocks
-
-    @property
-    def X(self) -> NDArray[Any]:
-        """Private features, in memory."""
-        return self.private.table.X
 
     @property
     def codes(self) -> NDArray[np.int64]:
@@ -743,15 +741,9 @@ def _without_values(error: Exception) -> ValueError | TypeError:
     )
 
 
-def columns_of(public: Public) -> list[Any] | None:
-    """Return the names of the public columns, if there are any."""
-    names = getattr(public.X, "columns", None)
-    return None if names is None else list(names)
-
-
-def require_same_columns(public: Public | list[Any], X: Any) -> None:
-    """Refuse public data, or its columns, if the names differ from those of the private data; both must have names."""
-    theirs, ours = public if isinstance(public, list) else columns_of(public), getattr(X, "columns", None)
+def require_same_columns(public: Public, X: Any) -> None:
+    """Refuse public data whose column names differ from those of the private data, if both have names."""
+    theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
     if theirs is None or ours is None or list(theirs) == list(ours):
         return
     odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]

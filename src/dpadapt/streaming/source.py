@@ -227,19 +227,12 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
             raise ValueError(f"label must name a column of the files, got {label!r}.")
         features = [name for name in names if name != label]
         numeric = pyarrow.types
-        odd = [
-            name
-            for name in features
-            if not (
-                numeric.is_integer(kind := table.schema.field(name).type)
-                or numeric.is_floating(kind)
-                or numeric.is_boolean(kind)
-            )
-        ]
-        if odd:
+        kinds = [table.schema.field(name).type for name in features]
+        if not all(numeric.is_integer(k) or numeric.is_floating(k) or numeric.is_boolean(k) for k in kinds):
+            # Their names are not shown: in a file without a header, they are the cells of a private row.
             raise ValueError(
-                f"the columns {', '.join(odd[:5])} hold no numbers. Leave them out, or use TableModel, which encodes "
-                f"tables as they come."
+                "some columns of the files hold no numbers. Leave them out, or use TableModel, which encodes tables as "
+                "they come."
             )
         for batch in table.to_batches(
             batch_size=_DECODED_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False

@@ -1,8 +1,8 @@
 """`Spill`: blocks in memory up to a limit, and beyond it in a file that nobody else can open.
 
 A spill file is readable by its owner alone and has no name: the system removes it when the process ends, however it
-ends. It holds private rows in plain bytes, so it must lie on a disk of this machine; encrypt that disk if its thieves
-matter.
+ends. It holds private rows in plain bytes, so it must lie on a disk of this machine; encrypt that disk if it could be
+stolen.
 """
 
 import errno

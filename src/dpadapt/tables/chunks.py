@@ -34,9 +34,7 @@ from dpadapt.tables.reading import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Rows of a chunk, and cells of one that has many columns: more take more memory, fewer take more time. Predictions from
-# 10 columns were as quick with 2^14 rows as with 2^16, and took 1.2 times the CPU time with 2^12. Reading and encoding
-# 1,000 columns took 1.3 times the CPU time of the whole table with 2^20 cells, 1.7 times with 2^18.
+# Rows of a chunk, and cells of one that has many columns: more take more memory, fewer take more time. Chosen by hand.
 _CHUNK_ROWS = 1 << 14
 _CHUNK_CELLS = 1 << 20
 # Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows hardly change
