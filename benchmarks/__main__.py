@@ -85,7 +85,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "clustering-appendix": (
         "benchmarks.clustering.appendix",
-        "source-target clustering: the paper's baselines with coresets, and run times",
+        "source-target clustering: the paper's appendix on all of its pairs: coresets, zCDP, run times",
     ),
     "clustering-scale": (
         "benchmarks.clustering.scale",

@@ -1,7 +1,8 @@
-"""Paper 5, Appendices C.6 and C.7: `python -m benchmarks clustering-appendix`.
+"""Paper 5's appendix on all of its pairs: `python -m benchmarks clustering-appendix`.
 
-C.6 (Figures 105 to 176): the baselines with a coreset of the targets and without. C.7 (Figures 177 to 200): run times.
-Both on the paper's 24 real pairs and on its three synthetic sets; without real data in `DPADAPT_DATA`, or with
+C.1 to C.3 (Figures 4, 5, 7 to 56): `NAS` with other t, `NAS` and `NNA` with a coreset of the targets and without. C.5
+(Figures 81 to 104): zCDP. C.6 (Figures 105 to 176): the baselines with a coreset and without. C.7 (Figures 177 to 200):
+run times. On the paper's 24 real pairs and on its three synthetic sets; without real data in `DPADAPT_DATA`, or with
 `--quick`, on fewer. All methods of a set are timed in one process, in turn.
 """
 
@@ -16,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.clustering.claims import on_few_sets
-from benchmarks.clustering.measure import PROXIES, Problem, Solutions, budget_of
+from benchmarks.clustering.claims import mean_gap, on_few_sets, rival_claims, variant_claims
+from benchmarks.clustering.measure import PROXIES, VARIANTS, Problem, Solutions, budget_of, cost_runs, variants
 from benchmarks.clustering.sets import SETS, named
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, watched
@@ -50,11 +51,12 @@ PAPERS_TIMED = ("ClusterT", "NNA", "NAS", "private k-means")
 
 @dataclass(frozen=True)
 class AppendixPiece:
-    """The work of one process at a time: one set, with runs of each baseline and of each timed method."""
+    """The work of one process at a time: one set, and how often methods are run, timed, and run with other settings."""
 
     name: str
     runs: int
     timed: int
+    variants: int
 
 
 def papers_pairs() -> list[str]:
@@ -77,8 +79,8 @@ def pieces(*, quick: bool) -> list[AppendixPiece]:
     """Return the sets to measure."""
     names = [name for name in papers_pairs() if real_data() or not named(name).real]
     if quick:
-        return [AppendixPiece(name, 2, 1) for name in names if named(name).main]
-    return [AppendixPiece(name, 3, 2) for name in names]
+        return [AppendixPiece(name, 2, 1, 1) for name in names if named(name).main]
+    return [AppendixPiece(name, 3, 2, 3) for name in names]
 
 
 def measure(piece: AppendixPiece) -> dict[str, Any]:
@@ -92,6 +94,9 @@ def measure(piece: AppendixPiece) -> dict[str, Any]:
     row = {"set": piece.name, "family": paper_set.family, "real": paper_set.real, "n": len(problem.T)}
     row |= with_coresets(problem, piece.runs)
     row["seconds"] = run_times(problem, piece.timed)
+    row["variants"] = variants(problem, piece.variants)
+    zcdp = {name: cost_runs(problem, make, "rho 3", piece.runs) for name, make in PROXIES.items()}
+    row["zCDP"] = {**problem.ends, "values": {"rho 3": zcdp}}
     return row | {"cpu": time.process_time() - start}
 
 
@@ -173,7 +178,10 @@ def change(row: Mapping[str, Any], baseline: str, reading: str) -> float:
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]], *, quick: bool = False) -> Iterator[dict[str, str]]:
-    """Yield the paper's two claims on real pairs, and C.6's on the synthetic sets, which the paper does not show."""
+    """Yield the paper's claims on real pairs, and C.6's on the synthetic sets, which the paper does not show."""
+    real = [row for row in rows if row["real"]]
+    yield from (on_few_sets(row, quick=quick) for row in variant_claims([row["variants"] for row in real]))
+    yield from rival_claims([row["zCDP"] for row in real], "rho 3", quick=quick)
     yield from (on_few_sets(row, quick=quick) for row in _judged(rows))
 
 
@@ -200,7 +208,29 @@ def _judged(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the table of coresets and that of run times."""
+    """Yield a table for each section of the appendix."""
+    gap = "Gap: Σ (cost - non-private) / Σ (ClusterT - non-private), summed over k."
+    header = ["set", *(f"{name}, {budget}" for budget in ("epsilon 3", "rho 3") for name in VARIANTS)]
+    lines = [
+        [
+            row["set"],
+            *(
+                f"{mean_gap([row['variants']], budget, name):.2f}"
+                for budget in ("epsilon 3", "rho 3")
+                for name in VARIANTS
+            ),
+        ]
+        for row in rows
+    ]
+    title = "C.1 to C.3: NAS with other t, NAS and NNA without a coreset (Figures 4, 5, 7 to 56)"
+    yield {
+        "title": title,
+        "words": f"{gap} NAS has t 150, and a coreset where nothing else is said.",
+        "header": header,
+        "rows": lines,
+    }
+    lines = [[row["set"], *(f"{mean_gap([row['zCDP']], 'rho 3', name):.2f}" for name in PROXIES)] for row in rows]
+    yield {"title": "C.5: 3-zCDP (Figures 6, 81 to 104)", "words": gap, "header": ["set", *PROXIES], "rows": lines}
     header = ["set", "targets", "coreset", *(f"{name}, {reading}" for name in BASELINES for reading in READINGS)]
     lines = [
         [
@@ -249,7 +279,7 @@ def run(*, quick: bool) -> dict[str, Any]:
     return {
         "quick": quick,
         "versions": versions(),
-        "runs": [todo[0].runs, todo[0].timed],
+        "runs": [todo[0].runs, todo[0].timed, todo[0].variants],
         # Processes finish in any order; sorted, the tables don't depend on it.
         "rows": [row for _, row in sorted(measured, key=lambda pair: pair[0])],
         "skipped": sorted(skipped),
@@ -260,11 +290,11 @@ def run(*, quick: bool) -> dict[str, Any]:
 def markdown(results: Mapping[str, Any]) -> str:
     """Return the claims and both tables for the documentation."""
     name = f"python -m benchmarks clustering-appendix{' --quick' if results['quick'] else ''}"
-    runs, timed = results["runs"]
+    runs, timed, other = results["runs"]
     cpu = math.fsum(row["cpu"] for row in results["rows"]) / 60
     parts = [
         f"Printed by `{name}`. {run_text(results)}; {cpu:.1f} minutes of CPU time. Data seed {SEED}; k {KS[0]} to "
-        f"{KS[-1]}; {runs} runs of each baseline, {timed} timed fits at each k."
+        f"{KS[-1]}; {runs} runs of each method, {other} of those with other settings, {timed} timed fits at each k."
     ]
     judged = [
         [row["claim"], row["paper"], row["measured"], row["verdict"]]

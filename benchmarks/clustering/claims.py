@@ -199,30 +199,34 @@ def paper_claims(results: Row) -> Iterator[Claim]:
     what = "Figure 3, synthetic, epsilon 3: NNA is close to non-private (mean gap at most 0.25)"
     yield claim(what, f"{value:.2f}", value <= 0.25) | {"paper": "close"}
     for budget in ("epsilon 3", "rho 3"):
-        for method in ("NNA", "NAS"):
-            having = [row for row in rows if method in row["values"].get(budget, {})]
-            if not having:
-                continue
-            better = [row for row in having if gaps(row, budget, method).mean() < 1]
-            text = f"{len(better)} of {len(having)}; mean gap {mean_gap(having, budget, method):.2f}"
-            # The paper's one exception: NAS without delta.
-            none = (budget, method) == ("epsilon 3", "NAS")
-            what = (
-                f"Figures 3, 6, 57 to 104, {budget}: {method} improves on ClusterT on {'no' if none else 'every'} set"
-            )
-            row = claim(what, text, len(better) == (0 if none else len(having))) | {"paper": "yes"}
-            yield on_few_sets(row, quick=results["quick"])
-        for method in ("private k-means", "private generator"):
-            mean = mean_gap(rows, budget, method)
-            if np.isnan(mean):
-                continue
-            what = f"{budget}: {method} is no better than ClusterT (mean gap at least 0.95)"
-            yield claim(what, f"{mean:.2f}", mean >= 0.95) | {"paper": "yes"}
-    yield from _variant_claims(results["variants"])
+        yield from rival_claims(rows, budget, quick=results["quick"])
+    yield from variant_claims(results["variants"])
     yield from _bound_claims(results["theorems"])
 
 
-def _variant_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+def rival_claims(rows: Sequence[Row], budget: str, *, quick: bool) -> Iterator[Claim]:
+    """Yield the paper's claims on how its algorithms and baselines compare with ClusterT at one budget."""
+    for method in ("NNA", "NAS"):
+        having = [row for row in rows if method in row["values"].get(budget, {})]
+        if not having:
+            continue
+        better = [row for row in having if gaps(row, budget, method).mean() < 1]
+        text = f"{len(better)} of {len(having)}; mean gap {mean_gap(having, budget, method):.2f}"
+        # The paper's one exception: NAS without delta.
+        none = (budget, method) == ("epsilon 3", "NAS")
+        what = f"Figures 3, 6, 57 to 104, {budget}: {method} improves on ClusterT on {'no' if none else 'every'} set"
+        row = claim(what, text, len(better) == (0 if none else len(having))) | {"paper": "yes"}
+        yield on_few_sets(row, quick=quick)
+    for method in ("private k-means", "private generator"):
+        mean = mean_gap(rows, budget, method)
+        if np.isnan(mean):
+            continue
+        what = f"{budget}: {method} is no better than ClusterT (mean gap at least 0.95)"
+        yield claim(what, f"{mean:.2f}", mean >= 0.95) | {"paper": "yes"}
+
+
+def variant_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+    """Yield the paper's claims on t and on coresets for its own algorithms."""
     for budget in ("epsilon 3", "rho 3"):
         if not rows:
             return

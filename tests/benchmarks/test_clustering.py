@@ -261,6 +261,9 @@ def test_the_appendix_is_measured_judged_and_written(monkeypatch, tmp_path):
     monkeypatch.setattr(appendix, "accelerated_k_medoids", lambda *a, **o: (solved.append(a[1]), solver(*a, **o))[1])
     row = {"set": "synthetic 2", "real": True, "n": 150, "cpu": 1.0, **appendix.with_coresets(problem, 2)}
     row["seconds"] = appendix.run_times(problem, 1)
+    row["variants"] = measure.variants(problem, 1)
+    zcdp = {name: measure.cost_runs(problem, make, "rho 3", 1) for name, make in measure.PROXIES.items()}
+    row["zCDP"] = {**problem.ends, "values": {"rho 3": zcdp}}
     # The paper's solver for the paper's five methods, at each k.
     assert sorted(solved) == [3] * 5 + [12] * 5
     assert all(len(seconds) == 2 for seconds in row["seconds"].values())
@@ -275,11 +278,20 @@ def test_the_appendix_is_measured_judged_and_written(monkeypatch, tmp_path):
     assert verdict(appendix.verdicts([same]), "a coreset changes ClusterT") == "holds"
     assert verdict(appendix.verdicts([same, dearer]), "a coreset changes ClusterT") == "missed"
     assert verdict(appendix.verdicts([same, dearer]), "a weighted coreset changes ClusterT") == "holds"
-    whole = {"quick": True, "versions": {"dpadapt": "0"}, "runs": [2, 1], "rows": [row], "skipped": [], "minutes": 1.0}
+    whole = {
+        "quick": True,
+        "versions": {"dpadapt": "0"},
+        "runs": [2, 1, 1],
+        "rows": [row],
+        "skipped": [],
+        "minutes": 1.0,
+    }
     appendix.write_markdown(whole, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert text.startswith(appendix.START)
     assert "| synthetic 2 | 150 | " in text
+    assert "C.5: 3-zCDP" in text
+    assert "rho 3: NNA improves on ClusterT on every set" in text
 
 
 @pytest.mark.realdata
