@@ -119,12 +119,10 @@ def evaluate(
     `model.score`, `cross_val_score` and `GridSearchCV` compute exact scores of private rows, which are charged to
     nobody and must not be released. This is the way to release one.
 
-    Privacy
-    -------
-    Protects one private row, or all rows of one person. Releases one histogram of right and wrong predictions, of
-    clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly `epsilon`, `delta`. The
-    adjacency is that of the ledger, and zero-out without one. The model must be public or released, and must predict
-    each row by itself. Rows that are not finite or have no label count nothing.
+    **Privacy.** Protects one private row, or all rows of one person. Releases one histogram of right and wrong
+    predictions, of clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly
+    `epsilon`, `delta`. The adjacency is that of the ledger, and zero-out without one. The model must be public or
+    released, and must predict each row by itself. Rows that are not finite or have no label count nothing.
 
     Parameters
     ----------

@@ -121,12 +121,11 @@ class TableModel(PrivateEstimator):
     reveal something about private rows. Rows without a label are left out: public ones before the fit, private ones by
     counting nothing, so that their number stays unknown.
 
-    Privacy
-    -------
-    The encoding of a private row depends on that row and on the schema alone, so that the estimator's guarantee for one
-    encoded row is one for one row of the table; with `person`, for all rows of one person. The receipt is the
-    estimator's; it states in addition that the schema is assumed public. The names of the private table's columns are
-    assumed public. A private row whose label is missing or can't be read counts nothing, without a message.
+    **Privacy.** The encoding of a private row depends on that row and on the schema alone, so that the estimator's
+    guarantee for one encoded row is one for one row of the table; with `person`, for all rows of one person. The
+    receipt is the estimator's; it states in addition that the schema is assumed public. The names of the private
+    table's columns are assumed public. A private row whose label is missing or can't be read counts nothing, without a
+    message.
 
     Parameters
     ----------
