@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
@@ -98,6 +98,17 @@ class Evaluation:
     def __str__(self) -> str:
         """Return the result and its receipt as text."""
         return f"{self.summary}\n{self.receipt}"
+
+    def _repr_html_(self) -> str:
+        return notebook.card(
+            "Evaluation on private rows",
+            notebook.headline(f"{self.metric} = {self.value:.4g}"),
+            notebook.sentence(
+                f"{INTERVAL_COVERAGE:.0%} interval {self.low:.4g} to {self.high:.4g} (noise and sampling)"
+            ),
+            notebook.note(f"cost: epsilon = {self.receipt.epsilon:.4g}, delta = {self.receipt.delta:.3g}"),
+            *self.receipt.html_parts(),
+        )
 
 
 def evaluate(

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from itertools import pairwise
 
 import pytest
 from cases import CASES, estimators
@@ -31,7 +32,7 @@ def test_an_estimator_is_displayed_without_warnings(case):
 @pytest.mark.parametrize("cls", estimators(), ids=lambda cls: cls.__name__)
 def test_a_docstring_has_the_sections_of_numpydoc_and_states_the_guarantee(cls):
     lines = inspect.getdoc(cls).splitlines()
-    underlined = {line for line, below in zip(lines, lines[1:], strict=False) if below and set(below) == {"-"}}
+    underlined = {line for line, below in pairwise(lines) if below and set(below) == {"-"}}
     assert underlined <= SECTIONS
     paragraphs = [line for line in lines if line.startswith("**Privacy.** ")]
     assert len(paragraphs) == 1
