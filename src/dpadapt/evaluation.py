@@ -186,7 +186,8 @@ def evaluate(
         warn_of_no_ledger("evaluate", epsilon, delta or 1e-6, Adjacency.ZERO_OUT.value, unit)
         child = Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=unit, random_state=random_state)
     elif isinstance(ledger, Ledger):
-        child = ledger.child(epsilon, delta, label="evaluation", unit=unit, random_state=random_state)
+        label = f"evaluation of {model.label}" if isinstance(model, TableModel) else "evaluation"
+        child = ledger.child(epsilon, delta, label=label, unit=unit, random_state=random_state)
     else:
         raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
     known = None if public is None else _public_rows(model, public)

@@ -160,7 +160,8 @@ def plot_ledger(ledger: Ledger, *, ax: Any = None) -> Any:
 
     Notes
     -----
-    Several charges cost less than the sum of their epsilons, so that the curve flattens.
+    What is spent is the filter's number, not the sum of the epsilons. The first charge counts at its exact cost; the
+    second is the first that the filter adds up, and can raise the number by more than its own epsilon.
     """
     if not isinstance(ledger, Ledger):
         raise TypeError(f"ledger must be a dpadapt.Ledger, got {type(ledger).__name__}.")
