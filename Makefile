@@ -8,8 +8,12 @@ FLOWER_BIN := .venv-federated/bin
 FLOWER_STAMP := .venv-federated/.installed
 SCALE_BIN := .venv-scale/bin
 SCALE_STAMP := .venv-scale/.installed
+RELEASE_BIN := .venv-release/bin
+RELEASE_STAMP := .venv-release/.installed
+# Interpreters that a release is tried with, such as "python3.11 python3.12 python3.13".
+RELEASE_PYTHONS ?= $(PYTHON)
 
-.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs clean
+.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs release-check clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -85,5 +89,14 @@ bench: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
+$(RELEASE_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check build
+	touch $(RELEASE_STAMP)
+
+## builds wheel and sdist into dist/, checks what they contain, and tries each in a new environment
+release-check: $(RELEASE_STAMP)
+	$(RELEASE_BIN)/python tools/release_check.py $(RELEASE_PYTHONS)
+
 clean:
-	rm -rf .venv .venv-torch .venv-federated .venv-scale build dist demo-report
+	rm -rf .venv .venv-torch .venv-federated .venv-scale .venv-release build dist demo-report
