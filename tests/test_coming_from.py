@@ -1,7 +1,7 @@
 """The snippets of other libraries on docs/coming-from run where these libraries are installed.
 
-scikit-learn and OpenDP always are, and tests/test_docs.py runs their pages. diffprivlib needs an older scikit-learn, and
-Opacus torch: each in an environment of its own. Their snippets stand in blocks of `py`, ours in blocks of `python`.
+scikit-learn and OpenDP always are, and tests/test_docs.py runs their pages. diffprivlib needs an older scikit-learn,
+and Opacus torch: each in an environment of its own. Their snippets stand in blocks of `py`, ours in blocks of `python`.
 """
 
 import re
