@@ -35,6 +35,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.scale.run",
         "more rows than memory: fits from Parquet files and on workers of Dask against fits from memory",
     ),
+    "scale-huge": (
+        "benchmarks.scale.huge",
+        "a hundred million rows in two gigabytes: both transfer estimators, once; needs 60 GB of disk and an hour",
+    ),
     "persons": (
         "benchmarks.persons.run",
         "persons with several rows as the unit of privacy, against single rows and simpler ways to protect persons",
