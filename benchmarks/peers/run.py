@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dpadapt.report.plots import Level, Line, Panel, line_chart
 from scipy import stats
 
 from benchmarks.pages import chart_file, write_between
@@ -26,7 +27,6 @@ from benchmarks.running import command, cores, one_thread, watched
 from benchmarks.transfer import fits
 from benchmarks.transfer.common import print_tables, setting_text, split, titled, value_text, versions
 from benchmarks.transfer.sets import Task, classes_of, loaded, task_named
-from dpadapt.report.plots import Level, Line, Panel, line_chart
 
 SETS = ("randhie by plan", "randhie by health", "fair by age", "fair by children", "digits")
 EPSILONS = (0.3, 1.0, 3.0)
