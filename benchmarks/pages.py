@@ -232,12 +232,26 @@ _ALONE = (
 )
 
 
-def svg_file(svg: str) -> str:
+# The same for a line chart.
+_COLOURS = {"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "ref": "#7b848c"}
+_CHART_ALONE = (
+    "text{font-size:13px}.tick,.name,text.ref{fill:#5c656d}.grid,.tie,path.ref{fill:none;stroke:#eceae4}"
+    ".axis,.mark{stroke:#5c656d;fill:none}path.ref{stroke:#7b848c;stroke-dasharray:2 4}.band{opacity:.13}"
+    ".line{fill:none;stroke-width:2.4}.dashed{stroke-dasharray:6 4}.end{font-weight:600}"
+) + "".join(f".line.{k}{{stroke:{v}}}.band.{k},.dot.{k},.end.{k}{{fill:{v}}}" for k, v in _COLOURS.items())
+
+
+def svg_file(svg: str, style: str = _ALONE) -> str:
     """Return a heat map as a file of its own, which a page of the documentation shows as a picture."""
     head, body = svg.split(">", 1)
     font = 'font-family="ui-sans-serif, system-ui, sans-serif"'
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{_ALONE}</style>{white}{body}\n'
+    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{style}</style>{white}{body}\n'
+
+
+def chart_file(svg: str) -> str:
+    """Return a line chart as a file of its own."""
+    return svg_file(svg, _CHART_ALONE)
 
 
 def _cell(cell: Mapping[str, Any], x: float, y: float) -> str:

@@ -77,7 +77,7 @@ class Answers:
 
     @property
     def scale(self) -> float:
-        """`scale * bits` is an unbiased estimate of the value, with a variance of at most `scale`²."""
+        """`scale * bits` is an unbiased estimate of the value, with a variance of at most ``scale²``."""
         return bit_scale(self.epsilon)
 
     def mean(self) -> float:
