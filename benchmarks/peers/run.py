@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dpadapt.report.plots import Level, Line, Panel, line_chart
 from scipy import stats
 
 from benchmarks.pages import chart_file, write_between
@@ -27,6 +26,8 @@ from benchmarks.running import command, cores, one_thread, watched
 from benchmarks.transfer import fits
 from benchmarks.transfer.common import print_tables, setting_text, split, titled, value_text, versions
 from benchmarks.transfer.sets import Task, classes_of, loaded, task_named
+from dpadapt.report.charts import Level, Line, LineChart, Panel
+from dpadapt.report.svg import line_svg
 
 SETS = ("randhie by plan", "randhie by health", "fair by age", "fair by children", "digits")
 EPSILONS = (0.3, 1.0, 3.0)
@@ -291,7 +292,7 @@ def picture(results: Mapping[str, Any]) -> str:
         levels = [Level("best public model", 1.0), Level(LIMIT, limit)]
         panels.append(Panel(lines, levels, "epsilon", f"{task}, {of_task[0]['n']:,} private rows"))
     title = "Error over that of the best public model, by epsilon; below 1 the private rows were worth their budget"
-    return chart_file(line_chart(panels, title=title, y_label="error over best public"))
+    return chart_file(line_svg(LineChart(panels, title, "error over best public")))
 
 
 def write_picture(results: Mapping[str, Any], path: Path) -> None:
