@@ -15,6 +15,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.ledger.run",
         "the ledger: what each rule leaves unused of a cap, how far an adaptive analyst gets, charges a second",
     ),
+    "peers": (
+        "benchmarks.peers.run",
+        "errors of public models, DP-SGD, DP-EBM, Opacus and diffprivlib on the same rows of bundled sets",
+    ),
     "bounds": (
         "benchmarks.bounds.run",
         "bounds ten times too wide: what they cost a private fit without public data, with and without ranges",

@@ -11,8 +11,9 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup
 
 from dpadapt import __version__
+from dpadapt.report.charts import Level, Line, LineChart, Panel
 from dpadapt.report.html import environment as report_environment
-from dpadapt.report.plots import Level, Line, Panel, line_chart
+from dpadapt.report.svg import line_svg
 
 
 def environment() -> Environment:
@@ -60,7 +61,7 @@ def adaptation_page(summary: Mapping[str, Any]) -> str:
 
 def _adaptation_chart(curve: Mapping[str, Any]) -> Markup:
     panels = [_adaptation_panel(panel) for panel in curve["panels"]]
-    return Markup(line_chart(panels, title=f"{curve['title']}: {curve['axis']} by rows", y_label=curve["axis"]))
+    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {curve['axis']} by rows", curve["axis"])))
 
 
 def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
@@ -100,7 +101,7 @@ def _clustering_chart(curve: Mapping[str, Any]) -> Markup:
         for panel in curve["panels"]
     ]
     axis = "cost over ClusterT's"
-    return Markup(line_chart(panels, title=f"{curve['title']}: {axis} by k", y_label=axis))
+    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {axis} by k", axis)))
 
 
 def _line(line: Mapping[str, Any]) -> Line:
@@ -231,12 +232,26 @@ _ALONE = (
 )
 
 
-def svg_file(svg: str) -> str:
+# The same for a line chart.
+_COLOURS = {"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "ref": "#7b848c"}
+_CHART_ALONE = (
+    "text{font-size:13px}.tick,.name,text.ref{fill:#5c656d}.grid,.tie,path.ref{fill:none;stroke:#eceae4}"
+    ".axis,.mark{stroke:#5c656d;fill:none}path.ref{stroke:#7b848c;stroke-dasharray:2 4}.band{opacity:.13}"
+    ".line{fill:none;stroke-width:2.4}.dashed{stroke-dasharray:6 4}.end{font-weight:600}"
+) + "".join(f".line.{k}{{stroke:{v}}}.band.{k},.dot.{k},.end.{k}{{fill:{v}}}" for k, v in _COLOURS.items())
+
+
+def svg_file(svg: str, style: str = _ALONE) -> str:
     """Return a heat map as a file of its own, which a page of the documentation shows as a picture."""
     head, body = svg.split(">", 1)
     font = 'font-family="ui-sans-serif, system-ui, sans-serif"'
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{_ALONE}</style>{white}{body}\n'
+    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{style}</style>{white}{body}\n'
+
+
+def chart_file(svg: str) -> str:
+    """Return a line chart as a file of its own."""
+    return svg_file(svg, _CHART_ALONE)
 
 
 def _cell(cell: Mapping[str, Any], x: float, y: float) -> str:
@@ -309,7 +324,7 @@ def _charts(figure: Mapping[str, Any]) -> list[Markup]:
     # Rows of about equal length.
     ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
     return [
-        Markup(line_chart(panels[first:last], title=figure["title"], y_label=figure["y_label"]))
+        Markup(line_svg(LineChart(panels[first:last], figure["title"], figure["y_label"])))
         for first, last in pairwise(ends)
     ]
 
