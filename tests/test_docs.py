@@ -86,6 +86,15 @@ def test_examples_run(example, capsys):
     assert capsys.readouterr().out
 
 
+def test_readme_and_first_page_have_the_same_example_and_commands():
+    """Whoever has read one of them finds the same on the other."""
+    readme, start = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/start.md"))
+    first, commands = re.findall(r"```(?:python|bash)\n.*?```", readme, flags=re.DOTALL)[:2]
+    assert first in start
+    assert commands in start
+    assert len(re.sub(r"\\\n", "", commands).splitlines()) == 2 + 3  # fences, and three commands
+
+
 def test_readme_fits_one_screen_and_names_the_two_commands():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 75
