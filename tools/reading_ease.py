@@ -2,8 +2,8 @@
 
     .venv-docs/bin/python tools/reading_ease.py [FILE ...]
 
-Without files: the guides. Code, tables, headings and the targets of links are left out. 50 is fairly difficult, 60 plain
-English; technical terms of many syllables lower it.
+Without files: the guides. Code, tables, headings and the targets of links are left out. 50 is fairly difficult, 60 is
+plain English; technical terms of many syllables lower it.
 """
 
 import argparse
