@@ -8,10 +8,14 @@ FLOWER_BIN := .venv-federated/bin
 FLOWER_STAMP := .venv-federated/.installed
 SCALE_BIN := .venv-scale/bin
 SCALE_STAMP := .venv-scale/.installed
+RELEASE_BIN := .venv-release/bin
+RELEASE_STAMP := .venv-release/.installed
+# Interpreters that a release is tried with, such as "python3.11 python3.12 python3.13".
+RELEASE_PYTHONS ?= $(PYTHON)
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed
 
-.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs clean
+.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs release-check clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -95,5 +99,14 @@ docs: $(DOCS_STAMP)
 	OMP_NUM_THREADS=1 $(DOCS_BIN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees -E . build/site
 	$(DOCS_BIN)/python tools/check_site.py build/site
 
+$(RELEASE_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check build
+	touch $(RELEASE_STAMP)
+
+## builds wheel and sdist into dist/, checks what they contain, and tries each in a new environment
+release-check: $(RELEASE_STAMP)
+	$(RELEASE_BIN)/python tools/release_check.py $(RELEASE_PYTHONS)
+
 clean:
-	rm -rf .venv .venv-torch .venv-federated .venv-scale .venv-docs build dist demo-report docs/reference/api
+	rm -rf .venv .venv-torch .venv-federated .venv-scale .venv-docs .venv-release build dist demo-report docs/reference/api

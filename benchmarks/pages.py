@@ -12,8 +12,9 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup
 
 from dpadapt import __version__
+from dpadapt.report.charts import Level, Line, LineChart, Panel
 from dpadapt.report.html import environment as report_environment
-from dpadapt.report.plots import Level, Line, Panel, line_chart
+from dpadapt.report.svg import line_svg
 
 
 def environment() -> Environment:
@@ -75,7 +76,7 @@ def adaptation_page(summary: Mapping[str, Any]) -> str:
 
 def _adaptation_chart(curve: Mapping[str, Any]) -> Markup:
     panels = [_adaptation_panel(panel) for panel in curve["panels"]]
-    return Markup(line_chart(panels, title=f"{curve['title']}: {curve['axis']} by rows", y_label=curve["axis"]))
+    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {curve['axis']} by rows", curve["axis"])))
 
 
 def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
@@ -115,7 +116,7 @@ def _clustering_chart(curve: Mapping[str, Any]) -> Markup:
         for panel in curve["panels"]
     ]
     axis = "cost over ClusterT's"
-    return Markup(line_chart(panels, title=f"{curve['title']}: {axis} by k", y_label=axis))
+    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {axis} by k", axis)))
 
 
 def _line(line: Mapping[str, Any]) -> Line:
@@ -338,7 +339,7 @@ def _charts(figure: Mapping[str, Any]) -> list[Markup]:
     # Rows of about equal length.
     ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
     return [
-        Markup(line_chart(panels[first:last], title=figure["title"], y_label=figure["y_label"]))
+        Markup(line_svg(LineChart(panels[first:last], figure["title"], figure["y_label"])))
         for first, last in pairwise(ends)
     ]
 
