@@ -679,13 +679,15 @@ class Ledger:
     def _repr_html_(self) -> str:
         receipt, past = self.receipt(), self.records()
         spent = receipt.epsilon
+        limited = isinstance(self._store, AllowanceStore)
         shown = {
-            "left": f"epsilon = {self.remaining():.4g}, for one more release",
+            "left": f"epsilon = {self.remaining():.4g}, for one more release"
+            + (", if the cap of the ledger lets it through" if limited else ""),
             "protects": f"{self.adjacency.protects(self.unit)}; {self.adjacency.counted(self.unit)}",
         }
         for name in self.allowances:
-            limited = self.allowance(name)
-            shown[f"allowance {name}"] = f"epsilon = {limited.spent():.4g} of {limited.epsilon:.4g} spent"
+            own = self.allowance(name)
+            shown[f"allowance {name}"] = f"epsilon = {own.spent():.4g} of {own.epsilon:.4g} spent"
         lines = [
             " · ".join(text for text in (each.time, each.allowance, str(entry)) if text)
             for each in past

@@ -17,7 +17,7 @@ from dpadapt import checks
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import centre_and_scale, public_classifier
 from dpadapt.papers.mirror.maps import solve_factored
-from dpadapt.rows import Rows
+from dpadapt.rows import Rows, row_products
 from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
@@ -81,12 +81,15 @@ class Coordinates:
         moved = self.transform(X)
         return np.column_stack([moved, np.ones(len(moved), moved.dtype)]) if self.intercept else moved
 
-    def rows(self, part: Part, *, basis: Vector | None = None) -> Rows:
+    def rows(self, part: Part, *, fixed_rows: bool, basis: Vector | None = None) -> Rows:
         """Return private rows, multiplied by `basis` if it is given."""
         if basis is None:
-            return Rows(self.transform(part.X), part.y, intercept=self.intercept)
-        with np.errstate(all="ignore"):
-            return Rows(self.extend(part.X) @ basis.astype(part.X.dtype), part.y)
+            Z, intercept = self.transform(part.X), self.intercept
+        else:
+            with np.errstate(all="ignore"):
+                Z = row_products(self.extend(part.X), basis.astype(part.X.dtype), fixed_rows=fixed_rows)
+            intercept = False
+        return Rows(Z, part.y, intercept=intercept, shares=part.shares, fixed_rows=fixed_rows)
 
     def constant(self, level: float) -> Vector:
         """Return the solution that predicts `level` everywhere; zero if there is no constant feature."""
