@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(STAMP)
 
-# Apart, so that the core is tested without torch. Torch goes first and alone, as in docs/networks.md.
+# Apart, so that the core is tested without torch. Torch goes first and alone, as in docs/guides/networks.md.
 $(TORCH_STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv-torch
 	$(TORCH_BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0

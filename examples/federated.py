@@ -2,7 +2,8 @@
 
 A Flower ServerApp asks, and 60 Flower clients answer: each has one record, draws its own noise, sends one bit and
 remembers it. Some clients are switched off. A second survey is refused by all devices, because their budget is spent.
-Flower's simulation runs both sides in one process and a worker; docs/federated.md runs them as separate processes.
+Flower's simulation runs both sides in one process and a worker; docs/guides/federated.md runs them as
+separate processes.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Convert zip files of the UCI archive to our columns. Tested on made-up files only; see docs/datasets.md."""
+"""Convert zip files of the UCI archive to our columns. Tested on made-up files only; see docs/guides/datasets.md."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""The commands of docs/cli.md run as written."""
+"""The commands of docs/guides/cli.md run as written."""
 
 import re
 import shlex

@@ -221,7 +221,7 @@ class Ledger:
         What is protected: single rows, or all rows of one person. A fit must protect the same.
     rule : {"mixed", "gaussian", "renyi"}, default="mixed"
         How delta is shared between the ways in which charges are added up. "gaussian" adds up Gaussian noise without
-        any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/ledger.md).
+        any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/guides/ledger.md).
     random_state : int, optional
         For tests only: seeds the noise and marks every entry, because then there is no guarantee.
 

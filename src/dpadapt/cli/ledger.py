@@ -183,7 +183,7 @@ def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
         "cap": f"epsilon = {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}{promise}",
         "spent": f"epsilon = {receipt.epsilon:.4g}: {receipt.meaning}",
         "left": f"epsilon = {facts['remaining_epsilon']:.4g}: the largest further release ({kind}) that is let through",
-        "rule": f"{ledger.rule} (how charges are added up; docs/ledger.md)",
+        "rule": f"{ledger.rule} (how charges are added up; docs/guides/ledger.md)",
         "neighbours": f"{ledger.adjacency.value}, of one {ledger.unit}",
     }
     if facts["allowances"]:

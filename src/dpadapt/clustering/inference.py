@@ -21,7 +21,7 @@ from dpadapt.clustering.solver import Centres, each_k_medoids, nearest
 
 Array = NDArray[Any]
 
-# Constants were chosen by hand, on the development draws that docs/clustering.md lists.
+# Constants were chosen by hand, on the development draws that docs/benchmarks/clustering.md lists.
 
 # Values of s times the noise scale at which Chernoff's bound is computed; any value gives a valid bound.
 _CHERNOFF_KNOTS = np.linspace(0.02, 0.98, 49)

@@ -20,7 +20,7 @@ from dpadapt.learning.preparation import Remembered
 
 Array = NDArray[Any]
 
-# Constants were chosen by hand, on the development draws that docs/clustering.md lists.
+# Constants were chosen by hand, on the development draws that docs/benchmarks/clustering.md lists.
 
 # Whole numbers up to this are exact in float64.
 _LARGEST_EXACT = 2.0**53

@@ -37,7 +37,7 @@ Mechanisms = tuple[DiscreteLaplace | DiscreteGaussian | Laplace | Gaussian, ...]
 
 LABELS = "sources in coarse cells, by distance", "sources in cells split by the coarse counts"
 
-# Constants were chosen by hand, on the development draws that docs/clustering.md lists.
+# Constants were chosen by hand, on the development draws that docs/benchmarks/clustering.md lists.
 
 # Shares of epsilon (or of rho) that the two histograms get, in the order of LABELS. More for the first gives a better
 # partition, but noisier counts in it.

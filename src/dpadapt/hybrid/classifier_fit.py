@@ -19,7 +19,7 @@ from dpadapt.rows import Rows
 
 Array = NDArray[np.float64]
 
-# "Development data" are the populations of docs/hybrid.md, with other seeds than the benchmark's, two or three of each.
+# "Development data" are the populations of docs/benchmarks/hybrid.md, with two or three other seeds of each.
 #
 # Momentum of descent on people's answers alone: the first number without noise, less the second for each unit of the
 # standard deviation of a mean residual, and at least 0. Momentum m moves 1 / (1 - m) times as far in as many steps,

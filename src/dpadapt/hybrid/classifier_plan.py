@@ -16,7 +16,7 @@ from dpadapt.mechanisms.noise import Gaussian
 
 MODES = ("auto", "hybrid", "local", "curator")
 
-# "Development data" are the populations of docs/hybrid.md, with other seeds than the benchmark's, two or three of each.
+# "Development data" are the populations of docs/benchmarks/hybrid.md, with two or three other seeds of each.
 # Where a comment names no comparison, neighbouring values were not compared.
 #
 # Shares of the curator's mu² by release, if rows are weighted ("tilted"), and if not. Each trades noise in one release

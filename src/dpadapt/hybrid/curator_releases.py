@@ -21,7 +21,7 @@ from dpadapt.rows import Block, Rows
 Array = NDArray[np.float64]
 Weights = Callable[[Block], Array]
 
-# These constants were set on the populations of docs/hybrid.md, with other seeds than the benchmark's; neighbouring
+# These constants were set on the populations of docs/benchmarks/hybrid.md, with other seeds; neighbouring
 # values were not compared.
 #
 # Gradient steps of one model, each of them a release. More steps come closer to the optimum, with more noise in each.

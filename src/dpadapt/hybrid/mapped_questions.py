@@ -20,7 +20,7 @@ from dpadapt.hybrid.questions import Question
 
 Array = NDArray[np.float64]
 
-# Both constants were set on the populations of docs/hybrid.md, with other seeds than the benchmark's; neighbouring
+# Both constants were set on the populations of docs/benchmarks/hybrid.md, with other seeds; neighbouring
 # values were not compared.
 #
 # The largest absolute value of a numeric feature, in standard deviations if the declared range is two of them each way.

@@ -6,7 +6,8 @@ from public data, then averaged and shrunk.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.learning.estimator import (
     Budget,
     PrivateEstimator,
+    PrivateRows,
     RegressionInput,
     bounds_assumption,
     features_assumption,
@@ -31,6 +33,8 @@ from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 
@@ -128,16 +132,11 @@ def _plan_with_clip(prior: Vector, rows: Vector, residuals: Vector, budget: Budg
     return DescentPlan(used, weights, clip_norm, max_norm, unclipped, variance, predicted)
 
 
-def descend(
-    ledger: Ledger, prior: TaskPrior, plan: DescentPlan, X: NDArray[Any], y: NDArray[Any], budget: Budget
-) -> Vector:
+def descend(ledger: Ledger, prior: TaskPrior, plan: DescentPlan, rows: Blocks[Part], budget: Budget) -> Vector:
     """Return the private task's coefficients in the prior's coordinates."""
     run = ledger.start(Repeated(Gaussian(math.sqrt(_TASK_STEPS) / budget.mu), _TASK_STEPS), label="gradient")
     scale = np.sqrt(plan.weights)
-    rows = prior.rows(X)
-    with np.errstate(all="ignore"):
-        errors = np.asarray(y - rows @ prior.mean, dtype=np.float64)
-        private = Rows(rows[:, plan.used] * scale, errors, max_norm=plan.max_norm)
+    private = rows.map(partial(_task_rows, prior=prior, plan=plan))
     # The curvature along a coordinate is its weight times the unclipped share.
     newton = 1.0 / (plan.weights * plan.unclipped)
     # Iterates are shrunk like the solution. Otherwise, along coordinates with more noise than signal, they would drift
@@ -155,6 +154,20 @@ def descend(
     solution = prior.mean.copy()
     solution[plan.used] += estimate * _shrinkage(prior, plan, estimate)
     return solution
+
+
+def _task_rows(part: Part, *, prior: TaskPrior, plan: DescentPlan) -> Rows:
+    """Return rows in the coordinates that are used, and their errors by the prior's mean."""
+    rows = prior.rows(part.X)
+    with np.errstate(all="ignore"):
+        errors = np.asarray(part.y - rows @ prior.mean, dtype=np.float64)
+        return Rows(rows[:, plan.used] * np.sqrt(plan.weights), errors, max_norm=plan.max_norm)
+
+
+def _inside(part: Part, *, basis: Vector) -> Part:
+    """Return rows in the coordinates of a subspace."""
+    with np.errstate(all="ignore"):
+        return Part(np.nan_to_num(part.X @ basis, nan=0.0), part.y)
 
 
 def _shrinkage(prior: TaskPrior, plan: DescentPlan, estimate: Vector) -> Vector:
@@ -264,6 +277,8 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     # Without public rows, see `declared_geometry`.
     _assumes_unit_features = True
 
+    _streams = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -292,7 +307,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
     ) -> "PrivateSubspaceRegressor":
         """Fit on private `X`, `y`.
 
@@ -327,7 +342,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         solution, predicted = prior.mean, float(prior.variance.sum())
         if budget.worthwhile:
             plan = plan_descent(prior, budget)
-            solution, predicted = descend(data.ledger, prior, plan, data.X, data.y, budget), plan.predicted
+            solution, predicted = descend(data.ledger, prior, plan, data.rows, budget), plan.predicted
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, basis_assumptions(self.basis))
         self.n_components_ = model.basis.shape[1]
@@ -347,14 +362,16 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             n_rows=self.n_rows,
             random_state=self.random_state,
         )
-        with np.errstate(all="ignore"):
-            rows = data.X if basis is None else np.nan_to_num(data.X @ basis, nan=0.0)
-        geometry = data.X_public if data.X_public is None or basis is None else data.X_public @ basis
-        plain.fit(rows, data.y, public=None if geometry is None else Public(geometry), ledger=data.ledger)
+        width = data.n_features
+        if basis is not None:
+            width, private = basis.shape[1], PrivateRows(data.rows.map(partial(_inside, basis=basis)), None)
+            geometry = None if data.X_public is None else data.X_public @ basis
+            data = replace(data, private=private, X_public=geometry, n_features=width)
+        plain.fit_to(data)
         assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         assumed += basis_assumptions(self.basis)
         self.privacy_ = self._receipt(data.ledger, data.budget, assumed)
-        self.n_components_ = rows.shape[1]
+        self.n_components_ = width
         self.predicted_excess_ = None
         self.coef_ = plain.coef_ if basis is None else basis @ plain.coef_
         self.intercept_ = plain.intercept_

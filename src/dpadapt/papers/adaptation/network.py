@@ -46,7 +46,7 @@ def ncnvx_network(
     -----
     Where this differs from the printed algorithm, and why:
 
-    - The sample weights stay at their reference. The printed steps do not move them either (docs/adaptation.md).
+    - The sample weights stay at their reference. The printed steps do not move them either (docs/papers/adaptation.md).
     - The paper assumes a Lipschitz loss. A network's gradients have no known bound, so every row's gradient is clipped.
     - The paper's step is one over the smoothness, which is not known either; `learning_rate` is given.
     - There is no ball of weights.

@@ -34,6 +34,8 @@ from dpadapt.papers.mirror.public_fit import (
     regression_fit,
 )
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 MIRROR_NOISES = ("exact", "paper")
@@ -98,8 +100,8 @@ class Problem:
     Parameters
     ----------
     coordinates : Coordinates
-    X, y : ndarray
-        Private rows as given, and their targets or class codes.
+    rows : Blocks of Part
+        Private rows as given, with their targets or class codes.
     Z_public : ndarray or None
         Public rows in the coordinates, with their constant.
     y_public : ndarray or None
@@ -111,8 +113,7 @@ class Problem:
     """
 
     coordinates: Coordinates
-    X: NDArray[Any]
-    y: NDArray[Any]
+    rows: Blocks[Part]
     Z_public: Vector | None
     y_public: NDArray[Any] | None
     public_fit: PublicFit
@@ -131,6 +132,8 @@ class Descended:
 
 class DescentEstimator(PrivateEstimator):
     """The fit body of linear models by private descent from a public start; subclasses supply the descent."""
+
+    _streams = True
 
     n_steps: int
     learning_rate: float | None
@@ -173,8 +176,7 @@ class DescentEstimator(PrivateEstimator):
         coordinates, Z_public = self._coordinates(data.X_public, data.n_features)
         problem = Problem(
             coordinates,
-            data.X,
-            data.y,
+            data.rows,
             Z_public,
             labels,
             regression_fit(coordinates, Z_public, labels, bounds),
@@ -196,7 +198,7 @@ class DescentEstimator(PrivateEstimator):
         public_fit = classification_fit(coordinates, Z_public, codes, len(data.classes))
         loss: Loss = LogisticLoss() if public_fit.n_scores == 1 else SoftmaxLoss()
         problem = Problem(
-            coordinates, data.X, data.codes, Z_public, codes, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
+            coordinates, data.rows, Z_public, codes, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
         )
         coef, intercept = coordinates.coefficients(self._solution(data.ledger, problem, data.budget, [data.source]))
         return np.atleast_2d(coef.T).copy(), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), data.classes
@@ -222,7 +224,15 @@ Step = Callable[[int, Vector, Vector], Vector]
 
 
 def mirror_descent(
-    run: Run, rows: Rows, loss: Loss, start: Vector, *, clip_norm: float, n_rows: float, step: Step, average: str
+    run: Run,
+    rows: Rows | Blocks[Rows],
+    loss: Loss,
+    start: Vector,
+    *,
+    clip_norm: float,
+    n_rows: float,
+    step: Step,
+    average: str,
 ) -> Vector:
     """Return the average of iterates 1 … T, of their last half, or the last one (Algorithm 1 and Equation (1)).
 
@@ -230,7 +240,7 @@ def mirror_descent(
     ----------
     run : Run
         A charged run, which fixes the number of steps.
-    rows : Rows
+    rows : Rows, or blocks of them
     loss : Loss
     start : ndarray
         Where to start, shape (n_columns,) or (n_columns, n_scores).
@@ -245,7 +255,7 @@ def mirror_descent(
     steps = run.plan.steps
     first = first_averaged(steps, average)
     for t in range(steps):
-        gradient = released_gradient(run, rows, loss, current.astype(rows.X.dtype), clip_norm, n_rows)
+        gradient = released_gradient(run, rows, loss, current, clip_norm, n_rows)
         current = step(t, current, gradient)
         if t >= first:
             total = total + current
@@ -358,10 +368,9 @@ class MirrorEstimator(DescentEstimator):
             schedule_steps = 2 * self.n_steps if self.schedule_steps is None else self.schedule_steps
             step = first_order_step(public_gradient, rate, schedule_steps)
             _require_no_divergence(step, fit.solution, self.n_steps)
-        rows = problem.coordinates.rows(problem.X, problem.y)
         solution = mirror_descent(
             ledger.start(Repeated(Gaussian(multiplier), self.n_steps), label="gradient"),
-            rows,
+            problem.rows.map(problem.coordinates.rows),
             problem.loss,
             fit.solution,
             clip_norm=clip_norm,

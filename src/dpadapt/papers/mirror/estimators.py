@@ -155,7 +155,9 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PDADPMDRegressor":
+    def fit(
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "PDADPMDRegressor":
         """Fit on private `X`, `y`.
 
         Parameters
@@ -314,7 +316,9 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PDADPMDClassifier":
+    def fit(
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "PDADPMDClassifier":
         """Fit on private `X`, `y`.
 
         Parameters

@@ -4,6 +4,7 @@ Cold and warm DP-SGD of "Public Data-Assisted Mirror Descent for Private Model T
 DP-SGD is due to Abadi et al., "Deep Learning with Differential Privacy", 2016.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class _GradientDescent(DescentEstimator):
             return Descended(fit.solution, clip_norm, rate)
         solution = private_descent(
             ledger.start(plan, label="gradient"),
-            problem.coordinates.rows(problem.X, problem.y, basis=basis),
+            problem.rows.map(partial(problem.coordinates.rows, basis=basis)),
             problem.loss,
             fit.solution if basis is None else lower.T @ fit.solution,
             clip_norm=clip_norm,
@@ -195,7 +196,7 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
     ) -> "PrivateGradientDescentRegressor":
         """Fit on private `X`, `y`.
 
@@ -289,7 +290,7 @@ class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
     ) -> "PrivateGradientDescentClassifier":
         """Fit on private `X`, `y`.
 

@@ -17,6 +17,7 @@ from dpadapt import checks
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import centre_and_scale, public_classifier
 from dpadapt.rows import Rows
+from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 
@@ -79,12 +80,12 @@ class Coordinates:
         moved = self.transform(X)
         return np.column_stack([moved, np.ones(len(moved), moved.dtype)]) if self.intercept else moved
 
-    def rows(self, X: NDArray[Any], y: NDArray[Any], *, basis: Vector | None = None) -> Rows:
+    def rows(self, part: Part, *, basis: Vector | None = None) -> Rows:
         """Return private rows, multiplied by `basis` if it is given."""
         if basis is None:
-            return Rows(self.transform(X), y, intercept=self.intercept)
+            return Rows(self.transform(part.X), part.y, intercept=self.intercept)
         with np.errstate(all="ignore"):
-            return Rows(self.extend(X) @ basis.astype(X.dtype), y)
+            return Rows(self.extend(part.X) @ basis.astype(part.X.dtype), part.y)
 
     def constant(self, level: float) -> Vector:
         """Return the solution that predicts `level` everywhere; zero if there is no constant feature."""

@@ -25,6 +25,8 @@ from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Block, Rows
+from dpadapt.streaming.blocks import Blocks
+from dpadapt.streaming.source import Part
 
 ROWS = ("unit", "whitened")
 _GRAMS = ("public", "private")
@@ -62,6 +64,10 @@ class ProbeRows:
             if self.basis is not None:
                 return np.asarray(rows @ self.basis)
             return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30))
+
+    def rows(self, part: Part) -> Rows:
+        """Return private rows, transformed, each with the constant 1."""
+        return Rows(self.transform(part.X), part.y, intercept=True)
 
 
 def probe_rows(X_public: NDArray[np.float64] | None, n_features: int, rows: str) -> ProbeRows:
@@ -144,6 +150,8 @@ class DescentProbe(LinearClassifier):
     True
     """
 
+    _streams = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -173,7 +181,9 @@ class DescentProbe(LinearClassifier):
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "DescentProbe":
+    def fit(
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "DescentProbe":
         """Fit on private `X`, `y`.
 
         Parameters
@@ -197,7 +207,7 @@ class DescentProbe(LinearClassifier):
         width = data.n_features if form.basis is None else form.basis.shape[1]
         solution = np.zeros((width + 1, len(classes)))
         if budget.worthwhile:
-            private = Rows(form.transform(data.X), data.codes, intercept=True)
+            private = data.rows.map(form.rows)
             run = data.ledger.start(plan, label="gradient")
             solution = _descend(
                 run,
@@ -237,7 +247,7 @@ class DescentProbe(LinearClassifier):
 
 def _descend(
     run: Run,
-    rows: Rows,
+    rows: Blocks[Rows],
     start: NDArray[np.float64],
     *,
     clip_norm: float,
@@ -300,6 +310,8 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     True
     """
 
+    _streams = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -319,7 +331,9 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.n_rows = n_rows
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "LeastSquaresProbe":
+    def fit(
+        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
+    ) -> "LeastSquaresProbe":
         """Fit on private `X`, `y`.
 
         Parameters
@@ -342,7 +356,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             if data.X_public is not None and not private_gram:
                 rows = np.column_stack([form.transform(data.X_public), np.ones(len(data.X_public))])
                 public_gram = rows.T @ rows / len(rows)
-            private = Rows(form.transform(data.X), data.codes, intercept=True)
+            private = data.rows.map(form.rows)
             solution = _ridge_solution(data.ledger, private, len(classes), budget, form, public_gram)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, [data.source])
@@ -366,7 +380,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
 def _ridge_solution(
     ledger: Ledger,
-    rows: Rows,
+    rows: Blocks[Rows],
     n_classes: int,
     budget: Budget,
     form: ProbeRows,

@@ -24,11 +24,13 @@ from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.learning.estimator import Budget, PrivateEstimator
 from dpadapt.learning.task_model import SUBSPACE_METHODS
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded import Bounded, histogram
+from dpadapt.mechanisms.bounded import Bounded, added, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
 from dpadapt.rows import Rows
+from dpadapt.streaming.blocks import Blocks, rows_by_block
+from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 
@@ -42,12 +44,14 @@ _LOWEST_BIN, _HIGHEST_BIN = -8, 8
 class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Base: private regression without intercept on rows projected on a given subspace, a public one, or not at all."""
 
+    _streams = True
+
     n_components: int | None
     method: str
     basis: Any
     batch_size: int
 
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> Any:
+    def fit(self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None) -> Any:
         """Fit on private `X`, `y`.
 
         Parameters
@@ -66,9 +70,8 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         solution: Vector = np.zeros(basis.shape[1])
         notes: list[str] = []
         if data.budget.worthwhile:
-            with np.errstate(all="ignore"):
-                rows = Rows(np.asarray(data.X @ basis, dtype=np.float64), data.y)
-            solution, notes = self._solve(data.ledger, rows, data.budget)
+            rows = data.rows.map(partial(_projected, basis=basis))
+            solution, notes = self._solve(data.ledger, rows, basis.shape[1], data.budget)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         assumed = ["rows and target are of about unit variance", *basis_assumptions(self.basis)]
         self.privacy_ = self._receipt(data.ledger, data.budget, assumed, notes=notes)
@@ -90,8 +93,8 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         """Check the solver's own parameters, before data is read."""
         raise NotImplementedError
 
-    def _solve(self, ledger: Ledger, rows: Rows, budget: Budget) -> tuple[Vector, list[str]]:
-        """Return the coefficients along the subspace, and notes for the receipt."""
+    def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
+        """Return the `k` coefficients along the subspace, and notes for the receipt."""
         raise NotImplementedError
 
     def predict(self, X: Any) -> Vector:
@@ -201,8 +204,7 @@ class DPAMBSSGD(ProjectedRegressor):
         if self.learning_rate is not None:
             checks.scale(self.learning_rate, "learning_rate")
 
-    def _solve(self, ledger: Ledger, rows: Rows, budget: Budget) -> tuple[Vector, list[str]]:
-        k = rows.n_columns
+    def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
         steps = max(2, round(budget.n_rows / self.batch_size))
         plan = Sampled(Gaussian(self._multiplier(steps)), 1.0 / steps, steps)
         sizes, gradients = ledger.start_all([(plan, "sizes of residuals"), (plan, "gradient")])
@@ -211,7 +213,7 @@ class DPAMBSSGD(ProjectedRegressor):
         current, total = np.zeros(k), np.zeros(k)
         pairs = zip(sizes.batches(rows.n_rows), gradients.batches(rows.n_rows), strict=True)
         for t, (first, second) in enumerate(pairs):
-            counts = sizes.release(first.of(partial(_residual_sizes, rows, current)))
+            counts = sizes.release(first.of(partial(_batch_sizes, rows, current)))
             # Most residuals of a bell-shaped distribution are below twice the upper edge of the fullest bin.
             clip_norm = 2 * math.sqrt(k) * 2.0 ** (int(np.argmax(counts)) + _LOWEST_BIN)
             gradient = released_gradient(gradients, rows, SquaredLoss(), current, clip_norm, expected, batch=second)
@@ -243,7 +245,19 @@ class DPAMBSSGD(ProjectedRegressor):
         return printed
 
 
-def _residual_sizes(rows: Rows, solution: Vector, index: Any) -> Bounded:
+def _projected(part: Part, *, basis: Vector) -> Rows:
+    """Return rows in the coordinates of the subspace."""
+    with np.errstate(all="ignore"):
+        return Rows(np.asarray(part.X @ basis, dtype=np.float64), part.y)
+
+
+def _batch_sizes(rows: Blocks[Rows], solution: Vector, index: Any) -> Bounded:
+    """Return the `_residual_sizes` of the rows at `index`."""
+    # Each row is in one block.
+    return added(rows.results(partial(_residual_sizes, solution=solution), rows_by_block(index, rows.n_rows)))
+
+
+def _residual_sizes(rows: Rows, index: Any, *, solution: Vector) -> Bounded:
     """Return how many residuals of the rows at `index` lie in each bin; rows that are not finite are not counted."""
     rows = rows.take(index)
     with np.errstate(all="ignore"):
@@ -344,13 +358,13 @@ class ProjectedDPSGD(ProjectedRegressor):
         checks.scale(self.learning_rate, "learning_rate")
         checks.count(self.n_epochs, "n_epochs")
 
-    def _solve(self, ledger: Ledger, rows: Rows, budget: Budget) -> tuple[Vector, list[str]]:
+    def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
         rate = min(1.0, self.batch_size / budget.n_rows)
         steps = max(1, round(self.n_epochs / rate))
         noise = calibrate(self.epsilon, self.delta, steps=steps, rate=rate, adjacency=Adjacency.of(self.adjacency))
         plan: Plan = Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
         run = ledger.start(plan, label="gradient")
-        current = np.zeros(rows.n_columns)
+        current = np.zeros(k)
         expected = rate * budget.n_rows
         for batch in run.batches(rows.n_rows):
             gradient = released_gradient(run, rows, SquaredLoss(), current, self.clip_norm, expected, batch=batch)
