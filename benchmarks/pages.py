@@ -224,15 +224,19 @@ def heat_map(
     return head + "".join(parts) + "</svg>"
 
 
-# Colours of a heat map that stands alone, on white; those of the reports in daylight.
+# Colours of a picture that stands alone, on white; those of the reports in daylight.
+_LINES = {"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "s6": "#5b4bb0"}
 _ALONE = (
     "text{fill:#1d2226;font-size:13px}.tick,.name{fill:#5c656d}.heat{fill:#1f5fa8}.heat.loss{fill:#a3231b}"
     ".heat.harm{fill:#a3231b;stroke:#a3231b;stroke-width:2}.value{font-size:12px}.value.harm{font-weight:700}"
+    ".grid,.axis,.mark,.tie{fill:none;stroke:#d5dade}.axis,.mark{stroke:#5c656d}.line{fill:none;stroke-width:2.4}"
+    "path.ref{fill:none;stroke:#7b848c;stroke-dasharray:2 4}.dashed{stroke-dasharray:7 4}.band{opacity:.13}"
+    + "".join(f".line.{k}{{stroke:{c}}}.band.{k},.dot.{k},.end.{k}{{fill:{c}}}" for k, c in _LINES.items())
 )
 
 
 def svg_file(svg: str) -> str:
-    """Return a heat map as a file of its own, which a page of the documentation shows as a picture."""
+    """Return a heat map or chart as a file of its own, which a page of the documentation shows as a picture."""
     head, body = svg.split(">", 1)
     font = 'font-family="ui-sans-serif, system-ui, sans-serif"'
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
@@ -301,6 +305,12 @@ def paper_page(summary: Mapping[str, Any]) -> str:
     """
     charts = [_charts(figure) for figure in summary["figures"]]
     return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=__version__))
+
+
+def chart_file(figure: Mapping[str, Any]) -> str:
+    """Return a figure of a paper's benchmark as one picture: all of its panels side by side."""
+    panels = [_panel(panel) for panel in figure["panels"]]
+    return svg_file(line_chart(panels, title=figure["title"], y_label=figure["y_label"]))
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:
