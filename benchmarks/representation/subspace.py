@@ -165,7 +165,9 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
         paper_claims.append(everywhere(words, f"{shown} times", [(round(NEAR - a, 2), half) for a, half in ratios]))
         first = [_mean(true[n][DPSGD]) - _mean(a) for n, a in zip(privates, at_few, strict=True)]
         gains = [(_mean(a) - _mean(b), gain) for a, b, gain in zip(at_few, at_many, first, strict=True)]
-        words = f"{where}: diminishing returns: 500 to 2,000 gains less than none to 500, at every number of private rows"
+        words = (
+            f"{where}: diminishing returns: 500 to 2,000 gains less than none to 500, at every number of private rows"
+        )
         text = _pairs(gains)
         paper_claims.append(claim(words, text, all(round(late, 3) < round(early, 3) for late, early in gains)))
     return [*paper_claims, *_angle_claims(cells), *_our_claims(cells, privates, publics)]

@@ -28,6 +28,8 @@ from dpadapt.networks.row_gradients import RowsLoss
 # Numbers up to which the per-row gradients of a layer are stored (64 MB). A larger limit takes more memory and needs
 # the tables of inner products less often. Chosen by hand.
 _GHOST_STORED = 2**24
+# Weights from which on a layer is large. Below, storing gradients costs little. Chosen by hand.
+_LARGE_LAYER = 2**16
 # Numbers of a convolution's windows that are unfolded at once (1 MB): windows are many times the size of the rows, and
 # should stay in the cache. Chosen by hand.
 _WINDOW_NUMBERS = 2**18
@@ -250,10 +252,11 @@ def _group_norm(layer: Any, calls: Sequence[LayerCall]) -> Term:
 def _tables_pay(n_positions: int, p: int, d: int, n_rows: int) -> bool:
     """Return whether norms come from tables of inner products, not from stored gradients of p times d numbers.
 
-    They do where the tables take less memory, if stored gradients would take too much or take more arithmetic.
+    They do if the stored gradients would take too much memory, and in large layers if the tables take less arithmetic.
+    Bounds from stored gradients are a little closer.
     """
     too_much = n_rows * p * d > _GHOST_STORED and 2 * n_positions**2 <= p * d
-    return too_much or 2 * n_positions * (p + d) <= p * d
+    return too_much or (p * d >= _LARGE_LAYER and 2 * n_positions * (p + d) <= p * d)
 
 
 def _rows_to_store(rows: Any) -> int:
