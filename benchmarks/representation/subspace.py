@@ -1,9 +1,9 @@
 """Figure 3 of the public-representations paper: a subspace from public tasks, then private regression inside it.
 
 Section 5.4 of arXiv:2312.15551: 25 features, a subspace of 5 dimensions, 100 public tasks, epsilon 1.1, delta 1e-5. The
-paper states neither the length of the tasks' coefficients (here 1) nor the batch size (here 250 rows). Its theorems count
-public rows in total; whether its figure counts them in total or per task is not said, so both readings are measured.
-The clipping norm, learning rate and epochs of DP-SGD are the paper's, which come from a search on the private data. A
+paper states neither the length of the tasks' coefficients (here 1) nor the batch size (here 250 rows). Its theorems
+count public rows in total; whether its figure counts them in total or per task is not said, so both are measured. The
+clipping norm, learning rate and epochs of DP-SGD are the paper's, which come from a search on the private data. A
 star marks settings that were chosen by the reported error.
 """
 
@@ -187,11 +187,8 @@ def everywhere(what: str, text: str, leads: Sequence[tuple[float, float]]) -> di
 
 def _lead(worse: Sequence[float], better: Sequence[float], *, paired: bool = False) -> tuple[float, float]:
     """Return how much larger the first mean is than the second, and two standard errors, both as they are shown."""
-    if paired:
-        half = 2 * _error(np.subtract(worse, better))
-    else:
-        half = 2 * float(np.hypot(_error(worse), _error(better)))
-    return round(_mean(worse) - _mean(better), 3), round(half, 3)
+    error = _error(np.subtract(worse, better)) if paired else float(np.hypot(_error(worse), _error(better)))
+    return round(_mean(worse) - _mean(better), 3), round(2 * error, 3)
 
 
 def _ratio(values: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
@@ -286,8 +283,8 @@ def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "title": "Figure 3: l2 error of the coefficients, mean ± standard error over draws",
             "columns": ["method", *header],
             "rows": lines,
-            "words": "epsilon 1.1, delta 1e-5; 25 features, 5 dimensions, 100 public tasks of length 1. The paper's 500 and "
-            "2,000 public rows are 500 and 2,000 if they are counted in total, 50,000 and 200,000 if per task.",
+            "words": "epsilon 1.1, delta 1e-5; 25 features, 5 dimensions, 100 public tasks of length 1. The paper's 500 "
+            "and 2,000 public rows are 500 and 2,000 if they are counted in total, 50,000 and 200,000 if per task.",
         },
         {
             "title": "Sine of the largest angle between the subspace of public tasks and the true one",

@@ -14,7 +14,6 @@ from dpadapt.networks import PrivateNetwork, freeze_batch_norm, pretrained, thre
 from dpadapt.networks.fine_tuning import with_head  # noqa: E402
 from dpadapt.networks.models import perceptron  # noqa: E402
 
-
 RANDOM = np.random.default_rng(0)
 
 

@@ -33,11 +33,11 @@ _LARGE_LAYER = 2**16
 # Numbers of a convolution's windows that are unfolded at once (1 MB): windows are many times the size of the rows, and
 # should stay in the cache. Chosen by hand.
 _WINDOW_NUMBERS = 2**18
-# Rows that pass through the network at once, at most; a larger batch is split. More rows take more memory. Chosen by hand.
+# Rows that pass through the network at once, at most; a larger batch is split. More take more memory. Chosen by hand.
 _GHOST_ROWS = 1024
-# Numbers that the layers of a part may record (256 MB); beyond, a part has fewer rows. A larger limit takes more memory,
-# and more time once a part exceeds the caches. Chosen on EfficientNet-Lite0 with images of 64 pixels: a step took 10.5
-# CPU milliseconds per row with this limit, and 12.6 with twice the limit.
+# Numbers that the layers of a part may record (256 MB); beyond, a part has fewer rows. A larger limit takes more
+# memory, and more time once a part exceeds the caches. Chosen on EfficientNet-Lite0 with images of 64 pixels, where
+# twice the limit took a fifth more CPU time.
 _GHOST_RECORDED = 2**26
 # The same in float64, where every part is filled up to this number (`row_gradients._full_parts`): a multiple of the
 # number of rows that matrix products compute at once, usually 4 to 48. More rows are wasted on small batches.

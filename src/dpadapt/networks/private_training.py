@@ -102,7 +102,7 @@ class Recipe:
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step, a function of public numbers alone.
 
-        "cosine" is `learning_rate` times (1 + cos(pi step / n_steps)) / 2, which falls from `learning_rate` to nearly 0.
+        "cosine" is `learning_rate` times (1 + cos(pi step / n_steps)) / 2, which falls to nearly 0.
         """
         if self.schedule == "constant":
             return self.learning_rate

@@ -37,7 +37,8 @@ def refuse_batch_norm(module: nn.Module) -> None:
         if isinstance(layer, BATCH_NORMS):
             raise ValueError(
                 f"module has {type(layer).__name__} ({name}), which mixes the rows of a batch: one row would change "
-                f"the gradients of all others. Use GroupNorm or LayerNorm, or freeze_batch_norm(module) for a pretrained one."
+                f"the gradients of all others. Use GroupNorm or LayerNorm; of a pretrained module, give "
+                f"freeze_batch_norm(module)."
             )
 
 
