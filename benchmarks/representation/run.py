@@ -12,19 +12,20 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.pages import chart_file, pipes, write_between
-from benchmarks.representation import probe, shifted, subspace
+from benchmarks.representation import networks, probe, shifted, subspace
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import versions
 from dpadapt.errors import DataUnavailable
 
 PROBE_START, PROBE_END = "<!-- bench probe -->", "<!-- end of bench probe -->"
-FIGURE_3 = "representation-figure-3.svg"
+# Pictures that are written beside the page of the tables, by part.
+PICTURES = {"subspace": "representation-figure-3.svg", "networks": "representation-figure-1.svg"}
 
 # Each part has functions `pieces`, `measure`, `claims`, `tables` and `figures`.
-PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe, "shifted": shifted}
+PARTS: dict[str, ModuleType] = {"subspace": subspace, "networks": networks, "probe": probe, "shifted": shifted}
 Piece = tuple[str, Any]
 # Kinds of pieces that measure time: nothing else may run beside them.
-SPEED = ("speed", "opacus", "moments speed")
+SPEED = ("speed", "opacus", "moments speed", "cost")
 
 
 def measure(piece: Piece) -> dict[str, Any]:
@@ -128,15 +129,16 @@ def markers(part: str) -> tuple[str, str]:
 
 
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the tables of the parts that were measured between their markers on a page, and Figure 3 beside it."""
-    for part in ("subspace", "probe"):
+    """Write the tables of the parts that were measured between their markers on a page, and the figures beside it."""
+    for part in ("subspace", "networks", "probe"):
         rows = results["rows"].get(part, ())
         if not rows:
             continue
         cpu = sum(row.get("cpu", 0.0) for row in rows) / 60
         write_between(path, markdown({**results, "minutes": cpu, "processes": 1}, (part,)), *markers(part))
-        if part == "subspace":
-            (path.parent / FIGURE_3).write_text(chart_file(subspace.figure_3(rows)), encoding="utf-8")
+        if part in PICTURES:
+            figure = subspace.figure_3(rows) if part == "subspace" else networks.figures(rows)[0]
+            (path.parent / PICTURES[part]).write_text(chart_file(figure), encoding="utf-8")
 
 
 def write_probes(results: dict[str, Any], path: Path) -> None:
@@ -158,7 +160,7 @@ def _spoken(piece: Piece) -> str:
 if __name__ == "__main__":
     writers = {
         "report": ("write a page with the figures", write_report),
-        "markdown": ("write the paper's tables between this page's markers, and Figure 3 beside it", write_markdown),
+        "markdown": ("write the paper's tables between this page's markers, and the figures beside it", write_markdown),
         "probes": ("write the tables of probes by kind of public rows between this page's markers", write_probes),
     }
     command(__spec__.name, __doc__, run, show, writers=writers, parts=tuple(PARTS))

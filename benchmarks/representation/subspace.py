@@ -283,8 +283,8 @@ def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "title": "Figure 3: l2 error of the coefficients, mean ± standard error over draws",
             "columns": ["method", *header],
             "rows": lines,
-            "words": "epsilon 1.1, delta 1e-5; 25 features, 5 dimensions, 100 public tasks of length 1. The paper's 500 "
-            "and 2,000 public rows are 500 and 2,000 if they are counted in total, 50,000 and 200,000 if per task.",
+            "words": "epsilon 1.1, delta 1e-5; 25 features, 5 dimensions, 100 public tasks of length 1. The paper's "
+            "500 and 2,000 public rows are 500 and 2,000 if they are counted in total, 50,000 and 200,000 if per task.",
         },
         {
             "title": "Sine of the largest angle between the subspace of public tasks and the true one",
