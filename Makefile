@@ -8,8 +8,14 @@ FLOWER_BIN := .venv-federated/bin
 FLOWER_STAMP := .venv-federated/.installed
 SCALE_BIN := .venv-scale/bin
 SCALE_STAMP := .venv-scale/.installed
+RELEASE_BIN := .venv-release/bin
+RELEASE_STAMP := .venv-release/.installed
+# Interpreters that a release is tried with, such as "python3.11 python3.12 python3.13".
+RELEASE_PYTHONS ?= $(PYTHON)
+DOCS_BIN := .venv-docs/bin
+DOCS_STAMP := .venv-docs/.installed
 
-.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs clean
+.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs release-check clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -34,6 +40,11 @@ $(SCALE_STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv-scale
 	$(SCALE_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[postgres,scale,dev]'
 	touch $(SCALE_STAMP)
+
+$(DOCS_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $(DOCS_STAMP)
 
 ## the main job on real data that ships inside installed packages
 demo: $(STAMP)
@@ -82,8 +93,20 @@ mutants: $(STAMP) $(TORCH_STAMP) $(SCALE_STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks performance
 
-docs: $(STAMP)
-	$(BIN)/python -m pytest -q tests/test_docs.py
+## the site, with its tutorials executed, in build/site; then open build/site/index.html
+docs: $(DOCS_STAMP)
+	rm -rf build/site docs/reference/api
+	OMP_NUM_THREADS=1 $(DOCS_BIN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees -E . build/site
+	$(DOCS_BIN)/python tools/check_site.py build/site
+
+$(RELEASE_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check build
+	touch $(RELEASE_STAMP)
+
+## builds wheel and sdist into dist/, checks what they contain, and tries each in a new environment
+release-check: $(RELEASE_STAMP)
+	$(RELEASE_BIN)/python tools/release_check.py $(RELEASE_PYTHONS)
 
 clean:
-	rm -rf .venv .venv-torch .venv-federated .venv-scale build dist demo-report
+	rm -rf .venv .venv-torch .venv-federated .venv-scale .venv-docs .venv-release build dist demo-report docs/reference/api

@@ -15,6 +15,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.ledger.run",
         "the ledger: what each rule leaves unused of a cap, how far an adaptive analyst gets, charges a second",
     ),
+    "peers": (
+        "benchmarks.peers.run",
+        "errors of public models, DP-SGD, DP-EBM, Opacus and diffprivlib on the same rows of bundled sets",
+    ),
     "bounds": (
         "benchmarks.bounds.run",
         "bounds ten times too wide: what they cost a private fit without public data, with and without ranges",
@@ -30,6 +34,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     "scale": (
         "benchmarks.scale.run",
         "more rows than memory: fits from Parquet files and on workers of Dask against fits from memory",
+    ),
+    "scale-huge": (
+        "benchmarks.scale.huge",
+        "a hundred million rows in two gigabytes: both transfer estimators, once; needs 60 GB of disk and an hour",
     ),
     "persons": (
         "benchmarks.persons.run",

@@ -11,8 +11,9 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup
 
 from dpadapt import __version__
+from dpadapt.report.charts import Level, Line, LineChart, Panel
 from dpadapt.report.html import environment as report_environment
-from dpadapt.report.plots import Level, Line, Panel, line_chart
+from dpadapt.report.svg import line_svg
 
 
 def environment() -> Environment:
@@ -60,7 +61,7 @@ def adaptation_page(summary: Mapping[str, Any]) -> str:
 
 def _adaptation_chart(curve: Mapping[str, Any]) -> Markup:
     panels = [_adaptation_panel(panel) for panel in curve["panels"]]
-    return Markup(line_chart(panels, title=f"{curve['title']}: {curve['axis']} by rows", y_label=curve["axis"]))
+    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {curve['axis']} by rows", curve["axis"])))
 
 
 def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
@@ -100,7 +101,7 @@ def _clustering_chart(curve: Mapping[str, Any]) -> Markup:
         for panel in curve["panels"]
     ]
     axis = "cost over ClusterT's"
-    return Markup(line_chart(panels, title=f"{curve['title']}: {axis} by k", y_label=axis))
+    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {axis} by k", axis)))
 
 
 def _line(line: Mapping[str, Any]) -> Line:
@@ -224,23 +225,36 @@ def heat_map(
     return head + "".join(parts) + "</svg>"
 
 
-# Colours of a picture that stands alone, on white; those of the reports in daylight.
-_LINES = {"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "s6": "#5b4bb0"}
+# Colours of a heat map that stands alone, on white; those of the reports in daylight.
 _ALONE = (
     "text{fill:#1d2226;font-size:13px}.tick,.name{fill:#5c656d}.heat{fill:#1f5fa8}.heat.loss{fill:#a3231b}"
     ".heat.harm{fill:#a3231b;stroke:#a3231b;stroke-width:2}.value{font-size:12px}.value.harm{font-weight:700}"
-    ".grid,.axis,.mark,.tie{fill:none;stroke:#d5dade}.axis,.mark{stroke:#5c656d}.line{fill:none;stroke-width:2.4}"
-    "path.ref{fill:none;stroke:#7b848c;stroke-dasharray:2 4}.dashed{stroke-dasharray:7 4}.band{opacity:.13}"
-    + "".join(f".line.{k}{{stroke:{c}}}.band.{k},.dot.{k},.end.{k}{{fill:{c}}}" for k, c in _LINES.items())
 )
 
 
-def svg_file(svg: str) -> str:
-    """Return a heat map or chart as a file of its own, which a page of the documentation shows as a picture."""
+# The same for a line chart.
+_COLOURS = {
+    **{"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "s6": "#5b4bb0"},
+    "ref": "#7b848c",
+}
+_CHART_ALONE = (
+    "text{font-size:13px}.tick,.name,text.ref{fill:#5c656d}.grid,.tie,path.ref{fill:none;stroke:#eceae4}"
+    ".axis,.mark{stroke:#5c656d;fill:none}path.ref{stroke:#7b848c;stroke-dasharray:2 4}.band{opacity:.13}"
+    ".line{fill:none;stroke-width:2.4}.dashed{stroke-dasharray:6 4}.end{font-weight:600}"
+) + "".join(f".line.{k}{{stroke:{v}}}.band.{k},.dot.{k},.end.{k}{{fill:{v}}}" for k, v in _COLOURS.items())
+
+
+def svg_file(svg: str, style: str = _ALONE) -> str:
+    """Return a heat map as a file of its own, which a page of the documentation shows as a picture."""
     head, body = svg.split(">", 1)
     font = 'font-family="ui-sans-serif, system-ui, sans-serif"'
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{_ALONE}</style>{white}{body}\n'
+    return f'{head} xmlns="http://www.w3.org/2000/svg" {font}><style>{style}</style>{white}{body}\n'
+
+
+def chart_file(svg: str) -> str:
+    """Return a line chart as a file of its own."""
+    return svg_file(svg, _CHART_ALONE)
 
 
 def _cell(cell: Mapping[str, Any], x: float, y: float) -> str:
@@ -307,10 +321,10 @@ def paper_page(summary: Mapping[str, Any]) -> str:
     return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=__version__))
 
 
-def chart_file(figure: Mapping[str, Any]) -> str:
+def figure_file(figure: Mapping[str, Any]) -> str:
     """Return a figure of a paper's benchmark as one picture: all of its panels side by side."""
     panels = [_panel(panel) for panel in figure["panels"]]
-    return svg_file(line_chart(panels, title=figure["title"], y_label=figure["y_label"]))
+    return chart_file(line_chart(panels, title=figure["title"], y_label=figure["y_label"]))
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:
@@ -319,7 +333,7 @@ def _charts(figure: Mapping[str, Any]) -> list[Markup]:
     # Rows of about equal length.
     ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
     return [
-        Markup(line_chart(panels[first:last], title=figure["title"], y_label=figure["y_label"]))
+        Markup(line_svg(LineChart(panels[first:last], figure["title"], figure["y_label"])))
         for first, last in pairwise(ends)
     ]
 

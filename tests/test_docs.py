@@ -2,6 +2,8 @@
 
 import re
 import warnings
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -38,10 +40,42 @@ def test_python_blocks_run(page, capsys, tmp_path, monkeypatch):
             pytest.skip("needs real data sets: set DPADAPT_DATA")
 
 
-@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: str(page.relative_to(ROOT)))
-def test_local_links_exist(page):
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def without_code(text):
+    """Return a page's text without its blocks of code."""
+    return re.sub(r"^(`{3,}).*?^\1", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@cache
+def anchors(page):
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    found = set()
+    for heading in re.findall(r"^#+ (.*)", without_code(page.read_text(encoding="utf-8")), flags=re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
+        repeated = (f"{anchor}-{number}" for number in count(1))
+        found.add(anchor if anchor not in found else next(name for name in repeated if name not in found))
+    return found
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES, *ROOT.glob("*.md")}), ids=lambda page: str(page.relative_to(ROOT)))
+def test_local_links_and_their_anchors_exist(page):
+    text = without_code(page.read_text(encoding="utf-8"))
+    for target, fragment in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if fragment and file.suffix == ".md":
+            assert fragment in anchors(file), f"{page.name} links to {target}#{fragment}"
+
+
+def test_anchors_are_those_of_the_headings(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` (c), 1. d\n```\n# no heading\n```\n## x\n## x\n")
+    assert anchors(page) == {"a-b-c-1-d", "x", "x-1"}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "guides").glob("*.md")), ids=lambda page: page.name)
+def test_a_guide_has_at_most_1500_words(page):
+    assert len(page.read_text(encoding="utf-8").split()) <= 1500
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

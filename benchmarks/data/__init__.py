@@ -1,7 +1,7 @@
 """The papers' data sets: loaded by name, and split into source and target domains as in the papers.
 
 `load` reads a set from disk or downloads it. Functions named `<set>_by_<what>` return domains.
-See `docs/guides/datasets.md`.
+See `docs/papers/data.md`.
 """
 
 from benchmarks.data.loading import available, load

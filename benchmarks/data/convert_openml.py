@@ -1,4 +1,4 @@
-"""Convert frames of OpenML and scikit-learn to our columns. Tested on made-up frames; see docs/guides/datasets.md."""
+"""Convert frames of OpenML and scikit-learn to our columns. Tested on made-up frames; see docs/papers/data.md."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Convert zip files of the UCI archive to our columns. Tested on made-up files only; see docs/guides/datasets.md."""
+"""Convert zip files of the UCI archive to our columns. Tested on made-up files only; see docs/papers/data.md."""
 
 import io
 import zipfile

@@ -366,7 +366,7 @@ def load(name: str, part: str | None = None, *, download: bool = True) -> Datase
     """Load a data set, with its provenance.
 
     Looks for `$DPADAPT_DATA/<set>/<file>`, then in the user's cache, then downloads from the original source into the
-    cache. Files are verified by checksum on every load; a download is trusted on first use (`docs/guides/datasets.md`).
+    cache. Files are verified by checksum on every load; a download is trusted on first use (`docs/papers/data.md`).
 
     Parameters
     ----------

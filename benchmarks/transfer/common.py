@@ -7,6 +7,7 @@ A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `pub
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -104,9 +105,10 @@ def real_data() -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that the results depend on."""
+    """Return today's date and the versions that the results depend on; tables print each name with its value."""
     names = ("dpadapt", "numpy", "scipy", "scikit-learn")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    today = date.today().isoformat()
+    return {"measured on": today, "python": platform.python_version(), **{name: version(name) for name in names}}
 
 
 # Texts of all tables.
@@ -203,7 +205,8 @@ def print_tables(
     for row in claims:
         style = "red" if row["verdict"] == "missed" else None
         shown.add_row(row["claim"], row["measured"], row["verdict"], style=style)
-    console.print(shown)
+    if claims:
+        console.print(shown)
     for sentence in sentences:
         console.print(sentence, markup=False)
 

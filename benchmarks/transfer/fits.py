@@ -88,7 +88,7 @@ def accuracy_and_log_loss(p: Array, codes: Array) -> list[float]:
 
 
 @cache
-def _public_models(task: Task) -> dict[str, Any]:
+def public_models(task: Task) -> dict[str, Any]:
     """Return the fitted models of the public rows."""
     domains, _ = loaded(task)
     return {
@@ -98,7 +98,7 @@ def _public_models(task: Task) -> dict[str, Any]:
 
 
 @cache
-def _unspent(task: Task) -> Any:
+def unspent(task: Task) -> Any:
     """Return the estimator's own public model: nothing is spent, and the private rows have no influence."""
     domains, public = loaded(task)
     return estimator(task, **NOTHING).fit(domains.X[:50], domains.y[:50], public=public)
@@ -141,7 +141,7 @@ def estimator(task: Task, **params: Any) -> Any:
     return PrivateTransferClassifier(classes=classes_of(task), **params)
 
 
-def _fine_tuned(task: Task, **params: Any) -> Any:
+def fine_tuned(task: Task, **params: Any) -> Any:
     if task.kind == "regression":
         return PrivateGradientDescentRegressor(**params)
     return PrivateGradientDescentClassifier(classes=classes_of(task), **params)
@@ -151,7 +151,7 @@ def _fine_tuned(task: Task, **params: Any) -> Any:
 _STARTS: dict[str, Any] = {}
 
 
-def _fit_from_one_start(task: Task, model: Any, X: Array, y: Array, public: Public) -> Any:
+def fit_from_one_start(task: Task, model: Any, X: Array, y: Array, public: Public) -> Any:
     """Fit DP-SGD; its public start, which takes most of the time and needs no private row, is fitted once per task."""
 
     def start(*parts: Any) -> Any:
@@ -171,7 +171,7 @@ def _fixed(task: Task) -> dict[str, Any]:
     return fixed | {"clip_norm": fixed["clip_norm"] * float(np.std(loaded(task)[0].y_public))}
 
 
-def _private_only(task: Task, **params: Any) -> Any:
+def private_only(task: Task, **params: Any) -> Any:
     if task.kind == "regression":
         return PrivateLinearRegression(target_bounds=_target_bounds(task), **params)
     return PrivateLogisticRegression(classes=classes_of(task), **params)
@@ -183,7 +183,7 @@ def _target_bounds(task: Task) -> tuple[float, float]:
 
 
 @cache
-def _scaled(task: Task) -> Array:
+def scaled(task: Task) -> Array:
     """Return the private pool with columns scaled to [-1, 1] by the ranges of the public rows; other values clipped."""
     domains, _ = loaded(task)
     low, high = domains.X_public.min(axis=0), domains.X_public.max(axis=0)
@@ -195,7 +195,7 @@ def has_dp_ebm() -> bool:
     return find_spec("interpret") is not None
 
 
-def _dp_ebm(task: Task, X: Array, y: Array, **params: Any) -> Any:
+def dp_ebm(task: Task, X: Array, y: Array, **params: Any) -> Any:
     """Return DP-EBM, fitted on private rows; the ranges of columns and target are those of the public rows."""
     from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 
@@ -228,33 +228,33 @@ def single_fits(task: Task, seed: int, *, rivals: Sequence[str] = ()) -> Iterato
     def error_of(model: Any, X: Array = X_test, *, n_rows: int = 0) -> Any:
         return measured(model, X, y_test, classes, n_rows=n_rows)
 
-    alone: dict[str, Any] = {"public": error_of(_unspent(task))}
+    alone: dict[str, Any] = {"public": error_of(unspent(task))}
     if "best public" in rivals:
-        models = _public_models(task)
+        models = public_models(task)
         alone |= {name: error_of(model, n_rows=len(domains.y_public)) for name, model in models.items()}
         alone["best public"] = min((alone[name] for name in models), key=error)
     for size, rows in private.items():
         n = len(rows)
         X, y = domains.X[rows], domains.y[rows]
-        limit = {"not private": _not_private(task, X, y, error_of)} if "not private" in rivals else {}
+        limit = {"not private": not_private(task, X, y, error_of)} if "not private" in rivals else {}
         for i, epsilon in enumerate(EPSILONS):
             params = {"epsilon": epsilon, "random_state": 10_000 * seed + 10 * n + i}
             cell = {"task": task.name, "kind": task.kind, "size": size, "n": n, "epsilon": epsilon, "seed": seed}
             cell |= alone | limit | {"ours": error_of(estimator(task, **params).fit(X, y, public=public))}
             if FINE_TUNING in rivals:
                 for name, setting in ((FINE_TUNING, {}), (FIXED_FINE_TUNING, _fixed(task))):
-                    model = _fine_tuned(task, **params, **setting)
-                    cell[name] = error_of(_fit_from_one_start(task, model, X, y, public))
+                    model = fine_tuned(task, **params, **setting)
+                    cell[name] = error_of(fit_from_one_start(task, model, X, y, public))
             if "private only" in rivals:
-                model = _private_only(task, **params).fit(_scaled(task)[rows], y)
-                cell["private only"] = error_of(model, _scaled(task)[test])
+                model = private_only(task, **params).fit(scaled(task)[rows], y)
+                cell["private only"] = error_of(model, scaled(task)[test])
             # DP-EBM has no more than two classes.
             if DP_EBM in rivals and epsilon == DP_EBM_EPSILON and seed < DP_EBM_SEEDS and len(classes) <= 2:
-                cell[DP_EBM] = error_of(_dp_ebm(task, X, y, delta=estimator(task).delta, **params), n_rows=n)
+                cell[DP_EBM] = error_of(dp_ebm(task, X, y, delta=estimator(task).delta, **params), n_rows=n)
             yield cell
 
 
-def _not_private(task: Task, X: Array, y: Array, error_of: Callable[..., Any]) -> Any:
+def not_private(task: Task, X: Array, y: Array, error_of: Callable[..., Any]) -> Any:
     """Return the better of boosting on public and private rows and boosting on private rows."""
     domains, _ = loaded(task)
     pooled = np.vstack([domains.X_public, X]), np.concatenate([domains.y_public, y])

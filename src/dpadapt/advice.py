@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.isotonic import isotonic_regression
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.methods import Method, find
 from dpadapt.tables import Category, Date, EncodedRows, Number, Schema, TableModel, parse_days, parse_numbers
 from dpadapt.transfer.rehearsal import Rehearsal, rehearse
@@ -46,6 +46,12 @@ _PREFERRED_BY = 0.02
 _ADVISED_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 RANDOM = "no difference (random split)"
+# Each `Advice.verdict` as a heading.
+VERDICTS = {
+    "gain": "Fit: a gain is expected",
+    "no gain": "Public rows foresee no gain",
+    "unknown": "Public rows can't tell",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +145,30 @@ class Advice:
         """Return the expected error over that of the public model: a line per split, a column per epsilon."""
         if self.chosen is None:
             return []
-        heading = f"{self.error} / public model's"
-        width = max(len(name) for name in (heading, *self.splits)) + 2
-        lines = ["", f"{heading:<{width}}" + "".join(f"{f'ε = {e:g}':>10}" for e in self.epsilons)]
+        width = max(len(line[0]) for line in self._cells()) + 2
+        return ["", *(f"{name:<{width}}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in self._cells())]
+
+    def _cells(self) -> list[list[str]]:
+        """Return the cells of the table, headings first; nothing if nothing was rehearsed."""
+        if self.chosen is None:
+            return []
         rows = [*zip(self.splits, self.chosen.ratios, strict=True)]
         if len(self.splits) > 1:
             rows.append(("mean over differences", self.chosen.expected))
-        return lines + [f"{name:<{width}}" + "".join(f"{ratio:>10.3f}" for ratio in ratios) for name, ratios in rows]
+        return [
+            [f"{self.error} / public model's", *(f"ε = {epsilon:g}" for epsilon in self.epsilons)],
+            *([name, *(f"{ratio:.3f}" for ratio in ratios)] for name, ratios in rows),
+        ]
+
+    def _repr_html_(self) -> str:
+        verdict, *sentences = self.sentences
+        headings, *rows = self._cells() or [[]]
+        return notebook.card(
+            "Advice from public rows, nothing spent",
+            notebook.headline(VERDICTS[self.verdict]),
+            *map(notebook.sentence, (verdict, *sentences)),
+            *([notebook.table(headings, rows)] if rows else []),
+        )
 
 
 def advise(

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
@@ -99,6 +99,17 @@ class Evaluation:
         """Return the result and its receipt as text."""
         return f"{self.summary}\n{self.receipt}"
 
+    def _repr_html_(self) -> str:
+        return notebook.card(
+            "Evaluation on private rows",
+            notebook.headline(f"{self.metric} = {self.value:.4g}"),
+            notebook.sentence(
+                f"{INTERVAL_COVERAGE:.0%} interval {self.low:.4g} to {self.high:.4g} (noise and sampling)"
+            ),
+            notebook.note(f"cost: epsilon = {self.receipt.epsilon:.4g}, delta = {self.receipt.delta:.3g}"),
+            *self.receipt.html_parts(),
+        )
+
 
 def evaluate(
     model: Any,
@@ -119,12 +130,10 @@ def evaluate(
     `model.score`, `cross_val_score` and `GridSearchCV` compute exact scores of private rows, which are charged to
     nobody and must not be released. This is the way to release one.
 
-    Privacy
-    -------
-    Protects one private row, or all rows of one person. Releases one histogram of right and wrong predictions, of
-    clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly `epsilon`, `delta`. The
-    adjacency is that of the ledger, and zero-out without one. The model must be public or released, and must predict
-    each row by itself. Rows that are not finite or have no label count nothing.
+    **Privacy.** Protects one private row, or all rows of one person. Releases one histogram of right and wrong
+    predictions, of clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly
+    `epsilon`, `delta`. The adjacency is that of the ledger, and zero-out without one. The model must be public or
+    released, and must predict each row by itself. Rows that are not finite or have no label count nothing.
 
     Parameters
     ----------
@@ -177,7 +186,8 @@ def evaluate(
         warn_of_no_ledger("evaluate", epsilon, delta or 1e-6, Adjacency.ZERO_OUT.value, unit)
         child = Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=unit, random_state=random_state)
     elif isinstance(ledger, Ledger):
-        child = ledger.child(epsilon, delta, label="evaluation", unit=unit, random_state=random_state)
+        label = f"evaluation of {model.label}" if isinstance(model, TableModel) else "evaluation"
+        child = ledger.child(epsilon, delta, label=label, unit=unit, random_state=random_state)
     else:
         raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
     known = None if public is None else _public_rows(model, public)

@@ -136,7 +136,7 @@ METHODS: tuple[Method, ...] = (
         "probe",
         "classification",
         "dpadapt.representation.probe.PrivateProbe",
-        "logistic regression on the features of a frozen public encoder, in directions that public rows show",
+        "logistic regression on the features of a frozen public encoder, in coordinates that public rows give",
         paper=4,
     ),
     Method(

@@ -365,6 +365,11 @@ def test_spent_is_the_cost_of_what_was_recorded_and_never_above_the_cap(charges,
     exact = epsilon(tally(made), delta) if made else 0.0
     assert ledger.spent() == exact if len(made) < 2 else exact * (1 - 1e-3) <= ledger.spent()
     assert ledger.spent() <= cap * (1 + 1e-9)
+    # The same after each charge.
+    spending = ledger.spending()
+    assert len(spending) == len(made)
+    assert spending == sorted(spending)
+    assert [0.0, *spending][-1] == ledger.spent()
 
 
 @pytest.mark.parametrize("first", [[], [Gaussian(5.0)], [Gaussian(8.0), Laplace(20.0)]])

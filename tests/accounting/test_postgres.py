@@ -326,8 +326,8 @@ def test_labels_and_names_of_any_characters_are_kept(place):
 
 
 def test_the_rights_that_an_analyst_needs_do_not_let_charges_disappear(place, ledger):
-    """The rights of docs/guides/ledger.md: to add records, and to change the row of a ledger."""
-    page = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+    """The rights of docs/guides/ledger-on-a-server.md: to add records, and to change the row of a ledger."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "ledger-on-a-server.md").read_text()
     (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     place.execute("DROP ROLE IF EXISTS anna")
     place.execute(f"CREATE ROLE anna LOGIN PASSWORD '{PASSWORD}'")

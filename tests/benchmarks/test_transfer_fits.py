@@ -96,11 +96,11 @@ def test_changed_sources_are_not_stored_under_a_commit(monkeypatch):
 def test_fine_tuning_from_a_remembered_start_is_fine_tuning():
     task = task_named("fair by age")
     domains, public = loaded(task)
-    made = [fits._fine_tuned(task, epsilon=1.0, random_state=0) for _ in range(3)]
+    made = [fits.fine_tuned(task, epsilon=1.0, random_state=0) for _ in range(3)]
     made[0].fit(domains.X[:500], domains.y[:500], public=public)
     fits._STARTS.clear()
     for model in made[1:]:
-        fits._fit_from_one_start(task, model, domains.X[:500], domains.y[:500], public)
+        fits.fit_from_one_start(task, model, domains.X[:500], domains.y[:500], public)
         assert np.array_equal(model.coef_, made[0].coef_)
     assert list(fits._STARTS) == ["fair by age"]
 

@@ -34,7 +34,7 @@ def test_a_model_is_evaluated_and_the_ledger_of_its_fit_is_charged(run, fitted):
     assert "95% interval" in outcome.out
     ledger = Ledger.open(fitted.ledger)
     assert ledger.n_charges == before + 1
-    assert ledger.entries[-1].label == "evaluation: accuracy"
+    assert ledger.entries[-1].label == "evaluation of ill: accuracy"
     assert f"{ledger.spent():.4g} of 3 spent" in " ".join(outcome.out.split())
 
 

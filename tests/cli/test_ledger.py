@@ -106,7 +106,7 @@ def test_the_page_of_a_ledger(run, site, tmp_path):
     assert run(*site.fit(method="linear", allowance="anna")).code == 0
     page = tmp_path / "ledger.html"
     assert run("ledger", "page", site.ledger, "-o", page).code == 0
-    for text in ("patients", "anna", "PrivateLinearRegression", "1.2"):
+    for text in ("patients", "anna", "predict cost: PrivateLinearRegression", "1.2"):
         assert text in page.read_text(encoding="utf-8")
     before = site.ledger.read_bytes()
     refused(run("ledger", "page", site.ledger, "-o", site.ledger), "--out")

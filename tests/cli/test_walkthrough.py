@@ -1,4 +1,4 @@
-"""The commands of docs/guides/cli.md run as written."""
+"""The commands of the guides of the command line run as written, page after page."""
 
 import re
 import shlex
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-_PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+_GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+_TEXT = "".join((_GUIDES / f"{name}.md").read_text(encoding="utf-8") for name in ("cli", "cli-fit", "schema", "teams"))
 
 
 def test_the_walkthrough_runs(run, site, monkeypatch):
@@ -15,9 +16,9 @@ def test_the_walkthrough_runs(run, site, monkeypatch):
         made.unlink()
     for leftover in site.folder.glob("patients.ledger-*"):
         leftover.unlink()
-    blocks = re.findall(r"```console\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.S)
+    blocks = re.findall(r"```console\n(.*?)```", _TEXT, re.S)
     commands = [line for block in blocks for line in block.splitlines() if line.strip()]
-    assert len(commands) >= 8
+    assert len(commands) >= 15
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "dpadapt"
@@ -29,5 +30,5 @@ def test_the_walkthrough_runs(run, site, monkeypatch):
 
 @pytest.mark.parametrize("option", ["--ledger-epsilon", "--seed", "--category", "--adjacency", "--method"])
 def test_options_on_the_page_exist(run, option):
-    assert option in _PAGE.read_text(encoding="utf-8")
+    assert option in _TEXT
     assert option in run("fit", "--help").out + run("schema", "--help").out

@@ -287,3 +287,28 @@ def test_groups_with_few_public_rows_are_named_with_their_number_and_the_noise()
     lacking = SimpleNamespace(own_effect_=np.array([np.nan, np.nan, 0.2, np.nan]))
     assert len(groups_in_words(lacking, names, rows)) == 3
     assert groups_in_words(SimpleNamespace(own_effect_=unseen), names, np.tile(rows, (20, 1))) == []
+
+
+@TASKS
+def test_a_gain_that_was_estimated_is_not_called_unknown(task):
+    _, _, same, shifted = CASES[task]
+    gained = sentences_on_fit(task, shifted, 3.0)
+    assert "less than the public model's was estimated from the releases. The error itself is unknown." in gained
+    unchanged = sentences_on_fit(task, same, 0.01)
+    assert "The error of the model on the private population is unknown." in unchanged
+    assert "was estimated" not in unchanged
+
+
+def test_an_error_that_people_tested_is_stated_and_not_called_unknown():
+    receipt = SimpleNamespace(epsilon=1.0, entries=(1,), seeded=False)
+    estimates = {"error of source": 0.3, "error of corrected": 0.125, "noise of an error": 0.01}
+    model = SimpleNamespace(privacy_=receipt, people_asked_={"test": 1000}, chosen_="corrected", estimates_=estimates)
+    text = " ".join(fit_in_words(model, None, None, None))
+    assert "is about 0.125, with a standard deviation of at most 0.010" in text
+    assert "unknown" not in text
+    assert "0.125" in verdict_on_fit(model, None, None)["words"]
+    assert "nothing here says how good it is" not in verdict_on_fit(model, None, None)["words"]
+    # Nobody tested it.
+    model.estimates_ = {}
+    assert "is unknown" in " ".join(fit_in_words(model, None, None, None))
+    assert "nothing here says how good it is" in verdict_on_fit(model, None, None)["words"]

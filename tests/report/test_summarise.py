@@ -10,8 +10,8 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Adjacency, Gaussian, NonPrivate, clipped_sum
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.summarise import (
-    _coefficients,
     best_guess,
+    coefficients_of,
     guarantee_in_words,
     percent,
     receipt_facts,
@@ -92,7 +92,7 @@ def test_coefficients_beside_a_public_model_that_is_not_linear_are_called_those_
     (transfer,) = [method for method in PREDICTORS if (method.name, method.task) == ("transfer", "regression")]
     model, *_ = fit(transfer, public_model=public_model)
     model.coef_ = np.array([0.0, 2.0, -1.0])
-    (part,) = _coefficients(model, ["b", "c", "d"], "a", np.array([1.0, 0.5, 3.0]))["parts"]
+    (part,) = coefficients_of(model, ["b", "c", "d"], "a", np.array([1.0, 0.5, 3.0]))["parts"]
     assert part["unit"] == f"{words} a"
     # Per standard deviation, the largest first.
     assert [(row["name"], row["value"]) for row in part["rows"]] == [("d", -3.0), ("c", 1.0), ("b", 0.0)]
@@ -102,7 +102,7 @@ def test_without_a_correction_there_are_no_coefficients_to_show(fit):
     (transfer,) = [method for method in PREDICTORS if (method.name, method.task) == ("transfer", "regression")]
     model, *_ = fit(transfer)
     model.coef_ = np.zeros(3)
-    assert _coefficients(model, ["b", "c", "d"], "a", None)["parts"] == []
+    assert coefficients_of(model, ["b", "c", "d"], "a", None)["parts"] == []
 
 
 def test_parameters_are_texts(summary_of):

@@ -1,14 +1,16 @@
 """Tables for the terminal: receipts, ledgers, panels and forecasts."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
-from dpadapt.accounting.chain import Past
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
+from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.methods import PREDICTORS
+from dpadapt.report.ledger import history_of
 from dpadapt.report.summarise import receipt_facts
 from dpadapt.report.terminal import (
     class_table,
@@ -71,8 +73,25 @@ def test_classes_are_shown_with_recall_and_precision():
 
 
 def test_a_history_marks_seeded_charges(ledger):
-    (entry,) = ledger.entries
-    assert "(seeded: no guarantee)" in " ".join(render(history_table("h", [Past("2020-01-01", (entry,))])).split())
+    text = " ".join(render(history_table("h", history_of(ledger))).split())
+    assert "(seeded: no guarantee)" in text
+    assert "[bold]sum[/]" in text
+
+
+def test_a_history_is_readable_in_80_columns(tmp_path):
+    ledger = Ledger.open(tmp_path / "patients.ledger", epsilon=3.0, delta=1e-6)
+    child = ledger.allow("anna", 1.0).child(0.8, 1e-6, label="PrivateTransferRegressor")
+    child.start_all([(Gaussian(56.25), "scout"), (Repeated(Gaussian(108.58), 150), "correction")])
+    console = Console(file=io.StringIO(), width=80)
+    console.print(history_table("patients.ledger", history_of(ledger)))
+    lines = [line.strip("│ ").split("│")[-1].strip() for line in console.file.getvalue().splitlines()]
+    assert "allowance anna: epsilon = 1, delta = 1e-06" in lines
+    # No release and no time is broken into two lines.
+    assert "scout: Gaussian(noise_multiplier=56.25)" in lines
+    assert "correction: Gaussian(noise_multiplier=108.58) x 150" in lines
+    assert [past.time for past in ledger.records()] == re.findall(r"\d{4}-\d\d-\d\d \S+", console.file.getvalue())
+    (charged,) = (" ".join(lines[k : k + 2]) for k, line in enumerate(lines) if line.startswith("PrivateTransfer"))
+    assert charged.startswith("PrivateTransferRegressor, under the allowance anna: epsilon = ")
 
 
 def test_panels_show_every_mean(demo, case):

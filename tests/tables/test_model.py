@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpadapt import (
+    BudgetExceeded,
     Ledger,
     NoLedgerWarning,
     PrivacyError,
@@ -507,6 +508,22 @@ def test_a_table_fitted_without_a_ledger_warns_once_with_the_line_to_write(perso
     assert [each.filename for each in caught] == [__file__]
     assert f'Ledger.open("private.ledger", epsilon=3, delta=1e-06{unit})' in str(caught[0].message)
     assert any("no ledger was charged" in text for text in model.privacy_.warnings)
+
+
+def test_a_ledger_says_what_was_predicted_and_its_cap_still_binds(tmp_path):
+    ledger = Ledger.open(tmp_path / "visits.ledger", epsilon=1.5, delta=1e-6, dataset="visits")
+    model = regressor(random_state=None).fit(PRIVATE, public=Public(PUBLIC), ledger=ledger.allow("anna", 1.2))
+    own = [entry.label for entry in model.privacy_.entries]
+    assert [entry.label for entry in ledger.entries] == [f"predict cost: PrivateTransferRegressor: {k}" for k in own]
+    assert ledger.spent() == pytest.approx(model.privacy_.epsilon)
+    assert ledger.allowance("anna").spent() == pytest.approx(model.privacy_.epsilon)
+    with pytest.raises(BudgetExceeded, match="the allowance 'anna'"):
+        regressor(random_state=None).fit(PRIVATE, public=Public(PUBLIC), ledger=ledger.allowance("anna"))
+    with pytest.raises(BudgetExceeded, match=r"this ledger's cap of 1\.5"):
+        regressor(epsilon=1.4, random_state=None).fit(PRIVATE, public=Public(PUBLIC), ledger=ledger)
+    assert ledger.n_charges == 1
+    with pytest.raises(TypeError, match=r"ledger must be a dpadapt\.Ledger"):
+        regressor().fit(PRIVATE, public=Public(PUBLIC), ledger="visits.ledger")
 
 
 def test_intervals_and_sets_of_tables():

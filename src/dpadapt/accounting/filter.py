@@ -35,11 +35,11 @@ from dpadapt.mechanisms.mechanism import (
 # Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
 _CAP_TOLERANCE = 1e-9
 # Share of delta that the Gaussian sum gets; the Rényi sum gets the rest. "gaussian" charges Gaussian noise exactly and
-# mixtures dearly, "renyi" the reverse; "mixed" loses about 1% on Gaussian noise alone (docs/guides/ledger.md).
+# mixtures dearly, "renyi" the reverse; "mixed" loses about 1% on Gaussian noise alone (docs/benchmarks/ledger.md).
 _GAUSSIAN_SHARES = {"mixed": 0.8, "gaussian": 1.0, "renyi": 0.0}
 RULES = tuple(_GAUSSIAN_SHARES)
 # Factor on the order that is best for the Rényi sum alone. With the larger order the Rényi sum is better where the
-# Gaussian sum is worse. Chosen by hand, on the mixtures of docs/guides/ledger.md.
+# Gaussian sum is worse. Chosen by hand, on the mixtures of docs/benchmarks/ledger.md.
 _ORDER_FACTOR = 1.25
 # Sampled Gaussian runs are converted to mu up to a probability of this share of the Gaussian sum's delta each. After
 # this many of them the Gaussian sum is full. A smaller share makes each run dearer, a larger one allows fewer runs.

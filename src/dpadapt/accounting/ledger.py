@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.accounting.chain import Past, Terms
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
@@ -33,6 +33,8 @@ Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
 # Characters: the longest name of an allowance, chosen by hand so that tables stay readable.
 _LONGEST_ALLOWANCE_NAME = 100
+# Most charges that a notebook shows of a ledger: more are hard to read. Chosen by hand.
+_MOST_CHARGES_SHOWN = 50
 # On receipts of fits without a ledger.
 NOT_ADDED_UP = "no ledger was charged: further fits on the same rows are not added up"
 
@@ -221,7 +223,7 @@ class Ledger:
         What is protected: single rows, or all rows of one person. A fit must protect the same.
     rule : {"mixed", "gaussian", "renyi"}, default="mixed"
         How delta is shared between the ways in which charges are added up. "gaussian" adds up Gaussian noise without
-        any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/guides/ledger.md).
+        any loss and other noise dearly, "renyi" the reverse; "mixed" suits both (docs/benchmarks/ledger.md).
     random_state : int, optional
         For tests only: seeds the noise and marks every entry, because then there is no guarantee.
 
@@ -562,6 +564,14 @@ class Ledger:
             return self._filter.needs(Sums(), charges[0])
         return self._filter.level(self._store.sums())
 
+    def spending(self) -> list[float]:
+        """Return what `spent` was after each charge, oldest first."""
+        levels, sums = [], Sums()
+        for charge in self._store.charges():
+            levels.append(self._filter.needs(sums, charge))
+            sums += self._filter.sums(charge)
+        return levels
+
     def remaining(self) -> float:
         """Return the epsilon, at this ledger's delta, of the largest further release that is let through.
 
@@ -623,6 +633,33 @@ class Ledger:
     def __repr__(self) -> str:
         """Return a text with the cap and what is spent."""
         return f"Ledger(spent={self.spent():.4g} of epsilon={self.epsilon:.4g}, delta={self.delta:.3g})"
+
+    def _repr_html_(self) -> str:
+        receipt, past = self.receipt(), self.records()
+        spent = receipt.epsilon
+        shown = {
+            "left": f"epsilon = {self.remaining():.4g}, for one more release",
+            "protects": f"{self.adjacency.protects(self.unit)}; {self.adjacency.counted(self.unit)}",
+        }
+        for name in self.allowances:
+            limited = self.allowance(name)
+            shown[f"allowance {name}"] = f"epsilon = {limited.spent():.4g} of {limited.epsilon:.4g} spent"
+        lines = [
+            " · ".join(text for text in (each.time, each.allowance, str(entry)) if text)
+            for each in past
+            for entry in each.charge
+        ]
+        which = f"charged, the newest of {len(lines):,}" if len(lines) > _MOST_CHARGES_SHOWN else "charged"
+        kind = f"Allowance {self._store.allowance}" if isinstance(self._store, AllowanceStore) else "Ledger"
+        return notebook.card(
+            f"{kind} of {self.dataset}" if self.dataset else kind,
+            notebook.headline(f"epsilon = {spent:.4g} of {self.epsilon:.4g} spent, delta = {self.delta:.3g}"),
+            notebook.meter(spent / self.epsilon if math.isfinite(self.epsilon) else 0.0),
+            notebook.note(receipt.meaning),
+            *(notebook.warning(text) for text in receipt.all_warnings),
+            notebook.facts(shown),
+            notebook.folded(which, lines[-_MOST_CHARGES_SHOWN:]),
+        )
 
     def __copy__(self) -> NoReturn:
         """Refuse: charges to the copy would be missing in the original."""

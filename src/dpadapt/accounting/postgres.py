@@ -608,7 +608,7 @@ def _unusable(name: str, cause: str) -> str:
 _CAUSES = {
     "25006": "this server is a copy for reading only (a standby); use the address of the server that can be written to",
     "42501": (
-        "this user lacks a right on the tables of the schema dpadapt; docs/guides/ledger.md lists what the "
+        "this user lacks a right on the tables of the schema dpadapt; docs/guides/ledger-on-a-server.md lists what the "
         "administrator must grant, and a ledger opened with read_only=True needs less"
     ),
     "42P01": "its tables are not on the server any more; use the server that has them",

@@ -1,12 +1,11 @@
 """`Receipt` and its entries: what was released and what it cost, as text, HTML or JSON, with a check of the cost."""
 
-import html
 import json
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.accounting import oracles
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -220,19 +219,26 @@ class Receipt:
             f"protects: {self.adjacency.protects(self.unit)}; {self.adjacency.counted(self.unit)}",
             *(f"released: {entry}" for entry in self.entries),
             *(f"assumed public: {fact}" for fact in self.assumptions),
-            *(f"warning: {text}" for text in self._all_warnings()),
+            *(f"warning: {text}" for text in self.all_warnings),
         ]
         return "\n".join(lines)
 
-    def _all_warnings(self) -> list[str]:
+    @property
+    def all_warnings(self) -> list[str]:
+        """`warnings`, after one about seeded noise if there is any."""
         return [*([SEED_WARNING] if self.seeded else []), *self.warnings]
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(head)}</th><td>{html.escape(rest)}</td></tr>"
-            for head, _, rest in (
-                line.partition(": " if ": " in line and "=" not in line.split(":")[0] else "\0")
-                for line in str(self).splitlines()
-            )
+        cost = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
+        return notebook.card(
+            "Privacy receipt", notebook.headline(cost), notebook.note(self.meaning), *self.html_parts()
         )
-        return f"<table>{rows}</table>"
+
+    def html_parts(self) -> list[str]:
+        """Return what a notebook shows below the cost; the cards of other results have it too."""
+        return [
+            *(notebook.warning(text) for text in self.all_warnings),
+            notebook.facts({"protects": f"{self.adjacency.protects(self.unit)}; {self.adjacency.counted(self.unit)}"}),
+            notebook.folded("released", [str(entry) for entry in self.entries]),
+            notebook.folded("assumed public", self.assumptions),
+        ]

@@ -39,7 +39,7 @@ _FORECAST_HELP = teach(
     """
 Forecast whether the gate would open at each epsilon, before anything is spent.
 
-Reads public rows only. For each epsilon: is the budget enough for that many private rows, how many directions of the
+Reads public rows only. For each epsilon: is the budget enough for that many private rows, how many coordinates of the
 model is it spread over, and how far must the private population differ before the gate opens? This is a go / no-go
 signal, not an error bar: only the private rows can tell how far they differ. dpadapt rehearse estimates errors, if
 public rows can mimic the difference.

@@ -95,6 +95,8 @@ class Wish:
     unit : {"row", "person"}
     dataset : str
         The name of the private data set.
+    requested : bool
+        Whether somebody else's request fixed the epsilon.
     """
 
     event: "Event"
@@ -103,6 +105,16 @@ class Wish:
     adjacency: str
     unit: "Unit"
     dataset: str
+    requested: bool = False
+
+    def less(self, left: float) -> str:
+        """Return the advice to spend at most what is left; empty if that is next to nothing."""
+        most = _rounded_down(left)
+        if not most > 0:
+            return ""
+        if self.requested:
+            return f"Ask for a request with an --epsilon of {most:g} or less"
+        return f"Use an --epsilon of {most:g} or less"
 
 
 @dataclass(frozen=True)
@@ -461,11 +473,7 @@ def _require_room(path: Place, wish: Wish, epsilon: float | None, delta: float |
         )
     if not ledger.allows(wish.event):
         left = ledger.remaining()
-        remedy = (
-            f"Use an --epsilon of {_rounded_down(left):g} or less"
-            if _rounded_down(left) > 0
-            else "Use the models that were fitted"
-        )
+        remedy = wish.less(left) or "Use the models that were fitted"
         raise BudgetExceeded(
             f"--epsilon {wish.epsilon:g} is more than what is left: the ledger {path} has epsilon = {left:.3g} left of "
             f"its cap of {ledger.epsilon:.4g} at delta = {ledger.delta:.3g}. No private cell was read and nothing was "
@@ -487,12 +495,13 @@ def _require_allowance(ledger: "Ledger", path: Place, wish: Wish, name: str) -> 
         )
     limited = ledger.allowance(name)
     if not limited.allows(wish.event):
-        left = _rounded_down(limited.remaining())
-        remedy = f"Use an --epsilon of {left:g} or less, or raise" if left > 0 else "Raise"
+        less = wish.less(limited.remaining())
+        remedy = f"{less}, or raise" if less else "Raise"
         raise BudgetExceeded(
             f"--epsilon {wish.epsilon:g} is more than what is left of the allowance {name}: epsilon = "
             f"{limited.remaining():.3g} of {limited.epsilon:.4g} at delta = {limited.delta:.3g}. No private cell was "
-            f"read and nothing was spent. {remedy} the allowance by dpadapt ledger allow."
+            f"read and nothing was spent. {remedy} the allowance, which the cap of the "
+            f"ledger still binds, by dpadapt ledger allow."
         )
 
 

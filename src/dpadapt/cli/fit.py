@@ -760,6 +760,7 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     # Clustering draws Laplace noise by default.
     event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
+    wish = replace(wish, requested=order.request is not None)
     # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
     # What lies beside a request is no business of the ledger: the file comes from somebody else.
     folder = (order.schema if order.request is None else order.private).resolve().parent

@@ -209,8 +209,8 @@ def _limit(allowance: "Ledger") -> dict[str, float]:
 def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print every charge, and every change of an allowance."""
     ledger, name = _open(file, dataset)
-    past = ledger.records()
     if as_json:
+        past = ledger.records()
         charges = [{"time": p.time, "allowance": p.allowance, **entry.to_dict()} for p in past for entry in p.charge]
         limits = [
             {"time": p.time, "allowance": p.allowance, "epsilon": p.limit[0], "delta": p.limit[1]}
@@ -219,9 +219,10 @@ def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None
         ]
         print_json({"dataset": ledger.dataset, "charges": charges, "allowances": limits})
         return
+    from dpadapt.report.ledger import history_of
     from dpadapt.report.terminal import history_table
 
-    console().print(history_table(name, past))
+    console().print(history_table(name, history_of(ledger)))
 
 
 def _new(

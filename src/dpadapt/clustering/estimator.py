@@ -26,9 +26,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
     a k-medoids solver minimises. Where the counts don't prove that there are sources in range (the gate is shut), the
     answer is exactly that of clustering the targets alone.
 
-    Privacy
-    -------
-    Protects one source (see `adjacency`); with `persons` in `fit`, all sources of one person.
+    **Privacy.** Protects one source (see `adjacency`); with `persons` in `fit`, all sources of one person.
     Releases: counts of sources by coarse cell and distance, and by finer cell and distance, with exact discrete noise,
     for persons with continuous noise; with `certificate_share`, a bound on the cost for each number of centres.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected. The number of sources is not used.

@@ -203,7 +203,7 @@ def split_rows(
         if not mask.any():
             raise ValueError(
                 f"The {role} has no rows in {dataset.name!r} ({dataset.status}). Choose another {role}, "
-                "or get the complete set; see docs/guides/datasets.md."
+                "or get the complete set; see docs/papers/data.md."
             )
         domains.append(Domain(features[mask].reset_index(drop=True), y[mask].reset_index(drop=True)))
     return Domains(

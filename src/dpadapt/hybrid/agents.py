@@ -77,7 +77,7 @@ class Answers:
 
     @property
     def scale(self) -> float:
-        """`scale * bits` is an unbiased estimate of the value, with a variance of at most `scale`²."""
+        """`scale * bits` is an unbiased estimate of the value, with a variance of at most ``scale²``."""
         return bit_scale(self.epsilon)
 
     def mean(self) -> float:
@@ -324,11 +324,9 @@ class Agents(ABC):
 class SimulatedAgents(Agents):
     """People simulated from the rows of a table: each computes a value, rounds it at random, and sends one noisy bit.
 
-    Privacy
-    -------
-    Protects one person's record (replace-one) with epsilon, delta = 0, against everybody: the bit is randomized before
-    it leaves the person. Each person answers one question, whatever the questions are. Simulated people are only as
-    protected as the table that they come from: whoever runs the simulation holds all rows.
+    **Privacy.** Protects one person's record (replace-one) with epsilon, delta = 0, against everybody: the bit is
+    randomized before it leaves the person. Each person answers one question, whatever the questions are. Simulated
+    people are only as protected as the table that they come from: whoever runs the simulation holds all rows.
 
     Parameters
     ----------

@@ -34,9 +34,7 @@ class PrivateHybridClassifier(LinearClassifier):
     the candidates: the source model, the corrected model, a constant label and, if there are many people, a model of
     their answers alone. The one with the least estimated error is returned.
 
-    Privacy
-    -------
-    Protects one row of the curator (see `adjacency`), and each person with the agents' own pure epsilon.
+    **Privacy.** Protects one row of the curator (see `adjacency`), and each person with the agents' own pure epsilon.
     Releases: the rows' second moments, clipped gradient sums and, if rows are weighted, weighted means and the sum of
     weights, all Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Each person answers once, so that a person's costs don't add up.

@@ -171,11 +171,9 @@ class Device:
     A repeated request gets the same bit again, so that a lost reply can be requested anew; any other request is
     refused. The device is marked as used before its noise is drawn: after a crash in between it never answers.
 
-    Privacy
-    -------
-    Protects the person's record (replace-one) with the epsilon of the question it answers, at most `epsilon`; delta is
-    0. If the question fails on the record, the answer is a random bit, so that a refusal reveals nothing about the
-    record.
+    **Privacy.** Protects the person's record (replace-one) with the epsilon of the question it answers, at most
+    `epsilon`; delta is 0. If the question fails on the record, the answer is a random bit, so that a refusal reveals
+    nothing about the record.
 
     Parameters
     ----------

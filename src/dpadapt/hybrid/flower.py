@@ -49,11 +49,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class FlowerAgents(Agents):
     """The people of a Flower federation; each node is one person.
 
-    Privacy
-    -------
-    Each device randomizes its own bit, so that nobody else is trusted: epsilon per person, delta = 0 (see `Device`).
-    The server learns who was asked what and when each device answered. Therefore a device must not be slower for some
-    records. Devices refuse a second question, whatever the server's record says.
+    **Privacy.** Each device randomizes its own bit, so that nobody else is trusted: epsilon per person, delta = 0 (see
+    `Device`). The server learns who was asked what and when each device answered. Therefore a device must not be slower
+    for some records. Devices refuse a second question, whatever the server's record says.
 
     Parameters
     ----------

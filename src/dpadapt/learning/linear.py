@@ -57,9 +57,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     the features are assumed to lie in about [-1, 1] and the target in `target_bounds`; if the budget allows, a small
     part of it finds out how much narrower their ranges really are.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, Gaussian (descent), or one clipped second moment, Gaussian (statistics). Without
     public data and with enough rows also, Gaussian: the clipped sum of the targets with the number of rows, a histogram
     of the targets' distances from their noisy mean, and a histogram of the lengths of rows.

@@ -34,9 +34,7 @@ class PrivateLogisticRegression(LinearClassifier):
     whitening come from it. Without public data the features are assumed to lie in about [-1, 1]; if the budget allows,
     a small part of it finds out how much narrower their range really is.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, Gaussian. Without public data and with enough rows also a histogram of the lengths
     of rows, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.

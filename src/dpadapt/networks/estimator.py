@@ -50,14 +50,12 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     gradient is also mixed into each step, Eq. (1) of [2]_. The result is an average over iterates, and held-out public
     rows calibrate its probabilities.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`): for sequences, one sequence. With `persons`, one person: the samples are
-    samples of persons, and a row's clipped gradient counts one over the number of rows of its person.
-    Releases: sums of clipped gradients over Poisson samples, Gaussian; all are charged before the first.
-    Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the module's initial weights are not protected.
-    Under "add-remove" and with `persons` gradients are computed in float64, which takes longer: one more row would
-    change how float32 rounds the gradients of all others.
+    **Privacy.** Protects one private row (see `adjacency`): for sequences, one sequence. With `persons`, one person:
+    the samples are samples of persons, and a row's clipped gradient counts one over the number of rows of its person.
+    Releases: sums of clipped gradients over Poisson samples, Gaussian; all are charged before the first. Costs at most
+    `epsilon`, `delta`; see `privacy_`. Public data and the module's initial weights are not protected. Under
+    "add-remove" and with `persons` gradients are computed in float64, which takes longer: one more row would change how
+    float32 rounds the gradients of all others.
 
     Parameters
     ----------

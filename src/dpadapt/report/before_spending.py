@@ -8,17 +8,13 @@ from typing import Any
 from sklearn.base import clone, is_classifier
 
 from dpadapt import __version__
-from dpadapt.advice import Advice
+from dpadapt.advice import VERDICTS, Advice
 from dpadapt.data import Public
 from dpadapt.report.contributions import help_in_words
 from dpadapt.report.summarise import with_spread
+from dpadapt.transfer.forecast import CAVEAT
 from dpadapt.transfer.rehearsal import Rehearsal
 
-# Printed wherever a forecast is shown.
-CAVEAT = (
-    "A go / no-go signal, not an error bar: it is computed from public rows and the budget alone. How far the private "
-    "population differs can only be learned from the private rows."
-)
 # Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand.
 _FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)
 
@@ -113,28 +109,13 @@ class Part:
     rehearsal: Rehearsal
 
 
-def summarise_rehearsal(
-    parts: Sequence[Part], *, label: str, n_public: int, n_private: int, delta: float, split_by: str | None
-) -> dict[str, Any]:
-    """Return the contents of the report of several rehearsals.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        The default method comes first.
-    label : str
-        The column that is predicted.
-    n_public, n_private : int
-        Rows of the public table, and of the planned private one.
-    delta : float
-    split_by : str or None
-        The column along which the public table was split.
-    """
+def rehearsal_panel(parts: Sequence[Part], *, title: str = "") -> dict[str, Any]:
+    """Return the errors of several rehearsals at each epsilon, with means and spreads: one panel of a chart."""
     first = parts[0].rehearsal
-    panel = with_spread(
+    return with_spread(
         {
             "key": "epsilon",
-            "title": f"{n_private:,} private rows",
+            "title": title,
             "axis": "epsilon (smaller is more private)",
             "symbol": "ε",
             "x": list(first.epsilons),
@@ -154,6 +135,27 @@ def summarise_rehearsal(
             ],
         }
     )
+
+
+def summarise_rehearsal(
+    parts: Sequence[Part], *, label: str, n_public: int, n_private: int, delta: float, split_by: str | None
+) -> dict[str, Any]:
+    """Return the contents of the report of several rehearsals.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The default method comes first.
+    label : str
+        The column that is predicted.
+    n_public, n_private : int
+        Rows of the public table, and of the planned private one.
+    delta : float
+    split_by : str or None
+        The column along which the public table was split.
+    """
+    first = parts[0].rehearsal
+    panel = rehearsal_panel(parts, title=f"{n_private:,} private rows")
     repeats = len(first.public_only)
     how = f"along {split_by}: rows with larger values took the role of private rows" if split_by else "at random"
     words = [f"The public rows were split {how}, {repeats} time{'s' if repeats != 1 else ''}."]
@@ -205,6 +207,7 @@ def summarise_advice(advice: Advice, *, label: str, public: str, n_public: int, 
         "label": label,
         "task": advice.task,
         "verdict": advice.verdict,
+        "heading": VERDICTS[advice.verdict],
         "words": list(advice.sentences),
         "measure": advice.error,
         "epsilons": list(advice.epsilons),

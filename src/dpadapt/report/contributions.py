@@ -247,11 +247,34 @@ def fit_in_words(
         planned = f" The plan spends the budget on {count} coordinate{'s' if count != 1 else ''} of the model."
         sentences.append(f"Forecast from public rows: {own['words']}{planned if own['worthwhile'] else ''}")
     cost = f"ε = {model.privacy_.epsilon:.3g} was spent" if spent else "Nothing was spent"
-    sentences.append(
-        f"{cost}. The error of the model on the private population is unknown: measuring it is another release, which "
-        f"dpadapt evaluate makes. A rehearsal on public rows (dpadapt rehearse) estimates it without any privacy cost."
+    return [*sentences, f"{cost}. {_error_in_words(model)}"]
+
+
+def tested_error(model: Any) -> tuple[float, float] | None:
+    """Return the error of a model that people tested, and its standard deviation at most; None without such a test."""
+    estimates = getattr(model, "estimates_", {})
+    error = estimates.get(f"error of {getattr(model, 'chosen_', '')}")
+    return None if error is None else (float(error), float(estimates["noise of an error"]))
+
+
+def _error_in_words(model: Any) -> str:
+    """Return what is known about the error on the private population, and how to learn more."""
+    tested = tested_error(model)
+    if tested is not None:
+        return (
+            f"The error of the model in the people's population is about {tested[0]:.3f}, with a standard deviation of "
+            f"at most {tested[1]:.3f}; the truth is a little more, because the least of several estimates was chosen."
+        )
+    known = "The error of the model on the private population is unknown."
+    if getattr(model, "estimated_gain_", None) is not None and getattr(model, "adopted_", 0.0) > 0:
+        known = (
+            "By how much the model's error on the private population is less than the public model's was estimated "
+            "from the releases. The error itself is unknown."
+        )
+    return (
+        f"{known} Measuring it is another release, which dpadapt evaluate makes. A rehearsal on public rows (dpadapt "
+        f"rehearse) estimates it without any privacy cost."
     )
-    return sentences
 
 
 def _people_part(model: Any) -> str:
@@ -259,14 +282,7 @@ def _people_part(model: Any) -> str:
     if not asked:
         return "Nobody was asked: the model comes from noisy releases of the private rows alone."
     stages = ", ".join(f"{count:,} for {stage}" for stage, count in model.people_asked_.items())
-    answers = f"{asked:,} people answered one question each ({stages}). The model is: {model.chosen_}."
-    if "margin of the lead" not in model.estimates_:
-        return answers
-    lead, margin = model.estimates_["lead over the source model"], model.estimates_["margin of the lead"]
-    return (
-        f"{answers} Measured with people whose answers were used for nothing else, the model that people taught is "
-        f"right {lead:+.1%} more often than the model of the private rows, with a margin of {margin:.1%}."
-    )
+    return f"{asked:,} people answered one question each ({stages}). The model is: {model.chosen_}."
 
 
 def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) -> str:

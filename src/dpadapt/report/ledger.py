@@ -5,13 +5,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from markupsafe import Markup
+
 from dpadapt import __version__
 from dpadapt.accounting.chain import Past
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import SEED_WARNING, Entry
+from dpadapt.report.charts import spending_chart
 from dpadapt.report.html import environment
+from dpadapt.report.svg import line_svg
 
 
 def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
@@ -32,8 +36,8 @@ def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
     >>> summary["charges"][0]["what"], summary["charges"][0]["cost"]
     ('a sum', '0.1227')
     """
-    past = ledger.records()
-    charges = [_charge(ledger, each) for each in past if each.charge]
+    past = history_of(ledger)
+    charges = [record for record in past if record["kind"] == "charge"]
     receipt = ledger.receipt()
     warnings = list(receipt.warnings)
     if receipt.seeded:
@@ -55,23 +59,25 @@ def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
         ],
         "without": sum(not charge["who"] for charge in charges),
         "charges": charges,
-        "changes": [
-            {
-                "time": each.time,
-                "who": each.allowance,
-                "epsilon": f"{each.limit[0]:.4g}",
-                "delta": f"{each.limit[1]:.3g}",
-            }
-            for each in past
-            if each.limit is not None
-        ],
+        "changes": [record for record in past if record["kind"] == "change"],
+        "spending": ledger.spending(),
+        "cap": ledger.epsilon,
         "warnings": warnings,
     }
 
 
+def history_of(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return every charge with its receipt, and every change of an allowance, oldest first."""
+    return [_record(ledger, past) for past in ledger.records() if past.charge or past.limit is not None]
+
+
 def ledger_page(summary: Mapping[str, Any]) -> str:
     """Return the page; `summary` is from `summarise_ledger`."""
-    return str(environment().get_template("ledger.html.j2").render(summary))
+    chart = None
+    # One charge makes no curve, and there is no axis up to an infinite cap.
+    if len(summary["spending"]) > 1 and math.isfinite(summary["cap"]):
+        chart = Markup(line_svg(spending_chart(summary["spending"], summary["cap"])))
+    return str(environment().get_template("ledger.html.j2").render(summary, chart=chart))
 
 
 def _budget(ledger: Ledger, name: str, charges: int) -> dict[str, Any]:
@@ -90,11 +96,15 @@ def _budget(ledger: Ledger, name: str, charges: int) -> dict[str, Any]:
     }
 
 
-def _charge(ledger: Ledger, past: Past) -> dict[str, Any]:
-    """Return the receipt of one charge."""
+def _record(ledger: Ledger, past: Past) -> dict[str, Any]:
+    """Return one charge with its receipt, or one change of an allowance."""
+    if past.limit is not None:
+        limit = {"epsilon": f"{past.limit[0]:.4g}", "delta": f"{past.limit[1]:.3g}"}
+        return {"kind": "change", "time": past.time, "who": past.allowance, **limit}
     cost = cost_of(add_entries({}, past.charge), ledger.delta, adjacency=ledger.adjacency)
     what, labels = _what(past.charge)
     return {
+        "kind": "charge",
         "time": past.time,
         "who": past.allowance,
         "what": what,
@@ -108,9 +118,15 @@ def _charge(ledger: Ledger, past: Past) -> dict[str, Any]:
 
 
 def _what(charge: Sequence[Entry]) -> tuple[str, list[str]]:
-    """Return what a charge was for, and the labels of its entries without it: a fit puts its name before each."""
-    names = {entry.label.partition(": ")[0] for entry in charge}
-    if len(names) == 1 and all(": " in entry.label for entry in charge):
-        return names.pop(), [entry.label.partition(": ")[2] for entry in charge]
+    """Return what a charge was for, and the labels of its entries without it.
+
+    A fit puts its name before each label, and a model of tables what it predicts before that.
+    """
+    split = [entry.label.split(": ") for entry in charge]
+    n_shared = 0
+    while all(len(parts) > n_shared + 1 and parts[: n_shared + 1] == split[0][: n_shared + 1] for parts in split):
+        n_shared += 1
+    if n_shared:
+        return ": ".join(split[0][:n_shared]), [": ".join(parts[n_shared:]) for parts in split]
     labels = [entry.label for entry in charge]
     return labels[0] + (f" and {len(labels) - 1} more" if len(labels) > 1 else ""), labels

@@ -161,6 +161,8 @@ def summarise_fit(
         are named.
     """
     scales = None if X_public is None else X_public.std(axis=0)
+    coefficients = coefficients_of(model, names, label, scales)
+    n_charts = len(coefficients["parts"])
     receipt: Receipt = model.privacy_
     return {
         "kind": "fit",
@@ -177,7 +179,11 @@ def summarise_fit(
         "receipt": receipt_facts(receipt),
         "public": public,
         "parameters": {name: _parameter_in_words(value) for name, value in model.get_params(deep=False).items()},
-        "coefficients": _coefficients(model, names, label, scales),
+        "coefficients": {
+            **coefficients,
+            "parts": coefficients["parts"][:_MAX_COEFFICIENT_CHARTS],
+            "classes_left_out": max(0, n_charts - _MAX_COEFFICIENT_CHARTS),
+        },
         "comparison": None if comparison is None else dict(comparison),
         "by_class": class_numbers(model),
         "threshold": threshold_in_words(model, label),
@@ -189,14 +195,14 @@ def summarise_fit(
     }
 
 
-def _coefficients(model: Any, names: Sequence[str], label: str, scales: NDArray[np.float64] | None) -> dict[str, Any]:
-    """Return the largest coefficients per standard deviation, for each class where there are several.
+def coefficients_of(model: Any, names: Sequence[str], label: str, scales: NDArray[np.float64] | None) -> dict[str, Any]:
+    """Return the largest coefficients, times `scales` if there are any, for each class where there are several.
 
     With each stands the standard deviation that the noise gives it, where the estimator knows it.
     """
     matrix = np.atleast_2d(np.asarray(getattr(model, "coef_", np.empty((0, len(names))))))
     if matrix.shape[1] != len(names):
-        return {"parts": [], "left_out": 0, "classes_left_out": 0, "noise": False, "scaled": False}
+        return {"parts": [], "left_out": 0, "noise": False, "scaled": False}
     units = np.ones(len(names)) if scales is None else scales
     noise = getattr(model, "coef_noise_", None)
     spread = None if noise is None else np.atleast_2d(np.asarray(noise)) * units
@@ -210,7 +216,7 @@ def _coefficients(model: Any, names: Sequence[str], label: str, scales: NDArray[
         titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
         unit = f"{unit} the log-odds of"
     parts = []
-    for index, (title, row) in enumerate(list(zip(titles, matrix, strict=False))[:_MAX_COEFFICIENT_CHARTS]):
+    for index, (title, row) in enumerate(zip(titles, matrix, strict=False)):
         largest = np.argsort(-np.abs(row))[:_MAX_COEFFICIENT_BARS]
         parts.append({
             "title": title,
@@ -227,7 +233,6 @@ def _coefficients(model: Any, names: Sequence[str], label: str, scales: NDArray[
     return {
         "parts": parts if np.any(matrix) else [],
         "left_out": max(0, len(names) - _MAX_COEFFICIENT_BARS),
-        "classes_left_out": max(0, len(matrix) - _MAX_COEFFICIENT_CHARTS),
         "noise": spread is not None,
         "scaled": scales is not None,
     }

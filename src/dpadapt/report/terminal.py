@@ -9,8 +9,6 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dpadapt.accounting.chain import Past
-
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Return names and values in two columns."""
@@ -22,20 +20,26 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     return table
 
 
-def history_table(title: str, history: Sequence["Past"]) -> Table:
-    """Return a ledger's charges and, if there are allowances, their changes and who was charged, oldest first."""
-    table = Table(title=_escaped(title), title_justify="left", title_style="bold")
-    shared = any(past.allowance for past in history)
-    for heading in ("time (UTC)", *(["allowance"] if shared else []), "for", "release", "times"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "times" else "left")
-    for past in history:
-        begin = [past.time, *([_escaped(past.allowance)] if shared else [])]
-        if past.limit is not None:
-            epsilon, delta = past.limit
-            table.add_row(*begin, f"allowed: epsilon = {epsilon:.4g}, delta = {delta:.3g}", "", "")
-        for entry in past.charge:
-            seeded = " (seeded: no guarantee)" if entry.seeded else ""
-            table.add_row(*begin, _escaped(entry.label + seeded), _escaped(str(entry.event)), f"{entry.times}")
+def history_table(title: str, history: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a ledger's charges with their releases, and the changes of its allowances; `history` is `history_of` it.
+
+    Two columns, so that a release fits into one line of 80 characters.
+    """
+    table = Table(title=_escaped(title), title_justify="left", title_style="bold", show_lines=True)
+    table.add_column("time (UTC)", no_wrap=True)
+    table.add_column("for, its epsilon alone, and what was released", overflow="fold")
+    for record in history:
+        if record["kind"] == "change":
+            words = f"allowance {record['who']}: epsilon = {record['epsilon']}, delta = {record['delta']}"
+            table.add_row(record["time"], _escaped(words))
+            continue
+        under = f", under the allowance {record['who']}" if record["who"] else ""
+        seeded = " (seeded: no guarantee)" if record["seeded"] else ""
+        lines = [f"{record['what']}{under}: epsilon = {record['cost']}{seeded}"]
+        for release in record["releases"]:
+            times = "" if release["times"] == "1" else f" x {release['times']}"
+            lines.append(f"  {release['label']}: {release['mechanism']}{times}")
+        table.add_row(record["time"], _escaped("\n".join(lines)))
     return table
 
 

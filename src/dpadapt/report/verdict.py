@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dpadapt.report.contributions import tested_error
+
 # Smallest shift, as a share of the public model's mean squared error, whose absence is worth a verdict: if the gate
 # would have opened at a smaller one, private rows that changed nothing say that the public model is right. Chosen by
 # hand.
@@ -45,6 +47,14 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
             "Use this model; its gain is uncertain",
             f"The budget paid for a correction of the level, but not for a measurement of what it gains"
             f"{_what_would_pay(model, forecast)}",
+        )
+    tested = tested_error(model)
+    if tested is not None:
+        return _verdict(
+            "open",
+            "Compare this model's error with what you have",
+            f"People whom no candidate had used estimate its error at {tested[0]:.3f}, with a standard deviation of at "
+            f"most {tested[1]:.3f}. No public model with labels stands behind it to compare it with.",
         )
     if gain is None:
         return _verdict(

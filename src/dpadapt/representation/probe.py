@@ -45,9 +45,7 @@ class PrivateProbe(LinearClassifier):
     With few private rows or a small epsilon (n mu < 250), with labelled public rows and without public rows, the head
     has the whole budget: it is a `PrivateTransferClassifier` on the features.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`), be it an image, a text or numbers.
+    **Privacy.** Protects one private row (see `adjacency`), be it an image, a text or numbers.
     Releases: a histogram of the lengths of the rows' features, a Gram matrix of their directions, and clipped gradient
     sums. With labelled public data: clipped gradient sums, and one sum of clipped pairs for the gate. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the encoder are not protected.

@@ -178,7 +178,7 @@ def _missing_columns(table: Table, schema: Schema, header: list[str] | None, lab
         elif "private" in lacking:
             findings.append(Finding("problem", f"the label {label!r} is missing in the private table. Add it there."))
         else:
-            words = f"the public table has no label {label!r}: its rows show only scales and directions"
+            words = f"the public table has no label {label!r}: its rows give only the scales and coordinates"
             findings.append(Finding("note", words))
     return findings
 

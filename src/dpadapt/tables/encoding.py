@@ -286,7 +286,7 @@ def _rows_with_a_label(table: Table, label: str, usable: NDArray[np.bool_], expe
     if not usable.any():
         raise ValueError(
             f"{table.origin}: the label {label!r} has no value in any row. Remove the column, which leaves scales and "
-            f"directions to learn from, or give public rows with labels."
+            f"coordinates to learn from, or give public rows with labels."
         )
     return usable
 

@@ -1,6 +1,7 @@
 """`TableModel`: a private estimator for data frames and files, encoded by a schema. `dpadapt fit` uses it too."""
 
 import filecmp
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -121,12 +122,11 @@ class TableModel(PrivateEstimator):
     reveal something about private rows. Rows without a label are left out: public ones before the fit, private ones by
     counting nothing, so that their number stays unknown.
 
-    Privacy
-    -------
-    The encoding of a private row depends on that row and on the schema alone, so that the estimator's guarantee for one
-    encoded row is one for one row of the table; with `person`, for all rows of one person. The receipt is the
-    estimator's; it states in addition that the schema is assumed public. The names of the private table's columns are
-    assumed public. A private row whose label is missing or can't be read counts nothing, without a message.
+    **Privacy.** The encoding of a private row depends on that row and on the schema alone, so that the estimator's
+    guarantee for one encoded row is one for one row of the table; with `person`, for all rows of one person. The
+    receipt is the estimator's; it states in addition that the schema is assumed public. The names of the private
+    table's columns are assumed public. A private row whose label is missing or can't be read counts nothing, without a
+    message.
 
     Parameters
     ----------
@@ -479,6 +479,9 @@ class TableModel(PrivateEstimator):
         rows: tuple[Any, ...] = (private.X,) if self.label is None else (private.X, private.y)
         if private.stream is not None:
             rows = (private.stream,)
+        if isinstance(ledger, Ledger) and self.label is not None:
+            # No cap of its own: it only says in the ledger what is predicted.
+            ledger = ledger.child(math.inf, ledger.delta, label=f"predict {self.label}")
         model.fit(*rows, **beside, ledger=ledger)
         # Facts that are assumed public belong on the receipt; the estimator does not know these.
         model.privacy_ = replace(model.privacy_, assumptions=(*model.privacy_.assumptions, *self._assumed()))

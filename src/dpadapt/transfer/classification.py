@@ -50,9 +50,7 @@ class PrivateTransferClassifier(LinearClassifier):
     With unlabelled public data only the coordinates come from it, the start is zero and there is no gate. Without
     public data this is `PrivateLogisticRegression`.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
     falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares;
     with `intervals`, also how many rows' classes have a probability below each of some public numbers. All Gaussian.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, public_labels, public_table
 from dpadapt.transfer.base import regression_base
@@ -24,6 +24,12 @@ from dpadapt.transfer.regression_plan import (
     shift_prior,
     shifted_plan,
     worthwhile,
+)
+
+# Shown with every forecast.
+CAVEAT = (
+    "A go / no-go signal, not an error bar: it is computed from public rows and the budget alone. How far the private "
+    "population differs can only be learned from the private rows."
 )
 
 
@@ -117,6 +123,16 @@ class ClassificationForecast:
             return f"{noise} Without public labels there is no public model to keep, so there is no gate."
         needed = f"A correction must save {self.needed_gain:.2g} of log-loss per row before the gate opens."
         return f"{noise} {needed} {_GATES[self.gate]}"
+
+    def _repr_html_(self) -> str:
+        parts = [notebook.sentence(str(self))]
+        if self.worthwhile:
+            shown = {"coordinates that the budget is spent on": f"{self.n_directions:,}"}
+            shown["noise in a logit"] = f"{self.blur:.3g}"
+            if self.gate != "none":
+                shown["log-loss gain needed per row"] = f"{self.needed_gain:.3g}"
+            parts.append(notebook.facts(shown))
+        return notebook.card("Forecast", *parts, notebook.note(CAVEAT))
 
 
 @np.errstate(all="ignore")
@@ -252,6 +268,18 @@ class TransferForecast:
             f"save at least {self.opens_at:.0%} of the public model's mean squared error. Public data can't say "
             f"whether it does."
         )
+
+    def _repr_html_(self) -> str:
+        parts = [notebook.sentence(str(self))]
+        if self.worthwhile:
+            parts += [
+                notebook.facts({"coordinates that the budget is spent on": f"{self.n_directions:,}"}),
+                notebook.table(
+                    ["if the shift is", *(f"{shift:.0%}" for shift in self.shifts)],
+                    [["mean squared error / public model's", *(f"{ratio:.2f}" for ratio in self.error_ratios)]],
+                ),
+            ]
+        return notebook.card("Forecast", *parts, notebook.note(CAVEAT))
 
 
 @np.errstate(all="ignore")

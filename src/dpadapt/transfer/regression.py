@@ -68,9 +68,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     thresholds that bound the expected loss against the public model. If the budget is too small, the public model is
     returned and nothing is spent. There is nothing to tune.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped sums of rows, of gradients and of a few numbers per row, and means of numbers in [0, 1]; with
     `intervals`, also how many residuals exceed each of some public numbers. All Gaussian, charged at once before the
     first draw.

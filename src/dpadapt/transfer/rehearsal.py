@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import log_loss
 
-from dpadapt import checks
+from dpadapt import checks, notebook
 from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
 from dpadapt.learning.estimator import public_labels, public_table
@@ -47,6 +47,18 @@ class Rehearsal:
         lines = [f"{self.metric}, rehearsed on public rows{note}", f"  public only    {_spread(self.public_only)}"]
         lines += [f"  epsilon {e:<6g} {_spread(self.errors[:, i])}" for i, e in enumerate(self.epsilons)]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [["public only", _spread(self.public_only)]]
+        rows += [[f"epsilon = {e:g}", _spread(self.errors[:, i])] for i, e in enumerate(self.epsilons)]
+        splits = len(self.public_only)
+        notes = [
+            f"Mean ± standard deviation over {splits} split{'s' * (splits != 1)} of the public rows. Nothing spent."
+        ]
+        if self.fewer_rows:
+            notes.append("There were fewer public rows than private ones are planned: these errors are pessimistic.")
+        table = notebook.table(["", self.metric], rows)
+        return notebook.card("Rehearsal on public rows", table, *map(notebook.note, notes))
 
 
 def rehearse(

@@ -12,7 +12,7 @@ from benchmarks.data import sources
 from benchmarks.data.loading import available, load
 from dpadapt import datasets
 
-DOCS = Path(__file__).parents[3] / "docs" / "datasets.md"
+DOCS = Path(__file__).parents[3] / "docs" / "papers" / "data.md"
 
 
 def test_every_set_of_the_collection_is_listed():

@@ -55,9 +55,7 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
     Algorithm 1 of [1]_ on its problem (6): squared loss, coefficients in a ball, a weight for each sample. It is a
     baseline for comparison; use `PrivateTransferRegressor`.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: gradient sums, Gaussian; under ``noise="paper"`` also the gradients in the private weights, Gaussian; the
     discrepancy, Laplace, if it has a share.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.

@@ -236,9 +236,8 @@ class KernelMeanMatching(_KernelMeanWeights, UnprotectedRegressor):
 
     The target's labels are not used. Without labelled public data the model is that of the target alone.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------
@@ -299,9 +298,8 @@ class KernelMeanMatchingClassifier(_KernelMeanWeights, UnprotectedClassifier):
 
     The target's labels are not used. Without labelled public data the model is that of the target alone.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------
@@ -366,9 +364,8 @@ class DiscrepancyMinimization(UnprotectedRegressor):
     matched too. The target's labels are not used. Without labelled public data the model is that of the target alone.
     `PrivateDiscrepancyMinimization` is the private form.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------
@@ -429,9 +426,7 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
     Reweighing helps where source and target differ in their features but not in how labels depend on features. If that
     dependence differs, features alone cannot show it, and this method does not protect against it.
 
-    Privacy
-    -------
-    Protects the features of one private row (see `adjacency`); labels of private rows are not read.
+    **Privacy.** Protects the features of one private row (see `adjacency`); labels of private rows are not read.
     Releases: the clipped second moment of the private features, once, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

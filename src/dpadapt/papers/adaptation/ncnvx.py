@@ -44,9 +44,7 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
     Algorithm 2 of [1]_ on its problem (7): any smooth loss of linear scores, coefficients in a ball, a weight for each
     sample. It is a baseline for comparison; use `PrivateTransferClassifier`.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, Gaussian; under ``noise="paper"`` also the gradients in the private weights,
     Gaussian; the discrepancy over a public list of predictors, Laplace, if it has a share.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.

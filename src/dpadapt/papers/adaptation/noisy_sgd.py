@@ -36,9 +36,7 @@ class NoisySGD(AdaptationRegressor):
     Public data gives scales only: how columns are centred and divided, how long a row may be, where targets lie. The
     model does not learn from public labels.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`; the paper's is "replace-one").
+    **Privacy.** Protects one private row (see `adjacency`; the paper's is "replace-one").
     Releases: clipped gradient sums, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

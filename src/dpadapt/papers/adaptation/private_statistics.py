@@ -125,9 +125,7 @@ class PrivateMixture(AdaptationRegressor):
     The second moment of the private rows is released once and mixed with the public one. `alpha` is not adapted,
     however wrong the source may be. Without labelled public data alpha is taken as 0, which is AdaSSP.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: the clipped second moment of private rows and targets, once, Gaussian; nothing at alpha = 1.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
@@ -249,9 +247,7 @@ class ReverseAdaptation(AdaptationRegressor):
     target. The source is used through its second moment, released once, so that everything else is post-processing. In
     particular alpha may be chosen by cross-validation on the public target at no cost.
 
-    Privacy
-    -------
-    Protects one row of the private *source* `X`, `y` (see `adjacency`).
+    **Privacy.** Protects one row of the private *source* `X`, `y` (see `adjacency`).
     Releases: the clipped second moment of private rows and labels, once, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. The public target is not protected.
 
@@ -367,9 +363,7 @@ class ReverseAdaptationClassifier(LinearClassifier):
     1 - alpha parts of the labelled public target. The source is used through one released second moment, so that alpha
     may be chosen by cross-validation on the public target at no cost.
 
-    Privacy
-    -------
-    Protects one row of the private *source* `X`, `y` (see `adjacency`).
+    **Privacy.** Protects one row of the private *source* `X`, `y` (see `adjacency`).
     Releases: the clipped second moment of private rows and class indicators, once, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. The public target is not protected.
 

@@ -38,9 +38,8 @@ class SBest(UnprotectedRegressor):
     Every row's weight lies between 0 and its share of the mixture. A row is left out if its loss, plus the discrepancy
     for a source row, costs more than the penalty on leaving the mixture.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------
@@ -152,9 +151,8 @@ class SBestClassifier(UnprotectedClassifier):
     Problem (5) of [2]_ with the logistic loss, by alternation: the best weights for the model, then the best model for
     the weights, until neither improves.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------

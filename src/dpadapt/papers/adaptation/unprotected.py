@@ -207,9 +207,8 @@ class AlphaMixture(_MixtureWeights, UnprotectedRegressor):
 
     Minimises alpha times the mean squared error on the source plus 1 - alpha times that on the target.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------
@@ -246,9 +245,8 @@ class AlphaMixture(_MixtureWeights, UnprotectedRegressor):
 class AlphaMixtureClassifier(_MixtureWeights, UnprotectedClassifier):
     """Logistic regression on alpha parts of the public source and 1 - alpha parts of the target. Not private.
 
-    Privacy
-    -------
-    None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses it.
+    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
+    it.
 
     Parameters
     ----------

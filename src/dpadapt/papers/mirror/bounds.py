@@ -49,7 +49,7 @@ def empirical_risk_bound(
 ) -> RiskBound:
     """Return Theorem 3.2's bound on the private empirical loss above that of the population's best solution.
 
-    V² / (2 α η T n_pub) + η c (L² |Q|² + σ² (G_Q² + |Q|²)).
+    The bound is ``V² / (2 α η T n_pub) + η c (L² |Q|² + σ² (G_Q² + |Q|²))``.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def empirical_risk_bound(
     lipschitz : float
         L: bound on private gradients, the clipping norm.
     set_radius : float
-        |Q|: the longest vector of the set Q in whose norm the public loss is 1-strongly convex; 1 if scaled so.
+        ``|Q|``: the longest vector of the set Q in whose norm the public loss is 1-strongly convex; 1 if scaled so.
     width : float
         G_Q, see `gaussian_width`.
     scale : float
@@ -112,7 +112,7 @@ def population_risk_bound(
 ) -> RiskBound:
     """Return Theorem 3.5's bound on the excess population loss, at the learning rate, T and epsilon it prescribes.
 
-    c L |C| sqrt(V G_Q) ln(1/δ)^¼ / (sqrt(n_priv) n_pub^¼) + L |C| / sqrt(n_priv) + |C|² δ.
+    The bound is ``c L |C| sqrt(V G_Q) ln(1/δ)^¼ / (sqrt(n_priv) n_pub^¼) + L |C| / sqrt(n_priv) + |C|² δ``.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def population_risk_bound(
     lipschitz : float
         L.
     diameter : float
-        |C|: size of the constraint set.
+        ``|C|``: size of the constraint set.
     width : float
         G_Q, with the public loss scaled to be 1-strongly convex.
     delta : float
@@ -139,9 +139,9 @@ def population_risk_bound(
     Notes
     -----
     The theorem does not hold at an epsilon of the user's choice: it sets epsilon itself (`prescribed_epsilon`), so that
-    L |C| epsilon of Lemma 3.4 balances the other terms. Term by term the printed choice gives (1 + |C|) where the
-    theorem has |C|, so it is meant for |C| >= 1; dividing by sqrt(|C|) instead of |C| would balance and leave
-    sqrt(|C|).
+    ``L |C| epsilon`` of Lemma 3.4 balances the other terms. Term by term the printed choice gives ``1 + |C|`` where the
+    theorem has ``|C|``, so it is meant for ``|C| >= 1``; dividing by ``sqrt(|C|)`` instead of ``|C|`` would balance and
+    leave ``sqrt(|C|)``.
 
     Examples
     --------
@@ -183,9 +183,9 @@ def noise_stability_bound(
     least_curvature: float | None = None,
     margin: float = math.inf,
 ) -> float:
-    """Return Theorem 3.6's bound on E |<θ̂ - θ*, v>|: how far noise moves one mirror step along direction v.
+    """Return Theorem 3.6's bound on how far noise moves one mirror step along direction v.
 
-    η σ [sqrt(2/π) sqrt(Σ (a_i / w_i)²) + 3 (1 + c)² / (2 α) e^{-c² p / 2}].
+    ``E |<θ̂ - θ*, v>|`` is at most ``η σ [sqrt(2/π) sqrt(Σ (a_i / w_i)²) + 3 (1 + c)² / (2 α) e^{-c² p / 2}]``.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def noise_stability_bound(
 
 
 def ellipsoid_width(radii: Any) -> float:
-    """Return the Gaussian width of an ellipsoid about the origin, exactly: E |diag(radii) g|.
+    """Return the Gaussian width of an ellipsoid about the origin, exactly: ``E |diag(radii) g|``.
 
     The paper's sqrt(Σ radii²) is an upper bound, which is close unless a few radii dominate.
 

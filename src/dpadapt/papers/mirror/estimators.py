@@ -28,9 +28,7 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
     averaged. Without public labels the start is a constant and H still comes from public rows; without public data
     this is private gradient descent.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, `n_steps` of them, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
@@ -195,9 +193,7 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
     gradients. Labels cancel in it, so the map needs public features only. Without public labels the start is zero;
     without public data this is private gradient descent.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, `n_steps` of them, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

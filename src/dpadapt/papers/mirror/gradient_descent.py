@@ -104,9 +104,7 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
     The baselines of [1]_: DP-SGD from zero ("cold"), from the public model ("warm"), and with rows whitened by public
     data before clipping. The last half of the iterates is averaged.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, `n_steps` of them, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
@@ -218,9 +216,7 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
 class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
     """Logistic or softmax regression by private gradient descent; see `PrivateGradientDescentRegressor`.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, `n_steps` of them, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

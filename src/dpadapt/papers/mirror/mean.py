@@ -34,9 +34,7 @@ class PDADPMDMean(PrivateEstimator):
     largest eigenvalue 1, and the public loss is the mirror map. Each step is θ - η S (g + noise), g the mean of clipped
     gradients S⁻¹ (θ - x): noise is small where public rows vary little.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, `n_steps` of them, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

@@ -420,7 +420,7 @@ class OnlineLearner:
 
 @dataclass(frozen=True)
 class SeparatorLearner:
-    """The hyperplane that minimises ridge / 2 |w|² + the weighted sum of squared hinge losses. **Not private.**
+    """The hyperplane that minimises ``ridge / 2 |w|²`` + the weighted sum of squared hinge losses. **Not private.**
 
     It is for Algorithm 1 and needs epsilon = inf. Newton's method takes a dozen steps, each on the records inside the
     margin alone.

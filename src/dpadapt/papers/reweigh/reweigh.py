@@ -52,12 +52,11 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     labelled correctly lose weight. The accepted hypothesis is returned, or else the one with the smallest tested error.
     Without `agents` there is one round and no test.
 
-    Privacy
-    -------
-    Protects one record of the curator (see `adjacency`), and each person with the agents' own pure epsilon.
-    Releases: those of the learner (for `DescentLearner`, clipped weighted gradients, Gaussian); from the second round
-    on, a histogram of how many rounds labelled a record correctly, Gaussian, or discrete Laplace if delta is 0.
-    Costs at most `epsilon`, `delta`; see `privacy_`. All rounds are charged before the first, however early they stop.
+    **Privacy.** Protects one record of the curator (see `adjacency`), and each person with the agents' own pure
+    epsilon. Releases: those of the learner (for `DescentLearner`, clipped weighted gradients, Gaussian); from the
+    second round on, a histogram of how many rounds labelled a record correctly, Gaussian, or discrete Laplace if delta
+    is 0. Costs at most `epsilon`, `delta`; see `privacy_`. All rounds are charged before the first, however early they
+    stop.
 
     Parameters
     ----------

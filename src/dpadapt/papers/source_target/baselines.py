@@ -31,9 +31,7 @@ class PrivateKMeansSource(ProxyClustering):
     `n_proxies` means. The paper's baseline is another private k-means, whose code is not maintained; this one is simple
     and strong in few dimensions.
 
-    Privacy
-    -------
-    Protects one source (see `adjacency`).
+    **Privacy.** Protects one source (see `adjacency`).
     Releases: counts and sums of the sources nearest to each mean, `n_steps` times.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected.
 
@@ -128,9 +126,7 @@ class PrivateHistogramSource(ProxyClustering):
     needs a network per run, and in the paper's own figures is no better than ClusterT. In eight dimensions or fewer a
     histogram on boxes is the stronger generator.
 
-    Privacy
-    -------
-    Protects one source (see `adjacency`).
+    **Privacy.** Protects one source (see `adjacency`).
     Releases: how many sources lie in each of 2 ** `n_splits` boxes, once.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected.
 

@@ -167,9 +167,7 @@ class NAS(ProxyClustering):
     Algorithm 1 of [1]_. For every target of a coreset, the average of its `n_neighbours` nearest sources is released.
     These averages then count as centres that already exist.
 
-    Privacy
-    -------
-    Protects one source (see `adjacency`).
+    **Privacy.** Protects one source (see `adjacency`).
     Releases: the average of the nearest sources of each target, once.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected.
 
@@ -289,9 +287,7 @@ class NNA(ProxyClustering):
     Algorithm 2 of [1]_. Every source belongs to its nearest target. Each target's count and sum of sources are
     released. Where the noisy count passes a threshold, their quotient counts as a centre that already exists.
 
-    Privacy
-    -------
-    Protects one source (see `adjacency`).
+    **Privacy.** Protects one source (see `adjacency`).
     Releases: the count and the sum of the sources nearest to each target, once.
     Costs at most `epsilon`, `delta`; see `privacy_`. The targets are not protected.
 

@@ -59,8 +59,8 @@ def upper_bound(
 ) -> TransferBound:
     """Return Theorem 5.4's bound on the excess risk of private regression within an estimated subspace.
 
-    The bound is (σ² + |a|² γ²) (k / n2 + k² ln(1/δ) / (n2 ε)²) + |a|² γ², as in the proof. The term |a|² / n2^100, the
-    remaining error of the start, is negligible and left out.
+    The bound is ``(σ² + |a|² γ²) (k / n2 + k² ln(1/δ) / (n2 ε)²) + |a|² γ²``, as in the proof. The term
+    ``|a|² / n2^100``, the remaining error of the start, is negligible and left out.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def upper_bound(
     angle : float
         γ: sine of the largest angle between the estimated subspace and the true one; see `subspace_bound`.
     task_norm, noise : float, default=1.0
-        |a|: length of the private task's coefficients; σ²: variance of the labels around its regression.
+        ``|a|``: length of the private task's coefficients; σ²: variance of the labels around its regression.
     constant : float, default=1.0
         Constant of the two terms of private regression; the theorem leaves it open. The last term has constant 1.
 

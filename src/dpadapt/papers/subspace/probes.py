@@ -92,9 +92,7 @@ class DescentProbe(LinearClassifier):
     With rows of unit length and Poisson batches this is DP-SGD as in Section 4.2 of [1]_. With whitened rows and full
     batches it is the strongest simple baseline that we know. Both need a learning rate; `PrivateProbe` needs none.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums, `n_steps` of them, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
@@ -271,9 +269,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     The sum of rows per class is released; the Gram matrix comes from public rows or is released too. Rows are centred
     on public rows and scaled to unit length.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: the clipped sum of row times centred class indicator; with `gram="private"` also the clipped Gram matrix,
     each for half of the budget; Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.

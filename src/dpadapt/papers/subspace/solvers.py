@@ -110,9 +110,7 @@ class DPAMBSSGD(ProjectedRegressor):
     half of the iterates is averaged. With public tasks this is Algorithm 1 of [1]_ as printed: subspace by moments,
     projection, DP-AMBSSGD.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: histograms of residuals and clipped gradient sums of Poisson batches, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
@@ -274,9 +272,7 @@ class ProjectedDPSGD(ProjectedRegressor):
     These are the baselines of Section 5.4 of [1]_, with its clipping norm, learning rate and number of epochs. The last
     iterate is the solution.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: clipped gradient sums of Poisson batches, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

@@ -1,10 +1,11 @@
-"""Line charts and bar charts as inline SVG. Colours are CSS variables of the page, so they follow its theme."""
+"""Charts as inline SVG. Colours are CSS variables of the page, so that they follow its theme."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+
+from dpadapt.report.charts import BarChart, Line, LineChart, Panel
 
 # Sizes in units of the SVG's view box (pixels at full width). Chosen by eye.
 _WIDTH, _HEIGHT = 808, 400
@@ -18,61 +19,30 @@ _Scale = Callable[[float], float]
 _Point = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Line:
-    """A measured curve: means with their spread; `style` is a CSS class that gives the colour."""
+def line_svg(chart: LineChart) -> str:
+    """Return an SVG of panels side by side; curves are labelled right of the last panel.
 
-    name: str
-    x: Sequence[float]
-    mean: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    style: str
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
-class Level:
-    """A horizontal reference."""
-
-    name: str
-    value: float
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Curves and references over one logarithmic axis."""
-
-    lines: Sequence[Line]
-    levels: Sequence[Level]
-    x_label: str
-    title: str = ""
-
-
-def line_chart(panels: Sequence[Panel], *, title: str, y_label: str, whole: bool = False) -> str:
-    """Return an SVG of panels side by side with one vertical axis; curves are labelled right of the last panel.
-
-    Unless `whole`, the vertical axis leaves out very large values, which would flatten all curves. These points are
-    marked at the top edge with their values.
+    Points above the vertical axis are marked at the top edge with their values.
 
     Examples
     --------
+    >>> from dpadapt.report.charts import Level
     >>> line = Line("a", [0.1, 1.0], [1.0, 0.5], [0.9, 0.4], [1.1, 0.6], "s1")
-    >>> line_chart([Panel([line], [Level("mean", 1.0)], "x")], title="t", y_label="y").startswith("<svg")
+    >>> line_svg(LineChart([Panel([line], [Level("mean", 1.0)], "x")], "title", "y")).startswith("<svg")
     True
     """
+    panels = chart.panels
     width = _WIDTH + (len(panels) - 1) * _PANEL_EXTRA_WIDTH
     room = (width - _LEFT - _RIGHT - (len(panels) - 1) * _PANEL_GAP) / len(panels)
     top = _TOP + (_LABEL_HEIGHT if any(panel.title for panel in panels) else 0)
-    lines, levels = [line for p in panels for line in p.lines], [level for p in panels for level in p.levels]
-    low, high = _limits(lines, levels, whole=whole)
+    low, high = chart.limits()
     ticks = _ticks(low, high)
     low, high = min(low, ticks[0]), max(high, ticks[-1])
 
     def at_y(y: float) -> float:
         return _HEIGHT - _BOTTOM - (y - low) / (high - low) * (_HEIGHT - top - _BOTTOM)
 
-    parts = [_open(width, _HEIGHT, title)]
+    parts = [_open(width, _HEIGHT, chart.title)]
     parts.extend(
         f'<text class="tick" x="{_LEFT - 9}" y="{at_y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>'
         for tick in ticks
@@ -80,7 +50,7 @@ def line_chart(panels: Sequence[Panel], *, title: str, y_label: str, whole: bool
     middle = (_HEIGHT - _BOTTOM + top) / 2
     parts.append(
         f'<text class="name" transform="translate(16 {middle}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y_label)}</text>"
+        f"{escape(chart.y_label)}</text>"
     )
     for index, panel in enumerate(panels):
         left = _LEFT + index * (room + _PANEL_GAP)
@@ -101,7 +71,10 @@ def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) ->
     def at_x(x: float) -> float:
         if xs[0] == xs[-1]:
             return middle
-        return left + 14 + math.log(x / xs[0]) / math.log(xs[-1] / xs[0]) * (right - left - 28)
+        share = (x - xs[0]) / (xs[-1] - xs[0])
+        if panel.logarithmic:
+            share = math.log(x / xs[0]) / math.log(xs[-1] / xs[0])
+        return left + 14 + share * (right - left - 28)
 
     parts = [f'<path class="mark" d="M{at_x(x):.1f} {bottom}v5"/>' for x in xs]
     parts.extend(
@@ -119,24 +92,18 @@ def _panel(panel: Panel, left: float, right: float, at_y: _Scale, top: float) ->
     return parts
 
 
-def bar_chart(
-    names: Sequence[str],
-    values: Sequence[float],
-    *,
-    title: str,
-    x_label: str,
-    spreads: Sequence[float | None] | None = None,
-) -> str:
-    """Return an SVG of horizontal bars from zero, positive ones to the right, each with its spread as a whisker.
+def bar_svg(chart: BarChart) -> str:
+    """Return an SVG of bars, positive ones to the right, each with its spread as a whisker.
 
     Examples
     --------
-    >>> "age" in bar_chart(["age", "plan = free"], [0.5, -1.0], title="t", x_label="x")
+    >>> "age" in bar_svg(BarChart(["age", "plan = free"], [0.5, -1.0], [None, 0.2], "title", "x"))
     True
     """
+    names, values = chart.names, chart.values
     step, left, right = 26, 210, 74
     width, height = _WIDTH, _TOP + step * len(names) + 44
-    halves = [spread or 0.0 for spread in spreads] if spreads is not None else [0.0] * len(values)
+    halves = [spread or 0.0 for spread in chart.spreads]
     reach = max((abs(v) for v in values), default=0.0) or 1.0
     smallest = min(0.0, *(value - half for value, half in zip(values, halves, strict=True)))
     largest = max(0.0, *(value + half for value, half in zip(values, halves, strict=True)))
@@ -145,7 +112,7 @@ def bar_chart(
     room = width - left - right - (56 if smallest < 0 else 0)
     zero = left + (56 if smallest < 0 else 0) + room * (-smallest / span)
     bottom = _TOP + step * len(names)
-    parts = [_open(width, height, title)]
+    parts = [_open(width, height, chart.title)]
     for row, (name, value, half) in enumerate(zip(names, values, halves, strict=True)):
         y, length, whisker = _TOP + row * step, abs(value) / span * room, half / span * room
         x = zero if value >= 0 else zero - length
@@ -165,23 +132,13 @@ def bar_chart(
     parts.append(f'<path class="axis" d="M{zero:.1f} {_TOP - 4}V{bottom}"/>')
     parts.append(
         f'<text class="name" x="{(left + width - right) / 2}" y="{bottom + 28}" text-anchor="middle">'
-        f"{escape(x_label)}</text>"
+        f"{escape(chart.x_label)}</text>"
     )
     return "".join(parts) + "</svg>"
 
 
 def _open(width: float, height: float, title: str) -> str:
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>'
-
-
-def _limits(lines: Sequence[Line], levels: Sequence[Level], *, whole: bool) -> tuple[float, float]:
-    """Return the range of the vertical axis; unless `whole`, very large values don't extend it."""
-    everything = [v for line in lines for v in (*line.low, *line.high)] + [level.value for level in levels]
-    always_shown = [min(line.mean) for line in lines] + [level.value for level in levels]
-    low, high, top = min(everything), max(everything), max(always_shown)
-    high = high if whole else min(high, top + 1.2 * (top - low))
-    pad = 0.06 * ((high - low) or abs(high) or 1.0)
-    return low - pad, high + pad
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -1,0 +1,1 @@
+"""Errors of other libraries on the same work: `python -m benchmarks peers`."""
