@@ -324,7 +324,7 @@ def paper_page(summary: Mapping[str, Any]) -> str:
 def figure_file(figure: Mapping[str, Any]) -> str:
     """Return a figure of a paper's benchmark as one picture: all of its panels side by side."""
     panels = [_panel(panel) for panel in figure["panels"]]
-    return chart_file(line_chart(panels, title=figure["title"], y_label=figure["y_label"]))
+    return chart_file(line_svg(LineChart(panels, figure["title"], figure["y_label"])))
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:

@@ -13,7 +13,7 @@ intervals cover the choice of test rows only.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -148,7 +148,13 @@ def _clothes_split(seed: int) -> tuple[Array, Array]:
 def _private_network(module: Any, epsilon: float, rate: float, seed: int, **settings: Any) -> Any:
     from dpadapt.networks import PrivateNetwork
 
-    shared = {"n_steps": STEPS, "batch_size": BATCH, "momentum": 0.9, "schedule": "cosine", "average": 0.9} | settings
+    shared: dict[str, Any] = {
+        "n_steps": STEPS,
+        "batch_size": BATCH,
+        "momentum": 0.9,
+        "schedule": "cosine",
+        "average": 0.9,
+    } | settings
     return PrivateNetwork(module, epsilon, DELTA, learning_rate=rate, classes=range(10), random_state=seed, **shared)
 
 
@@ -244,7 +250,7 @@ def _efficientnet(*, scratch: bool = False) -> Any:
     from dpadapt.networks.fine_tuning import with_head
     from dpadapt.representation.ready_encoders import _efficientnet as encoder
 
-    class Enlarged(nn.Module):
+    class Enlarged(nn.Module):  # type: ignore[misc]
         """Images in three channels, enlarged."""
 
         def forward(self, images: Any) -> Any:
@@ -378,7 +384,7 @@ def _not_private(name: str) -> dict[str, Any]:
         zero = None
     else:
         (_, y), features, maps = _images(name), _features(name), _maps(name)
-        _, private, test = _split(name)
+        private, test = (np.arange(sum(SIZES[name]))[some] for some in _split(name)[1:])
         small, images = _small_for(name)
         module = _efficientnet()[LAST + 1 :]
         zero = _zero_shot(name, features)
@@ -450,9 +456,9 @@ def _cost(repetitions: int) -> dict[str, Any]:
         loss = RowsLoss(_copied(module), cross_entropy)
         ghost = GhostEngine(loss)
         steps: dict[str, Callable[[], Any]] = {
-            "plain": lambda loss=loss, a=inputs, b=targets: loss.gradient(a, b),
-            "ghost clipping": lambda ghost=ghost, a=inputs, b=targets: clipped_gradient_sum(ghost, a, b, 1.0),
-            "vmap": lambda loss=loss, a=inputs, b=targets: clipped_gradient_sum(VmapEngine(loss), a[:8], b[:8], 1.0),
+            "plain": partial(loss.gradient, inputs, targets),
+            "ghost clipping": partial(clipped_gradient_sum, ghost, inputs, targets, 1.0),
+            "vmap": partial(clipped_gradient_sum, VmapEngine(loss), inputs[:8], targets[:8], 1.0),
         }
         sizes[name] = loss.n_parameters
         for what, step in steps.items():

@@ -187,7 +187,7 @@ def everywhere(what: str, text: str, leads: Sequence[tuple[float, float]]) -> di
 
 def _lead(worse: Sequence[float], better: Sequence[float], *, paired: bool = False) -> tuple[float, float]:
     """Return how much larger the first mean is than the second, and two standard errors, both as they are shown."""
-    error = _error(np.subtract(worse, better)) if paired else float(np.hypot(_error(worse), _error(better)))
+    error = _error(list(np.subtract(worse, better))) if paired else float(np.hypot(_error(worse), _error(better)))
     return round(_mean(worse) - _mean(better), 3), round(2 * error, 3)
 
 
