@@ -202,6 +202,9 @@ def _convolution(layer: Any, calls: Sequence[LayerCall]) -> Term:
 def _depthwise(layer: Any, calls: Sequence[LayerCall]) -> Term:
     # Each channel has its own kernel. The gradient of such a convolution is one as well: of the inputs with the output
     # gradients as kernels, one per row and channel, where stride and dilation change places.
+    if calls[0].inputs.dtype == torch.float64:
+        # torch computes such convolutions one by one.
+        return _convolution(layer, calls)
     convolve = functional.conv1d if len(layer.kernel_size) == 1 else functional.conv2d
     weight: Any = 0.0
     for call in calls:
