@@ -51,8 +51,8 @@ PRETRAINED_EPSILONS, WHOLE_EPSILON = (0.3, 1.0, 5.0), 1.0
 LAST = 18
 # Learning rates that are tried. With momentum 0.9, a rate has the effect of a tenfold one without.
 RATES: dict[str, tuple[float, ...]] = {
-    SCRATCH: (0.15, 0.45, 1.35),
-    FINETUNE: (0.15, 0.45, 1.35),
+    SCRATCH: (0.15, 0.45, 1.35, 4.0),
+    FINETUNE: (0.15, 0.45, 1.35, 4.0),
     PROBE: (0.1, 0.3, 1.0, 3.0),
     "last layers": (0.005, 0.02),
     WHOLE_FINETUNE: (0.005,),
