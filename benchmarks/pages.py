@@ -1,6 +1,7 @@
 """Pages of the benchmarks: Markdown tables for the documentation, and one offline HTML page per benchmark."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -34,6 +35,20 @@ def write_between(path: Path, text: str, start: str, end: str) -> None:
     old, has_end, after = rest.partition(end)
     body = f"{start}\n\n{text}\n{end}"
     path.write_text(before + body + ((after if has_end else old) or "\n"), encoding="utf-8")
+
+
+def state_run(path: Path, command: str, versions: Mapping[str, str]) -> None:
+    """Write the date and the versions of a run to the line of its command at the top of a page.
+
+    The line says which data was used, and a person writes it: "- `COMMAND`: measured on DATE; VERSIONS. Data: ...".
+    A page without such a line stays as it is.
+    """
+    used = ", ".join(f"{name} {number}" for name, number in versions.items() if name != "measured on")
+    line = f"- `{command}`: measured on {versions['measured on']}; {used}. Data:"
+    page = path.read_text(encoding="utf-8")
+    path.write_text(
+        re.sub(rf"^- `{re.escape(command)}`: .*? Data:", lambda _: line, page, flags=re.M), encoding="utf-8"
+    )
 
 
 def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,6 +10,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.pages import state_run
+
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Writer = Callable[[dict[str, Any], Path], None]
@@ -62,7 +65,15 @@ def command(
     # Written first: an error while printing must not lose the results.
     for name, path in requested.items():
         writers[name][1](results, path)
+        if path.suffix == ".md" and "measured on" in results.get("versions", {}):
+            state_run(path, _typed(module), results["versions"])
     show(results)
+
+
+def _typed(module: str) -> str:
+    """Return the command that runs a module, as people type it."""
+    names = (f"benchmarks {name}" for name, (own, _) in BENCHMARKS.items() if own == module)
+    return f"python -m {next(names, module)}"
 
 
 def _write_json(results: dict[str, Any], path: Path) -> None:

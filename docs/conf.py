@@ -8,6 +8,9 @@ import re
 from importlib.metadata import version as installed
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.roles import XRefRole
+
 project = "dpadapt"
 author = "The dpadapt developers"
 copyright = author
@@ -52,7 +55,8 @@ autodoc_member_order = "bysource"
 autosummary_ignore_module_all = False
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-default_role = "py:obj"
+default_role = "name"  # see below
+smartquotes = False
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
@@ -68,6 +72,7 @@ html_theme_options = {
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
@@ -85,6 +90,13 @@ def of_dpadapt_alone(app, what, name, member, skip, options):
     return True if module and not module.startswith("dpadapt") else None
 
 
+def name_in_docstring(role, rawtext, text, lineno, inliner, options=None, content=()):
+    """Link `Ledger` and `dpadapt.epsilon`, but not `epsilon`: that is a parameter, not the function of this name."""
+    if text[:1].isupper() or "." in text:
+        return XRefRole()("py:obj", rawtext, text, lineno, inliner, options or {}, content)
+    return [nodes.literal(rawtext, text)], []
+
+
 def without_back_links(app, pagename, templatename, context, doctree):
     """Leave out links from sources to the reference: Sphinx gets them wrong for names that two modules export."""
     if pagename.startswith("_modules/"):
@@ -93,5 +105,6 @@ def without_back_links(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Connect the functions above."""
+    app.add_role("name", name_in_docstring)
     app.connect("html-page-context", without_back_links)
     app.connect("autodoc-skip-member", of_dpadapt_alone)

@@ -86,11 +86,56 @@ def test_examples_run(example, capsys):
     assert capsys.readouterr().out
 
 
+def test_readme_and_first_page_have_the_same_example_and_commands():
+    """Whoever has read one of them finds the same on the other."""
+    readme, start = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/start.md"))
+    first, commands = re.findall(r"```(?:python|bash)\n.*?```", readme, flags=re.DOTALL)[:2]
+    assert first in start
+    assert commands in start
+    assert len(re.sub(r"\\\n", "", commands).splitlines()) == 2 + 3  # fences, and three commands
+
+
 def test_readme_fits_one_screen_and_names_the_two_commands():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 75
     assert "make demo" in text
     assert "make test" in text
+
+
+BENCHMARK_PAGES = sorted(set((ROOT / "docs" / "benchmarks").glob("*.md")) - {ROOT / "docs" / "benchmarks" / "index.md"})
+
+
+@pytest.mark.parametrize("page", BENCHMARK_PAGES, ids=lambda page: page.name)
+def test_a_benchmark_page_begins_with_command_date_versions_and_data(page):
+    first = page.read_text(encoding="utf-8").split("\n\n")[1]
+    assert all(
+        re.fullmatch(
+            r"- `python -m benchmarks[ .][\w. -]+`: measured on \d{4}-\d\d-\d\d; python 3\S+, .*\. Data: .*\.", line
+        )
+        for line in first.splitlines()
+    )
+
+
+def test_numbers_of_the_summary_stand_on_the_pages_that_it_links():
+    """Each line of a table, and each item of a list, quotes figures of the page that it links last."""
+    summary = ROOT / "docs" / "benchmarks" / "index.md"
+    text = summary.read_text(encoding="utf-8")
+    checked = 0
+    for item in re.findall(r"^(?:\||- ).*(?:\n  .*)*", text, flags=re.MULTILINE):
+        links = re.findall(r"\]\(([^)]*\.md)\)", item)
+        # Tables leave out the zero before the point in some places.
+        for figure in (
+            re.findall(r"(?<![\w.,])0?(\d*\.\d+)", re.sub(r"epsilon (of )?[\d.]+", "", item)) if links else ()
+        ):
+            page = (summary.parent / links[-1]).read_text(encoding="utf-8")
+            assert re.search(rf"(?<![1-9.]){re.escape(figure)}(?!\d)", page), (figure, links[-1])
+            checked += 1
+    assert checked > 30
+    # The counts are lines of the other page's table, word for word.
+    counts = re.findall(r"^\| [^|]+ \| \d+ \| \d+ \| \d+ \|.*", text, flags=re.MULTILINE)
+    assert len(counts) >= 7
+    peers = (summary.parent / "peers.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in counts if line not in peers] == []
 
 
 def test_every_file_that_papers_md_names_exists():

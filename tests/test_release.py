@@ -28,7 +28,7 @@ def test_supported_pythons_are_the_same_everywhere():
     assert PROJECT["project"]["requires-python"] == f">={PYTHONS[0]}"
     page = (ROOT / "docs" / "guides" / "installation.md").read_text(encoding="utf-8")
     assert "Python 3.11, 3.12 and 3.13" in page
-    for extra in PROJECT["project"]["optional-dependencies"].keys() - {"dev", "bench"}:
+    for extra in PROJECT["project"]["optional-dependencies"].keys() - {"dev", "bench", "docs"}:
         assert f"| `{extra}` |" in page
 
 

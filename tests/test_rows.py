@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpadapt import rows as module
+from dpadapt.learning.descent import SquaredLoss, gradient_weights
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.rows import Rows, norm_bounds, products_by_row
+from dpadapt.streaming.source import Part
 
 dtypes = st.sampled_from([np.float32, np.float64])
 
@@ -135,3 +139,31 @@ def test_products_by_row_of_a_row_do_not_depend_on_other_rows(n_rows, n_columns,
         alone = np.concatenate([products_by_row(X[i : i + 1], coef) for i in range(n_rows)])
         assert np.array_equal(alone, whole)
         assert np.array_equal(products_by_row(np.asfortranarray(X), coef), whole)
+
+
+@pytest.mark.parametrize("columns", [8, 20, 50])
+def test_where_a_row_may_be_missing_no_other_row_changes_its_clipped_gradient(columns):
+    """Rows of length 1e9 whose residual is what rounding leaves: a matrix product gives it by the row's place."""
+    random = np.random.default_rng(1)
+    for _ in range(10):
+        coef, x = random.standard_normal(columns), 1e9 * random.standard_normal(columns)
+        X = np.repeat(x[None], 100, 0)
+        y, weights = X @ coef, gradient_weights(SquaredLoss(), coef)
+        whole, without = (
+            clipped_outer_sum(Rows(X[some], y[some], fixed_rows=False), weights, 1.0)
+            for some in (slice(None), slice(1, None))
+        )
+        moved = np.linalg.norm(whole.value - without.value)
+        assert moved <= whole.sensitivity("l2", Adjacency.ADD_REMOVE) * (1 + 1e-9)
+
+
+def test_rows_taken_from_a_table_without_a_fixed_number_stay_so():
+    rows = Rows(np.ones((4, 2)), np.zeros(4), fixed_rows=False)
+    assert not rows.take(np.array([1, 2])).fixed_rows
+    assert Rows(np.ones((4, 2)), np.zeros(4)).fixed_rows
+
+
+def test_private_parts_do_not_show_their_cells():
+    rows = Rows(np.full((2, 2), 123.0), np.zeros(2))
+    assert "123" not in repr(rows._block(0, 2))
+    assert "123" not in repr(Part(rows.X, rows.y))

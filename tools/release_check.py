@@ -40,12 +40,22 @@ def complaints(names: Sequence[str], *, parts: set[str], needed: set[str]) -> li
     return found + [f"{name} is missing" for name in sorted(needed - set(names))]
 
 
+def untracked(names: Sequence[str]) -> list[str]:
+    """Return which paths of an sdist git does not know: tables and ledgers that somebody left in a folder of docs."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        return []
+    return [
+        f"{name} is not in the repository" for name in sorted(set(names) - {"PKG-INFO", *listed.stdout.split("\n")})
+    ]
+
+
 def check_contents(sdist: Path, wheel: Path, version: str) -> list[str]:
     """Return what is wrong with the contents and the metadata of both files."""
     with tarfile.open(sdist) as archive:
         names = [member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()]
         needed = {"LICENSE", "CITATION.cff", "CHANGELOG.md", "src/dpadapt/py.typed", "tests/conftest.py"}
-        found = complaints(names, parts=SDIST_PARTS, needed=needed)
+        found = complaints(names, parts=SDIST_PARTS, needed=needed) + untracked(names)
         print(f"{sdist.name}: {len(names)} files, {sdist.stat().st_size:,} bytes")
     info = f"dpadapt-{version}.dist-info"
     with zipfile.ZipFile(wheel) as archive:

@@ -116,7 +116,7 @@ def cells(problem: Problem, runs: dict[str, int], rival_runs: dict[str, int]) ->
     for budget in runs:
         row = {"ours": [problem.costs(ours(problem, budget, 100 + run)) for run in range(runs[budget])]}
         for name, make in PROXIES.items() if rival_runs.get(budget) else ():
-            row[name] = _runs(problem, make, budget, rival_runs[budget])
+            row[name] = cost_runs(problem, make, budget, rival_runs[budget])
         values[budget] = row
     size = [len(problem.T), len(problem.S), problem.T.shape[1]]
     return {"size": size, **problem.ends, "public prior": problem.costs(problem.prior()), "values": values}
@@ -125,13 +125,14 @@ def cells(problem: Problem, runs: dict[str, int], rival_runs: dict[str, int]) ->
 def variants(problem: Problem, runs: int) -> dict[str, Any]:
     """Return the costs of `NAS` and `NNA` with other settings: Figures 4, 5, 7, 8 and 15 to 56."""
     values = {
-        budget: {name: _runs(problem, make, budget, runs) for name, make in VARIANTS.items()}
+        budget: {name: cost_runs(problem, make, budget, runs) for name, make in VARIANTS.items()}
         for budget in ("epsilon 3", "rho 3")
     }
     return {**problem.ends, "values": values}
 
 
-def _runs(problem: Problem, make: Callable[..., ProxyClustering], budget: str, runs: int) -> list[list[float]]:
+def cost_runs(problem: Problem, make: Callable[..., ProxyClustering], budget: str, runs: int) -> list[list[float]]:
+    """Return the costs of a method that releases proxies: a list over k for each run."""
     costs = []
     for run in range(runs):
         model = make(random_state=200 + run, **budget_of(budget)).fit(problem.S, public=problem.public)

@@ -1,6 +1,6 @@
 """Paper 5, source-target clustering: `python -m benchmarks clustering`.
 
-Differentially Private Source-Target Clustering: the content of its Figures 3 to 10 and 15 to 106, on three synthetic
+Differentially Private Source-Target Clustering: the content of its Figures 3 to 104, on three synthetic
 sets, MNIST, Office-Caltech10, Superconductivity, Adult and Reviews, and on pairs that the paper does not have; without
 real data in `DPADAPT_DATA`, on the synthetic sets. The same solver computes every method's centres. Then the bound on
 the cost, an ablation of ours, and runs with more targets and sources. Every core runs one process; the solver's speed

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-EPOCHS, BATCH, CLIP_NORM = 20, 256, 1.0
+# On two sets a clipping norm of 1 was much worse, because it biases gradients, and one of 10 was not better.
+EPOCHS, BATCH, CLIP_NORM = 20, 256, 3.0
 # Rates of Opacus' steps. The best of them on the test rows is reported: a choice that is not private.
-RATES = (0.01, 0.1, 1.0)
+RATES = (0.01, 0.03, 0.1, 0.3)
 
 
 def main(data: str, out: str) -> None:
@@ -55,7 +56,8 @@ def _diffprivlib(
     model = LogisticRegression(epsilon=epsilon, data_norm=norm, max_iter=1000, random_state=seed).fit(X, y)
     p = np.zeros((len(X_test), len(classes)))
     p[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X_test)
-    return p
+    # Of many classes, each has a model of its own. Where all say no, their normalised probabilities are not numbers.
+    return np.where(np.isnan(p), 1 / len(classes), p)
 
 
 def _public_start(X: Any, y: Any, classes: Any) -> Any:

@@ -22,6 +22,7 @@ from sklearn.metrics import log_loss
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command
 from benchmarks.tables.by_hand import CHURN, HOTEL, WAGES, ByHand
+from benchmarks.transfer.common import versions
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, Schema, TableModel
 from dpadapt.tables import check_tables, encode_features, read_table
 
@@ -165,6 +166,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         rows = [] if place is None else [measure(task, place, 2 if quick else 10) for task in TASKS]
         wide = checking(10_000 if quick else 100_000)
         return {
+            "versions": versions(),
             "rows": rows,
             "reading": reading(30_000 if quick else 300_000),
             "wide": wide,

@@ -98,6 +98,13 @@ METHODS: tuple[Method, ...] = (
         paper=1,
     ),
     Method(
+        "private-best-da",
+        "regression",
+        "dpadapt.papers.adaptation.matching.PrivateBestDA",
+        "public rows whose weights are chosen with the model, for private rows whose labels are not used",
+        paper=1,
+    ),
+    Method(
         "reverse-adaptation",
         "regression",
         "dpadapt.papers.adaptation.private_statistics.ReverseAdaptation",

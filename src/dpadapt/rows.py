@@ -23,11 +23,12 @@ _ROW_BLOCK_BYTES = 2 * 2**20
 _ROW_BLOCK_SIZES = (1024, 16384)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Block:
     """Some consecutive rows: features, targets, lengths (with the constant 1, if any), their inverses and weights.
 
     `leverage` is the weight of a row in a descent. `shares` is how much the row counts after clipping; None for 1.
+    `fixed_rows`: see `Rows`.
     """
 
     X: NDArray[Any]
@@ -37,10 +38,11 @@ class Block:
     leverage: NDArray[Any] | None
     intercept: bool
     shares: NDArray[np.float64] | None = None
+    fixed_rows: bool = True
 
     def product(self, coef: NDArray[Any]) -> NDArray[Any]:
         """Return each row times `coef`; if there is a constant 1, the last row of `coef` belongs to it."""
-        out: NDArray[Any] = self.X @ (coef[:-1] if self.intercept else coef)
+        out = row_products(self.X, coef[:-1] if self.intercept else coef, fixed_rows=self.fixed_rows)
         if self.intercept:
             out += coef[-1]
         return out
@@ -81,8 +83,9 @@ def products_by_row(X: NDArray[Any], coef: NDArray[Any]) -> NDArray[Any]:
     """Return X @ coef, with each row computed by itself, bit for bit.
 
     A matrix product rounds a row by its place: one row more or less changes the last digit of a few others. A sum of
-    clipped terms hardly notices. But where results are compared with edges (bins of residuals, the most probable
-    class), rows other than the one that was added would change their bins, and no bound would hold.
+    clipped terms hardly notices while rows are of moderate length. But where results are compared with edges (bins of
+    residuals, the most probable class), rows other than the one that was added would change their bins, and no bound
+    would hold.
 
     Examples
     --------
@@ -94,6 +97,16 @@ def products_by_row(X: NDArray[Any], coef: NDArray[Any]) -> NDArray[Any]:
     if coef.ndim == 1:
         return np.asarray(np.einsum("ij,j->i", rows, coef))
     return np.stack([products_by_row(rows, column) for column in coef.T], axis=1)
+
+
+def row_products(X: NDArray[Any], coef: NDArray[Any], *, fixed_rows: bool) -> NDArray[Any]:
+    """Return X @ coef, row by row unless neighbours have equally many rows.
+
+    Where a row may be missing, all rows after it change their places, and a matrix product rounds them differently. Of
+    a row of length 1e9 whose product almost cancels, this rounding can be all that a clipped gradient shows; so a sum
+    could move by several clipping norms. Equally many rows keep their places.
+    """
+    return np.asarray(X @ coef) if fixed_rows else products_by_row(X, coef)
 
 
 class Rows:
@@ -111,6 +124,9 @@ class Rows:
         A longer row has weight (max_norm / length)² in a descent, so that no row dominates the curvature.
     shares : Shares, optional
         How much each row counts after clipping. Default: 1.
+    fixed_rows : bool
+        Whether neighbours have equally many rows; if not, products are computed row by row. A caller whose rows are no
+        longer than public ones need not say so: what rounding adds is then negligible.
     """
 
     def __init__(
@@ -121,7 +137,9 @@ class Rows:
         intercept: bool = False,
         max_norm: float = math.inf,
         shares: Shares | None = None,
+        fixed_rows: bool = True,
     ) -> None:
+        self.fixed_rows = fixed_rows
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
         if shares is not None and len(shares.values) != len(X):
@@ -170,7 +188,7 @@ class Rows:
         taken.inverse_norms = self.inverse_norms[index]
         taken.leverage = None if self.leverage is None else self.leverage[index]
         taken.shares = None if self.shares is None else self.shares.take(index)
-        taken.intercept = self.intercept
+        taken.intercept, taken.fixed_rows = self.intercept, self.fixed_rows
         return taken
 
     def map_sum(self, statistic: Callable[[Block], NDArray[Any]]) -> NDArray[np.float64]:
@@ -190,7 +208,8 @@ class Rows:
         leverage = None if self.leverage is None else self.leverage[start:stop]
         lengths = self.norms[start:stop], self.inverse_norms[start:stop]
         shares = None if self.shares is None else self.shares.values[start:stop]
-        return Block(self.X[start:stop], self.y[start:stop], *lengths, leverage, self.intercept, shares)
+        rows = self.X[start:stop], self.y[start:stop]
+        return Block(*rows, *lengths, leverage, self.intercept, shares, self.fixed_rows)
 
 
 def norm_bounds(squares: NDArray[Any], n_terms: int) -> NDArray[Any]:

@@ -119,6 +119,68 @@ def test_a_run_makes_as_many_releases_as_were_charged():
         run.release(SUM)
 
 
+def several(run, steps, value=SUM):
+    return list(run.release_each(iter(lambda: value, None), steps))
+
+
+def test_releases_together_are_those_made_one_by_one():
+    one, together = (Ledger(100.0, 1e-6, random_state=3).start(Repeated(Gaussian(2.0), 9), label="x") for _ in range(2))
+    expected = [one.release(SUM) for _ in range(9)]
+    assert np.array_equal([*several(together, 4), *several(together, 5)], expected)
+    assert together.left == one.left == 0
+    with pytest.raises(PrivacyError, match="charged for 9 releases and has made them all"):
+        several(together, 1)
+
+
+def test_a_statistic_may_depend_on_the_releases_before_it():
+    run = Ledger(100.0, 1e-6, random_state=0).start(Repeated(Gaussian(2.0), 3), label="x")
+    at, seen = [0.0], []
+    for noisy in run.release_each((clipped_sum([[at[0]]], 1.0) for _ in range(3)), 3):
+        seen.append((at[0], float(noisy[0])))
+        at[0] = float(noisy[0])
+    assert [before for before, _ in seen[1:]] == [after for _, after in seen[:-1]]
+
+
+def test_releases_together_are_all_counted_before_the_first_is_drawn():
+    run = Ledger(100.0, 1e-6).start(Repeated(Broken(2.0), 5), label="x")
+    with pytest.raises(OSError, match="went away"):
+        several(run, 3)
+    assert run.left == 2
+    stopped = Ledger(100.0, 1e-6).start(Repeated(Gaussian(2.0), 5), label="x")
+    next(stopped.release_each(iter([SUM, SUM]), 4))
+    assert stopped.left == 1
+
+
+def test_releases_together_that_were_not_charged_are_refused_and_none_is_drawn():
+    log = []
+    run = Ledger(100.0, 1e-6).start(Repeated(Witness(2.0, log), 3), label="x")
+    with pytest.raises(PrivacyError, match="charged for 3 more releases, not for 4"):
+        several(run, 4)
+    with pytest.raises(ValueError, match="steps must be"):
+        several(run, 0)
+    sampled = Ledger(100.0, 1e-6).start(Sampled(Witness(2.0, log), rate=0.5, steps=3), label="x")
+    with pytest.raises(PrivacyError, match="once per batch"):
+        several(sampled, 1)
+    next(sampled.batches(10))
+    with pytest.raises(PrivacyError, match="once per batch"):
+        several(sampled, 1)
+    batch = next(run.batches(10))
+    with pytest.raises(PrivacyError, match="statistic of one batch"):
+        several(run, 1, batch.of(lambda rows: SUM))
+    persons = Ledger(100.0, 1e-6, unit="person").start(Repeated(Witness(2.0, log), 3), label="x")
+    with pytest.raises(PrivacyError, match="protects persons"):
+        several(persons, 1)
+    assert (run.left, sampled.left, persons.left, log) == (3, 3, 3, [])
+
+
+def test_releases_together_have_the_bounds_that_their_noise_was_drawn_for():
+    run = Ledger(100.0, 1e-6).start(Repeated(Gaussian(2.0), 3), label="x")
+    made = []
+    with pytest.raises(PrivacyError, match="must have the same bounds"):
+        made.extend(run.release_each(iter([SUM, clipped_sum([[0.5], [0.25]], 1.1)]), 3))
+    assert len(made) <= 1
+
+
 def test_a_sampled_run_releases_once_per_batch():
     run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
     with pytest.raises(PrivacyError, match="once per batch"):
@@ -218,6 +280,11 @@ def test_a_forked_process_can_not_spend_from_a_ledger_in_memory():
     assert in_a_fork(lambda: ledger.release(Gaussian(50.0), SUM, label="x")) == "PrivacyError"
     assert in_a_fork(lambda: child.release(Gaussian(50.0), SUM, label="x")) == "PrivacyError"
     assert in_a_fork(lambda: run.release(SUM)) == "PrivacyError"
+    together = ledger.start(Repeated(Gaussian(2.0), 5), label="x").release_each(iter(lambda: SUM, None), 5)
+    next(together)
+    # The noise of the next releases was drawn before the fork: on both sides it would be the same.
+    assert in_a_fork(lambda: next(together)) == "PrivacyError"
+    next(together)
     run.release(SUM)
 
 
@@ -436,6 +503,26 @@ def test_each_release_is_recorded_before_it_is_drawn(place, ledger):
     with pytest.raises(KeyboardInterrupt):
         run.release(RESUMED_SUM)
     assert reopened(place).resume(PLAN, run.mark, label="steps").left == 9
+
+
+def test_releases_together_are_recorded_before_the_first_is_drawn(place, ledger):
+    def dying(*release):
+        raise KeyboardInterrupt
+
+    ledger._draw = dying
+    run = ledger.start(PLAN, label="steps", resumable=True)
+    with pytest.raises(KeyboardInterrupt):
+        several(run, 4, RESUMED_SUM)
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 6
+    # Those that were reserved are not recorded again.
+    run.reserve(3)
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 3
+    with pytest.raises(KeyboardInterrupt):
+        several(run, 2, RESUMED_SUM)
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 3
+    with pytest.raises(KeyboardInterrupt):
+        several(run, 2, RESUMED_SUM)
+    assert reopened(place).resume(PLAN, run.mark, label="steps").left == 2
 
 
 def test_reserved_releases_count_as_made(place, ledger):

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.clustering import claims, measure, run, scale, show
+from benchmarks.clustering import appendix, claims, measure, run, scale, show
 from benchmarks.clustering.sets import SETS, named, synthetic_2, synthetic_3
 from benchmarks.pages import clustering_page, picture_svg
 from benchmarks.transfer.common import real_data
@@ -32,7 +32,7 @@ def row(**values):
 
 def results(*rows, **parts):
     empty = {"variants": [], "no harm": [], "theorems": [], "certificates": [], "ablation": [], "scale": []}
-    empty |= {"ks": [10, 20], "seed": 11}
+    empty |= {"ks": [10, 20], "seed": 11, "quick": False}
     solver = {"n": 20_000, "k": 70, "ratio": 0.98, "worst": 0.99, "ours": 1.0, "AkM": 0.2}
     return {"cells": list(rows), "solver": solver, **empty, **parts}
 
@@ -56,10 +56,10 @@ def test_the_gap_is_between_without_privacy_and_without_sources():
 
 
 def test_targets_are_met_or_missed_by_the_numbers():
-    good = list(claims.our_claims(results(row())))
+    good = list(claims.our_claims(results(*[row()] * 15)))
     assert {claim["verdict"] for claim in good} == {"holds"}
-    bad = list(claims.our_claims(results(row(ours=[[1.0, 2.1], [2.0, 2.0]]))))
-    assert verdict(bad, "mean gap of 1 set-draws") == "missed"
+    bad = list(claims.our_claims(results(*[row(ours=[[1.0, 2.1], [2.0, 2.0]])] * 15)))
+    assert verdict(bad, "mean gap of 15 set-draws") == "missed"
     assert verdict(bad, "at single k and run") == "missed"
     assert verdict(bad, "worst cost") == "missed"
     differ = {"empty": 0, "far away": 1, "one source": 0}
@@ -69,6 +69,26 @@ def test_targets_are_met_or_missed_by_the_numbers():
     slow = results(row())
     slow["solver"]["ours"] = 2.0
     assert verdict(claims.our_claims(slow), "solver") == "missed"
+
+
+def test_a_target_inside_the_interval_is_undecided():
+    # Gaps 0.05 and 0.1, target 0.07.
+    mixed = [row(), row(ours=[[1.1, 1.1]])] * 8
+    judged = list(claims.our_claims(results(*mixed)))
+    assert claims.interval([0.05, 0.1] * 8) == (0.075, 0.013)
+    assert verdict(judged, "mean gap of 16 set-draws") == "undecided"
+
+
+def test_a_quick_run_refutes_but_does_not_confirm_what_is_said_of_every_set():
+    judged = list(claims.our_claims(results(row()) | {"quick": True}))
+    for words in ("mean gap of 1 set-draws", "at single k and run", "worst cost"):
+        assert verdict(judged, words) == "few sets"
+    bad = list(claims.our_claims(results(row(ours=[[1.0, 2.1], [2.0, 2.0]])) | {"quick": True}))
+    for words in ("at single k and run", "worst cost"):
+        assert verdict(bad, words) == "missed"
+    rivals = list(claims.paper_claims(results(row(NAS=[[2.1, 2.1]])) | {"quick": True}))
+    assert verdict(rivals, "NAS improves on ClusterT on no set") == "few sets"
+    assert verdict(rivals, "close to non-private") == "missed"
 
 
 def test_bounds_are_judged_by_how_near_they_are_and_how_often_they_hold():
@@ -190,6 +210,88 @@ def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch, tmp_path)
     page.write_text(f"{scale.START}\n{scale.END}\n", encoding="utf-8")
     scale.write_markdown({"quick": True, "versions": {"dpadapt": "0"}, "scale": [row]}, page)
     assert "| 1,200 | 4,000 | " in page.read_text(encoding="utf-8")
+
+
+def test_the_appendix_has_the_papers_pairs():
+    names = appendix.papers_pairs()
+    families = Counter(named(name).family for name in names)
+    assert families == {"synthetic": 3, "MNIST": 6, "Office": 6, "Superconductivity": 12}
+    assert {"MNIST 1 → 7", "MNIST 7 → 1", "MNIST 9 → 6", "Office dslr → webcam"} <= set(names)
+
+
+def small_problem(monkeypatch, ks):
+    monkeypatch.setattr("benchmarks.clustering.sets.MOST_TARGETS", 150)
+    monkeypatch.setattr("benchmarks.clustering.sets.N_POINTS", 400)
+    return measure.Problem(named("synthetic 2"), 11, ks)
+
+
+def test_centres_of_a_weighted_coreset_are_those_of_repeated_targets(monkeypatch):
+    problem = small_problem(monkeypatch, (1,))
+    rows, weights = np.array([3, 40, 41, 90, 120]), np.array([1.0, 5.0, 2.0, 1.0, 3.0])
+    free = np.full(150, np.inf)
+    chosen = appendix.on_coreset(problem, free, rows, weights)[0]
+    # By brute force: the row with the least sum of distances to all rows, each repeated as often as its weight says.
+    repeated = np.repeat(rows, weights.astype(int))
+    sums = [np.linalg.norm(problem.T[repeated] - problem.T[row], axis=1).sum() for row in rows]
+    assert chosen.tolist() == [rows[int(np.argmin(sums))]]
+    # A row without weight does not count.
+    light = np.append(weights[:-1], 0.0)
+    sums = [
+        np.linalg.norm(problem.T[np.repeat(rows, light.astype(int))] - problem.T[row], axis=1).sum() for row in rows
+    ]
+    assert appendix.on_coreset(problem, free, rows, light)[0].tolist() == [rows[int(np.argmin(sums))]]
+    # A free centre that serves everything but row 90 makes that row the centre.
+    free[rows[[0, 1, 2, 4]]] = 0.0
+    assert appendix.on_coreset(problem, free, rows, weights)[0].tolist() == [90]
+
+
+def test_a_coreset_of_all_targets_changes_nothing(monkeypatch):
+    problem = small_problem(monkeypatch, (3, 12))
+    monkeypatch.setattr(appendix, "DISTANCE", 1e-12)
+    row = appendix.with_coresets(problem, 1)
+    assert row["coreset"] == 150
+    for name in appendix.BASELINES:
+        assert appendix.change(row, name, "coreset") == appendix.change(row, name, "weighted coreset") == 0.0
+
+
+def test_the_appendix_is_measured_judged_and_written(monkeypatch, tmp_path):
+    problem = small_problem(monkeypatch, (3, 12))
+    solved = []
+    solver = appendix.accelerated_k_medoids
+    monkeypatch.setattr(appendix, "accelerated_k_medoids", lambda *a, **o: (solved.append(a[1]), solver(*a, **o))[1])
+    row = {"set": "synthetic 2", "real": True, "n": 150, "cpu": 1.0, **appendix.with_coresets(problem, 2)}
+    row["seconds"] = appendix.run_times(problem, 1)
+    row["variants"] = measure.variants(problem, 1)
+    zcdp = {name: measure.cost_runs(problem, make, "rho 3", 1) for name, make in measure.PROXIES.items()}
+    row["zCDP"] = {**problem.ends, "values": {"rho 3": zcdp}}
+    # The paper's solver for the paper's five methods, at each k.
+    assert sorted(solved) == [3] * 5 + [12] * 5
+    assert all(len(seconds) == 2 for seconds in row["seconds"].values())
+    even = row | {"seconds": dict.fromkeys(appendix.TIMED, (1.0,))}
+    uneven = row | {"seconds": dict.fromkeys(appendix.TIMED, (1.0,)) | {"NAS": (2.1,)}}
+    assert verdict(appendix.verdicts([even]), "C.7") == "holds"
+    assert verdict(appendix.verdicts([even], quick=True), "C.7") == "few sets"
+    assert verdict(appendix.verdicts([even, uneven]), "C.7") == "missed"
+    costs = {reading: [[1.0, 1.0]] for reading in ("all targets", *appendix.READINGS)}
+    same = even | {"costs": dict.fromkeys(appendix.BASELINES, costs)}
+    dearer = same | {"costs": dict.fromkeys(appendix.BASELINES, costs | {"coreset": [[1.03, 1.0]]})}
+    assert verdict(appendix.verdicts([same]), "a coreset changes ClusterT") == "holds"
+    assert verdict(appendix.verdicts([same, dearer]), "a coreset changes ClusterT") == "missed"
+    assert verdict(appendix.verdicts([same, dearer]), "a weighted coreset changes ClusterT") == "holds"
+    whole = {
+        "quick": True,
+        "versions": {"dpadapt": "0"},
+        "runs": [2, 1, 1],
+        "rows": [row],
+        "skipped": [],
+        "minutes": 1.0,
+    }
+    appendix.write_markdown(whole, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert text.startswith(appendix.START)
+    assert "| synthetic 2 | 150 | " in text
+    assert "C.5: 3-zCDP" in text
+    assert "rho 3: NNA improves on ClusterT on every set" in text
 
 
 @pytest.mark.realdata

@@ -1,11 +1,11 @@
-"""The heat map: a cell per ratio, harm that stands out, and a description for screen readers."""
+"""Pages: the line that dates a run; the heat map, with harm that stands out and words for screen readers."""
 
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from benchmarks.pages import heat_map
+from benchmarks.pages import heat_map, state_run
 
 GROUPS = [{"name": "50 rows", "columns": ["0.1", "1"]}, {"name": "100 rows", "columns": ["0.1", "1"]}]
 
@@ -73,3 +73,13 @@ def test_odd_ratios_are_drawn(value):
 def test_a_row_needs_a_cell_or_a_gap_for_every_column():
     with pytest.raises(ValueError, match="shorter"):
         drawn(cell(1.0))
+
+
+def test_a_run_dates_the_line_of_its_command_and_no_other(tmp_path):
+    page = tmp_path / "page.md"
+    other = "- `python -m benchmarks others`: measured on 2025-01-01; python 3. Data: b."
+    page.write_text(f"# Page\n\n- `python -m benchmarks other`: measured on 2025-01-01; python 3. Data: a.\n{other}\n")
+    state_run(page, "python -m benchmarks other", {"measured on": "2026-01-02", "python": "4", "numpy": "5"})
+    _, _, dated, kept = page.read_text().splitlines()
+    assert dated == "- `python -m benchmarks other`: measured on 2026-01-02; python 4, numpy 5. Data: a."
+    assert kept == other

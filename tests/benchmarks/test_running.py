@@ -18,6 +18,16 @@ def test_command_refuses_a_file_in_a_missing_folder_before_measuring(tmp_path, c
     assert "--out must name a file" in capsys.readouterr().err
 
 
+def test_a_page_states_the_run_that_wrote_it(tmp_path, monkeypatch):
+    results, page = tmp_path / "r.json", tmp_path / "page.md"
+    results.write_text('{"versions": {"measured on": "2026-01-02", "python": "4"}}')
+    page.write_text("- `python -m benchmarks evaluate`: measured on 2025-01-01; python 3. Data: a.\n")
+    monkeypatch.setattr(sys, "argv", ["x", f"--results={results}", f"--markdown={page}"])
+    writers = {"markdown": ("write", lambda results, path: None)}
+    command("benchmarks.evaluate.run", "About.", lambda quick: pytest.fail("measured"), print, writers=writers)
+    assert "measured on 2026-01-02; python 4. Data: a." in page.read_text()
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_piece_comes_with_its_own_result(processes):
     assert sorted(measured(double, [1, 2, 3], processes)) == [(1, 2), (2, 4), (3, 6)]

@@ -4,6 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 _GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -26,6 +28,25 @@ def test_the_walkthrough_runs(run, site, monkeypatch):
         assert outcome.code == 0, f"{command}: {outcome.err}"
     assert (site.folder / "predictions.csv").exists()
     assert (site.folder / "model" / "receipt.json").exists()
+
+
+def test_the_commands_of_the_first_page_fit_a_model_to_two_files(run, tmp_path, monkeypatch):
+    """A newcomer's way: install, ask for advice, fit."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for name, level in (("public", 0.0), ("private", 0.5)):
+        age, smoker = draw.integers(18, 90, 600), draw.choice(["no", "yes"], 600)
+        y = np.where(age / 30 + (smoker == "yes") + draw.standard_normal(600) > 2 + level, "ill", "well")
+        pd.DataFrame({"age": age, "smoker": smoker, "y": y}).to_csv(f"{name}.csv", index=False)
+    page = (_GUIDES.parent / "start.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```bash\n(.*?)```", page, re.S)
+    install, *commands = re.sub(r"\\\n", "", block).splitlines()
+    assert install == "pip install dpadapt"
+    for command in commands:
+        outcome = run(*shlex.split(command, comments=True)[1:])
+        assert outcome.code == 0, f"{command}: {outcome.err}"
+    assert Path("model", "report.html").exists()
+    assert Path("private.ledger").exists()
 
 
 @pytest.mark.parametrize("option", ["--ledger-epsilon", "--seed", "--category", "--adjacency", "--method"])

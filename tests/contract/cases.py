@@ -384,6 +384,14 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "PrivateMixture": with_every_public("regression"),
     "PrivateDiscrepancyMinimization": with_every_public("regression"),
+    "FeatureMapAdaptation": [
+        *with_every_public("regression", n_steps=20),
+        variant("known map", "regression", labelled("regression"), n_steps=20, map_radius=0.0),
+    ],
+    "PrivateBestDA": [
+        *with_every_public("regression"),
+        variant("local", "regression", labelled("regression"), local_radius=1.0, lambda2=0.1, lambda_inf=0.1),
+    ],
     "ReverseAdaptation": [
         *with_every_public("regression"),
         variant("given alpha", "regression", labelled("regression"), alpha=0.5),

@@ -496,6 +496,7 @@ EXEMPTIONS: dict[str, dict[str, str]] = {
     },
     "without_a_seed_every_draw_differs": {"Unprotected": "it draws nothing"},
 }
+EXEMPTIONS["public_columns_must_match"]["FeatureMapAdaptation"] = "it maps public rows with other columns"
 for _name in (
     "nothing_depends_on_private_rows_except_through_releases, add-remove",
     "no_record_moves_a_release_further_than_its_noise_assumes, add-remove",

@@ -755,6 +755,37 @@ def test_an_entry_is_kept_once_or_not_at_all():
             kept_entries(scores, kept)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"l1": 0.5},
+        {"l2": 2.0},
+        {"linf": 0.5},
+        {"replaced": {"l2": 1.5}},
+        {"monotone": True},
+        {"n_categories": 3},
+        {"fixed_rows": True},
+        {"per_row": True},
+        {"unit": "person"},
+        {"value": np.zeros(3)},
+        {"value": np.zeros(2, dtype=np.int64)},
+    ],
+)
+def test_statistics_are_bounded_alike_only_if_all_that_noise_depends_on_agrees(change):
+    made = clipped_sum([[0.5, 0.1]], 1.0)
+    other = made.with_value(np.array([0.3, 0.2]))
+    assert other.value.tolist() == [0.3, 0.2]
+    assert {name: value for name, value in vars(other).items() if name in ("l1", "l2", "unit", "replaced")} == {
+        name: value for name, value in vars(made).items() if name in ("l1", "l2", "unit", "replaced")
+    }
+    assert other.bounded_as(made)
+    assert other.bounded_as(made.with_value(np.zeros(2)))
+    assert clipped_sum([[9.0, 0.1]], 1.0).bounded_as(made)
+    # A statistic whose bounds were changed afterwards is not taken for one that shares them.
+    assert not replace(other, **change).bounded_as(made.with_value(np.zeros(2)))
+    assert not made.with_value(np.zeros(2)).bounded_as(replace(other, **change))
+
+
 def test_a_statistic_of_a_batch_keeps_every_other_field():
     """`of_batch` copies the fields by itself: a field that it left out would be a bound that is not checked."""
     made = replace(make_votes(np.array([[1.0, 1, 2, 0, 2]])), unit="person", fixed_rows=True, per_row=True)

@@ -11,11 +11,13 @@ from dpadapt import Ledger, PrivacyError
 from dpadapt.mechanisms import Adjacency, Gaussian, bounded, bounded_losses, clipped_gram
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.bounded_losses import (
+    SquaredLossGradients,
     gradient_bounds,
     limited_rows,
     listed_discrepancy,
     loss_bound,
     own_losses,
+    shorten,
     squared_loss_discrepancy,
     squared_loss_gradient,
 )
@@ -62,6 +64,20 @@ def make_gradient(table, rng, case):
     return lambda t: squared_loss_gradient(limited(t, 0.7, 1.3).moments(), coef, case)
 
 
+def make_gradients(table, rng, case):
+    direction = rng.standard_normal(D)
+    coef = direction / np.linalg.norm(direction) * rng.choice([0.0, 0.5, case, 100.0])
+    # The sums are made once and used at several points.
+    elsewhere = rng.standard_normal(D)
+
+    def make(t):
+        with SquaredLossGradients(limited(t, 0.7, 1.3).moments(), case) as at:
+            at(elsewhere.copy())
+            return at(coef.copy())
+
+    return make
+
+
 def make_weighted_gradient(table, rng, case):
     # Factors are public and belong to positions, so removing a record would shift them: all are equal here.
     # One above 1 must not lift a record above its bound.
@@ -91,6 +107,7 @@ def make_own(table, rng, case):
 MAKERS = {
     "squared_loss_gradient": make_gradient,
     "squared_loss_gradient, weighted": make_weighted_gradient,
+    "SquaredLossGradients": make_gradients,
     "squared_loss_discrepancy": make_discrepancy,
     "listed_discrepancy": make_listed,
     "own_losses": make_own,
@@ -114,7 +131,7 @@ def test_no_neighbour_moves_further_than_the_bound(name, adjacency):
             first, second = make(table), make(other)
         assert np.isfinite(first.value).all()
         gap = np.ravel(first.value - second.value)
-        norm = "l2" if "gradient" in name else "l1"
+        norm = "l2" if "gradient" in name.lower() else "l1"
         bound = first.sensitivity(norm, adjacency)
         moved = float(np.linalg.norm(gap, NORMS[norm]))
         assert moved <= bound * (1 + 1e-12) + 1e-12
@@ -168,6 +185,41 @@ def test_the_gradient_of_moments_is_the_sum_of_the_rows_gradients():
     assert clipped == pytest.approx(squared_loss_gradient(rows.moments(), 0.5 * w / np.linalg.norm(w), 0.5).value)
 
 
+def test_gradients_at_many_points_are_those_at_each():
+    rng = np.random.default_rng(2)
+    moments = limited(rng.standard_normal((30, D + 1))).moments(rng.random(30))
+    before = np.geterr()
+    for size in (0.0, 0.3, 0.8, 5.0, 1e200):
+        coef = size * np.ones(D)
+        with SquaredLossGradients(moments, 0.8) as at:
+            single, many = squared_loss_gradient(moments, coef, 0.8), at(coef.copy())
+        assert np.geterr() == before
+        assert many.value == pytest.approx(single.value, rel=1e-12, abs=1e-14)
+        assert many.bounded_as(single)
+        assert many.sensitivity("l2", Adjacency.REPLACE_ONE) == single.sensitivity("l2", Adjacency.REPLACE_ONE)
+
+
+def test_gradients_outside_a_block_are_refused():
+    """There a numerical error would reveal an extreme row."""
+    at = SquaredLossGradients(limited(np.ones((1, D + 1))).moments(), 1.0)
+    with pytest.raises(PrivacyError, match="with SquaredLossGradients"):
+        at(np.ones(D))
+    with at:
+        at(np.ones(D))
+    with pytest.raises(PrivacyError, match="with SquaredLossGradients"):
+        at(np.ones(D))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e200])
+def test_coefficients_are_shortened_in_place_and_become_null_if_not_finite(bad):
+    long, short, odd = np.array([3.0, 4.0]), np.array([0.3, 0.4]), np.array([bad, 1.0])
+    with np.errstate(all="raise"):
+        assert shorten(long, 1.0) is long
+        assert long == pytest.approx([0.6, 0.8])
+        assert shorten(short, 1.0).tolist() == [0.3, 0.4]
+        assert shorten(odd, 1.0).tolist() == [0.0, 0.0]
+
+
 def test_extreme_rows_raise_no_numerical_error():
     """Under `np.errstate(all="raise")` an error would reveal that a row is extreme."""
     for x in EXTREME:
@@ -176,6 +228,8 @@ def test_extreme_rows_raise_no_numerical_error():
                 moments = limited_rows([[x]], [y], max_norm=1.0, max_target=1.0).moments([0.7])
                 for size in (0.3, 1e-200, 1e200):
                     squared_loss_gradient(moments, np.full(1, size), 1.0)
+                    with SquaredLossGradients(moments, 1.0) as at:
+                        at(np.full(1, size))
                 moments.divided(3.0)
                 squared_loss_discrepancy(moments, moments, 1.0, 2.0)
                 listed_discrepancy([[x, y]], [0.0, 0.0], 1.0, 5.0)
@@ -207,9 +261,10 @@ def test_every_public_maker_is_in_the_battery():
     makers = {
         name
         for name, value in vars(bounded_losses).items()
-        if inspect.isfunction(value)
+        if (inspect.isfunction(value) or inspect.isclass(value))
         and value.__module__ == bounded_losses.__name__
-        and value.__annotations__.get("return") is bounded.Bounded
+        and getattr(value if inspect.isfunction(value) else value.__call__, "__annotations__", {}).get("return")
+        is bounded.Bounded
     }
     assert makers == {name.split(",")[0] for name in MAKERS}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare, kstest
 
-from dpadapt.mechanisms.randomness import SecureRandom, SeededRandom, random_source
+from dpadapt.mechanisms.randomness import NormalsAhead, SecureRandom, SeededRandom, random_source
 
 
 def sources():
@@ -69,6 +69,48 @@ def test_seeded_sources_repeat_and_differ_by_seed(draw):
 
 def test_samples_of_a_seed_repeat():
     assert np.array_equal(SeededRandom(3).poisson_sample(99, 0.3), SeededRandom(3).poisson_sample(99, 0.3))
+
+
+def test_normals_drawn_ahead_are_those_of_the_source_each_used_once(monkeypatch):
+    monkeypatch.setattr("dpadapt.mechanisms.randomness._NUMBERS_AHEAD", 10)
+    ahead, source = NormalsAhead(SeededRandom(3), 7), SeededRandom(3)
+    # Three at a time: ten numbers in parts of three. Each is changed by whoever gets it.
+    for _ in range(7):
+        drawn = ahead.normal(2.0, (3,))
+        assert drawn.tolist() == source.normal(2.0, (3,)).tolist()
+        drawn[:] = 99.0
+    assert ahead.seeded
+    assert not NormalsAhead(SecureRandom(), 1).seeded
+
+
+def test_normals_are_drawn_ahead_for_no_more_than_the_releases_that_come():
+    shapes = []
+
+    class Watched(SeededRandom):
+        def normal(self, scale, shape):
+            shapes.append((scale, shape))
+            return super().normal(scale, shape)
+
+    ahead = NormalsAhead(Watched(0), 5)
+    for _ in range(5):
+        ahead.normal(1.0, (2, 2))
+    assert shapes == [(1.0, (5, 2, 2))]
+    # Other noise, and noise beyond the number announced, is drawn anew.
+    first, second = ahead.normal(3.0, (2,)), ahead.normal(3.0, (2,))
+    assert shapes[1:] == [(3.0, (1, 2)), (3.0, (1, 2))]
+    assert not np.array_equal(first, second)
+
+
+def test_a_change_of_scale_or_shape_drops_what_was_drawn_ahead():
+    ahead = NormalsAhead(SeededRandom(0), 100)
+    narrow = [ahead.normal(1.0, (1000,)) for _ in range(3)]
+    wide = ahead.normal(50.0, (1000,))
+    assert np.std(wide) == pytest.approx(50.0, rel=0.1)
+    assert ahead.normal(1.0, (3, 2)).shape == (3, 2)
+    assert len({tuple(part) for part in (*narrow, wide)}) == 4
+    assert ahead.discrete_laplace(5.0, 4).shape == ahead.discrete_gaussian(5.0, 4).shape == (4,)
+    assert len(ahead.poisson_sample(10, 1.0)) == 10
+    assert ahead.generator is not None
 
 
 def test_random_state_chooses_the_source():

@@ -83,6 +83,21 @@ def test_every_estimator_that_sums_over_rows_reads_chunks(rows, model, kind, giv
     assert whole.privacy_.entries == streamed.privacy_.entries
 
 
+@pytest.mark.parametrize(("model", "kind", "given"), SUMMING)
+def test_no_estimator_uses_rows_that_are_not_present(rows, model, kind, given):
+    X, y, public = data_of(kind, rows)
+    tasks = Public(public.X, public.y, tasks=np.arange(len(public.y)) % 5)
+    public = {"none": None, "labelled": public, "unlabelled": Public(public.X), "tasks": tasks}[given]
+    X, y, present = X[:3000], y[:3000], np.arange(3000) % 2 > 0
+    # The rows that are not present say something else in each of the two fits.
+    others = [np.where(present[:, None], X, -X[::-1]), np.where(present, y, y[::-1])]
+    fitted = [
+        clone(model).set_params(random_state=0).fit(Source(lambda a=a, b=b: [(a, b, present)]), public=public)
+        for a, b in ((X, y), others)
+    ]
+    assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
+
+
 def test_no_estimator_that_reads_chunks_is_left_out_here():
     classes, reading = [PrivateEstimator], set()
     while classes:

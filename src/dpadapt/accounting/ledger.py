@@ -8,7 +8,8 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,7 +27,7 @@ from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism, Plan, Sampled, as_plan
-from dpadapt.mechanisms.randomness import Random, random_source
+from dpadapt.mechanisms.randomness import NormalsAhead, Random, random_source
 from dpadapt.persons import UNITS, Shares, Unit
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
@@ -156,6 +157,47 @@ class Run:
             self._left -= 1
             self._batch = None
         return self._draw(mechanism, bounded, scale, self._random)
+
+    def release_each(self, statistics: Iterable[Bounded], steps: int) -> Iterator[Any]:
+        """Yield the noisy values of the next `steps` statistics; each may depend on the values before.
+
+        These are the releases that `release` makes, in less time. All of them are counted before the first is drawn: if
+        the caller stops early, those that are left count as made. The noise is drawn for many releases at once; it
+        depends on the bounds alone, so every statistic must have the bounds of the first.
+        """
+        steps = checks.count(steps, "steps")
+        mechanism, draw, ahead = self.plan.mechanism, self._draw, NormalsAhead(self._random, steps)
+        first, scale = None, math.nan
+        for bounded in islice(statistics, steps):
+            if bounded.batch is not None:
+                raise PrivacyError("a statistic of one batch is released by itself: run.release(batch.of(statistic)).")
+            if first is None:
+                _require_unit(bounded, self.unit)
+                # A sampled run is refused by `_use`.
+                scale = mechanism.scale(bounded, self._adjacency)
+                self._use(steps)
+                first = bounded
+            elif not bounded.bounded_as(first):
+                raise PrivacyError("statistics that are released together must have the same bounds.")
+            # Also between two releases: noise that was drawn ahead must not be used on both sides of a fork.
+            if self._pid != os.getpid():
+                self._require_same_process()
+            yield draw(mechanism, bounded, scale, ahead)
+
+    def _use(self, steps: int) -> None:
+        """Count several releases on all rows as made."""
+        with self._lock:
+            self._require_same_process()
+            self._require_releases_left()
+            if self._sampled or self._batch is not None:
+                raise PrivacyError("a run with batches releases once per batch: run.release(batch.of(statistic)).")
+            if steps > self._left:
+                raise PrivacyError(f"this run was charged for {self._left} more releases, not for {steps!r}.")
+            if self._record is not None and steps > self._reserved:
+                self._record(self.mark, steps - self._reserved)
+                self._reserved = steps
+            self._reserved = max(0, self._reserved - steps)
+            self._left -= steps
 
     def _require_releases_left(self) -> None:
         if self._left <= 0:
@@ -637,13 +679,15 @@ class Ledger:
     def _repr_html_(self) -> str:
         receipt, past = self.receipt(), self.records()
         spent = receipt.epsilon
+        limited = isinstance(self._store, AllowanceStore)
         shown = {
-            "left": f"epsilon = {self.remaining():.4g}, for one more release",
+            "left": f"epsilon = {self.remaining():.4g}, for one more release"
+            + (", if the cap of the ledger lets it through" if limited else ""),
             "protects": f"{self.adjacency.protects(self.unit)}; {self.adjacency.counted(self.unit)}",
         }
         for name in self.allowances:
-            limited = self.allowance(name)
-            shown[f"allowance {name}"] = f"epsilon = {limited.spent():.4g} of {limited.epsilon:.4g} spent"
+            own = self.allowance(name)
+            shown[f"allowance {name}"] = f"epsilon = {own.spent():.4g} of {own.epsilon:.4g} spent"
         lines = [
             " · ".join(text for text in (each.time, each.allowance, str(entry)) if text)
             for each in past

@@ -173,6 +173,7 @@ def _budget(plan: "LedgerPlan | None") -> dict[str, str]:
     if plan.allowance is not None:
         limited = ledger.allowance(plan.allowance)
         facts["allowance"] = f"{plan.allowance}: epsilon = {limited.remaining():.4g} left of {limited.epsilon:.4g}"
+        facts["allowance"] += ", if the cap of the ledger lets it through"
     elif ledger.allowances:
         # Whoever forgets --allowance would charge no analyst at all.
         facts["allowance"] = f"none (this ledger has: {', '.join(ledger.allowances)})"

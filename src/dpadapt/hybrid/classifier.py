@@ -185,7 +185,8 @@ class PrivateHybridClassifier(LinearClassifier):
         codes = label_codes(y, classes, "y")
         budget = self._budget(len(X))
         where = public_map(X.shape[1], self.bounds, self.groups)
-        rows = Rows(where.transform(X), codes.astype(np.float64), intercept=True)
+        fixed = Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
+        rows = Rows(where.transform(X), codes.astype(np.float64), intercept=True, fixed_rows=fixed)
 
         # Plan.
         plan = make_plan(
@@ -195,7 +196,7 @@ class PrivateHybridClassifier(LinearClassifier):
             agents,
             tolerance=tolerance,
             positive=classes.tolist()[1],
-            exact_rows=Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE,
+            exact_rows=fixed,
         )
 
         # Charge: all or nothing, before anybody is asked.

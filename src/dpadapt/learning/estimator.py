@@ -541,14 +541,21 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         return X_public, y_public
 
     def _public_rows(
-        self, public: Public | None, X: Any, *, allow_nd: bool = False, multi_output: bool = False
+        self,
+        public: Public | None,
+        X: Any,
+        *,
+        allow_nd: bool = False,
+        multi_output: bool = False,
+        same_columns: bool = True,
     ) -> tuple[NDArray[np.float64] | None, Any]:
         """Return public features and labels as arrays."""
         if public is None:
             return None, None
         if checks.declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
-        require_same_columns(public, X)
+        if same_columns:
+            require_same_columns(public, X)
         X_public = public_table(public.X, allow_nd=allow_nd, ensure_min_samples=2)
         return X_public, None if public.y is None else public_labels(public.y, len(X_public), multi_output=multi_output)
 

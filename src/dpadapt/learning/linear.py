@@ -37,7 +37,7 @@ from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Rows
+from dpadapt.rows import Rows, row_products
 from dpadapt.streaming.blocks import Blocks
 from dpadapt.streaming.source import Part
 
@@ -195,7 +195,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
                 geometry = shrunk_geometry(rows_run, geometry, data.rows, ranges)
                 mean, shrinkage = target_range(mean_run, range_run, data.rows, (low, high), ranges)
                 start = geometry.solution_for(np.append(np.zeros(data.n_features), mean))
-            rows = data.rows.map(partial(_residual_rows, geometry=geometry, start=start, shrinkage=shrinkage))
+            fixed = data.ledger.fixed_rows
+            rows = data.rows.map(
+                partial(_residual_rows, geometry=geometry, start=start, shrinkage=shrinkage, fixed_rows=fixed)
+            )
             change = shrinkage * plan.change(run, rows)
         assumed = [] if warm else [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
@@ -209,12 +212,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return self._scores(X)
 
 
-def _residual_rows(part: Part, *, geometry: Geometry, start: NDArray[np.float64], shrinkage: float) -> Rows:
+def _residual_rows(
+    part: Part, *, geometry: Geometry, start: NDArray[np.float64], shrinkage: float, fixed_rows: bool
+) -> Rows:
     """Return rows in the coordinates of the geometry, with the residuals that `start` leaves, stretched."""
-    Z = geometry.transform(part.X)
+    Z = geometry.transform(part.X, fixed_rows=fixed_rows)
     with np.errstate(all="ignore"):
-        errors = np.asarray((part.y - Z @ start) / shrinkage, dtype=np.float64)
-    return Rows(Z, errors, max_norm=geometry.max_norm, shares=part.shares)
+        predicted = row_products(Z, start, fixed_rows=fixed_rows)
+        errors = np.asarray((part.y - predicted) / shrinkage, dtype=np.float64)
+    return Rows(Z, errors, max_norm=geometry.max_norm, shares=part.shares, fixed_rows=fixed_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,7 +155,7 @@ class PrivateLogisticRegression(LinearClassifier):
             *range_runs, run = data.ledger.start_all([*ranges.charges, (descent, "gradient")])
             if range_runs:
                 geometry = shrunk_geometry(range_runs[0], geometry, data.rows, ranges)
-            rows = data.rows.map(partial(_coordinate_rows, geometry=geometry))
+            rows = data.rows.map(partial(_coordinate_rows, geometry=geometry, fixed_rows=data.ledger.fixed_rows))
             plan = (start, ranges.rest, geometry, curvature)
             change = _correction(run, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)
@@ -167,8 +167,9 @@ class PrivateLogisticRegression(LinearClassifier):
         return self
 
 
-def _coordinate_rows(part: Part, *, geometry: Geometry) -> Rows:
-    return Rows(geometry.transform(part.X), part.y, max_norm=geometry.max_norm, shares=part.shares)
+def _coordinate_rows(part: Part, *, geometry: Geometry, fixed_rows: bool) -> Rows:
+    Z = geometry.transform(part.X, fixed_rows=fixed_rows)
+    return Rows(Z, part.y, max_norm=geometry.max_norm, shares=part.shares, fixed_rows=fixed_rows)
 
 
 def _correction(

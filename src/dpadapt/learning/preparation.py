@@ -18,6 +18,7 @@ from scipy.optimize import minimize
 
 from dpadapt.data import Public
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
+from dpadapt.rows import row_products
 
 # Smallest variance that whitening divides by, as a share of the mean public variance. Smaller values would amplify
 # directions in which public rows hardly vary; larger ones would leave directions unwhitened. Chosen by hand.
@@ -54,10 +55,13 @@ class Geometry:
         extended[:, -1] = 1.0
         return extended
 
-    def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Return rows in the final coordinates; a row too long for a float comes out not finite, without a warning."""
+    def transform(self, X: NDArray[Any], *, fixed_rows: bool = True) -> NDArray[np.float64]:
+        """Return rows in the final coordinates; a row too long for a float comes out not finite, without a warning.
+
+        `fixed_rows`: as in `row_products`.
+        """
         with np.errstate(all="ignore"):
-            return self.extend(X) @ self.basis
+            return row_products(self.extend(X), self.basis, fixed_rows=fixed_rows)
 
     def coefficients(self, solution: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
         """Return coefficients and intercept for raw rows from a solution in the final coordinates."""

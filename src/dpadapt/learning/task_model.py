@@ -23,6 +23,7 @@ from dpadapt.learning.task_subspaces import (
     pack,
     pair_moment,
 )
+from dpadapt.rows import row_products
 
 Vector = NDArray[np.float64]
 
@@ -184,17 +185,17 @@ class TaskPrior:
     variance: Vector
     blocks: tuple[slice, ...]
 
-    def rows(self, X: NDArray[Any]) -> Vector:
-        """Return rows in these coordinates."""
-        return self._turned(self.model.scale.transform(X))
+    def rows(self, X: NDArray[Any], *, fixed_rows: bool = True) -> Vector:
+        """Return rows in these coordinates; `fixed_rows` as in `row_products`."""
+        return self._turned(self.model.scale.transform(X), fixed_rows=fixed_rows)
 
     def public_rows(self) -> Vector:
         """Return some public rows in these coordinates."""
         return self._turned(self.model.rows)
 
-    def _turned(self, rows: Vector) -> Vector:
+    def _turned(self, rows: Vector, *, fixed_rows: bool = True) -> Vector:
         with np.errstate(all="ignore"):
-            turned = rows @ self.turn
+            turned = row_products(rows, self.turn, fixed_rows=fixed_rows)
         return np.column_stack([turned, np.ones(len(turned))]) if self.intercept else turned
 
     def coefficients(self, solution: Vector) -> tuple[Vector, float]:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,6 +76,7 @@ class Bounded:
     per_row: bool = False
     unit: Unit = "row"
     batch: object = field(default=None, repr=False)
+    _like: ClassVar["Bounded | None"] = None
 
     def of_batch(self, batch: object) -> "Bounded":
         """Return this statistic with `batch` as the batch that it was computed from."""
@@ -83,6 +84,31 @@ class Bounded:
         marked = object.__new__(Bounded)
         marked.__dict__.update(self.__dict__, batch=batch)
         return marked
+
+    def with_value(self, value: NDArray[Any]) -> "Bounded":
+        """Return another value with these bounds: only for the function that enforces them for this value, too."""
+        other = object.__new__(Bounded)
+        other.__dict__.update(self.__dict__, value=value, _like=self)
+        return other
+
+    def bounded_as(self, other: "Bounded") -> bool:
+        """Return whether noise that suits `other` suits this statistic: the bounds, the unit and the shape agree."""
+        if self._like is not None and self._like is other._like:
+            # The usual case in a descent: both have the bounds of one statistic, by `with_value`.
+            return bool(self.value.shape == other.value.shape)
+        return (
+            self.l2 == other.l2
+            and self.l1 == other.l1
+            and self.linf == other.linf
+            and self.replaced == other.replaced
+            and self.monotone == other.monotone
+            and self.n_categories == other.n_categories
+            and self.fixed_rows == other.fixed_rows
+            and self.per_row == other.per_row
+            and self.unit == other.unit
+            and self.value.shape == other.value.shape
+            and self.value.dtype == other.value.dtype
+        )
 
     def sensitivity(self, norm: Norm, adjacency: Adjacency, *, doubled: bool = False) -> float:
         """Return the most that one record can move the value, in `norm`, under `adjacency`.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpadapt import checks
+from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.trust_region import extremes_in_ball
 from dpadapt.rows import norm_bounds
@@ -108,6 +109,57 @@ def squared_loss_gradient(moments: Moments, coef: Array, radius: float) -> Bound
     # |g| <= 2 r (R r + Y), and zeroing one record moves the sum by its g alone; see `gradient_bounds`.
     zeroed, replaced = gradient_bounds(moments.max_norm, moments.max_target, radius)
     return Bounded(value, l2=zeroed, replaced={"l2": replaced})
+
+
+class SquaredLossGradients:
+    """The statistics `squared_loss_gradient` of the same sums at many points, in less time for each.
+
+    To be used in a `with` block: floating-point errors are silenced once, for all points. An error would reveal an
+    extreme row, whatever the caller's settings are.
+    """
+
+    def __init__(self, moments: Moments, radius: float) -> None:
+        self._bounded = squared_loss_gradient(moments, np.zeros(len(moments.cross)), radius)
+        with np.errstate(all="ignore"):
+            self._twice_gram, self._twice_cross = moments.gram + moments.gram, moments.cross + moments.cross
+        self._radius, self._limit = radius, radius * radius
+        self._quiet: np.errstate | None = None
+
+    def __enter__(self) -> "SquaredLossGradients":
+        """Silence floating-point errors until the end of the block."""
+        quiet = np.errstate(all="ignore")
+        quiet.__enter__()
+        self._quiet = quiet
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Report floating-point errors as before."""
+        quiet, self._quiet = self._quiet, None
+        if quiet is not None:
+            quiet.__exit__(None, None, None)
+
+    def __call__(self, coef: Array) -> Bounded:
+        """Return the sum of gradients at `coef`, which is first shortened to the radius, in place."""
+        if self._quiet is None:
+            raise PrivacyError("gradients at many points are computed in a block `with SquaredLossGradients(...)`.")
+        if not coef.dot(coef) <= self._limit:
+            shorten(coef, self._radius)
+        value = self._twice_gram.dot(coef)
+        value -= self._twice_cross
+        # |w| <= radius holds now, so the bounds are those that `squared_loss_gradient` proves for these sums.
+        return self._bounded.with_value(value)
+
+
+def shorten(coef: Array, radius: float) -> Array:
+    """Scale coefficients that are longer than `radius` to it, in place; those that are not finite become 0."""
+    with np.errstate(all="ignore"):
+        square = coef.dot(coef)
+        if not square <= radius * radius:
+            if math.isfinite(square):
+                coef *= radius / math.sqrt(square)
+            else:
+                coef[...] = 0.0
+    return coef
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -46,11 +47,19 @@ class Gaussian(NoiseMechanism):
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.float64]:
         noisy = random.normal(scale, bounded.value.shape)
         noisy += bounded.value
-        grid = math.ldexp(1.0, math.frexp(scale)[1] - _GAUSSIAN_GRID_BITS)
-        noisy *= 1.0 / grid  # a power of two: exact
-        np.rint(noisy, out=noisy)
+        finer, grid = _gaussian_grid(scale)
+        noisy *= finer  # a power of two: exact
+        np.rint(noisy, noisy)
         noisy *= grid
         return noisy
+
+
+@lru_cache(maxsize=64)
+def _gaussian_grid(scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the steps per unit and the step of the Gaussian grid: a power of two, about 2⁻²⁴ times `scale`."""
+    # As arrays: NumPy multiplies by these in half the time that it takes for a Python float.
+    grid = math.ldexp(1.0, math.frexp(scale)[1] - _GAUSSIAN_GRID_BITS)
+    return np.array(1.0 / grid), np.array(grid)
 
 
 @dataclass(frozen=True)

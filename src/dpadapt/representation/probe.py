@@ -176,7 +176,8 @@ class PrivateProbe(LinearClassifier):
         moments = estimate(plan, release_moments(plan, runs[:2], data.rows))
         prepared = recoloured(plan.frame, moments, len(data.classes))
         head = make_plan(prepared, plan.head, self.prior)
-        found = private_change(head, runs[2:], prepared, plan.head, data.rows)
+        fixed = data.ledger.fixed_rows
+        found = private_change(head, runs[2:], prepared, plan.head, data.rows, fixed_rows=fixed)
         # The receipt first, as above.
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
         self.coef_, self.intercept_ = corrected(prepared, found.change, found.adopted)

@@ -32,7 +32,7 @@ from dpadapt.learning.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
-from dpadapt.rows import Rows
+from dpadapt.rows import Rows, row_products
 from dpadapt.streaming.blocks import Blocks
 from dpadapt.streaming.source import Part
 
@@ -136,7 +136,7 @@ def descend(ledger: Ledger, prior: TaskPrior, plan: DescentPlan, rows: Blocks[Pa
     """Return the private task's coefficients in the prior's coordinates."""
     run = ledger.start(Repeated(Gaussian(math.sqrt(_TASK_STEPS) / budget.mu), _TASK_STEPS), label="gradient")
     scale = np.sqrt(plan.weights)
-    private = rows.map(partial(_task_rows, prior=prior, plan=plan))
+    private = rows.map(partial(_task_rows, prior=prior, plan=plan, fixed_rows=ledger.fixed_rows))
     # The curvature along a coordinate is its weight times the unclipped share.
     newton = 1.0 / (plan.weights * plan.unclipped)
     # Iterates are shrunk like the solution. Otherwise, along coordinates with more noise than signal, they would drift
@@ -156,18 +156,20 @@ def descend(ledger: Ledger, prior: TaskPrior, plan: DescentPlan, rows: Blocks[Pa
     return solution
 
 
-def _task_rows(part: Part, *, prior: TaskPrior, plan: DescentPlan) -> Rows:
+def _task_rows(part: Part, *, prior: TaskPrior, plan: DescentPlan, fixed_rows: bool) -> Rows:
     """Return rows in the coordinates that are used, and their errors by the prior's mean."""
-    rows = prior.rows(part.X)
+    rows = prior.rows(part.X, fixed_rows=fixed_rows)
     with np.errstate(all="ignore"):
-        errors = np.asarray(part.y - rows @ prior.mean, dtype=np.float64)
-        return Rows(rows[:, plan.used] * np.sqrt(plan.weights), errors, max_norm=plan.max_norm)
+        errors = np.asarray(part.y - row_products(rows, prior.mean, fixed_rows=fixed_rows), dtype=np.float64)
+        used = rows[:, plan.used] * np.sqrt(plan.weights)
+    return Rows(used, errors, max_norm=plan.max_norm, shares=part.shares, fixed_rows=fixed_rows)
 
 
-def _inside(part: Part, *, basis: Vector) -> Part:
+def _inside(part: Part, *, basis: Vector, fixed_rows: bool) -> Part:
     """Return rows in the coordinates of a subspace."""
     with np.errstate(all="ignore"):
-        return Part(np.nan_to_num(part.X @ basis, nan=0.0), part.y)
+        rows = row_products(part.X, basis, fixed_rows=fixed_rows)
+        return Part(np.nan_to_num(rows, nan=0.0), part.y, part.shares)
 
 
 def _shrinkage(prior: TaskPrior, plan: DescentPlan, estimate: Vector) -> Vector:
@@ -362,9 +364,10 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         )
         width = data.n_features
         if basis is not None:
-            width, private = basis.shape[1], PrivateRows(data.rows.map(partial(_inside, basis=basis)), None)
+            width = basis.shape[1]
+            inside = data.rows.map(partial(_inside, basis=basis, fixed_rows=data.ledger.fixed_rows))
             geometry = None if data.X_public is None else data.X_public @ basis
-            data = replace(data, private=private, X_public=geometry, n_features=width)
+            data = replace(data, private=PrivateRows(inside, None), X_public=geometry, n_features=width)
         plain.fit_to(data)
         assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         assumed += basis_assumptions(self.basis)

@@ -24,7 +24,7 @@ _LEAST_MEMORY = 64 * 2**20
 Checked = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Part:
     """Some consecutive private rows: features, targets or class codes, and how much each row counts (None: 1)."""
 

@@ -167,7 +167,7 @@ class OnWorkers(Blocks[P]):
         return submitted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Group:
     """Some blocks, or what a function gives for each of them, and the digest of the rows that they were made from."""
 

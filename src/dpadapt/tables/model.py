@@ -313,7 +313,9 @@ class TableModel(PrivateEstimator):
     def reads_chunks(self) -> bool:
         """Whether private rows can be read in chunks: where each release is a sum over rows that are alike."""
         streams = isinstance(self.estimator, PrivateEstimator) and self.estimator._streams
-        return streams and self.label is not None and self.person is None and self.weight is None
+        # A row without a label counts nothing, which only some estimators can be told.
+        plain = self.label is not None and self.person is None and self.weight is None
+        return streams and self._counts_rows and plain
 
     def encode_chunks(
         self,

@@ -260,7 +260,9 @@ class PrivateTransferClassifier(LinearClassifier):
                     rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.ledger.fixed_rows))
                 plan = make_plan(prepared, budget, prior)
                 runs, run = started(data.ledger, plan.charges, calibration)
-                found = private_change(plan, runs, prepared, budget, rows)
+                # Rows beside scores are shortened to the length of public ones.
+                fixed = base is not None or data.ledger.fixed_rows
+                found = private_change(plan, runs, prepared, budget, rows, fixed_rows=fixed)
                 change, adopted, gain = found.change, found.adopted, found.gain
                 own_effect[list(prepared.unseen)] = found.own_effect
                 notes = [_GATE_SHUT] if adopted == 0.0 else []

@@ -13,7 +13,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import centred_residuals, softmax
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_sum
-from dpadapt.rows import Block, Rows
+from dpadapt.rows import Block, Rows, row_products
 from dpadapt.streaming.blocks import Blocks
 from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import CONSTANT_DEVIATION
@@ -92,9 +92,14 @@ def private_change(
     prepared: Prepared,
     budget: Budget,
     rows: Blocks[Part],
+    *,
+    fixed_rows: bool,
 ) -> PrivateChange:
-    """Return what private rows, with the codes of their classes, change of the public model."""
-    private = rows.map(partial(_private, prepared=prepared, plan=plan))
+    """Return what private rows, with the codes of their classes, change of the public model.
+
+    `fixed_rows`: whether neighbours have equally many rows, or rows are no longer than public ones (see `Rows`).
+    """
+    private = rows.map(partial(_private, prepared=prepared, plan=plan, fixed_rows=fixed_rows))
     change, pace = _descend(runs[0], private, prepared, plan, budget)
     full = np.zeros_like(prepared.start)
     full[plan.used] = change
@@ -156,11 +161,12 @@ def _own_effects(
     return unseen_factors(effects, np.sum(rows**2 * one * squares, axis=1), _LOGIT_VARIANCE)
 
 
-def _private(part: Part, *, prepared: Prepared, plan: Plan) -> _Private:
+def _private(part: Part, *, prepared: Prepared, plan: Plan, fixed_rows: bool) -> _Private:
     X = part.X
-    rows = Rows(prepared.coordinates.transform(X, plan.weights), np.arange(len(X)), shares=part.shares)
+    Z = prepared.coordinates.transform(X, plan.weights, fixed_rows=fixed_rows)
+    rows = Rows(Z, np.arange(len(X)), shares=part.shares, fixed_rows=fixed_rows)
     with np.errstate(all="ignore"):
-        scores = X @ prepared.coef.astype(X.dtype)
+        scores = row_products(X, prepared.coef.astype(X.dtype), fixed_rows=fixed_rows)
         scores += prepared.intercept.astype(X.dtype)
     # A row too long for a float is a null row in `rows`; its scores only have to be finite.
     scores[~np.isfinite(scores).all(axis=1)] = 0.0
@@ -242,7 +248,8 @@ def _released_slope(
 
 def _gains_and_spans(private: _Private, *, coef: NDArray[np.float64], bound: float) -> Bounded:
     with np.errstate(all="ignore"):
-        after = private.rows.X @ coef.astype(private.rows.X.dtype)
+        own = private.rows
+        after = row_products(own.X, coef.astype(own.X.dtype), fixed_rows=own.fixed_rows)
         after += private.scores
         gains = loss_differences(private.scores, after, private.codes)
         spans = row_divergences(private.scores, after)

@@ -18,6 +18,7 @@ from dpadapt.learning.preparation import Remembered, centre_and_scale
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.rows import row_products
 from dpadapt.transfer.base import PublicBase, boosting_fails, classification_base
 from dpadapt.transfer.public_softmax import SCORE_VARIANCES, mixed_units, public_softmax, whitening
 
@@ -50,7 +51,7 @@ class Coordinates:
     basis: NDArray[np.float64]
     shares: NDArray[np.float64]
 
-    def transform(self, X: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[Any]:
+    def transform(self, X: NDArray[Any], weights: NDArray[np.float64], *, fixed_rows: bool = True) -> NDArray[Any]:
         """Return the coordinates with a positive weight, times that weight, in the precision of `X`.
 
         A row too long for a float comes out not finite, without a warning.
@@ -61,7 +62,7 @@ class Coordinates:
         if weights[0] > 0:
             shift[0] = weights[0]
         with np.errstate(all="ignore"):
-            out: NDArray[Any] = X @ linear.astype(X.dtype)
+            out = row_products(X, linear.astype(X.dtype), fixed_rows=fixed_rows)
             out += shift.astype(X.dtype)
         return out
 

@@ -193,7 +193,13 @@ def test_more_steps_without_noise_come_closer_to_the_minimum_of_problem_6():
 
 @pytest.mark.parametrize(
     "params",
-    [{"noise": "paper"}, {"noise": "paper", "adjacency": "zero-out"}, {"discrepancy_share": 0.1}, {"average": "tail"}],
+    [
+        {"noise": "paper"},
+        {"noise": "paper", "adjacency": "zero-out"},
+        {"discrepancy_share": 0.1},
+        {"average": "tail"},
+        {"alpha": 1.0},
+    ],
     ids=str,
 )
 def test_replay_finds_no_leak_in_any_variant(params):

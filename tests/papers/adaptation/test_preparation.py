@@ -13,6 +13,7 @@ from dpadapt.papers.adaptation.preparation import (
     standard,
     target_scale,
     unit_geometry,
+    unit_rows,
     weighted_logistic,
     weighted_ridge,
 )
@@ -112,6 +113,16 @@ def test_unit_geometry_gives_most_public_rows_a_length_of_at_most_one(public_too
         # Features declared to lie in [-1, 1]: the longest row has length 1 exactly.
         corners = unit_geometry(3, None).transform(np.ones((1, 3)))
         assert np.linalg.norm(corners) == pytest.approx(1.0)
+
+
+def test_unit_rows_are_those_of_the_geometry_and_raise_no_numerical_error():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((50, 3)) * [1.0, 10.0, 0.1] + 5
+    for geometry in (unit_geometry(3, X), unit_geometry(3, None)):
+        assert unit_rows(geometry, X) == pytest.approx(geometry.transform(X), rel=1e-14)
+        with np.errstate(all="raise"):
+            rows = unit_rows(geometry, np.array([[1e308, -1e308, 0.0], [np.inf, 1.0, np.nan], [5e-324, 0.0, 0.0]]))
+        assert not np.isfinite(rows[1]).all()
 
 
 def test_a_constant_public_column_has_no_scale_and_is_left_out():

@@ -2,10 +2,18 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import cho_factor
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from dpadapt.papers.mirror.maps import Ball, EuclideanMap, LogisticMap, QuadraticMap, smallest_eigenvalue
+from dpadapt.papers.mirror.maps import (
+    Ball,
+    EuclideanMap,
+    LogisticMap,
+    QuadraticMap,
+    smallest_eigenvalue,
+    solve_factored,
+)
 
 RANDOM = np.random.default_rng(5)
 ROWS = RANDOM.standard_normal((60, 4)) * [1.0, 2.0, 0.5, 1.0]
@@ -84,6 +92,34 @@ def test_inverse_hessian_is_normalised_to_one():
     map_, _, _ = quadratic()
     columns = np.column_stack([-map_.step(np.zeros(4), unit, 1.0) for unit in np.eye(4)])
     assert np.linalg.eigvalsh(columns)[-1] == pytest.approx(1.0)
+
+
+def test_solutions_by_a_factor_are_those_of_the_matrix():
+    rng = np.random.default_rng(0)
+    for k in (1, 5, 90):
+        rows = rng.standard_normal((2 * k + 3, k))
+        matrix = rows.T @ rows / k
+        factor = cho_factor(matrix.T.copy(), lower=True)
+        before, vector, vectors = factor[0].copy(), rng.standard_normal(k), rng.standard_normal((k, 3))
+        kept = vector.copy()
+        assert solve_factored(factor, vector) == pytest.approx(np.linalg.solve(matrix, vector), rel=1e-8)
+        assert solve_factored(factor, vectors) == pytest.approx(np.linalg.solve(matrix, vectors), rel=1e-8)
+        assert np.array_equal(vector, kept)
+        assert np.array_equal(factor[0], before)
+
+
+@pytest.mark.parametrize("k", [6, 90])
+@pytest.mark.parametrize("ball", [None, 0.1])
+def test_a_map_that_may_overwrite_its_hessian_takes_the_same_steps(k, ball):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((3 * k, k))
+    hessian = rows.T @ rows / k + 0.1 * np.eye(k)
+    start, gradient = rng.standard_normal(k), rng.standard_normal(k)
+    inside = None if ball is None else Ball(start, ball)
+    plain, scratch = QuadraticMap(hessian.copy(), inside), QuadraticMap(hessian.copy(), inside, scratch=True)
+    assert scratch.unit == pytest.approx(plain.unit, rel=1e-9)
+    assert scratch.step(start, gradient, 2.0) == pytest.approx(plain.step(start, gradient, 2.0), rel=1e-9)
+    assert np.array_equal(plain.hessian, hessian)
 
 
 def test_smallest_eigenvalue_of_a_large_matrix_is_found_from_its_factor():

@@ -7,7 +7,8 @@ with these algorithms in `benchmarks/adaptation`.
 
 from dpadapt.papers.adaptation.bounds import discrepancy, learning_bound, local_discrepancy
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
-from dpadapt.papers.adaptation.matching import PrivateDiscrepancyMinimization
+from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
+from dpadapt.papers.adaptation.matching import PrivateBestDA, PrivateDiscrepancyMinimization
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
 from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
 from dpadapt.papers.adaptation.private_statistics import (
@@ -18,8 +19,10 @@ from dpadapt.papers.adaptation.private_statistics import (
 
 __all__ = [
     "CnvxAdap",
+    "FeatureMapAdaptation",
     "NCnvxAdap",
     "NoisySGD",
+    "PrivateBestDA",
     "PrivateDiscrepancyMinimization",
     "PrivateMixture",
     "ReverseAdaptation",

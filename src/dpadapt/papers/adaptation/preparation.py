@@ -61,6 +61,14 @@ def unit_geometry(n_features: int, X_public: Array | None) -> Geometry:
     return Geometry(center, scale, np.eye(k) / length, np.full(k, 1 / k), MAX_NORM, MAX_NORM)
 
 
+def unit_rows(geometry: Geometry, X: Array) -> Array:
+    """Return `geometry.transform(X)` for a `unit_geometry`, whose basis is a multiple of the identity."""
+    with np.errstate(all="ignore"):
+        rows = geometry.extend(X)
+        rows *= geometry.basis[0, 0]
+        return rows
+
+
 @dataclass(frozen=True)
 class TargetScale:
     """The affine map that takes targets to [-1, 1]."""

@@ -29,6 +29,7 @@ from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
+from dpadapt.rows import row_products
 
 # Length that joint rows of features and target are clipped to, in typical lengths of public rows. Clipping a joint
 # row keeps its linear relation: the row gets a smaller weight in the least squares, and no bias arises. Once most
@@ -222,7 +223,8 @@ class PrivateMixture(AdaptationRegressor):
         if data.budget.worthwhile and alpha < 1:
             Z = geometry.transform(data.X)
             with np.errstate(all="ignore"):
-                e = np.asarray((data.y - Z @ start) / unit, dtype=np.float64)
+                predicted = row_products(Z, start, fixed_rows=data.ledger.fixed_rows)
+                e = np.asarray((data.y - predicted) / unit, dtype=np.float64)
             moment = private_moment(data.ledger, data.budget, Z, e, clip_norm).scaled(1.0 / kept)
             change = (moment if source is None else source.mixed(moment, alpha)).solution() * unit
         assumed = [] if data.y_public is not None else [bounds_assumption(self.target_bounds)]

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -370,7 +371,7 @@ class MirrorEstimator(DescentEstimator):
             _require_no_divergence(step, fit.solution, self.n_steps)
         solution = mirror_descent(
             ledger.start(Repeated(Gaussian(multiplier), self.n_steps), label="gradient"),
-            problem.rows.map(problem.coordinates.rows),
+            problem.rows.map(partial(problem.coordinates.rows, fixed_rows=ledger.fixed_rows)),
             problem.loss,
             fit.solution,
             clip_norm=clip_norm,

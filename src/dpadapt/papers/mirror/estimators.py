@@ -174,7 +174,7 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
 
     def _mirror_map(self, fit: PublicFit, Z_public: Vector, ball: Ball | None) -> tuple[MirrorMap, DescentModel]:
         """Return the public squared loss as a mirror map and the model of mirror descent with it."""
-        mirror = QuadraticMap(fit.ridged(fit.ridge(checked_ridge(self.ridge))), ball)
+        mirror = QuadraticMap(fit.ridged(fit.ridge(checked_ridge(self.ridge))), ball, scratch=True)
         return mirror, mirror_descent_model(fit, mirror.inverse(fit.sample.T), mirror.unit)
 
     def _public_gradient(self, problem: Problem) -> Callable[[Vector], Vector] | None:

@@ -88,7 +88,7 @@ class _GradientDescent(DescentEstimator):
             return Descended(fit.solution, clip_norm, rate)
         solution = private_descent(
             ledger.start(plan, label="gradient"),
-            problem.rows.map(partial(problem.coordinates.rows, basis=basis)),
+            problem.rows.map(partial(problem.coordinates.rows, fixed_rows=ledger.fixed_rows, basis=basis)),
             problem.loss,
             fit.solution if basis is None else lower.T @ fit.solution,
             clip_norm=clip_norm,

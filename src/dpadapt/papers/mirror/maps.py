@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dtrsv
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import logsumexp
@@ -25,6 +26,8 @@ _LOGISTIC_STEP_ITERATIONS = 200
 # Newton steps end once the gradient is this short, relative to 1 + the length of the wanted map gradient. It is close
 # to what double precision allows, so that a mirror step counts as exact. Chosen by hand; neighbours were not compared.
 _LOGISTIC_STEP_TOLERANCE = 1e-11
+# Columns up to which all eigenvalues of a Hessian are computed to find the smallest. Chosen by hand.
+_SMALL_HESSIAN = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,23 +79,31 @@ class QuadraticMap:
     ball : Ball, optional
         Where solutions must lie. A step onto the ball needs the eigenvectors of the Hessian, which take longer to
         compute than its factor.
+    scratch : bool, default=False
+        Whether a large Hessian may be overwritten by its factor: for one that nobody else needs. Not with a ball.
     """
 
     hessian: Vector
     ball: Ball | None = None
+    scratch: bool = False
 
     @cached_property
     def factor(self) -> tuple[Vector, bool]:
         """The Cholesky factor of the Hessian."""
         try:
             # Symmetric: its transpose has the order that LAPACK wants.
-            factor, lower = cho_factor(self.hessian.T, lower=True)
+            factor, lower = cho_factor(self.hessian.T, lower=True, overwrite_a=self._overwrites)
         except np.linalg.LinAlgError:
             raise ValueError(
                 "the public Hessian is singular: there are fewer public rows than features, or public columns depend "
                 "on each other. Give a positive ridge."
             ) from None
         return factor, bool(lower)
+
+    @property
+    def _overwrites(self) -> bool:
+        # `smallest_eigenvalue` reads small Hessians, and a step onto the ball reads all.
+        return self.scratch and self.ball is None and len(self.hessian) > _SMALL_HESSIAN
 
     @cached_property
     def unit(self) -> float:
@@ -106,7 +117,7 @@ class QuadraticMap:
 
     def inverse(self, vectors: Vector) -> Vector:
         """Return the inverse Hessian times `vectors`."""
-        return np.asarray(cho_solve(self.factor, vectors, check_finite=False))
+        return solve_factored(self.factor, vectors)
 
     def step(self, current: Vector, gradient: Vector, length: float) -> Vector:
         """Return current - length * unit * H^-1 gradient, or the Bregman-nearest solution in the ball."""
@@ -125,12 +136,21 @@ class QuadraticMap:
         return self.ball.nearest(self.ball.center + vectors @ (values * away / (values + pull)))
 
 
+def solve_factored(factor: tuple[Vector, bool], vectors: Vector) -> Vector:
+    """Return the inverse of a matrix times `vectors`, from its lower Cholesky factor."""
+    lower = factor[0]
+    if vectors.ndim > 1 or not len(vectors):
+        return np.asarray(cho_solve(factor, vectors, check_finite=False))
+    # For a single vector the BLAS takes less than half the time of LAPACK's solver, which is made for many.
+    return np.asarray(dtrsv(lower, dtrsv(lower, vectors, lower=1), lower=1, trans=1, overwrite_x=1))
+
+
 def smallest_eigenvalue(matrix: Vector, factor: tuple[Vector, bool]) -> float:
     """Return the smallest eigenvalue of a positive definite matrix from its Cholesky factor."""
     k = len(matrix)
-    if k <= 64:
+    if k <= _SMALL_HESSIAN:
         return float(np.linalg.eigvalsh(matrix)[0])
-    inverse = LinearOperator((k, k), matvec=lambda v: cho_solve(factor, v, check_finite=False), dtype=np.float64)
+    inverse = LinearOperator((k, k), matvec=lambda v: solve_factored(factor, v), dtype=np.float64)
     # A fixed start, so that a fit repeats to the bit. The value only normalises a map.
     start = np.random.default_rng(0).standard_normal(k)
     return 1.0 / float(eigsh(inverse, k=1, which="LA", v0=start, tol=1e-5, return_eigenvectors=False)[0])

@@ -16,7 +16,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from dpadapt import checks
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import centre_and_scale, public_classifier
-from dpadapt.rows import Rows
+from dpadapt.papers.mirror.maps import solve_factored
+from dpadapt.rows import Rows, row_products
 from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
@@ -80,12 +81,15 @@ class Coordinates:
         moved = self.transform(X)
         return np.column_stack([moved, np.ones(len(moved), moved.dtype)]) if self.intercept else moved
 
-    def rows(self, part: Part, *, basis: Vector | None = None) -> Rows:
+    def rows(self, part: Part, *, fixed_rows: bool, basis: Vector | None = None) -> Rows:
         """Return private rows, multiplied by `basis` if it is given."""
         if basis is None:
-            return Rows(self.transform(part.X), part.y, intercept=self.intercept)
-        with np.errstate(all="ignore"):
-            return Rows(self.extend(part.X) @ basis.astype(part.X.dtype), part.y)
+            Z, intercept = self.transform(part.X), self.intercept
+        else:
+            with np.errstate(all="ignore"):
+                Z = row_products(self.extend(part.X), basis.astype(part.X.dtype), fixed_rows=fixed_rows)
+            intercept = False
+        return Rows(Z, part.y, intercept=intercept, shares=part.shares, fixed_rows=fixed_rows)
 
     def constant(self, level: float) -> Vector:
         """Return the solution that predicts `level` everywhere; zero if there is no constant feature."""
@@ -288,14 +292,14 @@ def ridge_trial(hessian: Vector, cross: Vector, sample: Vector, target: Vector, 
     ridged[np.diag_indices_from(ridged)] += ridge
     # Symmetric: its transpose has the order that LAPACK wants, so that nothing is copied again.
     factor = cho_factor(ridged.T, lower=True, overwrite_a=True)
-    solution = cho_solve(factor, cross, check_finite=False)
-    inverse = cho_solve(factor, sample.T, check_finite=False)
+    solution = solve_factored(factor, cross)
+    inverse = solve_factored(factor, sample.T)
     leverage = np.minimum(np.einsum("ij,ji->i", sample, inverse) / n, 1 - 1e-6)
     residual = target - sample @ solution
     # The residual of a row left out of the fit is r / (1 - h), exactly.
     left_out = residual / (1.0 - leverage)
     # (H + ridge)^-1 has the derivative -(H + ridge)^-2, in the solution as in the leverages.
-    moved = sample @ cho_solve(factor, solution, check_finite=False)
+    moved = sample @ solve_factored(factor, solution)
     fallen = np.sum(inverse**2, axis=0) / n
     slope = 2 * ridge * float(np.mean(left_out * (moved - left_out * fallen) / (1.0 - leverage)))
     means = float(np.mean(residual**2)), float(np.mean(leverage))

@@ -254,7 +254,8 @@ class DescentLearner:
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the average of the last half of the steps."""
         Z = sample.features
-        rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
+        # Where the number of rows is private, they are of double precision.
+        rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True, fixed_rows=Z.dtype == np.float32)
         # A record's gradient is multiplied by its weight, at most 1, before it is clipped: the bound stays clip_norm.
         rows.leverage = sample.weights.astype(Z.dtype)
         square = 1.0 + Z.shape[1] / 3.0
@@ -392,7 +393,8 @@ class OnlineLearner:
     def learn(self, sample: Sample, runs: Sequence[Run]) -> Hypothesis:
         """Return the average of all steps."""
         run, Z = runs[0], sample.features
-        rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True)
+        # Where the number of rows is private, they are of double precision.
+        rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True, fixed_rows=Z.dtype == np.float32)
         rows.leverage = sample.weights.astype(Z.dtype)
         # The expected sum of the weights in a sample: 1, if all weights add up to density times n.
         expected = sample.total * (run.plan.rate if isinstance(run.plan, Sampled) else 1.0)

@@ -7,6 +7,7 @@ solves a ridge regression on class indicators from moments that are released onc
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Block, Rows
+from dpadapt.rows import Block, Rows, row_products
 from dpadapt.streaming.blocks import Blocks
 from dpadapt.streaming.source import Part
 
@@ -57,17 +58,18 @@ class ProbeRows:
     basis: NDArray[np.float64] | None
     typical_norm: float
 
-    def transform(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def transform(self, X: NDArray[Any], *, fixed_rows: bool = True) -> NDArray[np.float64]:
         """Return transformed rows; a row that overflows becomes non-finite, without a warning."""
         with np.errstate(all="ignore"):
             rows = np.asarray(X, dtype=np.float64) - self.center
             if self.basis is not None:
-                return np.asarray(rows @ self.basis)
+                return row_products(rows, self.basis, fixed_rows=fixed_rows)
             return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30))
 
-    def rows(self, part: Part) -> Rows:
+    def private_rows(self, part: Part, *, fixed_rows: bool) -> Rows:
         """Return private rows, transformed, each with the constant 1."""
-        return Rows(self.transform(part.X), part.y, intercept=True)
+        Z = self.transform(part.X, fixed_rows=fixed_rows)
+        return Rows(Z, part.y, intercept=True, shares=part.shares, fixed_rows=fixed_rows)
 
 
 def probe_rows(X_public: NDArray[np.float64] | None, n_features: int, rows: str) -> ProbeRows:
@@ -205,7 +207,7 @@ class DescentProbe(LinearClassifier):
         width = data.n_features if form.basis is None else form.basis.shape[1]
         solution = np.zeros((width + 1, len(classes)))
         if budget.worthwhile:
-            private = data.rows.map(form.rows)
+            private = data.rows.map(partial(form.private_rows, fixed_rows=data.ledger.fixed_rows))
             run = data.ledger.start(plan, label="gradient")
             solution = _descend(
                 run,
@@ -352,7 +354,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             if data.X_public is not None and not private_gram:
                 rows = np.column_stack([form.transform(data.X_public), np.ones(len(data.X_public))])
                 public_gram = rows.T @ rows / len(rows)
-            private = data.rows.map(form.rows)
+            private = data.rows.map(partial(form.private_rows, fixed_rows=data.ledger.fixed_rows))
             solution = _ridge_solution(data.ledger, private, len(classes), budget, form, public_gram)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, [data.source])

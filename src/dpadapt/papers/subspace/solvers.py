@@ -28,7 +28,7 @@ from dpadapt.mechanisms.bounded import Bounded, added, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
-from dpadapt.rows import Rows
+from dpadapt.rows import Rows, products_by_row, row_products
 from dpadapt.streaming.blocks import Blocks, rows_by_block
 from dpadapt.streaming.source import Part
 
@@ -70,7 +70,7 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         solution: Vector = np.zeros(basis.shape[1])
         notes: list[str] = []
         if data.budget.worthwhile:
-            rows = data.rows.map(partial(_projected, basis=basis))
+            rows = data.rows.map(partial(_projected, basis=basis, fixed_rows=data.ledger.fixed_rows))
             solution, notes = self._solve(data.ledger, rows, basis.shape[1], data.budget)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         assumed = ["rows and target are of about unit variance", *basis_assumptions(self.basis)]
@@ -243,10 +243,11 @@ class DPAMBSSGD(ProjectedRegressor):
         return printed
 
 
-def _projected(part: Part, *, basis: Vector) -> Rows:
+def _projected(part: Part, *, basis: Vector, fixed_rows: bool) -> Rows:
     """Return rows in the coordinates of the subspace."""
     with np.errstate(all="ignore"):
-        return Rows(np.asarray(part.X @ basis, dtype=np.float64), part.y)
+        Z = np.asarray(row_products(part.X, basis, fixed_rows=fixed_rows), dtype=np.float64)
+    return Rows(Z, part.y, shares=part.shares, fixed_rows=fixed_rows)
 
 
 def _batch_sizes(rows: Blocks[Rows], solution: Vector, index: Any) -> Bounded:
@@ -259,11 +260,12 @@ def _residual_sizes(rows: Rows, index: Any, *, solution: Vector) -> Bounded:
     """Return how many residuals of the rows at `index` lie in each bin; rows that are not finite are not counted."""
     rows = rows.take(index)
     with np.errstate(all="ignore"):
-        sizes = np.abs(rows.y - rows.X @ solution)
+        # Row by row: on samples of another size, rows would change their bins by rounding alone.
+        sizes = np.abs(rows.y - products_by_row(rows.X, solution))
         exponents = np.ceil(np.log2(np.maximum(sizes, 2.0**_LOWEST_BIN)))
         codes = np.clip(exponents, _LOWEST_BIN, _HIGHEST_BIN) - _LOWEST_BIN
     codes = np.where(np.isfinite(sizes) & np.isfinite(rows.norms), codes, -1.0)
-    return histogram(codes, _HIGHEST_BIN - _LOWEST_BIN + 1)
+    return histogram(codes, _HIGHEST_BIN - _LOWEST_BIN + 1, rows.shares)
 
 
 class ProjectedDPSGD(ProjectedRegressor):

@@ -1,0 +1,101 @@
+"""`python -m benchmarks peers`: every model gets the same rows, and who wins follows from the figures shown."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.peers import run as module
+from benchmarks.peers.run import (
+    DIFFPRIVLIB,
+    MODELS,
+    OPACUS,
+    OURS,
+    cells,
+    measure,
+    outcomes,
+    picture,
+    tables,
+    write_markdown,
+)
+from benchmarks.transfer.common import split
+from benchmarks.transfer.sets import task_named
+
+
+def made_up(ours=0.5, rival=1.0, spread=0.01):
+    """Return results of five seeds in which every rival has the same error."""
+    draw = np.random.default_rng(0)
+    rows = []
+    for task, kind in (("randhie by plan", "regression"), ("fair by age", "classification")):
+        for epsilon in module.EPSILONS:
+            for seed in range(5):
+                errors = {name: rival + spread * draw.standard_normal() for name in MODELS if name != OPACUS}
+                errors |= {f"{OPACUS}, rate 1": rival + 1.0, f"{OPACUS}, rate 0.1": rival}
+                errors[OURS] = ours
+                shown = {name: value if kind == "regression" else [70.0, value] for name, value in errors.items()}
+                cell = {"task": task, "kind": kind, "n": 100, "epsilon": epsilon, "seed": seed}
+                rows.append(cell | shown)
+    versions = {"measured on": "2026-01-02", "dpadapt": "0"}
+    return {"quick": True, "versions": versions, "seconds": 1.0, "rows": rows}
+
+
+@pytest.mark.parametrize(("ours", "word"), [(0.5, "wins"), (1.0, "ties"), (2.0, "loses")])
+def test_who_wins_follows_the_figures(ours, word):
+    said = outcomes(made_up(ours))["fine-tuning"]
+    assert {name: len(places) for name, places in said.items()}[word] == 6
+
+
+def test_the_best_rate_of_opacus_counts():
+    (first, *_) = cells(made_up())
+    assert first["errors"][OPACUS].mean() == 1.0
+    assert not any(name.startswith(f"{OPACUS}, rate") for name in first["errors"])
+
+
+def test_the_page_bolds_the_least_error_and_names_what_was_left_out(tmp_path):
+    results = made_up()
+    for row in results["rows"]:
+        for name in [name for name in row if name.startswith(OPACUS)] + [DIFFPRIVLIB]:
+            del row[name]
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")
+    write_markdown(results, page)
+    text = page.read_text()
+    assert f"Not measured: {OPACUS} and {DIFFPRIVLIB}." in text
+    assert "| randhie by plan | 100 | 0.3 | **.5000** |" in text
+    assert len(tables(results)) == 4
+
+
+def test_the_picture_is_a_file_of_its_own():
+    svg = picture(made_up())
+    assert svg.startswith("<svg")
+    assert 'xmlns="http://www.w3.org/2000/svg"' in svg
+    assert "best public model" in svg
+
+
+def test_other_environments_get_the_rows_of_ours(tmp_path, monkeypatch):
+    """A stand-in for the other environment, which gives back what it was given."""
+    script = tmp_path / "python"
+    script.write_text(
+        f"#!{sys.executable}\nimport sys, numpy as np\ngiven = np.load(sys.argv[2])\n"
+        "np.savez(sys.argv[3], **{f'{name}|0.3|0': given[name] for name in ('test 0', 'private 0', 'delta')})\n"
+    )
+    os.chmod(script, 0o755)
+    monkeypatch.setenv("DPADAPT_PEERS", str(script))
+    task = task_named("fair by age")
+    given = module._outside(task, 1)
+    test, private = split(3870, 0)
+    assert (given["test 0|0.3|0"] == test).all()
+    assert (given["private 0|0.3|0"] == private[0]).all()
+    assert given["delta|0.3|0"] == module.DELTA
+
+
+@pytest.mark.slow
+def test_a_small_run_measures_every_model_and_can_be_stored(monkeypatch):
+    monkeypatch.delenv("DPADAPT_PEERS", raising=False)
+    monkeypatch.setattr(module, "EPSILONS", (1.0,))
+    found = measure("fair by age x 1")
+    (row,) = found["rows"]
+    assert {OURS, "public linear", "public boosting", "fine-tuning", "private only", module.LIMIT} < set(row)
+    assert json.loads(json.dumps(found)) == found
