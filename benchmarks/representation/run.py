@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.pages import figure_file, pipes, write_between
+from benchmarks.pages import figure_file, pipes, state_run, write_between
 from benchmarks.representation import networks, probe, shifted, subspace
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import versions
@@ -136,6 +136,8 @@ def write_markdown(results: dict[str, Any], path: Path) -> None:
             continue
         cpu = sum(row.get("cpu", 0.0) for row in rows) / 60
         write_between(path, markdown({**results, "minutes": cpu, "processes": 1}, (part,)), *markers(part))
+        if "measured on" in results["versions"]:
+            state_run(path, f"python -m benchmarks representation --only {part}", results["versions"])
         if part in PICTURES:
             figure = subspace.figure_3(rows) if part == "subspace" else networks.figures(rows)[0]
             (path.parent / PICTURES[part]).write_text(figure_file(figure), encoding="utf-8")
