@@ -209,8 +209,8 @@ def tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "title": "Where dpadapt wins, ties and loses",
-            "words": "Cells (a set and an epsilon) by the paired ratio over seeds of squared errors or log-losses; "
-            "a tie is a 95% interval that holds 1. Seeds share rows, so intervals are a little too narrow.",
+            "words": "Cells (a set and an epsilon) by the paired ratio over seeds of mean squared errors or "
+            "log-losses; a tie is a 95% interval that holds 1. Seeds share rows, so intervals are a little too narrow.",
             "header": ["dpadapt against", "wins", "ties", "loses", "loses where"],
             "rows": won,
         },
