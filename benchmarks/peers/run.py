@@ -163,7 +163,9 @@ def cells(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def outcome(ours: Any, rival: Any) -> str:
-    """Return whether ours wins, ties or loses: a tie if the 95% interval of the paired difference holds 0.
+    """Return whether ours wins, ties or loses: a tie if the 95% interval of the paired ratio of errors holds 1.
+
+    Ratios are averaged by their logarithms: a rival with a few huge errors would otherwise tie with everything.
 
     Examples
     --------
@@ -172,9 +174,9 @@ def outcome(ours: Any, rival: Any) -> str:
     >>> outcome(rival - 0.1, rival), outcome(rival + 0.1, rival), outcome(rival[::-1], rival)
     ('wins', 'loses', 'ties')
     """
-    difference = np.asarray(ours) - np.asarray(rival)
+    difference = np.log(ours) - np.log(rival)
     if not np.isfinite(difference).all():
-        raise ValueError("errors must be finite numbers")
+        raise ValueError("errors must be positive numbers")
     mean, half = float(np.mean(difference)), half_width(difference)
     return "ties" if abs(mean) <= half else "wins" if mean < 0 else "loses"
 
@@ -207,8 +209,8 @@ def tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "title": "Where dpadapt wins, ties and loses",
-            "words": "Cells (a set and an epsilon) by the paired difference over seeds of mean squared errors or "
-            "log-losses; a tie is a 95% interval that holds 0. Seeds share rows, so intervals are a little too narrow.",
+            "words": "Cells (a set and an epsilon) by the paired ratio over seeds of mean squared errors or "
+            "log-losses; a tie is a 95% interval that holds 1. Seeds share rows, so intervals are a little too narrow.",
             "header": ["dpadapt against", "wins", "ties", "loses", "loses where"],
             "rows": won,
         },
