@@ -542,3 +542,13 @@ def test_rows_without_a_label_widen_no_interval():
     some.loc[::2, "cost"] = np.nan
     model = regressor(epsilon=8.0, intervals=True).fit(some, public=Public(PUBLIC))
     assert model.calibration_.n_rows == pytest.approx(250, rel=0.3)
+
+
+def test_only_estimators_that_can_leave_rows_out_read_tables_in_chunks():
+    """Others refuse a table in which a label is missing; in chunks they would train on a label that nobody gave."""
+    schema = Schema("table", (Number("a", 0.0, 1.0), Number("y", 0.0, 1.0)))
+    reading = {
+        type(estimator): TableModel(estimator, schema, label="y").reads_chunks
+        for estimator in (PrivateTransferRegressor(), PrivateLinearRegression(), PrivateSubspaceRegressor())
+    }
+    assert reading == {PrivateTransferRegressor: True, PrivateLinearRegression: True, PrivateSubspaceRegressor: False}
