@@ -248,7 +248,10 @@ _ALONE = (
 
 
 # The same for a line chart.
-_COLOURS = {"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "ref": "#7b848c"}
+_COLOURS = {
+    **{"s1": "#c2571a", "s2": "#1f5fa8", "s3": "#8a6d00", "s4": "#1f7a5c", "s5": "#a03a78", "s6": "#5b4bb0"},
+    "ref": "#7b848c",
+}
 _CHART_ALONE = (
     "text{font-size:13px}.tick,.name,text.ref{fill:#5c656d}.grid,.tie,path.ref{fill:none;stroke:#eceae4}"
     ".axis,.mark{stroke:#5c656d;fill:none}path.ref{stroke:#7b848c;stroke-dasharray:2 4}.band{opacity:.13}"
@@ -331,6 +334,12 @@ def paper_page(summary: Mapping[str, Any]) -> str:
     """
     charts = [_charts(figure) for figure in summary["figures"]]
     return str(environment().get_template("paper.html.j2").render(summary, charts=charts, version=__version__))
+
+
+def figure_file(figure: Mapping[str, Any]) -> str:
+    """Return a figure of a paper's benchmark as one picture: all of its panels side by side."""
+    panels = [_panel(panel) for panel in figure["panels"]]
+    return chart_file(line_svg(LineChart(panels, figure["title"], figure["y_label"])))
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:

@@ -32,10 +32,12 @@ def command(
     show: Callable[[dict[str, Any]], None],
     *,
     writers: Mapping[str, tuple[str, Writer]] | None = None,
+    parts: Sequence[str] = (),
 ) -> None:
     """Run a benchmark's module as a command: measure, print the tables, and write the requested files.
 
     `writers` adds options. Each option names a file; it has a help text and a function that writes the results there.
+    `parts` are names of which `--only` chooses some; `run` then takes them as its argument `only`.
     """
     writers = {"out": ("write the results as JSON", _write_json), **(writers or {})}
     parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
@@ -45,6 +47,8 @@ def command(
     parser.add_argument("--results", type=Path, help="measure nothing; show the results that an earlier --out wrote")
     for name, (text, _) in writers.items():
         parser.add_argument(f"--{name}", type=Path, help=text)
+    if parts:
+        parser.add_argument("--only", nargs="+", choices=parts, default=list(parts), help="measure only these parts")
     options = parser.parse_args()
     requested = {name: getattr(options, name) for name in writers if getattr(options, name)}
     for name, path in requested.items():
@@ -57,7 +61,7 @@ def command(
         if not all(os.environ.get(name) == "1" for name in _THREADS):
             # Numerical libraries read these variables when they are loaded, so the process starts again with them set.
             os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, **one_thread()})
-        results = run(quick=options.quick)
+        results = run(quick=options.quick, **({"only": options.only} if parts else {}))
     # Written first: an error while printing must not lose the results.
     for name, path in requested.items():
         writers[name][1](results, path)

@@ -1,7 +1,8 @@
-"""Section 4 of the public-representations paper: private probes, and scratch against fine-tuning against probing.
+"""Section 4 of the public-representations paper: private probes on the features of encoders.
 
-Figures 1 and 2 and Table 1 of arXiv:2312.15551 on stand-ins (see `benchmarks/representation/probe_sets.py`), and the
-targets of ours. Ours has the same settings everywhere. A star marks settings that were chosen by the reported accuracy.
+Figure 2 of arXiv:2312.15551 and the probes of its Figure 1 and Table 1, on stand-ins (see
+`benchmarks/representation/probe_sets.py`), and the targets of ours; `networks.py` has the other ways of Figure 1. Ours
+has the same settings everywhere. A star marks settings that were chosen by the reported accuracy.
 """
 
 import time
@@ -30,7 +31,6 @@ OURS, SGD, WHITENED, PUBLIC_GRAM, PRIVATE_GRAM = (
     "least squares, private Gram",
 )
 METHODS = (OURS, SGD, WHITENED, PUBLIC_GRAM, PRIVATE_GRAM)
-WAYS = ("scratch", "finetune", "probe")
 # With more features than this, only the half of a rival's grid with fewer steps is tried, to save time.
 _MANY_FEATURES = 200
 _SGD: list[dict[str, Any]] = [
@@ -51,9 +51,6 @@ def pieces(*, quick: bool) -> list[Piece]:
     epsilons, seeds = ((0.3, 1.0), 2) if quick else (EPSILONS, 3)
     # Limits come first, the slowest encoder's before all: they store the features that the other pieces read.
     todo: list[Piece] = [("limit", one.title, 0.0, seeds) for one in reversed(chosen)]
-    if not quick and real_data():
-        # One piece: all epsilons share the public training.
-        todo.append(("ways", "Fashion-MNIST after MNIST", 0.0, 1))
     todo += [("probe", one.title, epsilon, seeds) for one in chosen for epsilon in epsilons]
     return [*todo, ("speed", "", 0.0, 1), ("opacus", "", 0.0, 1)]
 
@@ -64,8 +61,6 @@ def measure(piece: Piece) -> dict[str, Any]:
     row = {"part": part, "set": name, "epsilon": epsilon, "seeds": seeds}
     if part == "probe":
         return row | {"values": _probes(sets.named(name), epsilon, seeds)}
-    if part == "ways":
-        return row | {"values": _ways()}
     if part == "limit":
         return row | {"values": _non_private_limits(sets.named(name), seeds)}
     return row | {"values": _speed() if part == "speed" else _opacus()}
@@ -130,50 +125,6 @@ def _non_private_limits(probe_set: sets.AnySet, seeds: int) -> dict[str, Any]:
     return {"not private*": limits, "largest class": largest, "zero-shot": zero, "reason": reason}
 
 
-def _ways() -> dict[str, list[float]]:
-    """Return accuracies on Fashion-MNIST, at all epsilons, of a small network trained on the digits of MNIST."""
-    if find_spec("torch") is None:
-        raise ModuleNotFoundError("torch is not installed; pip install torch==2.13.0, then 'dpadapt[torch]'")
-    import torch
-
-    from benchmarks.data.loading import load
-    from benchmarks.performance.networks import small_cnn
-    from dpadapt.data import Public
-    from dpadapt.networks import PrivateNetwork, pretrained, three_ways
-
-    torch.set_num_threads(1)
-    digits, clothes = load("mnist").arrays, load("fashion_mnist").arrays
-    torch.manual_seed(0)
-    public = Public(sets.halved(digits["X_train"][:10_000]), digits["y_train"][:10_000])
-    module = pretrained(small_cnn(), public, 10, n_steps=600)
-    private = sets.halved(clothes["X_train"]), clothes["y_train"].astype(int)
-    test = sets.halved(clothes["X_test"][:3000]), clothes["y_test"][:3000].astype(int)
-    best = {name: [0.0] * len(EPSILONS) for name in ("public only", *WAYS)}
-    for rate in (0.5, 2.0):
-        network = PrivateNetwork(
-            module,
-            delta=DELTA,
-            n_steps=50,
-            batch_size=500,
-            learning_rate=rate,
-            momentum=0.5,
-            average=0.9,
-            classes=range(10),
-            random_state=0,
-        )
-        for one in three_ways(network, *private, test=test, epsilons=EPSILONS):
-            places = [EPSILONS.index(one.epsilon)] if one.epsilon else range(len(EPSILONS))
-            for place in places:
-                best[one.transfer][place] = max(best[one.transfer][place], 100 * one.accuracy)
-    body = torch.nn.Sequential(*list(module)[:-1])
-    rows = [np.asarray(body(torch.from_numpy(X)).detach()) for X in (public.X[:3000], private[0], test[0])]
-    known, ours = Public(rows[0]), []
-    for epsilon in EPSILONS:
-        probe = PrivateProbe(epsilon, DELTA, classes=range(10), random_state=0)
-        ours.append(100 * float(probe.fit(rows[1], private[1], public=known).score(rows[2], test[1])))
-    return {**best, "our probe": ours}
-
-
 def _speed() -> dict[str, float]:
     """Return CPU seconds of a whole fit and of as many non-private steps, and peak memory besides the data."""
     import tracemalloc
@@ -225,7 +176,7 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Return the paper's claims in Section 4 and the targets of ours, with verdicts."""
     cells = _cells(rows)
     limits = _limits(rows)
-    judged = [one for row in rows if row["part"] == "ways" for one in _way_claims(row)]
+    judged = []
     for title, limit in limits.items():
         mine = {epsilon: _mean(values[OURS]) for (name, epsilon), values in cells.items() if name == title}
         if mine and limit["zero-shot"] is not None:
@@ -255,19 +206,6 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     return [*judged, *_speed_claims(rows)]
 
 
-def _way_claims(row: Row) -> list[dict[str, str]]:
-    values = row["values"]
-    judged = []
-    for better, worse in (("finetune", "scratch"), ("probe", "scratch"), ("probe", "finetune")):
-        ahead = [a - b for a, b in zip(values[better], values[worse], strict=True)]
-        text = ", ".join(f"{a:+.1f} at {epsilon:g}" for a, epsilon in zip(ahead, EPSILONS, strict=True))
-        words = f"Paper, Figure 1: {row['set']}: {better}* above {worse}* at every epsilon"
-        judged.append(claim(words, text, min(ahead) > 0))
-    start = values["public only"][0]
-    words = f"{row['set']}: out of distribution: public only is at chance"
-    return [*judged, claim(words, f"{start:.1f}%", start < 15)]
-
-
 def _speed_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
     judged = []
     for row in rows:
@@ -290,7 +228,7 @@ def _speed_claims(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return tables of accuracy by epsilon: one for each set, and one for the three ways."""
+    """Return tables of accuracy by epsilon, one for each set."""
     cells, limits = _cells(rows), _limits(rows)
     all_tables = []
     for title in dict.fromkeys(name for name, _ in cells):
@@ -298,23 +236,11 @@ def tables(rows: Sequence[Row]) -> list[dict[str, Any]]:
         lines = [[name, *(_shown(cells[title, epsilon][name]) for epsilon in epsilons)] for name in METHODS]
         table = {"title": f"Probes: {title}, test accuracy in percent", "columns": ["method", *map(_spoken, epsilons)]}
         all_tables.append(table | {"rows": lines, "words": _words(limits.get(title))})
-    for row in rows:
-        if row["part"] == "ways":
-            lines = [
-                [name + ("*" if name in WAYS else ""), *(f"{value:.1f}" for value in row["values"][name])]
-                for name in ("public only", *WAYS, "our probe")
-            ]
-            table = {
-                "title": f"Figure 1: {row['set']}, test accuracy in percent",
-                "columns": ["way", *map(_spoken, EPSILONS)],
-            }
-            words = "A small convolutional network, trained publicly on digits; the private classes are clothes."
-            all_tables.append(table | {"rows": lines, "words": words})
     return all_tables
 
 
 def figures(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return figures of accuracy by epsilon: probes on each set, and the three ways."""
+    """Return the figure of accuracy by epsilon, a panel for each set."""
     cells, limits = _cells(rows), _limits(rows)
     panels = []
     for title in dict.fromkeys(name for name, _ in cells):
@@ -325,17 +251,6 @@ def figures(rows: Sequence[Row]) -> list[dict[str, Any]]:
     if panels:
         words = "Bands are two standard errors over splits. A star: settings chosen on the test rows."
         drawn.append({"title": "Private probes", "words": words, "y_label": "accuracy in percent", "panels": panels})
-    for row in rows:
-        if row["part"] == "ways":
-            lines = [
-                {"name": name, "points": [_point(e, [v]) for e, v in zip(EPSILONS, row["values"][name], strict=True)]}
-                for name in (*WAYS, "our probe")
-            ]
-            level = {"name": "public only", "value": row["values"]["public only"][0]}
-            panel = {"title": row["set"], "x_label": "epsilon", "lines": lines, "levels": [level]}
-            words = "The three columns of the paper's Figure 1, each at the best of two learning rates on test."
-            title = "Figure 1: scratch, fine-tuning, probing"
-            drawn.append({"title": title, "words": words, "y_label": "accuracy in percent", "panels": [panel]})
     return drawn
 
 

@@ -198,7 +198,7 @@ def _reviews(encoder: str) -> tuple[Array, Array]:
 
 
 # Classes of ImageNet that belong to each class of the set; a class without any can't be predicted zero-shot.
-_CIFAR_CLASSES = (
+CIFAR_CLASSES = (
     (404, 895),
     (436, 511, 817, 627, 468, 656, 751, 609),
     (*range(7, 25), *range(80, 101), *range(127, 147)),
@@ -210,7 +210,7 @@ _CIFAR_CLASSES = (
     (510, 628, 403, 554, 724, 871, 914, 814),
     (555, 569, 675, 717, 734, 864, 867),
 )
-_FASHION_CLASSES = (
+FASHION_CLASSES = (
     (610,),
     (608,),
     (841, 474),
@@ -353,7 +353,7 @@ def _reviews_alone() -> tuple[Array, Array, Array]:
 BUNDLED = (ProbeSet("digits", "pixels", _digits, 500, 300),)
 REAL = (
     ProbeSet("Fashion-MNIST", "PCA-100 of public images", _fashion_pixels, 9000, 2000, fitted=True, development=True),
-    ProbeSet("CIFAR-10", "EfficientNet-Lite0", _cifar, 2000, 2000, lambda: _imagenet(_cifar, _CIFAR_CLASSES, "cifar")),
+    ProbeSet("CIFAR-10", "EfficientNet-Lite0", _cifar, 2000, 2000, lambda: _imagenet(_cifar, CIFAR_CLASSES, "cifar")),
     ProbeSet("reviews", "word vectors", lambda: _reviews("wordllama"), 1000, 1500, lambda: _prompts("wordllama")),
     # The slowest to encode come last.
     ProbeSet(
@@ -362,7 +362,7 @@ REAL = (
         _fashion_encoded,
         1500,
         1500,
-        lambda: _imagenet(_fashion_encoded, _FASHION_CLASSES, f"fashion-8000-{SIDE}"),
+        lambda: _imagenet(_fashion_encoded, FASHION_CLASSES, f"fashion-8000-{SIDE}"),
     ),
     ProbeSet("reviews", "MiniLM", lambda: _reviews("minilm"), 1000, 1500, lambda: _prompts("minilm")),
 )

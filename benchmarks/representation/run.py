@@ -11,20 +11,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.pages import pipes, write_between
-from benchmarks.representation import probe, shifted, subspace
+from benchmarks.pages import figure_file, pipes, state_run, write_between
+from benchmarks.representation import networks, probe, shifted, subspace
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import versions
 from dpadapt.errors import DataUnavailable
 
-START, END = "<!-- bench representation -->", "<!-- end of bench representation -->"
 PROBE_START, PROBE_END = "<!-- bench probe -->", "<!-- end of bench probe -->"
+# Pictures that are written beside the page of the tables, by part.
+PICTURES = {"subspace": "representation-figure-3.svg", "networks": "representation-figure-1.svg"}
 
 # Each part has functions `pieces`, `measure`, `claims`, `tables` and `figures`.
-PARTS: dict[str, ModuleType] = {"subspace": subspace, "probe": probe, "shifted": shifted}
+PARTS: dict[str, ModuleType] = {"subspace": subspace, "networks": networks, "probe": probe, "shifted": shifted}
 Piece = tuple[str, Any]
 # Kinds of pieces that measure time: nothing else may run beside them.
-SPEED = ("speed", "opacus", "moments speed")
+SPEED = ("speed", "opacus", "moments speed", "cost")
 
 
 def measure(piece: Piece) -> dict[str, Any]:
@@ -37,10 +38,10 @@ def measure(piece: Piece) -> dict[str, Any]:
         return {"skipped": f"{_spoken(piece)}: {missing}"}
 
 
-def run(*, quick: bool) -> dict[str, Any]:
-    """Measure all parts, one process per core; then speed, by one process."""
+def run(*, quick: bool, only: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
+    """Measure the parts `only`, one process per core; then speed, by one process."""
     begin = time.perf_counter()
-    todo: list[Piece] = [(name, key) for name, part in PARTS.items() for key in part.pieces(quick=quick)]
+    todo: list[Piece] = [(name, key) for name in only for key in PARTS[name].pieces(quick=quick)]
     timed = [piece for piece in todo if piece[1][0] in SPEED]
     rows_by_part: dict[str, list[tuple[int, Any]]] = {name: [] for name in PARTS}
     skipped = set()
@@ -122,9 +123,24 @@ def write_report(results: dict[str, Any], path: Path) -> None:
     path.write_text(paper_page(summarise(results)), encoding="utf-8")
 
 
+def markers(part: str) -> tuple[str, str]:
+    """Return the markers of a part's tables on the page of the paper."""
+    return f"<!-- bench representation: {part} -->", f"<!-- end of bench representation: {part} -->"
+
+
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the paper's tables between the markers of a documentation page."""
-    write_between(path, markdown(results, ("subspace", "probe")), START, END)
+    """Write the tables of the parts that were measured between their markers on a page, and the figures beside it."""
+    for part in ("subspace", "networks", "probe"):
+        rows = results["rows"].get(part, ())
+        if not rows:
+            continue
+        cpu = sum(row.get("cpu", 0.0) for row in rows) / 60
+        write_between(path, markdown({**results, "minutes": cpu, "processes": 1}, (part,)), *markers(part))
+        if "measured on" in results["versions"]:
+            state_run(path, f"python -m benchmarks representation --only {part}", results["versions"])
+        if part in PICTURES:
+            figure = subspace.figure_3(rows) if part == "subspace" else networks.figures(rows)[0]
+            (path.parent / PICTURES[part]).write_text(figure_file(figure), encoding="utf-8")
 
 
 def write_probes(results: dict[str, Any], path: Path) -> None:
@@ -146,7 +162,7 @@ def _spoken(piece: Piece) -> str:
 if __name__ == "__main__":
     writers = {
         "report": ("write a page with the figures", write_report),
-        "markdown": ("write the paper's tables between this page's markers", write_markdown),
+        "markdown": ("write the paper's tables between this page's markers, and the figures beside it", write_markdown),
         "probes": ("write the tables of probes by kind of public rows between this page's markers", write_probes),
     }
-    command(__spec__.name, __doc__, run, show, writers=writers)
+    command(__spec__.name, __doc__, run, show, writers=writers, parts=tuple(PARTS))

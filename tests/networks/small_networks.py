@@ -38,6 +38,34 @@ def wide_image():
     return nn.Sequential(nn.Conv2d(2, 3, (3, 5), padding=(0, 2)), nn.Flatten(), nn.Linear(72, 3))
 
 
+def grouped_convolutions():
+    return nn.Sequential(
+        nn.Conv2d(4, 6, 3, groups=2, padding=1),
+        nn.Tanh(),
+        nn.Conv2d(6, 6, (5, 3), groups=6, stride=(2, 1), padding=(2, 1), dilation=(1, 2)),
+        nn.Tanh(),
+        nn.Conv2d(6, 6, 2, groups=6, stride=3, bias=False),  # the last rows and columns are in no window
+        nn.Tanh(),
+        nn.Conv2d(6, 12, 1, groups=6),  # two kernels per channel
+        nn.Tanh(),
+        nn.Conv2d(12, 12, 3, groups=12, padding=1),  # one position
+        nn.Flatten(),
+        nn.Linear(12, 3),
+    )
+
+
+class DepthwiseTwice(nn.Module):
+    """Uses one depthwise layer twice on each row, with different lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Conv1d(3, 3, 3, groups=3, dilation=2, padding="same"), nn.Linear(3, 3)
+
+    def forward(self, rows):
+        once = torch.tanh(self.inner(rows))
+        return self.outer(self.inner(once[..., ::2]).mean(dim=2))
+
+
 def words_to_class():
     return nn.Sequential(nn.Embedding(9, 4, padding_idx=2), LSTMLayer(4, 5), nn.Flatten(), nn.Linear(30, 3))
 
@@ -48,6 +76,8 @@ CASES = {
     "emnist": (lambda: emnist_cnn(10, side=14), (1, 14, 14), None, 10),
     "wide image": (wide_image, (2, 5, 8), None, 3),
     "odd convolutions": (odd_convolutions, (3, 10), None, 3),
+    "grouped convolutions": (grouped_convolutions, (4, 7, 6), None, 3),
+    "depthwise, used twice": (DepthwiseTwice, (3, 10), None, 3),
     "used twice": (Twice, (6,), None, 3),
     "words": (words_to_class, (6,), 9, 3),
 }

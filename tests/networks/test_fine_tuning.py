@@ -10,9 +10,11 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from dpadapt import Ledger, Public  # noqa: E402
-from dpadapt.networks import PrivateNetwork, pretrained, three_ways  # noqa: E402
+from dpadapt.networks import PrivateNetwork, freeze_batch_norm, pretrained, three_ways  # noqa: E402
 from dpadapt.networks.fine_tuning import with_head  # noqa: E402
 from dpadapt.networks.models import perceptron  # noqa: E402
+
+RANDOM = np.random.default_rng(0)
 
 
 def task(n, seed, labels):
@@ -158,3 +160,68 @@ def test_results_that_were_paid_for_are_returned_when_the_cap_is_reached(module)
         )
     assert [result.transfer for result in results] == ["public only", "scratch"]
     assert len(ledger.entries) == 1
+
+
+class Skips(nn.Module):
+    """Batch normalisations of every kind of use: nested, one without weights, one that is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU())
+        self.plain = nn.BatchNorm2d(3, affine=False)
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.BatchNorm1d(6, eps=0.1), nn.Linear(6, 3))
+
+    def forward(self, rows):
+        maps = self.inner(rows)
+        return self.head(self.plain(maps) + self.plain(maps * 2))
+
+
+def normalised():
+    """A network whose statistics and scales are far from those it starts with."""
+    torch.manual_seed(0)
+    module = Skips()
+    for _ in range(20):
+        module(3 * torch.randn(16, 2, 4, 4) + 1)
+    for layer in (module.inner[1], module.head[2]):
+        nn.init.uniform_(layer.weight, 0.5, 2.0)
+        nn.init.normal_(layer.bias)
+    return module.eval()
+
+
+def test_frozen_batch_normalisation_computes_what_the_trained_one_does():
+    module = normalised()
+    frozen = freeze_batch_norm(module)
+    rows = torch.randn(9, 2, 4, 4)
+    expected = module(rows)
+    assert torch.allclose(frozen(rows), expected, atol=1e-5)
+    # Also in training mode, where rows would influence each other, and with one row alone.
+    assert torch.allclose(frozen.train()(rows)[:1], frozen(rows[:1]), atol=1e-5)
+    assert torch.allclose(frozen(rows), expected, atol=1e-5)
+    assert isinstance(module.inner[1], nn.BatchNorm2d)
+    alone = freeze_batch_norm(module.inner[1])
+    maps = torch.randn(5, 3, 4, 4)
+    assert torch.allclose(alone(maps), module.inner[1](maps), atol=1e-5)
+
+
+def test_private_rows_leave_the_frozen_statistics_and_the_given_module_as_they_are():
+    module = freeze_batch_norm(normalised())
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    rows, labels = 5 + RANDOM.standard_normal((80, 2, 4, 4)), RANDOM.integers(0, 3, 80)
+    ledger = Ledger(10.0, 1e-4)
+    settings = {"epsilon": 3.0, "delta": 1e-6, "n_steps": 5, "batch_size": 40, "classes": range(3), "random_state": 0}
+    tuned = PrivateNetwork(module, transfer="finetune", **settings).fit(rows, labels, ledger=ledger)
+    assert tuned.engine_ == "ghost"
+    after = tuned.module_.state_dict()
+    for name, value in before.items():
+        assert torch.equal(module.state_dict()[name], value)
+        assert torch.equal(after[name], value) == name.endswith(("scale", "shift")), name
+    scratch = PrivateNetwork(module, transfer="scratch", **settings).fit(rows, labels, ledger=ledger)
+    # From scratch, the statistics of the pretraining are not used either.
+    assert torch.equal(scratch.module_.inner[1].scale, torch.ones(3))
+    assert torch.equal(scratch.module_.inner[1].shift, torch.zeros(3))
+
+
+def test_batch_normalisation_without_running_statistics_cannot_be_frozen():
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False))
+    with pytest.raises(ValueError, match="without running statistics"):
+        freeze_batch_norm(module)

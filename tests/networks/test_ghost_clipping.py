@@ -66,6 +66,40 @@ def test_large_batches_are_split_into_parts():
     assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.1).value, sum(halves), atol=1e-4)
 
 
+def test_parts_are_smaller_where_layers_record_much(monkeypatch):
+    rows_loss, inputs, targets = problem("emnist", 90)
+    engine = GhostEngine(rows_loss)
+    expected = clipped_gradient_sum(engine, inputs, targets, 0.1).value
+    assert engine.part_rows == 1024
+    # An input and an output gradient per layer, taken to be of one size.
+    recorded = 2 * sum(layer_inputs(rows_loss.module, inputs[:1]))
+    monkeypatch.setattr(ghost_clipping, "_GHOST_RECORDED", 20 * recorded)
+    clipped_gradient_sum(engine, inputs[:4], targets[:4], 0.1)
+    assert engine.part_rows == 20
+    assert [len(part) for part, _ in engine.parts(inputs, targets)] == [20, 20, 20, 20, 10]
+    assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.1).value, expected, atol=1e-5)
+
+
+def layer_inputs(module, row):
+    """Yield how many numbers each layer with weights takes for one row."""
+    for layer in module:
+        if list(layer.parameters()):
+            yield row.numel()
+        row = layer(row)
+
+
+def test_tables_are_used_in_large_layers_where_they_take_less_arithmetic():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(200, 400, 1), nn.Flatten(), nn.Linear(1600, 3))
+    rows_loss = RowsLoss(module, cross_entropy)
+    inputs, targets = torch.randn(5, 200, 2, 2), torch.tensor([0, 1, 2, 0, 1])
+    # 4 positions: 2 * 4 * (200 + 400) numbers against 200 * 400.
+    term = ghost_clipping._convolution(module[0], [ghost_clipping.LayerCall(inputs, torch.randn(5, 400, 2, 2))])
+    assert isinstance(term, ghost_clipping._Grams)
+    plain = one_by_one(rows_loss, inputs, targets)
+    assert norms(GhostEngine(rows_loss), inputs, targets) == pytest.approx(np.linalg.norm(plain, axis=1), rel=1e-3)
+
+
 def test_layers_without_a_rule_and_shared_parameters_are_refused_by_name():
     with pytest.raises(Unsupported, match="LSTM"):
         GhostEngine(RowsLoss(nn.LSTM(3, 4, batch_first=True), cross_entropy))

@@ -1,8 +1,12 @@
 """Private steps: the mixing schedule, the optimizers, division by the expected batch size, and safe error messages."""
 
+import copy
 import math
 import traceback
 import warnings
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -80,6 +84,58 @@ def test_updates_are_those_of_torchs_optimizer(name):
         weights.grad = gradient.clone()
         reference.step()
         assert state.weights.numpy() == pytest.approx(weights.detach().numpy(), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_the_cosine_schedule_is_that_of_torchs_scheduler(name):
+    ours = State(torch.ones(3))
+    theirs = nn.Parameter(torch.ones(3))
+    made = torch.optim.SGD([theirs], lr=0.1, momentum=0.9) if name == "sgd" else torch.optim.Adam([theirs], lr=0.1)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(made, T_max=7)
+    recipe_of_cosine = replace(recipe(name, n_steps=7), schedule="cosine")
+    for step in range(7):
+        gradient = torch.tensor([1.0, -2.0, 0.5]) * (step + 1)
+        ours.update(gradient, recipe_of_cosine)
+        theirs.grad = gradient.clone()
+        made.step()
+        cosine.step()
+        assert torch.allclose(ours.weights, theirs.detach(), rtol=1e-5)
+
+
+def test_the_rate_depends_on_the_number_of_the_step_and_falls_to_nearly_zero():
+    rates = [replace(recipe("sgd", n_steps=200), schedule="cosine").rate_at(step) for step in range(200)]
+    assert rates[0] == 0.1
+    assert rates[100] == pytest.approx(0.05)
+    assert rates[-1] < 1e-5
+    assert np.all(np.diff(rates) < 0)
+    # A resumed state continues at its own step, not at the first.
+    state = State(torch.ones(1), step=199)
+    state.update(torch.ones(1), replace(recipe("sgd", n_steps=200), schedule="cosine"))
+    assert float(state.weights) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_private_training_follows_its_schedule():
+    seen, start = {}, perceptron(4, 3)
+    shared = {"n_steps": 12, "batch_size": 60, "average": 0.0, "learning_rate": 0.5, "random_state": 0}
+    for schedule in ("constant", "cosine"):
+        path = [start]
+        kept = partial(lambda path, _, one: path.append(copy.deepcopy(one)), path)
+        model = PrivateNetwork(start, 1.0, 1e-6, transfer="cold", schedule=schedule, watch=kept, **shared)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            model.fit(X, y)
+        seen[schedule] = [np.linalg.norm(flat(b) - flat(a)) for a, b in pairwise(path)]
+    # The noise dominates here, so the lengths of the steps are those of the rates.
+    assert seen["constant"][0] == seen["cosine"][0]
+    factors = 0.5 * (1 + np.cos(np.pi * np.arange(12) / 12))
+    assert np.array(seen["cosine"]) == pytest.approx(factors * np.mean(seen["constant"]), rel=0.3)
+
+
+def test_unknown_schedules_are_refused_before_anything_is_spent():
+    ledger = Ledger(1.0, 1e-5)
+    with pytest.raises(ValueError, match="schedule must be"):
+        PrivateNetwork(schedule="linear", n_steps=2).fit(X, y, ledger=ledger)
+    assert not ledger.entries
 
 
 def test_the_average_forgets_the_start():

@@ -20,7 +20,7 @@ from dpadapt.data import Public
 from dpadapt.learning.descent import softmax
 from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
-from dpadapt.networks.private_training import OPTIMIZERS, Recipe, mixing_weights
+from dpadapt.networks.private_training import OPTIMIZERS, SCHEDULES, Recipe, mixing_weights
 from dpadapt.networks.public_training import (
     PublicRows,
     as_inputs,
@@ -85,6 +85,10 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         It costs nothing.
     learning_rate : float, default=1.0
         Learning rate of the private steps.
+    schedule : {"constant", "cosine"}, default="constant"
+        "cosine" lowers the learning rate of step t from `learning_rate` to nearly 0, by the factor
+        (1 + cos(pi t / n_steps)) / 2. It costs nothing. Late noise then counts less, so that `learning_rate` can be
+        larger.
     optimizer : {"sgd", "adam"}, default="sgd"
         "adam" needs a learning rate of about 0.002.
     momentum : float, default=0.0
@@ -165,6 +169,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         clip_norm: float = 1.0,
         clip_released: bool = False,
         learning_rate: float = 1.0,
+        schedule: str = "constant",
         optimizer: str = "sgd",
         momentum: float = 0.0,
         average: float = 0.97,
@@ -193,6 +198,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.clip_norm = clip_norm
         self.clip_released = clip_released
         self.learning_rate = learning_rate
+        self.schedule = schedule
         self.optimizer = optimizer
         self.momentum = momentum
         self.average = average
@@ -369,6 +375,7 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             # Without public rows there is nothing to mix in.
             mixing=mixing if public else np.ones(n_steps),
             clip_released=checks.flag(self.clip_released, "clip_released"),
+            schedule=checks.one_of(self.schedule, SCHEDULES, "schedule"),
         )
 
     def _prepare(self, rows_loss: RowsLoss, public_rows: PublicRows | None, generator: np.random.Generator) -> None:

@@ -1,7 +1,8 @@
 """Three ways to train a publicly pretrained network on private rows: from scratch, fine-tuned, or as a linear probe.
 
-`pretrained` trains a network on a public task. `three_ways` compares the ways: the columns of Figure 1 of "On the
-Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
+`pretrained` trains a network on a public task. `freeze_batch_norm` makes a network with batch normalisation fit for
+private training. `three_ways` compares the ways: the columns of Figure 1 of "On the Benefits of Public Representations
+for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
 """
 
 import copy
@@ -25,6 +26,7 @@ from dpadapt.networks.public_training import as_inputs, as_targets, split_rows, 
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
 
 WAYS = ("scratch", "finetune", "probe")
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def prepare_module(module: nn.Module, transfer: str, n_scores: int | None) -> nn.Module:
@@ -81,6 +83,67 @@ def with_head(module: nn.Module, n_classes: int, *, zero: bool = True) -> nn.Mod
         return head
     parent, _, child = name.rpartition(".")
     setattr(copied.get_submodule(parent), child, head)
+    return copied
+
+
+class FixedNorm(nn.Module):  # type: ignore[misc]
+    """A batch normalisation with fixed statistics: each channel times a number, plus a number. Nothing is trained.
+
+    Parameters
+    ----------
+    layer : BatchNorm1d, BatchNorm2d or BatchNorm3d
+        Its statistics must come from public rows.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        with torch.no_grad():
+            scale = torch.rsqrt(layer.running_var + layer.eps)
+            scale = scale if layer.weight is None else scale * layer.weight
+            shift = -layer.running_mean * scale
+            shift = shift if layer.bias is None else shift + layer.bias
+        self.register_buffer("scale", scale.clone())
+        self.register_buffer("shift", shift.clone())
+
+    def reset_parameters(self) -> None:
+        """Forget the statistics: for training from scratch."""
+        self.scale.fill_(1.0)
+        self.shift.zero_()
+
+    def forward(self, rows: Any) -> Any:
+        """Return the normalised rows, (B, channels, ...)."""
+        shape = (1, -1, *[1] * (rows.ndim - 2))
+        return rows * self.scale.reshape(shape) + self.shift.reshape(shape)
+
+
+def freeze_batch_norm(module: nn.Module) -> nn.Module:
+    """Return a copy of a pretrained module whose batch normalisations keep the statistics they have.
+
+    Batch normalisation computes statistics over the rows of a batch, so that one private row would change the gradients
+    of all others; `PrivateNetwork` refuses it. With the statistics of the public pretraining, each row is treated by
+    itself, and nothing is computed from private rows. The scales and shifts are not trained.
+
+    Parameters
+    ----------
+    module : Module
+        Pretrained on public rows, with running statistics.
+
+    Examples
+    --------
+    >>> network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    >>> rows = torch.ones(4, 3)
+    >>> torch.allclose(freeze_batch_norm(network)(rows), network(rows))
+    True
+    """
+    if isinstance(module, BATCH_NORMS):
+        if module.running_mean is None:
+            raise ValueError("module has a batch normalisation without running statistics, which can't be frozen.")
+        return FixedNorm(module)
+    copied = copy.deepcopy(module)
+    for layer in list(copied.modules()):
+        for child, inner in layer.named_children():
+            if isinstance(inner, BATCH_NORMS):
+                setattr(layer, child, freeze_batch_norm(inner))
     return copied
 
 

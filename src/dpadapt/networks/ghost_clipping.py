@@ -28,11 +28,17 @@ from dpadapt.networks.row_gradients import RowsLoss
 # Numbers up to which the per-row gradients of a layer are stored (64 MB). A larger limit takes more memory and needs
 # the tables of inner products less often. Chosen by hand.
 _GHOST_STORED = 2**24
+# Weights from which on a layer is large. Below, storing gradients costs little. Chosen by hand.
+_LARGE_LAYER = 2**16
 # Numbers of a convolution's windows that are unfolded at once (1 MB): windows are many times the size of the rows, and
 # should stay in the cache. Chosen by hand.
 _WINDOW_NUMBERS = 2**18
-# Rows that pass through the network at once; a larger batch is split. More rows take more memory. Chosen by hand.
+# Rows that pass through the network at once, at most; a larger batch is split. More take more memory. Chosen by hand.
 _GHOST_ROWS = 1024
+# Numbers that the layers of a part may record (256 MB); beyond, a part has fewer rows. A larger limit takes more
+# memory, and more time once a part exceeds the caches. Chosen on EfficientNet-Lite0 with images of 64 pixels, where
+# twice the limit took a fifth more CPU time.
+_GHOST_RECORDED = 2**26
 # The same in float64, where every part is filled up to this number (`row_gradients._full_parts`): a multiple of the
 # number of rows that matrix products compute at once, usually 4 to 48. More rows are wasted on small batches.
 _GHOST_FIXED_ROWS = 240
@@ -84,7 +90,7 @@ class _Stored(Term):
 
     def weighted(self, weights: Any) -> tuple[Any, Any]:
         weight = (weights @ self._weight.flatten(1)).reshape(self._weight.shape[1:])
-        weight = weight.T if self._transposed else weight
+        weight = weight.mT if self._transposed else weight
         return weight, None if self._bias is None else weights @ self._bias.flatten(1)
 
 
@@ -152,8 +158,8 @@ def rule_for(layer: nn.Module) -> LayerRule | None:
     # Exact classes only: a subclass may compute something else.
     if type(layer) is nn.Linear:
         return _linear
-    if type(layer) in (nn.Conv1d, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros":
-        return _convolution
+    if type(layer) in (nn.Conv1d, nn.Conv2d) and layer.padding_mode == "zeros":
+        return _depthwise if layer.groups == layer.in_channels == layer.out_channels > 1 else _convolution
     if type(layer) is nn.Embedding and layer.max_norm is None and not layer.scale_grad_by_freq:
         return _embedding
     if type(layer) is nn.LayerNorm:
@@ -166,30 +172,57 @@ def rule_for(layer: nn.Module) -> LayerRule | None:
 def _linear(layer: Any, calls: Sequence[LayerCall]) -> Term:
     a = _joined([_positions(call.inputs) for call in calls], dim=1)
     b = _joined([_positions(call.output_gradients) for call in calls], dim=1)
-    bias, size = layer.bias is not None, a.shape[2] * b.shape[2]
+    bias = layer.bias is not None
     if a.shape[1] == 1:
         return _Outer(a[:, 0], b[:, 0], bias=bias)
-    if _rows_to_store(a) * size > _GHOST_STORED and 2 * a.shape[1] ** 2 <= size:
+    if _tables_pay(a.shape[1], a.shape[2], b.shape[2], _rows_to_store(a)):
         return _Grams(a, b, bias=bias)
     return _Stored(torch.bmm(b.transpose(1, 2), a), b.sum(dim=1) if bias else None)
 
 
 def _convolution(layer: Any, calls: Sequence[LayerCall]) -> Term:
-    # A convolution is a fully connected layer on its windows.
-    n_rows, d, bias = len(calls[0].output_gradients), layer.out_channels, layer.bias is not None
-    p = layer.in_channels * math.prod(layer.kernel_size)
+    # A convolution is a fully connected layer on its windows; with groups, one such layer for each group.
+    n_rows, groups, bias = len(calls[0].output_gradients), layer.groups, layer.bias is not None
+    p, d = layer.in_channels // groups * math.prod(layer.kernel_size), layer.out_channels // groups
     n_windows = sum(call.output_gradients[0, 0].numel() for call in calls)
     b = _joined([call.output_gradients.flatten(2) for call in calls], dim=2)
-    if _rows_to_store(b) * p * d > _GHOST_STORED and 2 * n_windows**2 <= p * d:
+    if groups == 1 and _tables_pay(n_windows, p, d, _rows_to_store(b)):
         windows = _joined([_windows(layer, call.inputs) for call in calls], dim=2)
         return _Grams(windows.transpose(1, 2), b.transpose(1, 2), bias=bias)
-    weight = torch.empty(n_rows, p, d, dtype=b.dtype)
-    few = max(1, _WINDOW_NUMBERS // (p * n_windows))
+    weight = torch.empty(n_rows, groups, p, d, dtype=b.dtype)
+    few = max(1, _WINDOW_NUMBERS // (groups * p * n_windows))
     for start in range(0, n_rows, few):
         part = slice(start, start + few)
         windows = _joined([_windows(layer, call.inputs[part]) for call in calls], dim=2)
-        torch.bmm(windows, b[part].transpose(1, 2), out=weight[part])
+        by_group = windows.reshape(-1, p, n_windows), b[part].reshape(-1, d, n_windows)
+        torch.bmm(by_group[0], by_group[1].mT, out=weight[part].view(-1, p, d))
     return _Stored(weight, b.sum(dim=2) if bias else None, transposed=True)
+
+
+def _depthwise(layer: Any, calls: Sequence[LayerCall]) -> Term:
+    # Each channel has its own kernel. The gradient of such a convolution is one as well: of the inputs with the output
+    # gradients as kernels, one per row and channel, where stride and dilation change places.
+    if calls[0].inputs.dtype == torch.float64:
+        # torch computes such convolutions one by one.
+        return _convolution(layer, calls)
+    convolve = functional.conv1d if len(layer.kernel_size) == 1 else functional.conv2d
+    weight: Any = 0.0
+    for call in calls:
+        padded, b = functional.pad(call.inputs, _padding(layer)), call.output_gradients
+        n_rows, n_channels = b.shape[:2]
+        size = n_rows * n_channels
+        if b[0, 0].numel() == 1:
+            # With one position it is a product. Convolutions with kernels of one number are several times slower.
+            whole = padded[(..., *(slice(None, None, step) for step in layer.dilation))] * b
+        else:
+            options = {"stride": layer.dilation, "dilation": layer.stride, "groups": size}
+            kernels = b.reshape(size, 1, *b.shape[2:])
+            whole = convolve(padded.reshape(1, size, *padded.shape[2:]), kernels, **options)
+        # Inputs beyond the last window give further positions, which belong to no weight.
+        whole = whole.reshape(n_rows, n_channels, *whole.shape[2:])
+        weight = weight + whole[(..., *map(slice, layer.kernel_size))].flatten(2)
+    b = sum(call.output_gradients.flatten(2).sum(dim=2) for call in calls)
+    return _Stored(weight, None if layer.bias is None else b)
 
 
 def _embedding(layer: Any, calls: Sequence[LayerCall]) -> Term:
@@ -217,6 +250,16 @@ def _group_norm(layer: Any, calls: Sequence[LayerCall]) -> Term:
     weight = sum(part.flatten(2).sum(dim=2) if part.ndim > 2 else part for part in scaled)
     bias = sum(part.flatten(2).sum(dim=2) if part.ndim > 2 else part for part in gradients)
     return _Stored(_flat_copy(weight, len(weight)), _flat_copy(bias, len(bias)))
+
+
+def _tables_pay(n_positions: int, p: int, d: int, n_rows: int) -> bool:
+    """Return whether norms come from tables of inner products, not from stored gradients of p times d numbers.
+
+    They do if the stored gradients would take too much memory, and in large layers if the tables take less arithmetic.
+    Bounds from stored gradients are a little closer.
+    """
+    too_much = n_rows * p * d > _GHOST_STORED and 2 * n_positions**2 <= p * d
+    return too_much or (p * d >= _LARGE_LAYER and 2 * n_positions * (p + d) <= p * d)
 
 
 def _rows_to_store(rows: Any) -> int:
@@ -247,6 +290,8 @@ def _flat_copy(tensor: Any, n_rows: int) -> Any:
 def _windows(layer: Any, inputs: Any) -> Any:
     """Return the windows of a convolution, (B, inputs of a window, windows)."""
     dims = len(layer.kernel_size)
+    if math.prod((*layer.kernel_size, *layer.stride)) == 1 and not any(_padding(layer)):
+        return inputs.flatten(2)
     view = functional.pad(inputs, _padding(layer))
     for axis, (size, stride, dilation) in enumerate(
         zip(layer.kernel_size, layer.stride, layer.dilation, strict=True), start=2
@@ -358,8 +403,9 @@ class GhostEngine:
 
         The norms are upper bounds.
         """
-        for start in range(0, len(inputs), self.part_rows):
-            part = slice(start, start + self.part_rows)
+        size = self.part_rows
+        for start in range(0, len(inputs), size):
+            part = slice(start, start + size)
             yield self._part(inputs[part], targets[part])
 
     def _part(self, inputs: Any, targets: Any) -> tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]:
@@ -387,6 +433,10 @@ class GhostEngine:
         finally:
             for handle in handles:
                 handle.remove()
+        if self.rows_loss.dtype == torch.float32:
+            # A matter of shapes alone; the trial sets it before the first private row.
+            recorded = sum(2 * call.inputs[0].numel() for one in calls.values() for call in one)
+            self.part_rows = min(_GHOST_ROWS, max(1, _GHOST_RECORDED // max(1, recorded)))
         terms = []
         for trained in self._layers:
             # A call whose output does not reach the loss has no gradient.

@@ -30,6 +30,7 @@ from dpadapt.networks.row_gradients import Engine, clipped_gradient_sum
 from dpadapt.persons import Shares
 
 OPTIMIZERS = ("sgd", "adam")
+SCHEDULES = ("constant", "cosine")
 
 # Steps over which the average over iterates grows to its full memory: the decay at step t is at most t / (t + 10). A
 # larger value forgets the start for longer. Chosen by hand.
@@ -83,6 +84,8 @@ class Recipe:
         Weight of the private gradient at each step. Steps with weight 0 use no private row.
     clip_released : bool
         Whether the released mean gradient is clipped to `clip_norm` again, noise included (Appendix F.2 of paper 2).
+    schedule : {"constant", "cosine"}
+        How the learning rate changes from step to step.
     """
 
     rate: float
@@ -94,6 +97,16 @@ class Recipe:
     average: float
     mixing: NDArray[np.float64]
     clip_released: bool = False
+    schedule: str = "constant"
+
+    def rate_at(self, step: int) -> float:
+        """Return the learning rate of a step, a function of public numbers alone.
+
+        "cosine" is `learning_rate` times (1 + cos(pi step / n_steps)) / 2, which falls to nearly 0.
+        """
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * step / len(self.mixing)))
 
     @property
     def n_private(self) -> int:
@@ -119,15 +132,16 @@ class State:
     def update(self, gradient: Any, recipe: Recipe) -> None:
         """Take one step along `gradient`."""
         first, second = self.moments
+        rate = recipe.rate_at(self.step)
         if recipe.optimizer == "sgd":
             first.mul_(recipe.momentum).add_(gradient)
-            self.weights.sub_(recipe.learning_rate * first)
+            self.weights.sub_(rate * first)
         else:
             first.mul_(recipe.momentum).add_(gradient, alpha=1 - recipe.momentum)
             second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
             t = self.step + 1
             scaled = (second / (1 - 0.999**t)).sqrt_().add_(1e-8)
-            self.weights.sub_(recipe.learning_rate / (1 - recipe.momentum**t) * first / scaled)
+            self.weights.sub_(rate / (1 - recipe.momentum**t) * first / scaled)
         # Early averages forget quickly, so that they do not depend on the start.
         decay = min(recipe.average, self.step / (self.step + _AVERAGE_WARM_UP))
         self.average.mul_(decay).add_(self.weights, alpha=1 - decay)

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dpadapt.networks.fine_tuning import BATCH_NORMS
 from dpadapt.networks.ghost_clipping import GhostEngine, Unsupported
 from dpadapt.networks.models import perceptron
 from dpadapt.networks.public_training import FORWARD_ROWS
@@ -28,16 +29,16 @@ _MIXES = (
     "its own, so clipping would not bound the effect of one row. Treat each row by itself."
 )
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def refuse_batch_norm(module: nn.Module) -> None:
     """Refuse batch normalisation, which mixes the rows of a batch."""
     for name, layer in module.named_modules():
-        if isinstance(layer, _BATCH_NORMS):
+        if isinstance(layer, BATCH_NORMS):
             raise ValueError(
                 f"module has {type(layer).__name__} ({name}), which mixes the rows of a batch: one row would change "
-                f"the gradients of all others. Use GroupNorm or LayerNorm."
+                f"the gradients of all others. Use GroupNorm or LayerNorm; of a pretrained module, give "
+                f"freeze_batch_norm(module)."
             )
 
 
