@@ -98,11 +98,7 @@ def squared_loss_gradient(moments: Moments, coef: Array, radius: float) -> Bound
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         # `dot` has less overhead than `@`, which matters in thousands of small steps.
-        square = coef.dot(coef)
-        if not square <= radius * radius:
-            length = math.sqrt(square)
-            coef = coef * (radius / length) if math.isfinite(length) else np.zeros_like(coef)
-        value = moments.gram.dot(coef)
+        value = moments.gram.dot(shorten(np.array(coef), radius))
         value -= moments.cross
         value += value
     # |w| <= radius holds now, |x| <= max_norm and |y| <= max_target by `limited_rows`, and factors are at most 1. So

@@ -83,9 +83,7 @@ class FeatureMapAdaptation(AdaptationRegressor, AdaptationEstimator):
     and the map is learned together with the model. Noisy projected descent as in Algorithm 1; after every step in the
     coefficients, the map takes a step of its own, which uses public rows and released coefficients alone.
 
-    Privacy
-    -------
-    Protects one private row (see `adjacency`).
+    **Privacy.** Protects one private row (see `adjacency`).
     Releases: gradient sums of the private rows, Gaussian, `n_steps` times.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 

@@ -683,9 +683,7 @@ class PrivateBestDA(AdaptationRegressor):
     Reweighing helps where source and target differ in their features but not in how labels depend on features. If that
     dependence differs, features alone cannot show it, and this method does not protect against it.
 
-    Privacy
-    -------
-    Protects the features of one private row (see `adjacency`); labels of private rows are not read.
+    **Privacy.** Protects the features of one private row (see `adjacency`); labels of private rows are not read.
     Releases: the clipped second moment of the private features, once, Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
