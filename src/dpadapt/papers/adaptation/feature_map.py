@@ -127,7 +127,7 @@ class FeatureMapAdaptation(AdaptationRegressor, AdaptationEstimator):
     their reference, as those of `CnvxAdap` nearly do; and the map stays near `initial_map`. Without the last, the
     source would be of no use: w'Ps is then any linear function of s, for every w but 0, so that the best map fits the
     source whatever the model is, and the source says nothing about w. For given w, learning the map is the same as
-    fitting the source by coefficients within map_radius |w| of those that the initial map gives.
+    fitting the source by coefficients within ``map_radius |w|`` of those that the initial map gives.
 
     References
     ----------
