@@ -418,6 +418,7 @@ def _predictor_case(method: Method, n_rows: int, *, public: bool = False) -> Cas
 
 def _paper_cases() -> list[Case]:
     """Return cases of published algorithms that are not in the table of methods."""
+    from dpadapt.papers.adaptation import FeatureMapAdaptation
     from dpadapt.papers.mirror import PDADPMDMean, PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
     from dpadapt.papers.reweigh import SubsampleTestReweigh
     from dpadapt.papers.subspace import DescentProbe, LeastSquaresProbe, ProjectedDPSGD
@@ -431,6 +432,15 @@ def _paper_cases() -> list[Case]:
     both = {"classes": [0, 1], **_budget()}
     return [
         _fit_case("PDADPMDMean", PDADPMDMean, lambda: PDADPMDMean(**_budget()), (far,), (X_null,)),
+        _fit_case(
+            "FeatureMapAdaptation",
+            FeatureMapAdaptation,
+            lambda: FeatureMapAdaptation(n_steps=10, radius=0.1, **_budget()),
+            *_rows("regression", 40),
+            beside={"public": _public_rows("regression")},
+            # As above: without clipping, a row does not quite reach the bound.
+            effort=2.0,
+        ),
         _fit_case(
             "PrivateGradientDescentRegressor",
             PrivateGradientDescentRegressor,
