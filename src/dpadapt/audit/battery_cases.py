@@ -435,11 +435,11 @@ def _paper_cases() -> list[Case]:
         _fit_case(
             "FeatureMapAdaptation",
             FeatureMapAdaptation,
-            lambda: FeatureMapAdaptation(n_steps=10, radius=0.1, **_budget()),
+            lambda: FeatureMapAdaptation(n_steps=40, radius=1.0, **_budget()),
             *_rows("regression", 40),
             beside={"public": _public_rows("regression")},
-            # As above: without clipping, a row does not quite reach the bound.
-            effort=2.0,
+            # One row is about half as long as its bound allows, so that half the noise takes many fits to detect.
+            effort=8.0,
         ),
         _fit_case(
             "PrivateGradientDescentRegressor",
