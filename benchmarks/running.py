@@ -3,9 +3,11 @@
 import argparse
 import json
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +16,8 @@ from benchmarks.__main__ import BENCHMARKS
 from benchmarks.pages import state_run
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# The folder of `--keep`, for `watched`. A variable of the environment, so that it survives `os.execve` below.
+_KEEP = "DPADAPT_BENCHMARK_KEEP"
 
 Writer = Callable[[dict[str, Any], Path], None]
 Piece = TypeVar("Piece")
@@ -45,6 +49,12 @@ def command(
         "--quick", action="store_true", help="a smaller run, of minutes: fewer repetitions, data sets or seeds"
     )
     parser.add_argument("--results", type=Path, help="measure nothing; show the results that an earlier --out wrote")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a folder for the results of single pieces: a run that was interrupted goes on from there. Empty it after "
+        "every change of code or data",
+    )
     for name, (text, _) in writers.items():
         parser.add_argument(f"--{name}", type=Path, help=text)
     if parts:
@@ -58,6 +68,9 @@ def command(
     if options.results:
         results = json.loads(options.results.read_text(encoding="utf-8"))
     else:
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            os.environ[_KEEP] = str(options.keep.resolve())
         if not all(os.environ.get(name) == "1" for name in _THREADS):
             # Numerical libraries read these variables when they are loaded, so the process starts again with them set.
             os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, **one_thread()})
@@ -114,8 +127,29 @@ def watched(
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True) as progress:
         bar = progress.add_task("fitting", total=len(todo))
-        for done, (piece, result) in enumerate(measured(measure, todo, processes), 1):
+        for done, (piece, result) in enumerate(_kept(measure, todo, processes), 1):
             progress.update(bar, advance=1, description=f"fitted {name(piece)}")
             if not screen.is_terminal:
                 screen.print(f"{done} of {len(todo)}: {name(piece)}", markup=False, soft_wrap=True)
             yield piece, result
+
+
+def _kept(measure: Callable[[Piece], Result], todo: Sequence[Piece], processes: int) -> Iterator[tuple[Piece, Result]]:
+    """Yield what `measured` yields; with `--keep`, first what an interrupted run has stored, and store the rest."""
+    folder = os.environ.get(_KEEP)
+    if not folder:
+        yield from measured(measure, todo, processes)
+        return
+
+    def path(piece: Piece) -> Path:
+        name = sha256(f"{measure.__module__} {piece!r}".encode()).hexdigest()[:24]
+        return Path(folder) / f"{name}.pickle"
+
+    left = [piece for piece in todo if not path(piece).exists()]
+    yield from ((piece, pickle.loads(path(piece).read_bytes())) for piece in todo if piece not in left)
+    for piece, result in measured(measure, left, processes):
+        # Renamed when it is complete: a run that ends in between leaves no half of a file.
+        draft = path(piece).with_suffix(".draft")
+        draft.write_bytes(pickle.dumps(result))
+        draft.replace(path(piece))
+        yield piece, result
