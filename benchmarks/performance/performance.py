@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.running import command, one_thread
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, released_gradient
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, released_gradients
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
@@ -165,16 +165,17 @@ def _non_private(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any
 
 
 def _dpadapt(case: Case, X: NDArray[Any], y: NDArray[Any], coef: NDArray[Any]) -> Callable[[], Any]:
-    loss, rows = _loss(case), Rows(X, y)
+    # In the order of `private_descent`.
+    loss, rows, coef = _loss(case), Rows(X, y), np.asfortranarray(coef)
     length = 0.1 / (case.rate * case.n_rows)
     mechanism = Gaussian(1e6)
     ledger = Ledger(epsilon=10.0, delta=1e-6)
     whole, sampled = Repeated(mechanism, _PAID_STEPS), Sampled(mechanism, case.rate, _PAID_STEPS)
     run = ledger.start(sampled if case.rate < 1 else whole, label="steps")
-    batches = run.batches(case.n_rows)
+    gradients = released_gradients(run, rows, loss, lambda: coef, 1.0, 1.0)
 
     def step() -> Any:
-        return coef - released_gradient(run, rows, loss, coef, 1.0, 1.0, batch=next(batches)) * length
+        return coef - next(gradients) * length
 
     return step
 

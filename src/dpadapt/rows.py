@@ -28,7 +28,7 @@ class Block:
     """Some consecutive rows: features, targets, lengths (with the constant 1, if any), their inverses and weights.
 
     `leverage` is the weight of a row in a descent. `shares` is how much the row counts after clipping; None for 1.
-    `fixed_rows`: see `Rows`.
+    `fixed_rows`: see `Rows`. `start` is the number of rows before this block.
     """
 
     X: NDArray[Any]
@@ -39,6 +39,7 @@ class Block:
     intercept: bool
     shares: NDArray[np.float64] | None = None
     fixed_rows: bool = True
+    start: int = 0
 
     def product(self, coef: NDArray[Any]) -> NDArray[Any]:
         """Return each row times `coef`; if there is a constant 1, the last row of `coef` belongs to it."""
@@ -55,27 +56,39 @@ class Block:
         return np.concatenate([total, weights.sum(axis=0, dtype=np.float64)[None]])
 
 
-# So many rows are added up in float32 before float64 takes over. In float32, a row that is zeroed changes how the sums
-# of all later rows are rounded, which can add up to half of the bound over thousands of rows. With groups of 64 it
-# changes its own group alone, and `FLOAT32_EXCESS` bounds what rounding adds: the sum of G terms of length at most C is
-# off by at most (G + 1) 2^-24 G C, in both of two neighbours.
-_ROWS_ADDED_IN_FLOAT32 = 64
-FLOAT32_EXCESS = 2.0 * _ROWS_ADDED_IN_FLOAT32 * (_ROWS_ADDED_IN_FLOAT32 + 1) * 2.0**-24
+# In float32, a row that is zeroed changes how the sums of all later rows are rounded, which can add up to half of the
+# bound over thousands of rows. So products are added up in groups of `_FLOAT32_GROUP` rows, the sums of the groups in
+# pairs, pairs of pairs and so on, `_FLOAT32_LEVELS` times, and what is left in float64. A row then changes its own
+# group and one sum on each level. With terms of length at most C and u = 2^-24, the sum of a group of G terms is off
+# by at most (G + 1) u G C, and a sum of two parts, which holds at most 2^level G terms, by at most u 2^level G C more.
+# Both of two neighbours can be off by that much: `FLOAT32_EXCESS` is the most, over C, that rounding adds to their
+# distance. Larger groups take less time and round more. Gradients of 1,024 rows, 512 columns and 45 classes take 1.1
+# times the time of one product in float32, with groups of 64 rows 1.2 times; terms are clipped 0.24% shorter, 0.1% with
+# groups of 64.
+_FLOAT32_GROUP, _FLOAT32_LEVELS = 128, 4
+FLOAT32_EXCESS = 2.0 * _FLOAT32_GROUP * (_FLOAT32_GROUP + 1 + 2 ** (_FLOAT32_LEVELS + 1) - 2) * 2.0**-24
 
 
 def _products(X: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-    """Return X' weights; products in float32 are added up in float64, group by group."""
+    """Return X' weights; products in float32 are added up in groups and pairs, and then in float64."""
     # (weights' X)' instead of X' weights: with several columns of weights it takes a tenth to two fifths less time.
     if X.dtype != np.float32:
         return np.asarray((weights.T @ X).T)
     columns = weights if weights.ndim == 2 else weights[:, None]
-    group = _ROWS_ADDED_IN_FLOAT32
-    whole = len(X) // group * group
-    grouped = columns[:whole].reshape(whole // group, group, columns.shape[1])
-    parts = grouped.transpose(0, 2, 1) @ X[:whole].reshape(whole // group, group, X.shape[1])
+    n, size = len(X), _FLOAT32_GROUP
+    groups = n // size
+    whole = groups * size
+    parts = np.empty((max(1, -(-n // size)), columns.shape[1], X.shape[1]), np.float32)
+    grouped = columns[:whole].reshape(groups, size, columns.shape[1]).transpose(0, 2, 1)
+    np.matmul(grouped, X[:whole].reshape(groups, size, X.shape[1]), out=parts[:groups])
+    if groups < len(parts):
+        np.matmul(columns[whole:].T, X[whole:], out=parts[groups])
+    for _ in range(_FLOAT32_LEVELS):
+        # Of an odd number of parts, one stays as it is.
+        kept = (len(parts) + 1) // 2
+        parts[: len(parts) - kept] += parts[kept:]
+        parts = parts[:kept]
     total = parts.sum(axis=0, dtype=np.float64)
-    if whole < len(X):
-        total += columns[whole:].T @ X[whole:]
     return np.asarray(total.T if weights.ndim == 2 else total[0])
 
 
@@ -209,7 +222,7 @@ class Rows:
         lengths = self.norms[start:stop], self.inverse_norms[start:stop]
         shares = None if self.shares is None else self.shares.values[start:stop]
         rows = self.X[start:stop], self.y[start:stop]
-        return Block(*rows, *lengths, leverage, self.intercept, shares, self.fixed_rows)
+        return Block(*rows, *lengths, leverage, self.intercept, shares, self.fixed_rows, start)
 
 
 def norm_bounds(squares: NDArray[Any], n_terms: int) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from benchmarks.performance import networks, peers, people, performance
 from benchmarks.performance.performance import Case
 from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights, released_gradient
+from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights, released_gradients
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.noise import Gaussian
@@ -55,10 +55,8 @@ def first_steps(case, monkeypatch, *, clip_norm):
     """Return the coefficients before and after both steps; the private step has negligible noise."""
     monkeypatch.setattr(
         performance,
-        "released_gradient",
-        lambda run, rows, loss, coef, _, n_rows, batch: released_gradient(
-            run, rows, loss, coef, clip_norm, n_rows, batch=batch
-        ),
+        "released_gradients",
+        lambda run, rows, loss, coef, _, n_rows: released_gradients(run, rows, loss, coef, clip_norm, n_rows),
     )
     monkeypatch.setattr(performance, "Gaussian", lambda _: Gaussian(1e-12))
     monkeypatch.setattr(performance, "Ledger", Unaccounted)

@@ -21,6 +21,7 @@ from dpadapt.mechanisms.bounded import (
     added,
     clipped_gram,
     clipped_outer_sum,
+    clipped_outer_sums,
     clipped_sum,
     clipped_term_sum,
     coarser_histogram,
@@ -35,7 +36,7 @@ from dpadapt.mechanisms.bounded import (
     weighted_votes,
 )
 from dpadapt.persons import person_shares, row_shares
-from dpadapt.rows import Rows, norm_bounds
+from dpadapt.rows import FLOAT32_EXCESS, Rows, norm_bounds
 from dpadapt.weights import weighted
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -78,7 +79,7 @@ def labelled(records, width, dtype):
     return whole[:, :width].copy(), whole[:, width].copy()
 
 
-def make_outer_sum(records, options, shares=None):
+def make_outer_sum(records, options, shares=None, make=clipped_outer_sum):
     """Call `clipped_outer_sum` with weights that depend on the row and its label in extreme ways."""
     width, dtype, clip_norm, intercept, kind = options
     X, y = labelled(records, width, dtype)
@@ -96,7 +97,19 @@ def make_outer_sum(records, options, shares=None):
                 return np.column_stack([block.y, score, np.ones_like(score)])
             return np.column_stack([np.full_like(score, kind), -block.y])
 
-    return clipped_outer_sum(Rows(X, y, intercept=intercept, shares=shares), weights, clip_norm)
+    return make(Rows(X, y, intercept=intercept, shares=shares), weights, clip_norm)
+
+
+def make_later_outer_sum(records, options, shares=None):
+    """Return the third of several outer sums of the same rows: the limits of its weights were held by the first."""
+
+    def make(rows, weights, clip_norm):
+        sums = clipped_outer_sums(rows, clip_norm)
+        sums(lambda block: np.zeros(len(block.X), block.X.dtype))
+        sums(lambda block: np.full((len(block.X), 2), 1e30, block.X.dtype))
+        return sums(weights)
+
+    return make_outer_sum(records, options, shares, make)
 
 
 def make_term_sum(records, options, shares=None):
@@ -173,6 +186,13 @@ MAKERS = [
         records,
         st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
         make_outer_sum,
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
+    Maker(
+        "clipped_outer_sums",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
+        make_later_outer_sum,
         rounding=lambda o: ROUNDING[o[1]],
     ),
     Maker(
@@ -374,7 +394,7 @@ def test_a_replacement_bound_that_is_too_low_is_detected(maker):
 CODED = ("histogram", "histogram_of_blocks", "coarser_histogram", "square_root_histogram")
 # Options under which a row of ones, or of the code 1, counts fully; True for makers that need none.
 FULL = {
-    "clipped_outer_sum": (3, np.float64, 0.7, True, "label"),
+    "clipped_outer_sums": (3, np.float64, 0.7, True, "label"),
     "histogram_of_blocks": [1],
     "added": [1],
     "coarser_histogram": [-1, 0, 1],
@@ -386,10 +406,10 @@ PERSONAL = {
         st.booleans(),
         lambda rows, o, shares: clipped_gram(Rows(*labelled(rows, 3, np.float64), intercept=o, shares=shares), 0.7),
     ),
-    "clipped_outer_sum": (
+    "clipped_outer_sums": (
         records,
         st.tuples(st.just(3), st.just(np.float64), st.just(0.7), st.booleans(), kinds),
-        make_outer_sum,
+        make_later_outer_sum,
     ),
     "clipped_term_sum": (
         records,
@@ -822,6 +842,26 @@ def aligned_rows():
     X[:8192, 0] = 1 - 4e-6
     X[8192:, 0] = np.where(later // 8 % 2 == 0, 0.5, -0.5) + np.float32(0.65 * 2.0**-13)
     return X
+
+
+def test_rounding_in_float32_stays_within_its_allowance_on_every_level():
+    """Sums of groups and of pairs just at a power of two, where zeroing a row changes the grid of their rounding."""
+    rng = np.random.default_rng(0)
+    furthest = 0.0
+    for n in (128, 256, 1000, 2048, 4096):
+        for _ in range(12):
+            # Lengths of about 1, so that the sums of 128, 256, ... rows lie at powers of two.
+            X = (1 - rng.uniform(0, 4e-5) * rng.uniform(0.5, 1, (n, 1))).astype(np.float32)
+            without = X.copy()
+            without[rng.integers(n)] = 0
+            sums = [clipped_outer_sum(Rows(rows, np.ones(n)), float32_ones, 1.01).value for rows in (X, without)]
+            furthest = max(furthest, abs(float(np.linalg.norm(sums[0] - sums[1])) - 1))
+    # Terms are about 1 long, so what exceeds 1 is rounding, and 4e-5 is how much shorter they may be.
+    assert 2.0**-24 < furthest <= FLOAT32_EXCESS + 4e-5
+
+
+def float32_ones(block):
+    return np.ones(len(block.X), np.float32)
 
 
 @pytest.mark.parametrize("n_columns", [None, 3])

@@ -200,21 +200,41 @@ def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDAr
     This is the sum of per-example gradients of any generalised linear model; no single gradient is stored. The array
     that `weights` returns is changed in place, so it must be a new one.
     """
+    return clipped_outer_sums(rows, clip_norm)(weights)
+
+
+def clipped_outer_sums(
+    rows: Rows | Blocks[Rows], clip_norm: float
+) -> Callable[[Callable[[Block], NDArray[Any]]], Bounded]:
+    """Return `clipped_outer_sum` of these rows as a function of the weights, for the many steps of a descent.
+
+    What does not depend on the weights is computed in the first step and held for all others: two numbers per row, if
+    the rows are in the memory of this process.
+    """
     if isinstance(rows, Blocks):
-        return added(rows.results(partial(clipped_outer_sum, weights=weights, clip_norm=clip_norm)))
+        return lambda weights: added(rows.results(partial(clipped_outer_sum, weights=weights, clip_norm=clip_norm)))
     clip_norm = checks.positive(clip_norm, "clip_norm")
     in_float32 = rows.X.dtype == _FLOAT32
-    # Room for what rounding adds to the distance of two neighbours.
-    spared = 1.0 - 2.0 * FLOAT32_EXCESS if in_float32 else 1.0
+    # Room for what rounding adds to the distance of two neighbours: (1 - e)(1 + e) < 1.
+    spared = 1.0 - FLOAT32_EXCESS if in_float32 else 1.0
+    # By the first row of a block and the type of its weights: the largest and the smallest weight of each row.
+    held: dict[tuple[int, np.dtype[Any]], tuple[Array, Array]] = {}
+    # A null result with the bounds of every sum. |clipped term| <= clip_norm, and zeroing one record moves the sum by
+    # its clipped term alone.
+    bounds = Bounded(np.zeros(0), l2=clip_norm, fixed_rows=in_float32, unit=rows.unit)
 
-    def clipped(block: Block) -> Array:
+    def clipped(weights: Callable[[Block], NDArray[Any]], block: Block) -> Array:
         weight = weights(block)
-        # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
-        limit = _with_margin(clip_norm * spared, weight.dtype) * block.inverse_norms
+        key = block.start, weight.dtype
+        limits = held.get(key)
+        if limits is None:
+            # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
+            limit = _with_margin(clip_norm * spared, weight.dtype) * block.inverse_norms
+            limits = held[key] = limit, -limit
         if weight.ndim == 1:
             # Two ufuncs take a third of the time of np.clip.
-            np.minimum(weight, limit, out=weight)
-            np.maximum(weight, np.negative(limit, out=limit), out=weight)
+            np.minimum(weight, limits[0], out=weight)
+            np.maximum(weight, limits[1], out=weight)
             if block.shares is not None:
                 weight *= block.shares
             # The limits are finite, so only NaN weights are left to remove. One NaN makes every entry of the sum NaN.
@@ -230,7 +250,7 @@ def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDAr
             weight[~finite] = 0
             squares[~finite] = 0
         # If the division overflows, the factor is 1.
-        factor = np.minimum(limit / norm_bounds(squares, weight.shape[1]), 1.0)
+        factor = np.minimum(limits[0] / norm_bounds(squares, weight.shape[1]), 1.0)
         # A subnormal factor may have been rounded up by any relative amount, so it becomes 0.
         factor *= factor >= np.finfo(factor.dtype).tiny
         if block.shares is not None:
@@ -238,11 +258,12 @@ def clipped_outer_sum(rows: Rows | Blocks[Rows], weights: Callable[[Block], NDAr
         weight *= factor[:, None]
         return block.outer(weight)
 
-    # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
-    with np.errstate(all="ignore"):
-        total = rows.map_sum(clipped)
-    # |clipped term| <= clip_norm, and zeroing one record moves the sum by its clipped term alone.
-    return Bounded(total, l2=clip_norm, fixed_rows=in_float32, unit=rows.unit)
+    def summed(weights: Callable[[Block], NDArray[Any]]) -> Bounded:
+        # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
+        with np.errstate(all="ignore"):
+            return bounds.with_value(rows.map_sum(partial(clipped, weights)))
+
+    return summed
 
 
 def clipped_term_sum(

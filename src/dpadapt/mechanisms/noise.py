@@ -45,8 +45,14 @@ class Gaussian(NoiseMechanism):
         return GaussianEvent(float(self.noise_multiplier))
 
     def _apply(self, bounded: Bounded, *, scale: float, random: Random) -> NDArray[np.float64]:
-        noisy = random.normal(scale, bounded.value.shape)
-        noisy += bounded.value
+        value = bounded.value
+        if value.flags.f_contiguous and not random.seeded:
+            # Drawn in the order of the value in memory, where adding takes a twentieth of the time. Normal variates are
+            # independent, so any order has the same distribution. A seed gives the same noise in any order of memory.
+            noisy = random.normal(scale, value.shape[::-1]).T
+        else:
+            noisy = random.normal(scale, value.shape)
+        noisy += value
         finer, grid = _gaussian_grid(scale)
         noisy *= finer  # a power of two: exact
         np.rint(noisy, noisy)
