@@ -235,7 +235,11 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
                 "they come."
             )
         for batch in table.to_batches(
-            batch_size=_DECODED_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
+            batch_size=_DECODED_ROWS,
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+            fragment_scan_options=_little_ahead(table),
         ):
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
             X = np.column_stack(columns) if columns else np.zeros((batch.num_rows, 0))
@@ -244,11 +248,23 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
     except (pyarrow.ArrowException, OSError) as error:
         # Its words may quote a cell.
         problem = type(error).__name__
+    finally:
+        # Arrow keeps the memory that it has used for decoding, some hundred megabytes, unless it is told.
+        pyarrow.default_memory_pool().release_unused()
     if problem is not None:
         raise OSError(
             f"the private files can't be read ({problem}): one is missing, damaged or of another kind than the first. "
             f"All must be Parquet or all CSV, with the same columns"
         )
+
+
+def _little_ahead(table: Any) -> Any:
+    """Return the option to read Parquet files bit by bit, instead of whole files ahead; None for others."""
+    from pyarrow import dataset
+
+    if not isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
+        return None
+    return dataset.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
 
 
 def _dataset(data: Any) -> Any:
