@@ -37,3 +37,21 @@ def test_a_log_has_one_line_per_piece(capsys):
     assert list(watched(double, [1, 2], 1, name=lambda piece: f"piece {piece}")) == [(1, 2), (2, 4)]
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line] == ["1 of 2: piece 1", "2 of 2: piece 2"]
+
+
+def test_an_interrupted_run_goes_on_with_the_pieces_that_it_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPADAPT_BENCHMARK_KEEP", str(tmp_path))
+    pieces = watched(double, [1, 2, 3], 1, name=str)
+    assert next(pieces) == (1, 2)
+    pieces.close()
+    calls = []
+
+    def double_again(number):
+        calls.append(number)
+        return 2 * number
+
+    double_again.__module__ = double.__module__
+    assert sorted(watched(double_again, [1, 2, 3], 1, name=str)) == [(1, 2), (2, 4), (3, 6)]
+    assert calls == [2, 3]
+    assert sorted(watched(double_again, [1, 2, 3], 1, name=str)) == [(1, 2), (2, 4), (3, 6)]
+    assert calls == [2, 3]

@@ -20,6 +20,9 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _LEAST_MEMORY = 64 * 2**20
 
 
+# How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
+# a row group, which may be as long as the file. Chosen by hand.
+PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": 1 << 20}
 # Turns some rows and their labels, as they were read, into arrays, or refuses them without showing a value.
 Checked = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
 
@@ -239,7 +242,7 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
             batch_readahead=0,
             fragment_readahead=0,
             use_threads=False,
-            fragment_scan_options=_little_ahead(table),
+            fragment_scan_options=in_pieces(table),
         ):
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
             X = np.column_stack(columns) if columns else np.zeros((batch.num_rows, 0))
@@ -258,13 +261,13 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
         )
 
 
-def _little_ahead(table: Any) -> Any:
-    """Return the option to read Parquet files bit by bit, instead of whole files ahead; None for others."""
+def in_pieces(table: Any) -> Any:
+    """Return the scan options that read a dataset of Parquet files in pieces; None for other files."""
     from pyarrow import dataset
 
     if not isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
         return None
-    return dataset.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+    return dataset.ParquetFragmentScanOptions(use_buffered_stream=True, **PARQUET_IN_PIECES)
 
 
 def _dataset(data: Any) -> Any:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.errors import PrivacyError
+from dpadapt.streaming.source import in_pieces
 from dpadapt.tables.encoding import named_columns
 from dpadapt.tables.reading import (
-    PARQUET_IN_PIECES,
     Table,
     arrow_frames,
     checked_table,
@@ -356,18 +356,16 @@ def _is_dataset(data: Any) -> bool:
 
 
 def _dataset_part(dataset: Any, named: str) -> _Part:
-    import pyarrow.dataset
-
     damaged = "the dataset can't be read. Check that its files are there, and that all have the types of its schema."
-    options: dict[str, Any] = {}
-    if isinstance(getattr(dataset, "format", None), pyarrow.dataset.ParquetFileFormat):
-        options["fragment_scan_options"] = pyarrow.dataset.ParquetFragmentScanOptions(
-            use_buffered_stream=True, **PARQUET_IN_PIECES
-        )
+    scan: dict[str, Any] = {
+        "batch_readahead": 1,
+        "fragment_readahead": 1,
+        "fragment_scan_options": in_pieces(dataset),
+    }
 
     def frames(rows: int) -> "Iterator[pd.DataFrame]":
         batches = without_values(
-            lambda: dataset.to_batches(batch_size=rows, batch_readahead=1, fragment_readahead=1, **options),
+            lambda: dataset.to_batches(batch_size=rows, **scan),
             named,
             damaged,
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from dpadapt.data import Public
+from dpadapt.streaming.source import PARQUET_IN_PIECES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +36,6 @@ _EXPECTED_FILE = "expected a file ending in .csv (or .tsv, .txt, also with .gz) 
 _OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
 _NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
 _NOT_PARQUET = "can't be read as Parquet. Check that it is a Parquet file."
-# How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
-# a row group, which may be as long as the file. Chosen by hand.
-PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": 1 << 20}
 # The name under which the handler of bytes that are not UTF-8 is known to Python's decoders.
 _ERRORS_AS_LATIN_1 = "dpadapt-latin-1"
 
