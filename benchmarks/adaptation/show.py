@@ -9,9 +9,13 @@ from benchmarks.adaptation.claims import mean, shown, spread
 from benchmarks.adaptation.figures import NOTES, TABLE_5
 from benchmarks.adaptation.nonprivate import CLASSIFICATION_METHODS, REGRESSION_METHODS, TABLE_1_AND_3, TABLE_2_AND_6
 from benchmarks.adaptation.sets import UNAVAILABLE, named
-from benchmarks.pages import pipes, write_between
+from benchmarks.pages import pipes, state_run, write_between
 
-START, END = "<!-- bench adaptation -->", "<!-- end of bench adaptation -->"
+# What `--only` chooses from: the parts of the results that belong together on a page.
+GROUPS = {
+    "figures": ("figure 1", "figure 3", "accuracy", "sentiment"),
+    "tables": ("regression", "classification"),
+}
 Results = Mapping[str, Any]
 Table = dict[str, Any]
 _FIGURE_1 = {
@@ -56,7 +60,7 @@ def verdicts(results: Results) -> list[dict[str, str]]:
         *claims.adult_claim(results["accuracy"]),
         *claims.table_claims(results["regression"], kind="regression"),
         *claims.table_claims(results["classification"], kind="classification"),
-        *claims.privacy_claims(results["privacy"]["rows"], results["privacy"]["valid"]),
+        *(claims.privacy_claims(results["privacy"]["rows"], results["privacy"]["valid"]) if results["privacy"] else ()),
         *results["speed"],
     ]
     return sorted(all_claims, key=lambda row: row["verdict"] not in ("holds", "missed"))
@@ -200,7 +204,7 @@ def _privacy(results: Results) -> Table:
             "yes" if row["algorithm"] <= row["claimed"] else "no",
             "yes" if row["method"] <= row["claimed"] else "no",
         ]
-        for row in results["privacy"]["rows"]
+        for row in results["privacy"].get("rows", ())
     ]
     header = [
         "claimed ε",
@@ -299,18 +303,32 @@ def show(results: dict[str, Any]) -> None:
         console.print(sentence, markup=False)
 
 
-def markdown(results: Results) -> str:
-    """Return the tables for the documentation."""
-    sentences = facts(results)
-    parts = [f"Printed by `python -m benchmarks adaptation`. {' '.join(sentences[:3])}"]
-    rows = [[row["claim"], row.get("paper", ""), row["measured"], row["verdict"]] for row in verdicts(results)]
+def markdown(results: Results, group: str) -> str:
+    """Return the claims and the tables of a group of `GROUPS` for the documentation."""
+    others = [part for name, parts in GROUPS.items() if name != group for part in parts]
+    own = {**results, **dict.fromkeys(others, ())}
+    if group != "figures":
+        own |= {"privacy": {}, "speed": []}
+    sentences = facts(own)
+    first = 2 + bool(own["figure 1"])
+    parts = [f"Printed by `python -m benchmarks adaptation --only {group}`. {' '.join(sentences[:first])}"]
+    rows = [[row["claim"], row.get("paper", ""), row["measured"], row["verdict"]] for row in verdicts(own)]
     parts.append(pipes(["claim", "paper", "measured", "verdict"], rows))
-    for table in tables(results):
+    for table in tables(own):
         parts += [f"**{table['title']}.** {table['words']}", pipes(table["header"], table["rows"])]
-    parts.append("\n".join(f"- {sentence}" for sentence in sentences[3:]))
+    parts.append("\n".join(f"- {sentence}" for sentence in sentences[first:]))
     return "\n\n".join(parts) + "\n"
 
 
+def markers(group: str) -> tuple[str, str]:
+    """Return the markers of a group's tables on the page of the paper."""
+    return f"<!-- bench adaptation: {group} -->", f"<!-- end of bench adaptation: {group} -->"
+
+
 def write_markdown(results: Results, path: Path) -> None:
-    """Write the tables between the markers of a documentation page."""
-    write_between(path, markdown(results), START, END)
+    """Write the tables of the groups that were measured between their markers of a documentation page."""
+    for group, parts in GROUPS.items():
+        if any(results[part] for part in parts):
+            write_between(path, markdown(results, group), *markers(group))
+            if "measured on" in results["versions"]:
+                state_run(path, f"python -m benchmarks adaptation --only {group}", results["versions"])

@@ -241,7 +241,8 @@ def test_data_that_is_partial_trivial_or_not_there_is_said():
 
 def test_markdown_and_terminal_show_the_papers_figure_beside_ours(tmp_path, capsys):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{show.START}\nstale\n{show.END}\nafter\n")
+    sections = (text for group in show.GROUPS for text in (show.markers(group)[0], "stale", show.markers(group)[1]))
+    page.write_text("\n".join(["before", *sections, "after\n"]))
     show.write_markdown(results(figures=GRID), page)
     once = page.read_text()
     assert once.startswith("before\n")
@@ -250,6 +251,15 @@ def test_markdown_and_terminal_show_the_papers_figure_beside_ours(tmp_path, caps
     assert "| Wind | 1.050 ± 0.071 | 1.050 ± 0.071 [0.985] |" in once
     assert "c \\| d" in once
     show.write_markdown(results(figures=GRID), page)
+    assert page.read_text() == once
+    figures, tables = once.split(show.markers("tables")[0])
+    assert "Tables 1, 3, Wind" in tables
+    assert "Tables 1, 3, Wind" not in figures
+    assert "Theorem 4.3" in figures
+    assert "Theorem 4.3" not in tables
+    # A run of the tables alone leaves the figures of an earlier run.
+    kept = results(figures=GRID) | dict.fromkeys(show.GROUPS["figures"], ()) | {"privacy": {}, "speed": []}
+    show.write_markdown(kept, page)
     assert page.read_text() == once
     show.show(results(figures=GRID))
     printed = capsys.readouterr().out
