@@ -69,7 +69,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "mirror-networks": (
         "benchmarks.mirror.table2",
-        "the paper's network for EMNIST on MNIST, at the paper's number of epochs: an hour of computing",
+        "the paper's network for EMNIST on MNIST, at the paper's number of epochs (an hour); time of the others",
     ),
     "hybrid": (
         "benchmarks.hybrid.run",

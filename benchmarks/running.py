@@ -134,6 +134,14 @@ def watched(
             yield piece, result
 
 
+def in_order(
+    measure: Callable[[Piece], Result], todo: Sequence[Piece], processes: int, *, name: Callable[[Piece], str]
+) -> list[Result]:
+    """Return the results of all pieces in the order of `todo`, whichever process ends first; pieces are hashable."""
+    results = dict(watched(measure, todo, processes, name=name))
+    return [results[piece] for piece in todo]
+
+
 def _kept(measure: Callable[[Piece], Result], todo: Sequence[Piece], processes: int) -> Iterator[tuple[Piece, Result]]:
     """Yield what `measured` yields; with `--keep`, first what an interrupted run has stored, and store the rest."""
     folder = os.environ.get(_KEEP)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from benchmarks.running import cores, in_order
 from benchmarks.transfer.common import claim, judged
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.data import Public
@@ -345,28 +346,58 @@ def untuned(problem: Problem, seed: int) -> tuple[dict[str, list[float]], dict[s
     return losses_of, seconds
 
 
-def one_draw(p: int, seed: int, dense: bool, shortlist: Shortlist | None) -> dict[str, Any]:
-    """Run all methods on one draw."""
-    problem = make_problem(p, seed)
-    losses, good = tuned(problem, seed, shortlist)
-    more, seconds = untuned(problem, seed) if dense else ({}, {})
-    return {"p": p, "seed": seed, "losses": losses | more, "seconds": seconds, "shortlist": good}
+@dataclass(frozen=True)
+class Piece:
+    """One piece of work: the tuned rivals on one draw, with a shortlist or the whole grid, or the library's estimators.
+
+    `settings` is the shortlist with the name of a rival in each pair; None stands for the grid.
+    """
+
+    p: int
+    seed: int
+    methods: str
+    settings: tuple[tuple[str, tuple[Setting, ...]], ...] | None = None
+
+
+def measure(piece: Piece) -> dict[str, Any]:
+    """Run the methods of one piece and return losses, CPU seconds, and the settings of a shortlist."""
+    problem = make_problem(piece.p, piece.seed)
+    if piece.methods == "untuned":
+        losses, seconds = untuned(problem, piece.seed)
+        return {"losses": losses, "seconds": seconds}
+    shortlist = None if piece.settings is None else {name: list(some) for name, some in piece.settings}
+    losses, good = tuned(problem, piece.seed, shortlist)
+    return {"losses": losses, "settings": tuple((name, tuple(some)) for name, some in good.items())}
+
+
+def run_draws(sizes: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
+    """Run all methods on all draws: losses and CPU seconds of each, the first draws before the others."""
+    # The largest first, so that no core waits for them at the end.
+    order = sorted(sizes, reverse=True)
+    first = [Piece(p, 0, "tuned") for p in order]
+    dense = [Piece(p, seed, "untuned") for p in order for seed in range(sizes[p][1])]
+    begin = sorted([*first, *dense], key=lambda piece: -piece.p)
+    results = dict(zip(begin, in_order(measure, begin, cores(), name=_spoken), strict=True))
+    # The first draw of each size makes the shortlist of the others.
+    lists = {piece.p: results[piece]["settings"] for piece in first}
+    rest = [Piece(p, seed, "tuned", lists[p]) for p in order for seed in range(1, sizes[p][0])]
+    results |= zip(rest, in_order(measure, rest, cores(), name=_spoken), strict=True)
+    draws = []
+    for piece in (*first, *rest):
+        more = results.get(Piece(piece.p, piece.seed, "untuned"), {"losses": {}, "seconds": {}})
+        losses = results[piece]["losses"] | more["losses"]
+        draws.append({"p": piece.p, "seed": piece.seed, "losses": losses, "seconds": more["seconds"]})
+    return draws
+
+
+def _spoken(piece: Piece) -> str:
+    return f"p={piece.p:,}, draw {piece.seed}, {piece.methods}"
 
 
 def figure1(*, quick: bool) -> dict[str, Any]:
     """Measure Figure 1."""
-    from sklearn.utils.parallel import Parallel, delayed
-
     sizes = QUICK if quick else FULL
-    # The largest first, so that no core waits for them at the end.
-    order = sorted(sizes, reverse=True)
-    work = Parallel(n_jobs=2)
-    draws = work(delayed(one_draw)(p, 0, True, None) for p in order)
-    lists = {draw["p"]: draw.pop("shortlist") for draw in draws}
-    rest = [(p, seed) for p in order for seed in range(1, sizes[p][0])]
-    draws += work(delayed(one_draw)(p, seed, seed < sizes[p][1], lists[p]) for p, seed in rest)
-    for draw in draws:
-        draw.pop("shortlist", None)
+    draws = run_draws(sizes)
     cells: dict[tuple[str, int], list[list[float]]] = {}
     for draw in draws:
         for name, losses in draw["losses"].items():

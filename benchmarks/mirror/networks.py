@@ -8,7 +8,7 @@ torch.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data.loading import load
 from benchmarks.performance import networks
+from benchmarks.running import cores, in_order
 from benchmarks.transfer.common import claim, real_data
 from dpadapt.data import Public
 
@@ -248,6 +249,27 @@ def measure(task: Task) -> list[dict[str, Any]]:
     return rows
 
 
+# The name of a task and the number of its epsilon; or the target on Fashion-MNIST.
+Piece = tuple[str, int]
+FASHION: Piece = ("Fashion-MNIST", 0)
+
+
+def measure_piece(piece: Piece) -> list[dict[str, Any]]:
+    """Return the rows of one task at one epsilon, or those of Fashion-MNIST."""
+    import torch
+
+    torch.set_num_threads(1)
+    if piece == FASHION:
+        return networks.fashion(seeds=2, names=["public only", "warm"])
+    name, level = piece
+    task = next(one for one in (*QUICK, *FULL) if one.name == name)
+    return measure(replace(task, epsilons=(task.epsilons[level],), printed_shares=(task.printed_shares[level],)))
+
+
+def _spoken(piece: Piece) -> str:
+    return piece[0] if piece == FASHION else f"{piece[0]}, epsilon {piece[1] + 1}"
+
+
 class Curve:
     """The loss on some test rows after some of the steps: a line of Figures 2 to 4."""
 
@@ -361,7 +383,6 @@ def table1(*, quick: bool) -> dict[str, Any]:
         reason = "networks (Table 1): torch is not installed; pip install torch==2.13.0, then 'dpadapt[torch]'"
         return {"tables": [], "claims": [], "skipped": reason}
     import torch
-    from sklearn.utils.parallel import Parallel, delayed
 
     torch.set_num_threads(1)
     results: dict[str, Any] = {
@@ -371,14 +392,13 @@ def table1(*, quick: bool) -> dict[str, Any]:
     }
     tasks = QUICK if quick or not real_data() else FULL
     skipped = None if quick or real_data() else "Table 1's data sets: DPADAPT_DATA is not set; bundled digits instead"
-    jobs = [delayed(measure)(task) for task in tasks]
-    if tasks is FULL:
-        jobs.insert(0, delayed(networks.fashion)(seeds=2, names=["public only", "warm"]))
-    parts = Parallel(n_jobs=min(2, len(jobs)))(jobs)
-    if tasks is FULL:
-        results["fashion"] = parts.pop(0)
-    rows = [row for part in parts for row in part]
     cells = [(task, level) for task in tasks for level in range(len(task.epsilons))]
+    todo: list[Piece] = [(task.name, level) for task, level in cells]
+    todo += [FASHION] if tasks is FULL else []
+    parts = in_order(measure_piece, todo, min(cores(), len(todo)), name=_spoken)
+    if tasks is FULL:
+        results["fashion"] = parts.pop()
+    rows = [row for part in parts for row in part]
     claims = networks.claims(results) + [one for cell in cells for one in task_claims(*cell, rows)]
     tables = [*networks.tables(results), *(table(*cell, rows) for cell in cells)]
     figures = [figure(task, rows) for task in tasks]

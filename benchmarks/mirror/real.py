@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import measurements, people
-from benchmarks.transfer.common import claim
+from benchmarks.running import cores, in_order
+from benchmarks.transfer.common import claim, real_data
 from dpadapt.data import Public
 from dpadapt.papers.mirror.estimators import PDADPMDClassifier, PDADPMDRegressor
 from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
@@ -64,6 +65,8 @@ def _california() -> tuple[Array, Array]:
     return X, y
 
 
+# A table's name, epsilon and the number of the split.
+Piece = tuple[str, float, int]
 TABLES = (
     Table("adult", _adult, classify=True),
     Table("superconductivity", _superconductivity),
@@ -105,43 +108,44 @@ def makers(table: Table) -> dict[str, Callable[..., Any]]:
     }
 
 
-def one_split(table: Table, seed: int, epsilons: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Run all methods on one split: one row per method and epsilon."""
+def measure(piece: Piece) -> list[dict[str, Any]]:
+    """Run all methods on one split at one epsilon: one row per method."""
+    name_of_table, epsilon, seed = piece
+    table = next(one for one in TABLES if one.name == name_of_table)
     public, X, y, X_test, y_test = split(table, seed)
     rows: list[dict[str, Any]] = []
 
-    def note(name: str, epsilon: float, value: float) -> None:
+    def note(name: str, value: float) -> None:
         rows.append({"table": table.name, "method": name, "epsilon": epsilon, "seed": seed, "loss": value})
 
     ours = PrivateTransferClassifier if table.classify else PrivateTransferRegressor
-    for epsilon in epsilons:
-        # With so small a budget nothing is spent, and the result is the public model.
-        alone = ours(1e-6, 1e-12, prior="same-population").fit(X, y, public=public)
-        note("public only", epsilon, loss(table, alone, X_test, y_test))
-        start = makers(table)["PDA-DPMD"](1e-6, 1e-12).fit(X, y, public=public)
-        note("public only, start of the paper's methods", epsilon, loss(table, start, X_test, y_test))
-        note("not private", epsilon, _not_private(table, public, X, y, X_test, y_test))
-        model = ours(epsilon, DELTA, prior="same-population", random_state=seed).fit(X, y, public=public)
-        note("ours, same-population", epsilon, loss(table, model, X_test, y_test))
-        for name, make in makers(table).items():
-            model = make(epsilon, DELTA, random_state=seed).fit(X, y, public=public)
-            note(name, epsilon, loss(table, model, X_test, y_test))
-            best = math.inf
-            ridges = RIDGES if name in ("PDA-DPMD", "whiten-then-clip") else RIDGES[:1]
-            # A smaller grid for classifiers, whose steps take longer.
-            rates = RATES[:-1] if table.classify else RATES
-            for steps, rate, clip, ridge in product(STEPS, rates, CLIPS, ridges):
-                tried = make(
-                    epsilon,
-                    DELTA,
-                    random_state=seed,
-                    n_steps=steps,
-                    learning_rate=rate * model.learning_rate_,
-                    clip_norm=clip * model.clip_norm_,
-                    **({} if ridge is None else {"ridge": ridge}),
-                ).fit(X, y, public=public)
-                best = min(best, loss(table, tried, X_test, y_test))
-            note(f"{name}*", epsilon, best)
+    # With so small a budget nothing is spent, and the result is the public model.
+    alone = ours(1e-6, 1e-12, prior="same-population").fit(X, y, public=public)
+    note("public only", loss(table, alone, X_test, y_test))
+    start = makers(table)["PDA-DPMD"](1e-6, 1e-12).fit(X, y, public=public)
+    note("public only, start of the paper's methods", loss(table, start, X_test, y_test))
+    note("not private", _not_private(table, public, X, y, X_test, y_test))
+    model = ours(epsilon, DELTA, prior="same-population", random_state=seed).fit(X, y, public=public)
+    note("ours, same-population", loss(table, model, X_test, y_test))
+    for name, make in makers(table).items():
+        model = make(epsilon, DELTA, random_state=seed).fit(X, y, public=public)
+        note(name, loss(table, model, X_test, y_test))
+        best = math.inf
+        ridges = RIDGES if name in ("PDA-DPMD", "whiten-then-clip") else RIDGES[:1]
+        # A smaller grid for classifiers, whose steps take longer.
+        rates = RATES[:-1] if table.classify else RATES
+        for steps, rate, clip, ridge in product(STEPS, rates, CLIPS, ridges):
+            tried = make(
+                epsilon,
+                DELTA,
+                random_state=seed,
+                n_steps=steps,
+                learning_rate=rate * model.learning_rate_,
+                clip_norm=clip * model.clip_norm_,
+                **({} if ridge is None else {"ridge": ridge}),
+            ).fit(X, y, public=public)
+            best = min(best, loss(table, tried, X_test, y_test))
+        note(f"{name}*", best)
     return rows
 
 
@@ -161,17 +165,14 @@ def _not_private(table: Table, public: Public, X: Array, y: Array, X_test: Array
 
 def real_tables(*, quick: bool) -> dict[str, Any]:
     """Measure the real tables; no rows if there is no real data."""
-    from sklearn.utils.parallel import Parallel, delayed
-
-    from benchmarks.transfer.common import real_data
-
     if not real_data():
-        return {"tables": [], "claims": []}
+        return {"tables": [], "claims": [], "skipped": "real tables: DPADAPT_DATA is not set"}
     seeds = 1 if quick else 3
     epsilons = EPSILONS[:1] if quick else EPSILONS
-    jobs = [(table, seed) for table in TABLES for seed in range(seeds)]
-    parts = Parallel(n_jobs=2)(delayed(one_split)(table, seed, epsilons) for table, seed in jobs)
-    rows = [row for part in parts for row in part]
+    todo: list[Piece] = [
+        (table.name, epsilon, seed) for table in TABLES for seed in range(seeds) for epsilon in epsilons
+    ]
+    rows = [row for part in in_order(measure, todo, cores(), name=_spoken) for row in part]
     means: dict[tuple[str, str, float], float] = {}
     for row in rows:
         key = row["table"], row["method"], row["epsilon"]
@@ -185,6 +186,11 @@ def real_tables(*, quick: bool) -> dict[str, Any]:
         "rows": [[m, *(f"{means[name, m, epsilon]:.4f}" for name, epsilon in columns)] for m in methods],
     }
     return {"tables": [shown], "claims": _claims(means, epsilons), "splits": rows}
+
+
+def _spoken(piece: Piece) -> str:
+    table, epsilon, seed = piece
+    return f"{table}, epsilon {epsilon:g}, split {seed}"
 
 
 def _claims(means: dict[tuple[str, str, float], float], epsilons: tuple[float, ...]) -> list[dict[str, str]]:

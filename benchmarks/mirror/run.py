@@ -1,12 +1,12 @@
 """Paper 2, mirror descent: `python -m benchmarks mirror`.
 
-"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. Figure 1, the theorems of Section 3,
-Appendix D, real tables with 4% public rows if `DPADAPT_DATA` is set, and the networks of Table 1 if torch is installed.
-Data and noise are seeded. A star marks settings that were chosen by the reported loss, as in the paper: such rows are
-not private.
+"Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. The theorems of Section 3 and
+Appendix D, Figure 1, real tables with 4% public rows if `DPADAPT_DATA` is set, and the networks of Table 1 if torch is
+installed. Data and noise are seeded. A star marks settings that were chosen by the reported loss, as in the paper: such
+rows are not private.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,22 @@ from benchmarks.mirror.figure1 import figure1
 from benchmarks.mirror.networks import table1
 from benchmarks.mirror.real import real_tables
 from benchmarks.mirror.theory import theory
-from benchmarks.pages import pipes, write_between
+from benchmarks.pages import pipes, state_run, write_between
 from benchmarks.running import command
 from benchmarks.transfer.common import versions
 
-START, END = "<!-- bench mirror -->", "<!-- end of bench mirror -->"
-
 # Each part returns tables (title, columns, rows), claims, the reason if something was skipped, and its raw results.
-PARTS: tuple[tuple[str, Callable[..., dict[str, Any]]], ...] = (
-    ("theory", theory),
-    ("figure 1", figure1),
-    ("real tables", real_tables),
-    ("networks", table1),
-)
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "theory": theory,
+    "figure1": figure1,
+    "real": real_tables,
+    "networks": table1,
+}
 
 
-def run(*, quick: bool) -> dict[str, Any]:
-    """Measure all parts."""
-    parts = {name: part(quick=quick) for name, part in PARTS}
+def run(*, quick: bool, only: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
+    """Measure the parts `only`."""
+    parts = {name: measure(quick=quick) for name, measure in PARTS.items() if name in only}
     return {"quick": quick, "parts": parts, "versions": versions()}
 
 
@@ -57,19 +55,13 @@ def show(results: dict[str, Any]) -> None:
     console.print(results["versions"])
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """Return the claims and the tables of all parts in Markdown."""
-    columns = ["claim", "measured", "verdict"]
-    claims = [[row[name] for name in columns] for part in results["parts"].values() for row in part["claims"]]
-    texts = [pipes(columns, claims)]
-    for name, _ in PARTS:
-        part = results["parts"].get(name)
-        if part is None:
-            texts.append(f"Not measured yet: {name}.")
-            continue
-        texts += [f"**{shown['title']}**\n\n{pipes(shown['columns'], shown['rows'])}" for shown in part["tables"]]
-        if part.get("skipped"):
-            texts.append(f"Skipped: {part['skipped']}.")
+def markdown(results: dict[str, Any], name: str) -> str:
+    """Return the claims and the tables of one part in Markdown."""
+    columns, part = ["claim", "measured", "verdict"], results["parts"][name]
+    texts = [pipes(columns, [[row[name] for name in columns] for row in part["claims"]])]
+    texts += [f"**{shown['title']}**\n\n{pipes(shown['columns'], shown['rows'])}" for shown in part["tables"]]
+    if part.get("skipped"):
+        texts.append(f"Skipped: {part['skipped']}.")
     texts.append(", ".join(f"{name} {number}" for name, number in results["versions"].items()))
     return "\n\n".join(texts) + "\n"
 
@@ -78,12 +70,13 @@ def write_report(results: dict[str, Any], path: Path) -> None:
     """Write the HTML page with the figures."""
     from benchmarks.pages import paper_page
 
-    parts = [results["parts"][name] for name, _ in PARTS if name in results["parts"]]
+    parts = [results["parts"][name] for name in PARTS if name in results["parts"]]
     title = "Public data as the mirror map: the paper's figures, and ours"
     words = "A star marks settings that were chosen by the reported loss, as in the paper."
     sizes = "a quick run, fewer draws and sets than the paper" if results["quick"] else "the full run"
     facts = [
         f"This is {sizes}; data and noise are seeded.",
+        *(f"Not measured: {name}." for name in PARTS if name not in results["parts"]),
         *(part["skipped"] for part in parts if part.get("skipped")),
     ]
     facts.append(", ".join(f"{name} {number}" for name, number in results["versions"].items()))
@@ -97,14 +90,25 @@ def write_report(results: dict[str, Any], path: Path) -> None:
     path.write_text(paper_page(summary), encoding="utf-8")
 
 
+def markers(part: str) -> tuple[str, str]:
+    """Return the markers of a part's tables on a documentation page."""
+    return f"<!-- bench mirror: {part} -->", f"<!-- end of bench mirror: {part} -->"
+
+
 def write_markdown(results: dict[str, Any], path: Path) -> None:
-    """Write the tables between the markers of a documentation page."""
-    write_between(path, markdown(results), START, END)
+    """Write the tables of the parts that were measured between their markers on a page; other parts stay."""
+    for name, part in results["parts"].items():
+        # A part that could not be measured must not replace an earlier run of hours by the reason.
+        if not part["tables"]:
+            continue
+        write_between(path, markdown(results, name), *markers(name))
+        if "measured on" in results["versions"]:
+            state_run(path, f"python -m benchmarks mirror --only {name}", results["versions"])
 
 
 if __name__ == "__main__":
     writers = {
         "report": ("write a page with the figures", write_report),
-        "markdown": ("write the tables between this page's markers", write_markdown),
+        "markdown": ("write the tables of the measured parts between this page's markers", write_markdown),
     }
-    command(__spec__.name, __doc__, run, show, writers=writers)
+    command(__spec__.name, __doc__, run, show, writers=writers, parts=tuple(PARTS))

@@ -1,11 +1,15 @@
 """The benchmark of the mirror-descent paper measures what it says."""
 
+import pickle
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.mirror import figure1, networks, run, theory
+from benchmarks import running
+from benchmarks.mirror import figure1, networks, run, table2, theory
+from benchmarks.running import command, one_thread
 from dpadapt import Public
 from dpadapt.papers.mirror.estimators import PDADPMDRegressor
 from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
@@ -158,14 +162,100 @@ def test_without_torch_the_part_says_why_it_is_skipped(monkeypatch, tmp_path, ca
     run.show(results)
     assert "skipped: networks" in capsys.readouterr().out
     page = tmp_path / "page.md"
-    page.write_text(f"before\n\n{run.START}\nold\n{run.END}\nafter\n", encoding="utf-8")
+    start, end = run.markers("networks")
+    page.write_text(f"before\n\n{start}\nold\n{end}\nafter\n", encoding="utf-8")
     run.write_markdown(results, page)
+    # The results of an earlier run stay.
+    assert page.read_text(encoding="utf-8") == f"before\n\n{start}\nold\n{end}\nafter\n"
+
+
+def made_up(title):
+    """A part that is measured at once."""
+    table = {"title": title, "columns": ["a"], "rows": [["1"]]}
+    return lambda *, quick: {"tables": [table], "claims": [{"claim": title, "measured": "1", "verdict": "holds"}]}
+
+
+def test_only_the_chosen_parts_are_measured_and_replaced_on_the_page(tmp_path, monkeypatch, capsys):
+    parts = {name: made_up(f"new {name}") for name in ("theory", "figure1")}
+    parts |= dict.fromkeys(("real", "networks"), lambda *, quick: pytest.fail("measured"))
+    monkeypatch.setattr(run, "PARTS", parts)
+    page = tmp_path / "page.md"
+    dates = [
+        f"- `python -m benchmarks mirror --only {part}`: measured on 2025-01-01; python 3. Data: a." for part in parts
+    ]
+    sections = ["\n".join([run.markers(part)[0], f"old {part}", run.markers(part)[1]]) for part in parts]
+    page.write_text("\n".join([*dates, *sections]), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["x", "--quick", "--only", "theory", "figure1", f"--markdown={page}"])
+    for name in one_thread():
+        monkeypatch.setenv(name, "1")
+    writers = {"markdown": ("write", run.write_markdown)}
+    command("benchmarks.mirror.run", "About.", run.run, run.show, writers=writers, parts=tuple(parts))
     text = page.read_text(encoding="utf-8")
-    assert "torch is not installed" in text
-    assert "Not measured yet: figure 1" in text
-    assert "old" not in text
-    assert text.startswith("before")
-    assert text.endswith("after\n")
+    for part in ("theory", "figure1"):
+        assert f"old {part}" not in text
+        assert text.count(f"**new {part}**") == 1
+    for part in ("real", "networks"):
+        assert f"old {part}" in text
+    assert text.count("measured on 2025-01-01") == 2
+    assert "new figure1" in capsys.readouterr().out
+
+
+def test_draws_do_not_depend_on_the_order_in_which_pieces_finish(monkeypatch):
+    """Later draws get the shortlist of the first draw of their size, whichever piece ends first."""
+    lists = {50: (("a", (figure1.Setting(0.0, 1, 1.0, 1.0),)),), 60: (("a", (figure1.Setting(0.0, 2, 1.0, 1.0),)),)}
+
+    def measure(piece):
+        if piece.methods == "untuned":
+            return {"losses": {"ours": [piece.p, piece.seed]}, "seconds": {"ours": 1.0}}
+        assert piece.settings == (None if piece.seed == 0 else lists[piece.p])
+        return {"losses": {"rival": [piece.p, piece.seed]}, "settings": lists[piece.p]}
+
+    def reordered(order):
+        def watched(measure, todo, processes, *, name):
+            return ((piece, measure(piece)) for piece in order(list(todo)))
+
+        return watched
+
+    monkeypatch.setattr(figure1, "measure", measure)
+    drawn = []
+    for order in (list, lambda todo: todo[::-1]):
+        monkeypatch.setattr(running, "watched", reordered(order))
+        drawn.append(figure1.run_draws({50: (3, 1), 60: (2, 2)}))
+    assert drawn[0] == drawn[1]
+    assert [(draw["p"], draw["seed"], len(draw["losses"])) for draw in drawn[0]] == [
+        (60, 0, 2),
+        (50, 0, 2),
+        (60, 1, 2),
+        (50, 1, 1),
+        (50, 2, 1),
+    ]
+
+
+def test_pieces_of_work_have_a_repr_that_names_them():
+    """Results are stored under it, so two processes must agree on it."""
+    settings = (("a", (figure1.Setting(0.0, 1, 1.0, 1.0),)),)
+    for piece in (figure1.Piece(500, 1, "tuned", settings), table2.grid(20)[0], table2.COSTS[0]):
+        assert " at 0x" not in repr(piece)
+        assert pickle.loads(pickle.dumps(piece)) == piece
+
+
+def test_the_cost_of_a_fit_is_written_beside_earlier_fits(tmp_path):
+    row = {"network": "CIFAR-10", "batch_size": 500, "n_steps": 9600, "parameters": 550_570, "seconds": 2.5}
+    page = tmp_path / "page.md"
+    sections = ["\n".join([table2.markers(part)[0], f"old {part}", table2.markers(part)[1]]) for part in table2.PARTS]
+    page.write_text("\n".join(sections), encoding="utf-8")
+    table2.write_markdown({"quick": False, "cost": [row], "versions": {"python": "3"}}, page)
+    text = page.read_text(encoding="utf-8")
+    assert "| CIFAR-10 | 550,570 | 500 | 2.50 | 9,600 | 400 |" in text
+    assert "old fits" in text
+    assert "old cost" not in text
+
+
+def test_costs_are_measured_in_private_steps():
+    pytest.importorskip("torch")
+    row = table2.measure_cost(table2.Cost("EMNIST", 20, 100))
+    assert row["seconds"] > 0
+    assert row["parameters"] == 47_711
 
 
 def test_halved_images_are_means_of_four_pixels():

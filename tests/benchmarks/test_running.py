@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks.running import command, measured, watched
+from benchmarks.running import command, in_order, measured, watched
 
 
 def double(number):
@@ -31,6 +31,14 @@ def test_a_page_states_the_run_that_wrote_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_piece_comes_with_its_own_result(processes):
     assert sorted(measured(double, [1, 2, 3], processes)) == [(1, 2), (2, 4), (3, 6)]
+
+
+@pytest.mark.parametrize("kept", [(), (1,), (3, 1)])
+def test_results_come_in_the_order_of_the_pieces(kept, tmp_path, monkeypatch, capsys):
+    """Stored results are read first, so an interrupted run yields pieces in another order."""
+    monkeypatch.setenv("DPADAPT_BENCHMARK_KEEP", str(tmp_path))
+    in_order(double, kept, 1, name=str)
+    assert in_order(double, [2, 1, 3], 1, name=str) == [4, 2, 6]
 
 
 def test_a_log_has_one_line_per_piece(capsys):

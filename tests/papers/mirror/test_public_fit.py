@@ -10,6 +10,7 @@ from dpadapt.papers.mirror.public_fit import (
     checked_ridge,
     choose_clip_and_rate,
     classification_fit,
+    column_products,
     gradient_descent_model,
     logistic_fit,
     public_coordinates,
@@ -53,6 +54,16 @@ def test_squared_fit_leaves_each_row_out_exactly():
         others = np.arange(60) != i
         left_out = np.linalg.solve(Z[others].T @ Z[others] / 60 + ridge, Z[others].T @ y[others] / 60)
         assert fit.derivatives[i] == pytest.approx(max(abs(y[i] - Z[i] @ left_out), 0.05 * y.std()))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+def test_products_of_columns_are_the_same_with_and_without_zeros(share):
+    """Of 1,100 columns, so that there are three blocks, the last one shorter."""
+    random = np.random.default_rng(0)
+    Z = random.standard_normal((200, 1100)) * (random.random((200, 1100)) < share)
+    products = column_products(Z)
+    assert np.allclose(products, Z.T @ Z, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(products, products.T)
 
 
 def test_excess_of_the_public_start_is_right_on_average():

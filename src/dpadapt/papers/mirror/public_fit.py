@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, cg
 
 from dpadapt import checks
@@ -32,6 +33,13 @@ _START_RIDGES = (1e-6, 1e-2, 1.0)
 # Most conjugate-gradient steps before the strongest ridge is factored. Each takes about 1/100 of a factorisation at
 # 6,000 columns. Chosen by hand.
 _RIDGE_SOLVES = 40
+# Largest share of public cells that are not zero at which products of columns skip the zeros. A product of two cells
+# takes some hundred times as long in a sparse array, and there are fewer of them by the square of the share. Measured
+# on the paper's public rows: 0.3 of the time at 3%, 0.45 at 4%, 0.6 at 5%; larger shares were not compared.
+_SPARSE_PUBLIC_SHARE = 0.05
+# Columns of a block of such products. Half of the products are mirrored, except within a block. Measured at 4,000 and
+# 6,000 columns: 1,000 and 2,000 take up to twice the time.
+_SPARSE_BLOCK = 500
 # Shortest residual to expect of a private row: in standard deviations of the public labels for a regression, as a
 # length of the derivative in the scores for a classification. A public fit without error must not clip the private
 # rows' shift away; a larger value adds noise. Chosen by hand.
@@ -231,7 +239,8 @@ def unlabelled_fit(Z: Vector, start: Vector, *, curvature: float, derivative: fl
     """Return the fit of public rows without labels: their Hessian at an assumed start."""
     sample = Z[_sampled(len(Z))]
     ones = np.ones(len(sample))
-    hessian = curvature * (Z.T @ Z) / len(Z)
+    hessian = column_products(Z)
+    hessian *= curvature / len(Z)
     return PublicFit(start, hessian, len(Z), sample, curvature * ones, derivative * ones, excess)
 
 
@@ -242,7 +251,7 @@ def squared_fit(Z: Vector, y: Vector) -> PublicFit:
     n, k = Z.shape
     chosen = _sampled(n)
     sample, target = Z[chosen], y[chosen]
-    hessian, cross = Z.T @ Z, Z.T @ y / n
+    hessian, cross = column_products(Z), Z.T @ y / n
     hessian /= n
     unit = max(float(np.trace(hessian)) / k, 1e-300)
     weak, middle, strong = (ridge * unit for ridge in _START_RIDGES)
@@ -259,6 +268,28 @@ def squared_fit(Z: Vector, y: Vector) -> PublicFit:
     excess = max((best.error - best.inside) / (2.0 - best.freedom), least**2) / 2
     ones = np.ones(len(sample))
     return PublicFit(best.solution, hessian, n, sample, ones, np.maximum(np.abs(best.left_out), least), excess)
+
+
+def column_products(Z: Vector) -> Vector:
+    """Return Z' Z; where most cells are zero, as of indicators of many categories, zeros are skipped.
+
+    Examples
+    --------
+    >>> column_products(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    array([[ 1.,  2.],
+           [ 2., 13.]])
+    """
+    n, k = Z.shape
+    if np.count_nonzero(Z) > _SPARSE_PUBLIC_SHARE * n * k:
+        return np.asarray(Z.T @ Z)
+    columns = csc_array(Z)
+    products = np.empty((k, k))
+    for first in range(0, k, _SPARSE_BLOCK):
+        last = min(first + _SPARSE_BLOCK, k)
+        block = (columns[:, first:last].T @ columns[:, first:].tocsr()).toarray()
+        products[first:last, first:] = block
+        products[first:, first:last] = block.T
+    return products
 
 
 @dataclass(frozen=True, eq=False)
