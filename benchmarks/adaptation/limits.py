@@ -416,7 +416,7 @@ def _section_7_claims(unlabelled: Sequence[Row], maps: Sequence[Row]) -> Iterato
         )
         won = [name for name, values in cells.items() if _lower(values["BestDA 10"], values["equal weights"])]
         row = claim(what, f"{len(won)} of {len(cells)} sets: {', '.join(won) or 'none'}", 2 * len(won) > len(cells))
-        yield with_enough_splits(row, next(iter(cells.values()))["public"])
+        yield with_enough_splits(row, min((values["public"] for values in cells.values()), key=len))
     if maps:
         rows = [cell for cell in _map_cells(maps) if cell["epsilon"] == "10"]
         what = (

@@ -398,6 +398,7 @@ def test_section_7_is_judged_on_the_same_splits_and_by_most_sets():
     assert judged("unlabelled", rows(0.99, 1.0)) == ["missed"]
     assert judged("unlabelled", rows(1.01)) == ["missed"]
     assert judged("unlabelled", rows(0.5, splits=2)) == ["few splits"]
+    assert judged("unlabelled", [*rows(0.5), unlabelled_row("short", 0, chosen=0.5)]) == ["few splits"]
     # Lower on average, but not by two standard errors.
     noisy = rows(0.99)
     for row in noisy[::2]:
