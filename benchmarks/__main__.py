@@ -61,7 +61,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "adaptation-limits": (
         "benchmarks.adaptation.limits",
-        "private domain adaptation with 200,000 steps and exact solutions: what the paper's claims need to hold",
+        "private domain adaptation with 200,000 steps, exact solutions, section 7: what the paper's claims need",
     ),
     "mirror": (
         "benchmarks.mirror.run",

@@ -17,6 +17,7 @@ from benchmarks.running import command
 from dpadapt.accounting.closed_forms import gaussian_delta
 from dpadapt.data import Public
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
+from dpadapt.papers.adaptation.matching import KernelMeanMatchingClassifier
 
 
 def cell(name="a", n=300, epsilon=0.5, *, ours=0.4, paper=0.6, exact=0.5, public=0.45, **values):
@@ -330,6 +331,7 @@ def limits_results(**values):
     return {
         "quick": True, "versions": {"dpadapt": "0"}, "minutes": 0.1, "skipped": [], "steps": cells, "seven": seven,
         "penalties": [{"set": "Gas", "algorithm": 1, "n_steps": 9, "change": 0.02}],
+        "unlabelled": [], "maps": [], "kernel": [],
     }  # fmt: skip
 
 
@@ -361,3 +363,143 @@ def test_a_solution_of_7_is_chosen_by_validation_rows(monkeypatch):
     row = limits.solved_exactly("made up", 0)
     assert row["accuracy"] > 80  # the source's labels are wrong, so it must get little weight
     assert row["setting"][0] < 0.5
+
+
+def unlabelled_row(name, seed, *, chosen, equal=1.0):
+    """Return a row of section 7 whose errors vary by 0.1 between splits, for all methods alike."""
+    values = {"public": 1.0, "equal weights": equal, "BestDA 1": 2.0, "BestDA 10": chosen, "DM 1": 1.0, "DM 10": 1.0}
+    return {"set": name, "seed": seed, "values": {key: value + 0.1 * seed for key, value in values.items()}}
+
+
+def map_row(seed, *, learned, mixed=1.0):
+    def values(epsilon):
+        return {
+            "learned": learned + 0.1 * seed,
+            "as it is": mixed + 0.1 * seed,
+            "dropped": 1.0 if epsilon == "1" else 0.9,
+        }
+
+    cells = [{"distance": d, "epsilon": e, "values": values(e)} for d in (1.0, 3.7) for e in ("1", "10")]
+    return {"set": "Wind", "seed": seed, "cells": cells}
+
+
+def kernel_row(seed, *, accuracy=88.0, swapped=60.0):
+    shape = len(limits.KERNEL_VARIANTS), len(limits.WIDTHS)
+    accuracies = np.full(shape, 88.0 + 0.1 * seed)
+    accuracies[2, 1] = accuracy
+    row = {"set": "Adult", "seed": seed, "majority": 88.6, "accuracies": accuracies.tolist()}
+    return row | {"rows": np.full(shape, 500.0).tolist(), "swapped": [swapped] * shape[1]}
+
+
+def part_claims(part, rows):
+    return list(limits.claims({key: rows if key == part else [] for key in limits.PARTS}))
+
+
+def judged(part, rows):
+    return verdicts(part_claims(part, rows))
+
+
+def test_section_7_is_judged_on_the_same_splits_and_by_most_sets():
+    def rows(*chosen, splits=5):
+        return [unlabelled_row(f"set {i}", s, chosen=value) for i, value in enumerate(chosen) for s in range(splits)]
+
+    # Splits differ by far more than the methods, but alike for both.
+    assert judged("unlabelled", rows(0.99, 0.99, 1.01)) == ["holds"]
+    assert judged("unlabelled", rows(0.99, 1.0)) == ["missed"]
+    assert judged("unlabelled", rows(1.01)) == ["missed"]
+    assert judged("unlabelled", rows(0.5, splits=2)) == ["few splits"]
+    assert judged("unlabelled", [*rows(0.5), unlabelled_row("short", 0, chosen=0.5)]) == ["few splits"]
+    # Lower on average, but not by two standard errors.
+    noisy = rows(0.99)
+    for row in noisy[::2]:
+        row["values"]["BestDA 10"] += 0.02
+    assert judged("unlabelled", noisy) == ["missed"]
+
+
+def test_a_learned_map_must_gain_in_every_mixture():
+    assert judged("maps", [map_row(seed, learned=0.9) for seed in range(5)]) == ["holds"]
+    one_lost = [map_row(seed, learned=0.9) for seed in range(5)]
+    for row in one_lost:
+        row["cells"][-1]["values"]["learned"] += 0.2
+    [row] = part_claims("maps", one_lost)
+    assert (row["verdict"], row["measured"]) == ("missed", "1 of 2 mixtures: 1.0")
+    assert judged("maps", [map_row(seed, learned=0.9) for seed in range(2)]) == ["few splits"]
+
+
+def test_kernel_mean_matching_needs_one_variant_near_the_papers_figure():
+    assert judged("kernel", [kernel_row(seed) for seed in range(5)]) == ["missed", "missed"]
+    assert judged("kernel", [kernel_row(seed, accuracy=75.2) for seed in range(5)]) == ["holds", "missed"]
+    assert judged("kernel", [kernel_row(seed, accuracy=75.3, swapped=74.0) for seed in range(5)]) == ["missed", "holds"]
+    assert judged("kernel", [kernel_row(seed, swapped=74.0) for seed in range(4)]) == ["few splits", "few splits"]
+    [first, _] = part_claims("kernel", [kernel_row(0, accuracy=80.0)] * 5)
+    assert first["measured"] == "80.00 ± 0.00 to 88.00 ± 0.00; the frequent class 88.60 ± 0.00"
+    assert first["paper"] == "74.62 ± 0.64"
+
+
+def test_tables_of_section_7_and_of_kernels_show_every_cell():
+    results = limits_results(**{"inf": [0.2] * 6, "10": [0.2] * 6}) | {
+        "unlabelled": [unlabelled_row("Wind", seed, chosen=1.5) for seed in range(5)],
+        "maps": [map_row(seed, learned=0.9) for seed in range(5)],
+        "kernel": [kernel_row(seed, swapped=74.0) for seed in range(5)],
+    }
+    text = limits.markdown(results)
+    assert "| Wind | 1.200 ± 0.158 | 1.200 ± 0.158 | 2.200 ± 0.158 | 1.700 ± 0.158 | 1.200 ± 0.158 |" in text
+    assert "| 3.7 | 10 | 1.100 ± 0.158 | 1.200 ± 0.158 | 0.900 ± 0.000 |" in text
+    assert "| Adult, swapped | standardised | standardised | 1000 | 74.00 ± 0.00 |" in text
+    assert text.count("| Adult | ") == len(limits.KERNEL_VARIANTS) + 1  # and the line of problem (7)
+    assert "The paper has 74.62; the frequent class has 88.60 ± 0.00" in text
+
+
+def regression_set(rng, rows=600):
+    """Return a set whose domains have the same coefficients."""
+    X, X_source = rng.standard_normal((2, rows, 3)) * [1.0, 2.0, 0.5]
+    coef = np.array([1.0, -0.5, 2.0])
+    y, y_source = (part @ coef + 0.1 * rng.standard_normal(rows) for part in (X, X_source))
+    return PaperSet("made up", lambda: (X_source, y_source, X, y), (300, 100, 200, rows), True, "")
+
+
+def test_section_7_is_measured_from_end_to_end(monkeypatch):
+    made = regression_set(np.random.default_rng(0))
+    monkeypatch.setattr(limits, "named", lambda name: made)
+    monkeypatch.setattr(limits, "MAP_STEPS", 300)
+    errors = limits.without_labels("made up", 0)["values"]
+    assert set(errors) == {"public", "equal weights", "BestDA 1", "BestDA 10", "DM 1", "DM 10"}
+    assert errors["public"] == pytest.approx(1.0, abs=0.1)  # both domains have the same coefficients
+    assert errors["BestDA 10"] < 2 * errors["equal weights"]
+    row = limits.with_other_columns("made up", 0)
+    assert len(row["cells"]) == len(limits.MIXTURES) * len(limits.MAP_EPSILONS)
+    for cell in row["cells"]:
+        # The distance is at most the length of the turn, and grows with it.
+        assert 0 < cell["distance"] <= limits.MIXTURES[-1]
+    far = row["cells"][-1]["values"]  # without noise
+    assert far["known"] < far["as it is"]
+    assert len({cell["values"]["CnvxAdap, unmixed"] for cell in row["cells"][2::3]}) == 1  # no mixture reaches it
+    assert limits.markdown(limits_results(inf=[0.2]) | {"maps": [row]}).count("| inf |") == len(limits.MIXTURES)
+
+
+def test_the_true_map_gives_back_the_unmixed_source(monkeypatch):
+    made = regression_set(np.random.default_rng(0))
+    monkeypatch.setattr(limits, "named", lambda name: made)
+    monkeypatch.setattr(limits, "MAP_STEPS", 100)
+    known = [cell["values"]["known"] for cell in limits.with_other_columns("made up", 0)["cells"][2::3]]
+    assert known == pytest.approx([known[0]] * len(limits.MIXTURES), rel=1e-6)
+
+
+def test_kernels_are_measured_in_both_directions_and_as_the_estimator_does(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, X_source = rng.normal([1.0, 0.0], 1.0, (300, 2)), rng.standard_normal((300, 2))
+    y, y_source = ((part[:, 0] > 0).astype(int) for part in (X, X_source))
+    y_source[:30] = 1 - y_source[:30]
+    made = PaperSet("made up", lambda: (X_source, y_source, X, y), (100, 50, 150, 300), True, "")
+    monkeypatch.setattr(limits, "named", lambda name: made)
+    row = limits.matched_by_kernels("made up", 0)
+    part = split(made, 0)
+    model = KernelMeanMatchingClassifier().fit(part.X, part.y, public=part.thinned)
+    middle = limits.WIDTHS.index(1.0)
+    assert row["accuracies"][0][middle] == pytest.approx(100 * model.score(part.X_test, part.y_test))
+    assert len(row["accuracies"]) == len(row["rows"]) == len(limits.KERNEL_VARIANTS)
+    assert min(min(line) for line in row["rows"]) >= 1
+    other = limits.swapped(made)
+    assert other.sizes == (100, 50, 150, 300)
+    assert sorted(split(other, 0).public.X[:, 0]) == sorted(X[:, 0])
+    assert all(accuracy > 80 for accuracy in row["swapped"])
