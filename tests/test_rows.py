@@ -10,7 +10,7 @@ from dpadapt import rows as module
 from dpadapt.learning.descent import SquaredLoss, gradient_weights
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
-from dpadapt.rows import Rows, norm_bounds, products_by_row
+from dpadapt.rows import FLOAT32_EXCESS, Rows, norm_bounds, products_by_row
 from dpadapt.streaming.source import Part
 
 dtypes = st.sampled_from([np.float32, np.float64])
@@ -157,9 +157,129 @@ def test_where_a_row_may_be_missing_no_other_row_changes_its_clipped_gradient(co
         assert moved <= whole.sensitivity("l2", Adjacency.ADD_REMOVE) * (1 + 1e-9)
 
 
-def test_rows_taken_from_a_table_without_a_fixed_number_stay_so():
-    rows = Rows(np.ones((4, 2)), np.zeros(4), fixed_rows=False)
-    assert not rows.take(np.array([1, 2])).fixed_rows
+@pytest.mark.parametrize(
+    ("dtype", "length", "rate"), [(float, 1e9, 0.5), (np.float32, 1e4, 0.5), (np.float32, 1e4, None)]
+)
+@pytest.mark.parametrize("n_scores", [None, 3])
+def test_a_null_row_that_is_drawn_changes_no_other_row_of_the_sample(dtype, length, rate, n_scores):
+    """Rows whose residual is what rounding leaves: their terms would follow from their places in the sample."""
+    random = np.random.default_rng(1)
+    for _ in range(10):
+        shape = (8,) if n_scores is None else (8, n_scores)
+        coef = random.standard_normal(shape).astype(dtype)
+        X = np.repeat(length * random.standard_normal((1, 8)), 104, 0).astype(dtype)
+        y = X @ coef
+        X[0] = 0
+        rows, weights = Rows(X, y[:, 0] if n_scores else y), gradient_weights(Residuals(y), coef)
+        with_null, without = (
+            clipped_outer_sum(rows.take(index, rate), weights, 1.0).value
+            for index in (np.arange(104), np.arange(1, 104))
+        )
+        # Other terms are the same; their sum may be rounded differently.
+        assert np.linalg.norm(with_null - without) <= (1e-9 if dtype is float else 1e-4)
+
+
+class Residuals:
+    """A loss with several targets, of which the first tells the rows apart: prediction minus target."""
+
+    def __init__(self, y):
+        self.y = y
+
+    def weights(self, scores, y):
+        # All rows but the first, which is null, have the same targets.
+        return scores - self.y[1]
+
+    def value(self, scores, y):
+        raise NotImplementedError
+
+
+def rounded_by_order():
+    """Return 128 numbers whose sum in float32 depends on their order."""
+    random = np.random.default_rng(0)
+    ones = np.ones(128, np.float32)
+    found = max(
+        (random.uniform(0.5, 1, (128, 1)).astype(np.float32) for _ in range(2000)),
+        key=lambda X: abs(float(module._products(X, ones)[0]) - float(module._products(np.roll(X, 1, 0), ones)[0])),
+    )
+    return np.tile(found, (512, 1))
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 40_000])
+def test_a_row_that_is_drawn_moves_a_sum_in_float32_by_no_more_than_the_bound(left_out):
+    """Without groups by row number, all later groups would hold other rows."""
+    X = rounded_by_order()
+    X[left_out] = 0
+    rows, drawn = Rows(X, np.zeros(len(X), np.float32)), np.arange(len(X))
+    not_drawn = np.delete(drawn, left_out)
+    sums = [clipped_outer_sum(rows.take(some, 0.99), ones_in_float32, 1.01).value for some in (drawn, not_drawn)]
+    # The row is null: what is left is rounding, in one group and in the sums that hold it.
+    assert np.linalg.norm(sums[0] - sums[1]) <= FLOAT32_EXCESS / 8
+
+
+def ones_in_float32(block):
+    return np.ones(len(block.X), np.float32)
+
+
+@pytest.mark.parametrize("n_scores", [None, 3])
+@pytest.mark.parametrize("rate", [0.02, 0.3, 1.0])
+def test_sums_over_a_sample_in_float32_are_those_in_float64(rate, n_scores):
+    random = np.random.default_rng(3)
+    X = random.standard_normal((20_000, 30)).astype(np.float32)
+    rows = Rows(X, np.zeros(len(X)))
+    # All of the first thousand rows: ranges with more rows than a group.
+    index = np.flatnonzero((random.random(len(X)) < rate) | (np.arange(len(X)) < 1000))
+    shape = (len(X),) if n_scores is None else (len(X), n_scores)
+    weights = dict(zip(X[:, 0].tolist(), random.standard_normal(shape).astype(np.float32), strict=True))
+
+    def chosen(block):
+        return np.array([weights[key] for key in block.X[:, 0].tolist()], np.float32).reshape(len(block.X), *shape[1:])
+
+    taken = rows.take(index, rate)
+    assert taken.splits[0] == 0
+    assert taken.splits[-1] == len(index)
+    total = taken.map_sum(lambda block: block.outer(chosen(block)))
+    exact = X[index].astype(float).T @ np.array([weights[key] for key in X[index, 0].tolist()], float)
+    assert np.allclose(total, exact, rtol=1e-4, atol=1e-3)
+    assert rows.take(index).X.dtype == np.float64
+
+
+def test_an_empty_sample_in_float32_has_sums_of_zero():
+    rows = Rows(np.ones((300, 2), np.float32), np.zeros(300)).take(np.array([], dtype=np.int64), 0.5)
+    assert clipped_outer_sum(rows, ones_in_float32, 1.0).value.tolist() == [0.0, 0.0]
+
+
+def test_products_are_computed_column_by_column_where_a_place_matters(monkeypatch):
+    random = np.random.default_rng(4)
+    X, coef = random.standard_normal((70, 6)), random.standard_normal((6, 3))
+    fast = products_by_row(X, coef)
+    monkeypatch.setattr(module, "_same_in_every_place", lambda *shape: False)
+    assert np.allclose(products_by_row(X, coef), fast, rtol=1e-12)
+
+
+def test_a_library_that_rounds_by_place_is_noticed(monkeypatch):
+    module._same_in_every_place.cache_clear()
+    original = module._part_products
+
+    def by_place(rows, coef):
+        products = original(rows, coef)
+        products[-1] = np.nextafter(products[-1], np.inf)
+        return products
+
+    monkeypatch.setattr(module, "_part_products", by_place)
+    assert not module._same_in_every_place(6, 3, np.dtype(float))
+    module._same_in_every_place.cache_clear()
+
+
+@pytest.mark.parametrize("part", [np.s_[:, ::2], np.s_[::-1], np.s_[:, :3]])
+def test_a_null_row_does_not_change_the_order_of_memory(part):
+    table = np.random.default_rng(5).standard_normal((500, 40)).astype(np.float32)
+    null = table.copy()
+    null[7] = np.nan
+    assert Rows(table[part], np.zeros(500)).X.strides == Rows(null[part], np.zeros(500)).X.strides
+
+
+def test_places_in_a_sample_are_not_fixed():
+    assert not Rows(np.ones((4, 2)), np.zeros(4)).take(np.array([1, 2])).fixed_rows
     assert Rows(np.ones((4, 2)), np.zeros(4)).fixed_rows
 
 

@@ -860,6 +860,36 @@ def test_rounding_in_float32_stays_within_its_allowance_on_every_level():
     assert 2.0**-24 < furthest <= FLOAT32_EXCESS + 4e-5
 
 
+@pytest.mark.parametrize(("dtype", "clip_norm"), [(np.float32, 1e20), (np.float64, 1e200)])
+def test_a_clipping_norm_whose_limits_overflow_is_refused(dtype, clip_norm):
+    with pytest.raises(ValueError, match="clip_norm is too large"):
+        clipped_outer_sum(
+            Rows(np.zeros((2, 1), dtype), np.zeros(2)), lambda block: np.full(2, np.inf, dtype), clip_norm
+        )
+
+
+@pytest.mark.parametrize("n_columns", [None, 2])
+def test_weights_of_fewer_digits_than_their_rows_do_not_exceed_the_bound(n_columns):
+    shape = (1,) if n_columns is None else (1, n_columns)
+    made = clipped_outer_sum(Rows(np.array([[1e45]]), np.zeros(1)), lambda block: np.ones(shape, np.float32), 1.0)
+    assert np.linalg.norm(made.value) <= 1.0
+
+
+def test_a_clipped_row_is_hardly_shorter_than_the_clipping_norm():
+    made = clipped_outer_sum(Rows(np.full((1, 4), 7.0, np.float32), np.zeros(1)), float32_ones, 1.0)
+    assert 0.997 < np.linalg.norm(made.value) <= 1.0
+
+
+def test_sums_of_many_blocks_clip_each_row_by_its_own_length():
+    # Two blocks of 16,384 rows, of which the rows of the second are long.
+    X = np.ones((32_768, 1))
+    X[16_384:] = 100.0
+    sums = clipped_outer_sums(Rows(X, np.zeros(len(X))), 1.0)
+    for _ in range(2):
+        total = sums(lambda block: np.ones(len(block.X))).value
+        assert total[0] == pytest.approx(32_768, rel=1e-9)
+
+
 def float32_ones(block):
     return np.ones(len(block.X), np.float32)
 

@@ -283,10 +283,11 @@ def released_gradient(
     def sampled(index: NDArray[np.int64] | slice) -> Bounded:
         if isinstance(index, slice):
             return gradients(rows)
+        rate = run.plan.rate if isinstance(run.plan, Sampled) and run.unit == "row" else None
         if isinstance(rows, Rows):
-            return gradients(rows.take(index))
+            return gradients(rows.take(index, rate))
         own = rows_by_block(index, rows.n_rows)
-        return added(rows.results(lambda part, chosen: gradients(part.take(chosen)), own))
+        return added(rows.results(lambda part, chosen: gradients(part.take(chosen, rate)), own))
 
     summed = gradients(rows) if batch is None else batch.of(sampled)
     return np.asarray(run.release(summed) / n_rows)

@@ -33,6 +33,9 @@ Array = NDArray[Any]
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT32_TINY = float(np.finfo(np.float32).tiny)
+# Largest clipping norm of float64 and of float32 rows: the limits of the weights of a row of length above `tiny`, and
+# the sum of all rows, stay finite.
+_MOST_CLIP_NORM = (2.0**500, 2.0**60)
 # Factor, no unit. `clipped_term_sum` drops a term that it would have to scale down further than this. It lies far above
 # the least normal float32 (2^-126), so that no factor is rounded up. Chosen by hand.
 _LEAST_TERM_FACTOR = 2.0**-80
@@ -215,17 +218,21 @@ def clipped_outer_sums(
         return lambda weights: added(rows.results(partial(clipped_outer_sum, weights=weights, clip_norm=clip_norm)))
     clip_norm = checks.positive(clip_norm, "clip_norm")
     in_float32 = rows.X.dtype == _FLOAT32
+    if clip_norm > _MOST_CLIP_NORM[in_float32]:
+        raise ValueError("clip_norm is too large for numbers of this type. Use a smaller one, or float64 rows.")
     # Room for what rounding adds to the distance of two neighbours: (1 - e)(1 + e) < 1.
     spared = 1.0 - FLOAT32_EXCESS if in_float32 else 1.0
-    # By the first row of a block and the type of its weights: the largest and the smallest weight of each row.
-    held: dict[tuple[int, np.dtype[Any]], tuple[Array, Array]] = {}
+    # By the place of a block and the type of its weights: the largest and the smallest weight of each row.
+    held: dict[tuple[int, int, np.dtype[Any]], tuple[Array, Array]] = {}
     # A null result with the bounds of every sum. |clipped term| <= clip_norm, and zeroing one record moves the sum by
     # its clipped term alone.
     bounds = Bounded(np.zeros(0), l2=clip_norm, fixed_rows=in_float32, unit=rows.unit)
 
     def clipped(weights: Callable[[Block], NDArray[Any]], block: Block) -> Array:
         weight = weights(block)
-        key = block.start, weight.dtype
+        # A limit that is rounded to fewer digits might be rounded up.
+        weight = weight.astype(np.result_type(weight, block.X), copy=False)
+        key = block.start, len(weight), weight.dtype
         limits = held.get(key)
         if limits is None:
             # |x r'|_F = |x| |r|, so scaling r down to clip_norm / |x| bounds the term by clip_norm.
