@@ -230,8 +230,9 @@ def clipped_outer_sums(
 
     def clipped(weights: Callable[[Block], NDArray[Any]], block: Block) -> Array:
         weight = weights(block)
-        # A limit that is rounded to fewer digits might be rounded up.
-        weight = weight.astype(np.result_type(weight, block.X), copy=False)
+        if weight.dtype != block.X.dtype:
+            # A limit that is rounded to fewer digits might be rounded up.
+            weight = weight.astype(np.result_type(weight, block.X), copy=False)
         key = block.start, len(weight), weight.dtype
         limits = held.get(key)
         if limits is None:
