@@ -113,7 +113,7 @@ class Spilled(Blocks[P]):
         if self._file is None and self._spill._taken(size):
             self._sizes.append(size)
             # Through its pickle: the arrays of `part` may be views of a file that will be closed.
-            self._parts.append((True, pickle.loads(head, buffers=[bytearray(array) for array in arrays])))
+            self._parts.append((True, pickle.loads(head, buffers=[_own_pages(array) for array in arrays])))
             return
         if self._file is None:
             self._file = self._spill._open()
@@ -172,6 +172,21 @@ def _pickled(part: Any) -> tuple[bytes, list[memoryview]]:
     head, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
     _Pickler(head, protocol=5, buffer_callback=buffers.append).dump(part)
     return head.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+def _own_pages(content: memoryview) -> Any:
+    """Return a copy in memory that goes back to the system as soon as nothing refers to it.
+
+    Memory of the usual kind stays with the process where something else lies behind it: over the stages of a fit that
+    was a third more than the limit.
+    """
+    if content.nbytes < _MEMORY_PAGE:
+        return bytearray(content)
+    # Private: a process that is forked from this one must not write to the same pages.
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    room = mmap.mmap(-1, content.nbytes, **flags)
+    room[:] = content
+    return room
 
 
 def _written(file: Any, content: memoryview) -> int:
