@@ -28,8 +28,9 @@ _DEMO_DELTA = 1e-6
 _DEMO_TEST_SHARE = 1 / 3
 # Splits for the papers' algorithms; they are shown for comparison only.
 _PAPER_SEEDS = 3
-# Methods that model the public population instead of the private one.
-_MODELS_OF_THE_PUBLIC_POPULATION = ("reverse-adaptation",)
+# Methods of the papers that are not shown: one models the public population instead of the private one, and one, which
+# uses no private labels, takes several minutes.
+_NOT_SHOWN = ("reverse-adaptation", "private-best-da")
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ def _papers(case: Case, ours: dict[str, Any], epsilons: Sequence[float], done: C
         for method in PREDICTORS
         if (method.task, method.beside) == (case.task, "public")
         and method.paper
-        and method.name not in _MODELS_OF_THE_PUBLIC_POPULATION
+        and method.name not in _NOT_SHOWN
         and not method.tasks
     ]
     panel = ours["panels"][0]
