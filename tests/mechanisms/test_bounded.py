@@ -189,13 +189,6 @@ MAKERS = [
         rounding=lambda o: ROUNDING[o[1]],
     ),
     Maker(
-        "clipped_outer_sums",
-        records,
-        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
-        make_later_outer_sum,
-        rounding=lambda o: ROUNDING[o[1]],
-    ),
-    Maker(
         "clipped_term_sum",
         records,
         st.tuples(st.integers(1, 4), dtypes, clips),
@@ -265,6 +258,13 @@ MAKERS = [
         rounding=lambda o: ROUNDING[o[1]],
     ),
     Maker("square_root_histogram", places, st.integers(1, 9), make_codes(square_root_histogram)),
+    Maker(
+        "clipped_outer_sums",
+        records,
+        st.tuples(st.integers(1, 3), dtypes, clips, st.booleans(), kinds),
+        make_later_outer_sum,
+        rounding=lambda o: ROUNDING[o[1]],
+    ),
 ]
 ids = [f"{maker.name}{i}" for i, maker in enumerate(MAKERS)]
 

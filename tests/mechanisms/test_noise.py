@@ -63,6 +63,24 @@ def test_gaussian_noise_has_the_stated_scale(random, alarm):
     assert kstest(noise, norm(scale=6.0 * 2 / 3).cdf).pvalue < 1e-6  # the test can fail
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_secure_noise_has_the_stated_scale_in_any_order_of_memory(order):
+    matrix = sums(clip_norm=3.0)
+    matrix = matrix.with_value(np.zeros((50, 80), order=order))
+    released = Gaussian(2.0)._apply(matrix, scale=6.0, random=SecureRandom())
+    assert released.shape == (50, 80)
+    assert kstest(released.ravel(), norm(scale=6.0).cdf).pvalue > SECURE_ALARM
+    assert kstest(released.ravel(), norm(scale=4.0).cdf).pvalue < 1e-6  # the test can fail
+
+
+def test_a_seed_gives_the_same_noise_in_any_order_of_memory():
+    both = [
+        Gaussian(2.0)._apply(sums().with_value(np.zeros((5, 8), order=order)), scale=6.0, random=SeededRandom(0))
+        for order in ("C", "F")
+    ]
+    assert np.array_equal(*both)
+
+
 @pytest.mark.parametrize(("random", "alarm"), [(SeededRandom(0), ALARM), (SecureRandom(), SECURE_ALARM)])
 def test_laplace_noise_has_the_stated_scale(random, alarm):
     # One record moves each of N candidates by 1, so the l1 sensitivity is N.
