@@ -101,6 +101,8 @@ def _products(X: NDArray[Any], weights: NDArray[Any], splits: NDArray[np.int64] 
             if last - first <= size:
                 np.matmul(columns[first:last].T, X[first:last], out=part)
             else:
+                # The row that makes a range longer than a group changes its sum from float32 to float64, which is off
+                # by less: two neighbours are then no further apart than two sums of groups.
                 exact = columns[first:last].T.astype(np.float64) @ X[first:last].astype(np.float64)
                 long = exact if long is None else long + exact
     for _ in range(_FLOAT32_LEVELS):
