@@ -44,6 +44,39 @@ def test_cells_at_a_threshold_and_extreme_cells_follow_scikit_learn():
     assert np.array_equal(trees.sums(rows)[:, 0], model.predict(rows))
 
 
+def _walked(trees, row):
+    """Return the sums of one row, by a walk through each tree."""
+    sums = trees.baseline.copy()
+    for place, node in enumerate(trees.roots):
+        while trees.left[node] >= 0:
+            below = row[trees.feature[node]] <= trees.threshold[node]
+            node = (trees.left if below else trees.right)[node]
+        sums[place % len(sums)] += trees.value[node]
+    return sums
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_sums_are_those_of_a_walk_through_each_tree_for_any_cells(n_classes, models, monkeypatch):
+    trees = models[n_classes].trees
+    draw = np.random.default_rng(n_classes)
+    rows = np.concatenate([NEW, draw.choice([np.nan, np.inf, -np.inf, 0.0, 1e308, 0.3], (60, 4))])
+    inner = np.flatnonzero(trees.left >= 0)
+    some = draw.choice(inner, 100)
+    rows[np.arange(100), trees.feature[some]] = trees.threshold[some]
+    expected = np.array([_walked(trees, row) for row in rows])
+    assert np.array_equal(trees.sums(rows), expected)
+    # Neither does it matter how many rows are scored at once.
+    monkeypatch.setattr(boosting, "_SCORED_ROWS", 7)
+    assert np.array_equal(trees.sums(rows), expected)
+
+
+def test_a_tree_of_one_leaf_adds_its_value():
+    model = HistGradientBoostingRegressor(max_iter=3, early_stopping=False, min_samples_leaf=200).fit(X, y)
+    trees = Trees.of(model)
+    assert (trees.left < 0).all()
+    assert np.array_equal(trees.sums(NEW)[:, 0], model.predict(NEW))
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_scores_are_the_centred_log_probabilities_of_scikit_learn(n_classes, models):
     labels = _labels(n_classes)
@@ -153,3 +186,23 @@ def test_damaged_trees_are_refused(part, value):
         broken[inner[-1] if part != "roots" else 0] = value
     with pytest.raises(ValueError, match="damaged"):
         replace(trees, **{part: broken}).require_sound(3)
+
+
+def test_trees_with_more_leaves_than_bits_or_a_node_of_two_parents_are_refused():
+    draw = np.random.default_rng(0)
+    X = draw.standard_normal((3000, 3))
+    options = {"max_iter": 2, "early_stopping": False, "min_samples_leaf": 5}
+    for most, sound in ((32, True), (33, False)):
+        model = HistGradientBoostingRegressor(max_leaf_nodes=most, **options).fit(X, X @ [1.0, 2.0, 3.0])
+        trees = Trees.of(model)
+        if sound:
+            trees.require_sound(3)
+            assert np.array_equal(trees.sums(X)[:, 0], model.predict(X))
+        else:
+            with pytest.raises(ValueError, match="damaged"):
+                trees.require_sound(3)
+    trees = fit_boosting(X[:200], X[:200, 0], 1).trees
+    shared = trees.right.copy()
+    shared[0] = trees.left[0]
+    with pytest.raises(ValueError, match="damaged"):
+        replace(trees, right=shared).require_sound(3)

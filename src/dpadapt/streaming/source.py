@@ -18,6 +18,8 @@ _DECODED_ROWS = BLOCK_ROWS
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # Bytes. Less would not hold the blocks of one stage that are at work.
 _LEAST_MEMORY = 64 * 2**20
+# Bytes that stay free while rows are read: decoding takes about 90 MB with 22 columns, which would come on top.
+_READING_BYTES = 96 * 2**20
 
 
 # How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
@@ -127,7 +129,7 @@ class Source:
                     yield Part(rows, labels, _shares(present, len(rows), first=not n_rows, others=partly))
                     n_rows, partly = n_rows + len(rows), bool(present)
 
-        kept = self._spill().kept(_in_blocks(chunks()))
+        kept = self._spill().kept(_in_blocks(chunks()), spare=min(_READING_BYTES, self._limit // 4))
         kept.n_rows = n_rows
         return kept
 

@@ -51,9 +51,9 @@ class Spill:
                 f"system ({kind}). Name a folder on a disk of this machine by TMPDIR."
             )
 
-    def kept(self, parts: Iterable[P]) -> "Spilled[P]":
-        """Keep blocks: each in memory if there is room, else in the file of this stage."""
-        kept: Spilled[P] = Spilled(self)
+    def kept(self, parts: Iterable[P], spare: int = 0) -> "Spilled[P]":
+        """Keep blocks: each in memory if there is room and `spare` bytes are left, else in the file of this stage."""
+        kept: Spilled[P] = Spilled(self, spare)
         try:
             for part in parts:
                 kept.add(part)
@@ -69,8 +69,8 @@ class Spill:
             f"another folder by TMPDIR, or allow more memory. What was charged before counts as spent",
         )
 
-    def _taken(self, size: int) -> bool:
-        if size > self._free:
+    def _taken(self, size: int, spare: int) -> bool:
+        if size > self._free - spare:
             return False
         self._free -= size
         return True
@@ -95,8 +95,9 @@ class _InFile:
 class Spilled(Blocks[P]):
     """Blocks of one stage, some in memory and the others in one file. Arrays that come from the file are read-only."""
 
-    def __init__(self, spill: Spill) -> None:
+    def __init__(self, spill: Spill, spare: int = 0) -> None:
         self._spill = spill
+        self._spare = spare
         self._parts: list[tuple[bool, Any]] = []
         self._file: Any = None
         self._end = 0
@@ -110,7 +111,7 @@ class Spilled(Blocks[P]):
         """Keep a further block."""
         head, arrays = _pickled(part)
         size = len(head) + sum(array.nbytes for array in arrays)
-        if self._file is None and self._spill._taken(size):
+        if self._file is None and self._spill._taken(size, self._spare):
             self._sizes.append(size)
             # Through its pickle: the arrays of `part` may be views of a file that will be closed.
             self._parts.append((True, pickle.loads(head, buffers=[_own_pages(array) for array in arrays])))

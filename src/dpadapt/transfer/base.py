@@ -9,7 +9,7 @@ private ones.
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -330,7 +330,7 @@ class Base:
                 case BoostedModel():
                     known = np.zeros(0, dtype=np.int64) if model.known is None else model.known
                     facts = {"known": known, "n_classes": np.array(model.n_classes)}
-                    arrays |= _named(f"{name}.boosted", facts) | _named(f"{name}.trees", vars(model.trees))
+                    arrays |= _named(f"{name}.boosted", facts) | _named(f"{name}.trees", asdict(model.trees))
                 case _:
                     raise TypeError("a public_model can't be saved as plain data.")
         return arrays
