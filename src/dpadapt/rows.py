@@ -96,7 +96,7 @@ def _products(X: NDArray[Any], weights: NDArray[Any], splits: NDArray[np.int64] 
         if groups < len(parts):
             np.matmul(columns[whole:].T, X[whole:], out=parts[groups])
     else:
-        parts = np.zeros((len(splits) - 1, columns.shape[1], X.shape[1]), np.float32)
+        parts = np.empty((len(splits) - 1, columns.shape[1], X.shape[1]), np.float32)
         for part, (first, last) in zip(parts, pairwise(splits.tolist()), strict=True):
             if last - first <= size:
                 np.matmul(columns[first:last].T, X[first:last], out=part)
@@ -105,6 +105,7 @@ def _products(X: NDArray[Any], weights: NDArray[Any], splits: NDArray[np.int64] 
                 # by less: two neighbours are then no further apart than two sums of groups.
                 exact = columns[first:last].T.astype(np.float64) @ X[first:last].astype(np.float64)
                 long = exact if long is None else long + exact
+                part.fill(0.0)
     for _ in range(_FLOAT32_LEVELS):
         # Of an odd number of parts, one stays as it is.
         kept = (len(parts) + 1) // 2
