@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import mmap
 import os
 import stat
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dpadapt import file_systems
 from dpadapt.persons import row_shares
 from dpadapt.rows import Rows
 from dpadapt.streaming import spill
+from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import Spill
 
 
@@ -66,6 +68,45 @@ def test_memory_is_used_up_to_the_limit_and_given_back():
     del kept
     gc.collect()
     assert place._free == 200_000
+
+
+def test_a_stage_leaves_the_spare_bytes_to_later_ones():
+    place = Spill(10**6)
+    kept = place.kept(stages(n=20), spare=400_000)
+    assert 400_000 <= place._free < 600_000
+    assert not all(one for one, _ in kept._parts)
+    later = kept.map(lambda stage: stage.columns)
+    assert place._free < 100_000
+    assert [len(part) for part in later.results(lambda part: part)] == [3] * 20
+
+
+def test_reading_leaves_a_quarter_of_the_memory_free(monkeypatch):
+    left = []
+    kept = Spill.kept
+
+    def noted(self, parts, spare=0):
+        stage = kept(self, parts, spare)
+        left.append((self._free, spare))
+        return stage
+
+    monkeypatch.setattr(Spill, "kept", noted)
+    X = np.zeros((16_384, 64))
+    Source(lambda: ((X, X[:, 0]) for _ in range(8)), memory="64MB").read()
+    assert left[0][0] >= left[0][1] == 16 * 2**20
+    Source(lambda: ((X, X[:, 0]) for _ in range(8)), memory="1GB").read()
+    assert left[1][1] == 96 * 2**20
+
+
+def test_a_copy_in_own_pages_is_equal_and_belongs_to_nobody_else():
+    (stage,) = stages(n=1)
+    copied = spill.in_own_pages(stage)
+    assert np.array_equal(copied.columns, stage.columns)
+    assert np.array_equal(copied.rows.X, stage.rows.X)
+    assert not np.shares_memory(copied.rows.X, stage.rows.X)
+    base = copied.rows.X
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.obj if isinstance(base, memoryview) else base.base
+    assert isinstance(base, mmap.mmap)
 
 
 def test_the_file_has_no_name_and_only_its_owner_may_read_it(tmp_path):

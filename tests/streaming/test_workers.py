@@ -1,11 +1,14 @@
 """Rows on the workers of a Dask cluster: the same model, bit for bit; lost workers; no private value in logs."""
 
+import gc
+import mmap
 import os
 import pickle
 import random
 import signal
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +25,8 @@ from dpadapt import (
     checks,
 )
 from dpadapt.accounting.ledger import Run
+from dpadapt.streaming import workers
+from dpadapt.streaming.blocks import rows_by_block
 from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
@@ -204,6 +209,84 @@ def test_the_text_of_an_error_on_a_worker_comes_back_only_if_it_is_ours(client):
     assert "ZEBRA7731" not in str(client.get_worker_logs())
     with pytest.raises(ValueError, match="epsilon must be"):
         list(blocks.results(lambda part: checks.positive(-1, "epsilon")))
+
+
+def _first_of(part, own):
+    return part.X[own].sum(axis=0)
+
+
+def test_row_numbers_of_a_sample_are_never_logged(client, rows):
+    # They would tell who is in a sample. A result that can't be pickled is an error outside the computation of sums.
+    X, y, _ = data_of("regressor", rows)
+    blocks = OnCluster(*arrays(X, y)).blocks(lambda X, y: (np.asarray(X), np.asarray(y)))
+    own = rows_by_block(np.array([7, 4242]), blocks.n_rows)
+    expected = np.sum(list(blocks.results(_first_of, own)), axis=0)
+
+    def broken():
+        import pickle
+
+        from dpadapt.streaming import workers
+
+        class Broken:
+            loads = pickle.loads
+
+            @staticmethod
+            def dumps(value):
+                raise MemoryError
+
+        workers.pickle = Broken
+
+    def mended():
+        import pickle
+
+        from dpadapt.streaming import workers
+
+        workers.pickle = pickle
+
+    client.run(broken)
+    try:
+        found = np.sum(list(blocks.results(_first_of, own)), axis=0)
+    finally:
+        client.run(mended)
+    assert np.array_equal(found, expected)
+    assert "4242" not in str(client.get_worker_logs())
+
+
+@pytest.mark.parametrize("setting", ["65536", "", "many", "\N{SUPERSCRIPT TWO}", "9" * 23])
+def test_sums_are_computed_whatever_the_environment_says_about_memory(setting, monkeypatch):
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
+        monkeypatch.setenv(name, setting)
+    group = _Group(b"digest", [np.ones((1000, 300)), np.ones((10, 300))])
+    found = workers._results(group, pickle.dumps(np.sum), None)
+    assert found.parts == [300_000.0, 3000.0]
+    (kept, _) = workers._mapped(group, pickle.dumps(np.negative), None).parts
+    assert kept.sum() == -300_000.0
+    # What is kept goes back to the system when Dask drops it, whatever lies behind it in memory.
+    while isinstance(kept, np.ndarray | memoryview):
+        kept = kept.obj if isinstance(kept, memoryview) else kept.base
+    assert isinstance(kept, mmap.mmap)
+
+
+def test_rows_that_dask_has_dropped_leave_no_copies_in_the_memory_of_a_worker(client):
+    # Stages of 26 MB. Intermediate arrays and dropped stages go back to the system.
+    X = np.random.default_rng(0).standard_normal((163_840, 20))
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    blocks = OnCluster(da.from_array(X, chunks=(8192, 20)), da.from_array(X[:, 0], chunks=8192)).blocks(
+        lambda X, y: (np.asarray(X), np.asarray(y))
+    )
+    before, size = sum(client.run(resident).values()), X.nbytes / 1e6
+    first = blocks.map(lambda part: np.sqrt(np.abs(part.X)) + part.X**2)
+    assert sum(client.run(resident).values()) - before < 1.5 * size
+    # A later stage lies behind the first in memory.
+    second = blocks.map(lambda part: np.sqrt(np.abs(part.X)))
+    del first
+    gc.collect()
+    client.run(gc.collect)
+    assert sum(client.run(resident).values()) - before < 1.5 * size
+    assert second.n_rows == len(X)
 
 
 def test_extreme_rows_on_a_worker_raise_nothing(client, rows):

@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from dpadapt.learning.descent import softmax
 from dpadapt.transfer import boosting
-from dpadapt.transfer.boosting import LEAST_CLASS_PROBABILITY, Trees, centred_logs, fit_boosting
+from dpadapt.transfer.boosting import LEAST_CLASS_PROBABILITY, BoostedModel, Trees, centred_logs, fit_boosting
 
 random = np.random.default_rng(3)
 X = random.standard_normal((300, 4))
@@ -202,6 +202,11 @@ def test_trees_with_more_leaves_than_bits_or_a_node_of_two_parents_are_refused()
             with pytest.raises(ValueError, match="damaged"):
                 trees.require_sound(3)
     trees = fit_boosting(X[:200], X[:200, 0], 1).trees
+    with pytest.raises(ValueError, match="damaged"):
+        replace(trees, threshold=np.full_like(trees.threshold, np.nan)).require_sound(3)
+    for shape in ((1, 1), (2,), (2, 1)):
+        with pytest.raises(ValueError, match="damaged"):
+            BoostedModel(replace(trees, baseline=np.zeros(shape)), None, 1).require_sound(3)
     shared = trees.right.copy()
     shared[0] = trees.left[0]
     with pytest.raises(ValueError, match="damaged"):

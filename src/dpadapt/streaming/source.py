@@ -52,7 +52,8 @@ class Source:
         Returns an iterator of pairs (X, y), each with some rows: arrays or data frames of numbers, and their labels. A
         third member may say which rows are present; the others count nothing.
     memory : int or str, default="512MB"
-        What the kept rows may take in memory, in bytes or as in "2GB". A fit needs a few hundred megabytes beside it.
+        What the kept rows may take in memory, in bytes or as in "2GB". A quarter of it, at most 96 MB, stays free while
+        the rows are read. A fit needs a few hundred megabytes beside it.
     folder : str or Path, optional
         Where the rest is kept: on a disk of this machine. Default: the system's folder for temporary files (TMPDIR).
 

@@ -113,8 +113,8 @@ class Spilled(Blocks[P]):
         size = len(head) + sum(array.nbytes for array in arrays)
         if self._file is None and self._spill._taken(size, self._spare):
             self._sizes.append(size)
-            # Through its pickle: the arrays of `part` may be views of a file that will be closed.
-            self._parts.append((True, pickle.loads(head, buffers=[_own_pages(array) for array in arrays])))
+            # A copy: the arrays of `part` may be views of a file that will be closed.
+            self._parts.append((True, _loaded(head, arrays)))
             return
         if self._file is None:
             self._file = self._spill._open()
@@ -173,6 +173,16 @@ def _pickled(part: Any) -> tuple[bytes, list[memoryview]]:
     head, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
     _Pickler(head, protocol=5, buffer_callback=buffers.append).dump(part)
     return head.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+def in_own_pages(part: P) -> P:
+    """Return a copy of a block whose arrays go back to the system as soon as nothing refers to them."""
+    copied: P = _loaded(*_pickled(part))
+    return copied
+
+
+def _loaded(head: bytes, arrays: list[memoryview]) -> Any:
+    return pickle.loads(head, buffers=[_own_pages(array) for array in arrays])
 
 
 def _own_pages(content: memoryview) -> Any:

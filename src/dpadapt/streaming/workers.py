@@ -27,6 +27,7 @@ import numpy as np
 from dpadapt.errors import made_here
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks, P, block_slices
 from dpadapt.streaming.source import Checked, Part
+from dpadapt.streaming.spill import in_own_pages
 
 Q = TypeVar("Q")
 
@@ -100,7 +101,7 @@ class OnWorkers(Blocks[P]):
 
     def map(self, function: Callable[[P], Q]) -> "OnWorkers[Q]":
         """Return what `function` makes of each block, kept by the workers."""
-        groups = self._submitted(_results, function)
+        groups = self._submitted(_mapped, function)
         mapped: OnWorkers[Q] = OnWorkers(self._client, groups, self.n_rows, self.digests)
         self._require_same(mapped.wait())
         return mapped
@@ -138,8 +139,8 @@ class OnWorkers(Blocks[P]):
         try:
             packed = cloudpickle.dumps(function)
             answers = self._client.run(_results_here, packed, keys, furthers, on_error="return")
-            found = {key: result for answer in answers.values() for key, result in pickle.loads(answer).items()}
-            return [found[key] for key in keys]
+            found = {key: packed for answer in answers.values() for key, packed in answer.items()}
+            return [pickle.loads(found[key]) for key in keys]
         except Exception:  # a worker was lost, or its groups are on their way to another one
             return None
 
@@ -293,18 +294,27 @@ def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
     return _safely(group)
 
 
-def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
+def _results(group: Any, packed: bytes, own: list[Any] | None, keep: Callable[[Any], Any] | None = None) -> Any:
+    """Return what a function gives for each block of a group, and `keep` makes of it."""
     if isinstance(group, _Failed):
         return group
-    further = [()] * len(group.parts) if own is None else [(one,) for one in own]
 
     def results() -> _Group:
         function = pickle.loads(packed)
+        further = [()] * len(group.parts) if own is None else [(one,) for one in own]
+        parts = []
         with _memory_kept():
-            parts = [function(part, *more) for part, more in zip(group.parts, further, strict=True)]
+            for part, more in zip(group.parts, further, strict=True):
+                result = function(part, *more)
+                parts.append(result if keep is None else keep(result))
         return _Group(group.digest, parts)
 
     return _safely(results)
+
+
+def _mapped(group: Any, packed: bytes, own: list[Any] | None) -> Any:
+    """Return the same to be kept: rows that Dask drops later must not stay behind in the memory of its worker."""
+    return _results(group, packed, own, in_own_pages)
 
 
 # What glibc's mallopt calls the settings of freed memory, and their values while sums are computed, in bytes: the most
@@ -312,41 +322,63 @@ def _results(group: Any, packed: bytes, own: list[Any] | None) -> Any:
 # size.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _OWN_PAGES_BYTES = 2**28, 2**25
-# Glibc's own.
+# Glibc's own, where the environment does not say otherwise.
 _USUAL_OWN_PAGES_BYTES = 2**17
 
 
 @contextmanager
 def _memory_kept() -> Iterator[None]:
-    """Let freed memory stay with this process while a sum is computed, if Dask told it to return all at once.
+    """Let freed memory stay with this process while sums are computed, if Dask told it to return all at once.
 
     Dask starts its workers with MALLOC_TRIM_THRESHOLD_=65536. Then every intermediate array gets new pages from the
-    system, and a fit takes 1.6 times as long.
+    system, and a fit takes 1.6 times as long. Afterwards all goes back: intermediate arrays hold private rows.
     """
-    told = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" and told.isdigit() else None
-    if mallopt is None:
+    told, system = _setting("MALLOC_TRIM_THRESHOLD_"), ctypes.CDLL(None) if os.name == "posix" else None
+    if told is None or system is None or not hasattr(system, "mallopt"):
         yield
         return
-    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-    mallopt(_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
+    system.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    system.mallopt(_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
     try:
         yield
     finally:
-        pages = os.environ.get("MALLOC_MMAP_THRESHOLD_", "")
-        mallopt(_TRIM_THRESHOLD, int(told))
-        mallopt(_MMAP_THRESHOLD, int(pages) if pages.isdigit() else _USUAL_OWN_PAGES_BYTES)
+        system.mallopt(_TRIM_THRESHOLD, told)
+        system.mallopt(_MMAP_THRESHOLD, _setting("MALLOC_MMAP_THRESHOLD_") or _USUAL_OWN_PAGES_BYTES)
+        system.malloc_trim(0)
 
 
-async def _results_here(packed: bytes, keys: list[str], own: dict[str, list[Any]], dask_worker: Any = None) -> bytes:
-    """Return the results of the groups that this worker holds, computed in its threads for tasks.
+def _setting(name: str) -> int | None:
+    """Return a number of bytes from the environment; None if there is none that glibc would take."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
-    As one pickle: Dask would send each of hundreds of small arrays by itself, which takes longer than many a sum.
+
+async def _results_here(
+    packed: bytes, keys: list[str], own: dict[str, list[Any]], dask_worker: Any = None
+) -> dict[str, bytes]:
+    """Return the results of the groups that this worker holds, computed and packed in its threads for tasks.
+
+    Each as one pickle: Dask would send each of hundreds of small arrays by itself, which takes longer than many a sum.
+    A group that fails is left out: Dask would log the arguments of this function, and `own` may hold the row numbers of
+    a sample.
     """
-    loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
-    held = [key for key in keys if key in dask_worker.data]
-    jobs = [loop.run_in_executor(threads, _results, dask_worker.data[key], packed, own.get(key)) for key in held]
-    return pickle.dumps(dict(zip(held, await asyncio.gather(*jobs), strict=True)))
+    try:
+        loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
+        held = [key for key in keys if key in dask_worker.data]
+        jobs = [
+            loop.run_in_executor(threads, _packed_results, dask_worker.data[key], packed, own.get(key)) for key in held
+        ]
+        answers = await asyncio.gather(*jobs)
+        return {key: answer for key, answer in zip(held, answers, strict=True) if answer is not None}
+    except Exception:
+        return {}
+
+
+def _packed_results(group: Any, packed: bytes, own: list[Any] | None) -> bytes | None:
+    try:
+        return pickle.dumps(_results(group, packed, own))
+    except Exception:
+        return None
 
 
 def _digest_of(group: Any) -> Any:

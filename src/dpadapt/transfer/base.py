@@ -9,7 +9,7 @@ private ones.
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -330,7 +330,7 @@ class Base:
                 case BoostedModel():
                     known = np.zeros(0, dtype=np.int64) if model.known is None else model.known
                     facts = {"known": known, "n_classes": np.array(model.n_classes)}
-                    arrays |= _named(f"{name}.boosted", facts) | _named(f"{name}.trees", asdict(model.trees))
+                    arrays |= _named(f"{name}.boosted", facts) | _named(f"{name}.trees", vars(model.trees))
                 case _:
                     raise TypeError("a public_model can't be saved as plain data.")
         return arrays
@@ -355,7 +355,7 @@ class Base:
         n_features = len(base.columns.center)
         for model in base.models:
             if isinstance(model, BoostedModel):
-                model.trees.require_sound(n_features)
+                model.require_sound(n_features)
         # One row shows whether the shapes agree.
         scores = base.scores(np.zeros((1, n_features)))
         if not (base.weights.shape == (len(models),) and np.isfinite(scores).all() and base.weights.dtype.kind == "f"):

@@ -4,9 +4,9 @@ As arrays, the trees can be saved without pickle, and each row is predicted by i
 the other rows, not even in rounding.
 """
 
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,9 @@ class Trees:
             all(part.shape == nodes.shape for part in (self.feature, self.threshold, self.left, self.right))
             and all(part.dtype.kind == "i" for part in (self.roots, self.feature, self.left, self.right))
             and all(part.dtype == np.float64 for part in (self.baseline, self.threshold, self.value))
+            and all(part.ndim == 1 for part in (self.baseline, self.roots, self.value))
             and len(self.baseline) > 0
+            and not np.isnan(self.threshold).any()
             and bool(np.isin(self.roots, nodes).all() and (np.diff(self.roots, prepend=-1) > 0).all())
             # A child comes after its parent, in the same tree, and has no other parent.
             and bool((children > nodes[inner]).all())
@@ -96,19 +98,14 @@ class Trees:
 
     def sums(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return the sum of the trees for each row and output."""
+        scorer = _SCORERS.get(self)
+        if scorer is None:
+            scorer = _SCORERS[self] = _Scorer(self)
         sums = np.tile(self.baseline, (X.shape[0], 1))
         for start in range(0, X.shape[0], _SCORED_ROWS):
             own = slice(start, start + _SCORED_ROWS)
-            self._scorer.add(X[own], sums[own])
+            scorer.add(X[own], sums[own])
         return sums
-
-    @cached_property
-    def _scorer(self) -> "_Scorer":
-        return _Scorer(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the arrays alone: trees are sent to workers, and the tables of a scorer are larger."""
-        return asdict(self)
 
     def _leaves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the number of leaves below each node, and that of the leaves to the left of these in its tree."""
@@ -173,6 +170,10 @@ class _Scorer:
             sums[:, place % sums.shape[1]] += values[leaf]
 
 
+# Made once for each object. Not a part of the trees: these are sent to workers and saved, and the tables are larger.
+_SCORERS: WeakKeyDictionary[Trees, _Scorer] = WeakKeyDictionary()
+
+
 def _n_failed(cells: NDArray[Any], thresholds: Vector) -> NDArray[np.intp]:
     """Return how many of the conditions `cell <= threshold` each cell fails; a cell that is no number fails all.
 
@@ -204,6 +205,13 @@ class BoostedModel:
     trees: Trees
     known: NDArray[np.int64] | None
     n_classes: int
+
+    def require_sound(self, n_features: int) -> None:
+        """Raise ValueError unless the trees are sound and have one output, or one for each of three or more classes."""
+        self.trees.require_sound(n_features)
+        n_outputs = 1 if self.known is None or len(self.known) <= 2 else len(self.known)
+        if len(self.trees.baseline) != n_outputs:
+            raise ValueError("the trees are damaged.")
 
     def scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return predictions, or centred log-probabilities of all classes."""
