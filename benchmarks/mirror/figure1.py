@@ -551,9 +551,9 @@ def _our_claims(draws: list[dict[str, Any]], sizes: list[int]) -> Iterator[dict[
         seeds = f"{len(shared)} seed{'s' if len(shared) > 1 else ''}"
         for name in ("PDA-DPMD*", "whiten-then-clip*"):
             rival = [losses[name][2] - NOISE for losses in shared]
-            text = f"{np.mean(ours):.4f} against {np.mean(rival):.4f} ({seeds})"
+            text = f"{np.mean(ours):.5f} against {np.mean(rival):.5f} ({seeds})"
             what = f"p={p:,}: ours, untuned, has less excess loss than {name}"
-            yield compared(what, text, list(np.subtract(rival, ours)))
+            yield compared(what, text, list(np.subtract(rival, ours)), digits=5)
         if p in TARGETS:
             what = f"p={p:,}: ours, untuned, excess below {TARGETS[p]}"
-            yield compared(what, f"{np.mean(ours):.4f} ({seeds})", list(np.subtract(TARGETS[p], ours)))
+            yield compared(what, f"{np.mean(ours):.5f} ({seeds})", list(np.subtract(TARGETS[p], ours)), digits=5)
