@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.data.loading import load
 from benchmarks.performance.performance import interleaved
 from benchmarks.running import command
-from benchmarks.transfer.common import claim, real_data, versions
+from benchmarks.transfer.common import claim, judged, real_data, versions
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.mechanisms.mechanism import Sampled
@@ -201,16 +201,17 @@ def means(rows: list[dict[str, Any]], method: str) -> dict[str, float]:
 def claims(results: dict[str, Any]) -> list[dict[str, str]]:
     """Return what is claimed, what was measured, and whether it holds."""
     ratio = next(row["ratio"] for row in results["steps"] if row["what"] == "private, ghost")
-    judged = [
+    found = [
         claim(f"EMNIST network, batch {BATCH}: private step <= {SPEED} x plain", f"{ratio:.2f} x", ratio <= SPEED),
         claim("ghost clipping and vmap agree to 1e-5", f"{results['agreement']:.1e}", results["agreement"] <= 1e-5),
     ]
     if results["fashion"]:
         warm = means(results["fashion"], "warm")["accuracy"]
-        error = math.sqrt(warm * (1 - warm) / N_TEST)
+        # Of the test rows of one split, so that the interval is wide enough for a mean over splits.
+        half = round(2 * math.sqrt(warm * (1 - warm) / N_TEST), 4)
         text = f"Fashion-MNIST 14 x 14, epsilon {EPSILON:g}: warm >= {ACCURACY} (with 14,600 private rows, not 57,600)"
-        judged.append(claim(text, f"{warm:.4f} (one split's error {error:.4f})", warm >= ACCURACY))
-    return judged
+        found.append(judged(text, f"{warm:.4f} ± {half:.4f}", round(warm - ACCURACY, 4), half))
+    return found
 
 
 def tables(results: dict[str, Any]) -> list[dict[str, Any]]:

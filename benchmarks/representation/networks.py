@@ -20,13 +20,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from benchmarks.data.loading import load
 from benchmarks.representation import probe_sets as sets
 from benchmarks.representation.probe import DELTA, EPSILONS
-from benchmarks.representation.subspace import everywhere
-from benchmarks.transfer.common import real_data
+from benchmarks.transfer.common import everywhere, mean_intervals, real_data
 from dpadapt.data import Public
 from dpadapt.papers.subspace.probes import DescentProbe
 from dpadapt.representation.probe import PrivateProbe
@@ -514,7 +512,9 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
 def _claim(
     name: str, better: str, worse: str, leads: Sequence[tuple[float, float]], epsilons: Sequence[float]
 ) -> dict[str, str]:
-    whose = "Paper, Figure 1: " if OURS not in (better, worse) else ""
+    # The paper has no probe of ours, and never fine-tunes the last layers alone beside the whole network.
+    own = OURS in (better, worse) or (better, worse) == (FINETUNE, WHOLE_FINETUNE)
+    whose = "" if own else "Paper, Figure 1: "
     when = "at every epsilon" if len(epsilons) > 1 else f"at epsilon {epsilons[0]:g}"
     text = ", ".join(f"{lead:+.1f} ± {half:.1f} at {e:g}" for (lead, half), e in zip(leads, epsilons, strict=True))
     return everywhere(f"{whose}{name}: {better} above {worse} {when}", text, leads)
@@ -536,13 +536,7 @@ def _table_1_claims(row: Row) -> list[dict[str, str]]:
 
 def _leads_over_splits(cells: Sequence[Row], better: str, worse: str) -> list[tuple[float, float]]:
     """Return the mean lead at each epsilon and half of its 95% interval, as shown; one variance for all epsilons."""
-    differences = [np.subtract(cell[better], cell[worse]) for cell in cells]
-    free = sum(len(one) - 1 for one in differences)
-    if free == 0:
-        return [(round(float(np.mean(one)), 1), math.inf) for one in differences]
-    variance = sum(float(np.sum((one - np.mean(one)) ** 2)) for one in differences) / free
-    width = float(student.ppf(0.975, free))
-    return [(round(float(np.mean(one)), 1), round(width * math.sqrt(variance / len(one)), 1)) for one in differences]
+    return mean_intervals([list(np.subtract(cell[better], cell[worse])) for cell in cells], 1)
 
 
 def _lead_on_rows(better: Sequence[int], worse: Sequence[int]) -> tuple[float, float]:

@@ -148,6 +148,8 @@ def write_probes(results: dict[str, Any], path: Path) -> None:
     cpu = sum(row.get("cpu", 0.0) for row in results["rows"].get("shifted", ())) / 60
     text = markdown({**results, "skipped": [], "minutes": cpu, "processes": 1}, ("shifted",))
     write_between(path, text, PROBE_START, PROBE_END)
+    if "measured on" in results["versions"]:
+        state_run(path, "python -m benchmarks representation --only shifted", results["versions"])
 
 
 def _first(pair: tuple[int, Any]) -> int:

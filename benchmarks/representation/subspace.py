@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.transfer.common import claim, judged
+from benchmarks.transfer.common import claim, everywhere
 from dpadapt.datasets.synthetic import SharedSubspace, shared_subspace
 from dpadapt.learning.task_model import SUBSPACE_METHODS
 from dpadapt.learning.task_subspaces import subspace_distance
@@ -171,18 +171,6 @@ def claims(rows: Sequence[Row]) -> list[dict[str, str]]:
         text = _pairs(gains)
         paper_claims.append(claim(words, text, all(round(late, 3) < round(early, 3) for late, early in gains)))
     return [*paper_claims, *_angle_claims(cells), *_our_claims(cells, privates, publics)]
-
-
-def everywhere(what: str, text: str, leads: Sequence[tuple[float, float]]) -> dict[str, str]:
-    """Return a claim that every lead is positive: missed if one is negative beyond its half-width.
-
-    Examples
-    --------
-    >>> [everywhere("", "", leads)["verdict"] for leads in ([(2, 1), (3, 1)], [(2, 1), (3, 4)], [(2, 1), (-2, 1)])]
-    ['holds', 'undecided', 'missed']
-    """
-    below = min(leads, key=lambda one: one[0] + one[1])
-    return judged(what, text, *(below if sum(below) < 0 else min(leads, key=lambda one: one[0] - one[1])))
 
 
 def _lead(worse: Sequence[float], better: Sequence[float], *, paired: bool = False) -> tuple[float, float]:

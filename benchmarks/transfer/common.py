@@ -4,6 +4,7 @@ A row is one cell of a grid: `task`, `n`, `epsilon`, and the results of the `pub
 (regression: error) or a pair (classification: accuracy in percent and log-loss).
 """
 
+import math
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from benchmarks import running as in_pieces
 from benchmarks.pages import pipes, write_between
@@ -24,6 +26,8 @@ Row = dict[str, Any]
 SIZES = (100, 1_000, 0)
 # Share and largest number of the private pool's rows that are test rows.
 _TEST_SHARE, _MOST_TEST_ROWS = 0.3, 5_000
+# The verdict on a difference that was measured on one split alone.
+ONE_SPLIT = "one split"
 
 
 # Splits and work.
@@ -97,6 +101,57 @@ def worst_rise(rows: Sequence[Row]) -> float:
 def claim(what: str, measured: str, holds: bool) -> dict[str, str]:
     """Return a claim with its figure and whether it holds."""
     return {"claim": what, "measured": measured, "verdict": "holds" if holds else "missed"}
+
+
+def mean_intervals(groups: Sequence[Sequence[float]], digits: int) -> list[tuple[float, float]]:
+    """Return the mean of each group and half its 95% interval, rounded as they are shown.
+
+    The intervals are Student's, with one variance for all groups; they are infinite if each group is one value.
+
+    Examples
+    --------
+    >>> mean_intervals([[1.0, 2.0, 3.0]], 2), mean_intervals([[1.0], [2.0]], 2)
+    ([(2.0, 2.48)], [(1.0, inf), (2.0, inf)])
+    """
+    free = sum(len(group) - 1 for group in groups)
+    if free == 0:
+        return [(round(float(np.mean(group)), digits), math.inf) for group in groups]
+    variance = sum(float(np.sum((np.asarray(group) - np.mean(group)) ** 2)) for group in groups) / free
+    width = float(student.ppf(0.975, free))
+    return [
+        (round(float(np.mean(group)), digits), round(width * math.sqrt(variance / len(group)), digits))
+        for group in groups
+    ]
+
+
+def compared(what: str, text: str, differences: Sequence[float], *, digits: int = 4) -> dict[str, str]:
+    """Return a claim that paired differences are positive, judged by their mean and its interval.
+
+    A single difference has no interval, hence no verdict.
+
+    Examples
+    --------
+    >>> compared("a below b", "0.2 against 0.3", [0.09, 0.10, 0.11], digits=2)
+    {'claim': 'a below b', 'measured': '0.2 against 0.3: by 0.10 ± 0.02', 'verdict': 'holds'}
+    >>> compared("a below b", "0.2 against 0.3", [0.1])["verdict"]
+    'one split'
+    """
+    if len(differences) == 1:
+        return {"claim": what, "measured": text, "verdict": ONE_SPLIT}
+    ((lead, half),) = mean_intervals([differences], digits)
+    return judged(what, f"{text}: by {lead:.{digits}f} ± {half:.{digits}f}", lead, half)
+
+
+def everywhere(what: str, text: str, leads: Sequence[tuple[float, float]]) -> dict[str, str]:
+    """Return a claim that every lead is positive: missed if one is negative beyond its half-width.
+
+    Examples
+    --------
+    >>> [everywhere("", "", leads)["verdict"] for leads in ([(2, 1), (3, 1)], [(2, 1), (3, 4)], [(2, 1), (-2, 1)])]
+    ['holds', 'undecided', 'missed']
+    """
+    below = min(leads, key=lambda one: one[0] + one[1])
+    return judged(what, text, *(below if sum(below) < 0 else min(leads, key=lambda one: one[0] - one[1])))
 
 
 def real_data() -> bool:

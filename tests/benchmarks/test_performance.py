@@ -260,7 +260,9 @@ def test_network_verdicts_follow_the_figures(capsys):
     row = {"method": "warm", "seed": 1, "accuracy": 0.86, "loss": 0.5, "scaled loss": 0.4, "epsilon": 1.0, "cpu s": 9.0}
     steps = [{"what": "plain", "ms": 1.0, "ratio": 1.0}, {"what": "private, ghost", "ms": 1.9, "ratio": 1.9}]
     results = {"steps": steps, "agreement": 2e-5, "fashion": [row, {**row, "seed": 2, "accuracy": 0.85}]}
-    assert [claim["verdict"] for claim in networks.claims(results)] == ["missed", "missed", "holds"]
+    assert [claim["verdict"] for claim in networks.claims(results)] == ["missed", "missed", "undecided"]
+    for accuracy, verdict in ((0.80, "missed"), (0.90, "holds")):
+        assert networks.claims(results | {"fashion": [row | {"accuracy": accuracy}]})[-1]["verdict"] == verdict
     networks.show(results)
     assert "0.8550" in capsys.readouterr().out
 

@@ -26,6 +26,27 @@ def test_error_of_the_private_mean_is_that_of_its_formula():
     assert np.mean(errors) == pytest.approx(wanted, rel=4 * math.sqrt(1 / 3 / repeats))
 
 
+def noise_over_isotropic(public):
+    """The squared error by noise in the geometry of S over that of isotropic noise, 90% of rows unclipped in both."""
+    _, shape, clip_norm = public_shape(public, public.shape[1], None)
+    isotropic = np.quantile(np.linalg.norm(public - public.mean(axis=0), axis=1), 0.9)
+    return clip_norm**2 * np.sum(shape**2) / (isotropic**2 * public.shape[1])
+
+
+def test_noise_in_the_geometry_of_the_public_rows_has_no_less_error_than_isotropic_noise():
+    """The trace inequality for any variances; and the clipping norms that are used, for those of the benchmark."""
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        variances = random.gamma(0.5, size=50) + 1e-6
+        assert np.sum(1 / variances) * np.sum(variances**2) >= 50 * np.sum(variances)
+    few = np.where(np.arange(50) < 3, 1.0, 0.2)
+    assert np.sum(few**-2) * np.sum(few**4) / (50 * np.sum(few**2)) == pytest.approx(15, abs=0.5)
+    assert noise_over_isotropic(random.standard_normal((20_000, 50)) * few) == pytest.approx(11, abs=1)
+    equal = random.standard_normal((20_000, 50))
+    assert noise_over_isotropic(equal[:2000]) == pytest.approx(1.11, abs=0.02)
+    assert noise_over_isotropic(equal) == pytest.approx(1.01, abs=0.01)
+
+
 def test_private_mean_recovers_a_mean_that_differs_from_the_public_one():
     random = np.random.default_rng(0)
     public = Public(random.standard_normal((200, 3)))

@@ -71,7 +71,9 @@ class PDADPMDMean(PrivateEstimator):
     Notes
     -----
     Noise alone adds (clip_norm · noise / n)² tr S² to the expected squared error: the paper's G_Q² in its printed form.
-    In exchange the clipping norm must be larger: S⁻¹ (θ - x) is long where S is small, about sqrt(tr S⁻¹).
+    In exchange the clipping norm must be larger: S⁻¹ (θ - x) is long where S is small, about sqrt(tr S⁻¹). The product
+    tr S⁻¹ tr S² is at least p tr S, that of isotropic noise on p features: if both clip at the root mean square length
+    of what they clip, noise in this geometry never has less error.
 
     References
     ----------
