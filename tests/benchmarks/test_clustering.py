@@ -126,6 +126,9 @@ def test_synthetic_sets_and_real_pairs_are_judged_by_what_the_paper_says_of_each
     assert verdict(real, "NAS improves on ClusterT on no set") == "holds"
     assert {claim["paper"] for claim in synthetic} == {"yes"}
     assert {claim["paper"] for claim in real} == {"not shown"}
+    # A gap that is shown as 1.00 is no improvement.
+    near = row(NAS=[[1.999, 1.997]]) | other
+    assert verdict(claims.rival_claims([near], "epsilon 3", real=True, quick=False), "NAS improves") == "holds"
     # The paper's own pairs are judged by the other benchmark; what was not measured is not judged.
     own = row(**rivals) | {"real": True, "set": "MNIST 6 → 9"}
     assert list(claims.paper_claims(results(own))) == []
