@@ -85,11 +85,11 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     ),
     "clustering": (
         "benchmarks.clustering.run",
-        "source-target clustering: the paper's figures on synthetic and real sets, and our estimator",
+        "source-target clustering: our estimator and the paper's algorithms on synthetic and real sets",
     ),
     "clustering-appendix": (
         "benchmarks.clustering.appendix",
-        "source-target clustering: the paper's appendix on all of its pairs: coresets, zCDP, run times",
+        "source-target clustering: the paper's figures on all of its sets: costs, coresets, zCDP, run times",
     ),
     "clustering-scale": (
         "benchmarks.clustering.scale",

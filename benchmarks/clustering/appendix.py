@@ -1,9 +1,10 @@
-"""Paper 5's appendix on all of its pairs: `python -m benchmarks clustering-appendix`.
+"""Paper 5's figures on all of its sets: `python -m benchmarks clustering-appendix`.
 
-C.1 to C.3 (Figures 4, 5, 7 to 56): `NAS` with other t, `NAS` and `NNA` with a coreset of the targets and without. C.5
-(Figures 81 to 104): zCDP. C.6 (Figures 105 to 176): the baselines with a coreset and without. C.7 (Figures 177 to 200):
-run times. On the paper's 24 real pairs and on its three synthetic sets; without real data in `DPADAPT_DATA`, or with
-`--quick`, on fewer. All methods of a set are timed in one process, in turn.
+C.1 to C.3 (Figures 4, 5, 7 to 56): `NAS` with other t, `NAS` and `NNA` with a coreset of the targets and without. C.4
+(Figures 57 to 80, with Figure 3): all methods at epsilon 3. C.2 and C.5 (Figures 6, 81 to 104): zCDP. C.6 (Figures 105
+to 176): the baselines with a coreset and without. C.7 (Figures 177 to 200): run times. On the paper's 24 real pairs and
+on its three synthetic sets; without real data in `DPADAPT_DATA`, or with `--quick`, on fewer. All methods of a set are
+timed in one process, in turn.
 """
 
 import math
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks.clustering.claims import mean_gap, on_few_sets, rival_claims, variant_claims
 from benchmarks.clustering.measure import PROXIES, VARIANTS, Problem, Solutions, budget_of, cost_runs, variants
-from benchmarks.clustering.sets import SETS, named
+from benchmarks.clustering.sets import named, papers_pairs
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import claim, real_data, run_text, versions
@@ -38,6 +39,10 @@ START, END = "<!-- bench clustering-appendix -->", "<!-- end of bench clustering
 BUDGET, SEED, KS = "epsilon 3", 11, (10, 40, 70)
 DISTANCE = 0.05  # of a target to the coreset, where the longest target is 1/2; the paper's C
 BASELINES = ("ClusterT", "private k-means", "private generator")
+# Methods that are run at rho 3 for Figures 6 and 81 to 104 alone.
+ONLY_ZCDP = ("NNA, tight", "private k-means", "private generator")
+# Runs of each method on a real pair, and on a synthetic set, where the results of runs differ more. The paper has 30.
+RUNS, SYNTHETIC_RUNS = 3, 10
 # How the targets that a representative stands for count: the paper does not say.
 READINGS = ("coreset", "weighted coreset")
 # Largest change of the mean cost that counts as negligible, as a share of it. Ours: the paper judges by eye.
@@ -51,36 +56,19 @@ PAPERS_TIMED = ("ClusterT", "NNA", "NAS", "private k-means")
 
 @dataclass(frozen=True)
 class AppendixPiece:
-    """The work of one process at a time: one set, and how often methods are run, timed, and run with other settings."""
+    """The work of one process at a time: one set, and how often methods are run and timed on it."""
 
     name: str
     runs: int
     timed: int
-    variants: int
-
-
-def papers_pairs() -> list[str]:
-    """Return the names of the paper's 24 real pairs and three synthetic sets."""
-    # MNIST has three pairs of digits, both ways; Office three domains.
-    digits = {frozenset(pair) for pair in ("17", "52", "96")}
-    chosen = []
-    for one in SETS:
-        ends = frozenset(one.name.removeprefix("MNIST ").replace(" → ", ""))
-        if (
-            one.family in ("synthetic", "Superconductivity")
-            or (one.family == "MNIST" and ends in digits)
-            or (one.family == "Office" and "caltech10" not in one.name)
-        ):
-            chosen.append(one.name)
-    return chosen
 
 
 def pieces(*, quick: bool) -> list[AppendixPiece]:
     """Return the sets to measure."""
     names = [name for name in papers_pairs() if real_data() or not named(name).real]
     if quick:
-        return [AppendixPiece(name, 2, 1, 1) for name in names if named(name).main]
-    return [AppendixPiece(name, 3, 2, 3) for name in names]
+        return [AppendixPiece(name, 2, 1) for name in names if named(name).main]
+    return [AppendixPiece(name, RUNS if named(name).real else SYNTHETIC_RUNS, 2) for name in names]
 
 
 def measure(piece: AppendixPiece) -> dict[str, Any]:
@@ -94,10 +82,23 @@ def measure(piece: AppendixPiece) -> dict[str, Any]:
     row = {"set": piece.name, "family": paper_set.family, "real": paper_set.real, "n": len(problem.T)}
     row |= with_coresets(problem, piece.runs)
     row["seconds"] = run_times(problem, piece.timed)
-    row["variants"] = variants(problem, piece.variants)
-    zcdp = {name: cost_runs(problem, make, "rho 3", piece.runs) for name, make in PROXIES.items()}
-    row["zCDP"] = {**problem.ends, "values": {"rho 3": zcdp}}
+    row["variants"] = variants(problem, piece.runs)
+    # What `variants` and `with_coresets` measure under other names is not measured again.
+    concentrated = {name: cost_runs(problem, PROXIES[name], "rho 3", piece.runs) for name in ONLY_ZCDP}
+    row["compared"] = compared(row, concentrated)
     return row | {"cpu": time.process_time() - start}
+
+
+def compared(row: Mapping[str, Any], concentrated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the costs of the paper's methods, as Figures 3, 6 and 57 to 104 compare them; `concentrated` has rho 3."""
+    other = row["variants"]
+    own = {
+        budget: {"NNA": values["NNA, coreset"], "NAS": values["NAS, t 150"]}
+        for budget, values in other["values"].items()
+    }
+    pure = {name: row["costs"][name]["all targets"] for name in BASELINES if name != "ClusterT"}
+    values = {BUDGET: own[BUDGET] | pure, "rho 3": own["rho 3"] | dict(concentrated)}
+    return {"non-private": other["non-private"], "ClusterT": other["ClusterT"], "values": values}
 
 
 def with_coresets(problem: Problem, runs: int) -> dict[str, Any]:
@@ -178,12 +179,13 @@ def change(row: Mapping[str, Any], baseline: str, reading: str) -> float:
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]], *, quick: bool = False) -> Iterator[dict[str, str]]:
-    """Yield the paper's claims on real pairs, and C.6's on the synthetic sets, which the paper does not show."""
-    real = [row for row in rows if row["real"]]
-    variants = [on_few_sets(row, quick=quick) for row in variant_claims([row["variants"] for row in real])]
-    # The benchmark `clustering` makes the same claims of other sets.
-    for row in (*variants, *rival_claims([row["zCDP"] for row in real], "rho 3", quick=quick)):
-        yield row | {"claim": f"real pairs, {row['claim']}"}
+    """Yield the paper's claims, on its real pairs and on its synthetic sets."""
+    for real in (True, False):
+        mine = [row for row in rows if row["real"] == real]
+        for row in variant_claims([row["variants"] | {"set": row["set"]} for row in mine], real=real):
+            yield on_few_sets(row, quick=quick)
+        for budget in (BUDGET, "rho 3"):
+            yield from rival_claims([row["compared"] for row in mine], budget, real=real, quick=quick)
     yield from (on_few_sets(row, quick=quick) for row in _judged(rows))
 
 
@@ -231,8 +233,16 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         "header": header,
         "rows": lines,
     }
-    lines = [[row["set"], *(f"{mean_gap([row['zCDP']], 'rho 3', name):.2f}" for name in PROXIES)] for row in rows]
-    yield {"title": "C.5: 3-zCDP (Figures 6, 81 to 104)", "words": gap, "header": ["set", *PROXIES], "rows": lines}
+    titles = {
+        BUDGET: "C.4: all methods at epsilon 3 (Figures 3, 57 to 80)",
+        "rho 3": "C.2, C.5: all methods with 3-zCDP (Figures 6, 81 to 104)",
+    }
+    for budget, title in titles.items():
+        methods = [name for name in PROXIES if rows and name in rows[0]["compared"]["values"][budget]]
+        lines = [
+            [row["set"], *(f"{mean_gap([row['compared']], budget, name):.2f}" for name in methods)] for row in rows
+        ]
+        yield {"title": title, "words": gap, "header": ["set", *methods], "rows": lines}
     header = ["set", "targets", "coreset", *(f"{name}, {reading}" for name in BASELINES for reading in READINGS)]
     lines = [
         [
@@ -281,7 +291,8 @@ def run(*, quick: bool) -> dict[str, Any]:
     return {
         "quick": quick,
         "versions": versions(),
-        "runs": [todo[0].runs, todo[0].timed, todo[0].variants],
+        "runs": {"real" if named(piece.name).real else "synthetic": piece.runs for piece in todo},
+        "timed": todo[0].timed,
         # Processes finish in any order; sorted, the tables don't depend on it.
         "rows": [row for _, row in sorted(measured, key=lambda pair: pair[0])],
         "skipped": sorted(skipped),
@@ -290,13 +301,13 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """Return the claims and both tables for the documentation."""
+    """Return the claims and all tables for the documentation."""
     name = f"python -m benchmarks clustering-appendix{' --quick' if results['quick'] else ''}"
-    runs, timed, other = results["runs"]
+    runs = " and ".join(f"{count} on a {kind} set" for kind, count in results["runs"].items())
     cpu = math.fsum(row["cpu"] for row in results["rows"]) / 60
     parts = [
         f"Printed by `{name}`. {run_text(results)}; {cpu:.1f} minutes of CPU time. Data seed {SEED}; k {KS[0]} to "
-        f"{KS[-1]}; {runs} runs of each method, {other} of those with other settings, {timed} timed fits at each k."
+        f"{KS[-1]}. Runs of each method: {runs}, where the paper has 30; {results['timed']} timed fits at each k."
     ]
     judged = [
         [row["claim"], row["paper"], row["measured"], row["verdict"]]
@@ -310,7 +321,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 
 def show(results: dict[str, Any]) -> None:
-    """Print the claims and both tables."""
+    """Print the claims and all tables."""
     print(markdown(results))
 
 

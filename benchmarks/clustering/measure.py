@@ -123,7 +123,7 @@ def cells(problem: Problem, runs: dict[str, int], rival_runs: dict[str, int]) ->
 
 
 def variants(problem: Problem, runs: int) -> dict[str, Any]:
-    """Return the costs of `NAS` and `NNA` with other settings: Figures 4, 5, 7, 8 and 15 to 56."""
+    """Return the costs of `NAS` and `NNA` with other settings: Figures 4, 5 and 7 to 56."""
     values = {
         budget: {name: cost_runs(problem, make, budget, runs) for name, make in VARIANTS.items()}
         for budget in ("epsilon 3", "rho 3")

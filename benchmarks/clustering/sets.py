@@ -189,3 +189,16 @@ SETS = tuple(_pairs())
 def named(name: str) -> PaperSet:
     """Return the set of that name."""
     return next(paper_set for paper_set in SETS if paper_set.name == name)
+
+
+def papers_pairs() -> list[str]:
+    """Return the names of the paper's 24 real pairs and three synthetic sets."""
+    # Three pairs of digits, both ways, and three of Office's domains.
+    digits = {f"MNIST {one} → {other}" for a, b in _DIGITS for one, other in ((a, b), (b, a))}
+    return [
+        one.name
+        for one in SETS
+        if one.family in ("synthetic", "Superconductivity")
+        or (one.family == "Office" and "caltech10" not in one.name)
+        or one.name in digits
+    ]
