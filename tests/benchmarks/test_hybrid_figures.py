@@ -70,6 +70,7 @@ def test_verdicts_follow_the_numbers():
         "Figure 1a: the loss on T falls as the sample grows": "holds",
         "Figure 1c: the loss on T falls along the run": "holds",
         "Figure 1a: with the largest sample the loss is at most 2 alpha": "missed",
+        "Theorem 3.1 in Figure 1a: at most 2 alpha + 2 tau": "missed",
         "Figure 1b: runs halt after fewer rounds as the sample grows": "undecided",
         "Figure 2a: the loss on T falls as the sample grows": "undecided",
         "Figure 2c: the loss on T falls along the run": "undecided",
@@ -88,8 +89,8 @@ def test_the_page_has_all_figures_and_the_work_of_the_papers_sizes(tmp_path):
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 6
     text = figures.markdown(results)
     # Half a second a round and 50 runs; 1 s over 3 rounds of 50 steps, or 2 of 100.
-    assert "1,300 rounds, 50 runs: 0.4 days" in text
-    assert "1,000 rounds, 50 runs: 0.3 days" in text
+    assert "1,300 rounds, 50 runs: 9.0 hours" in text
+    assert "1,000 rounds, 50 runs: 6.9 hours" in text
     assert "5833 CPU microseconds a step" in text
 
 
