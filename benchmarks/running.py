@@ -93,6 +93,11 @@ def _write_json(results: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(results, indent=2), encoding="utf-8")
 
 
+def resumes() -> bool:
+    """Return whether `--keep` is given: pieces may then be from an earlier run, so that the run's time says nothing."""
+    return bool(os.environ.get(_KEEP))
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,6 +14,7 @@ from dpadapt.datasets.synthetic import GaussianPair
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
 from dpadapt.learning.descent import HuberLoss
+from dpadapt.mechanisms.mechanism import NonPrivate
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
@@ -140,7 +141,7 @@ def test_infinite_epsilon_is_algorithm_1_and_recorded_as_a_leak():
     X, y = sample(4000, 0, share=0.1)
     for constants in ("exact", "paper"):
         fitted = model(FEW_STEPS, epsilon=math.inf, n_rounds=2, constants=constants, alpha=0.1).fit(
-            X, y, agents=people(0.1)
+            X, y, agents=people(0.1, n=100_000)
         )
         assert fitted.privacy_.epsilon == math.inf
         assert any("not private" in text for text in fitted.privacy_.warnings)
@@ -154,7 +155,7 @@ def test_records_are_drawn_by_their_weights_only_in_algorithm_1(epsilon):
     X, y = sample(4000, 0)
     asked = model(FEW_STEPS, epsilon=epsilon, n_rounds=2, constants="paper", alpha=0.1, divergence=1.0)
     assert bool(asked._protocol(4000, 2, people(0.5)).draws) == math.isinf(epsilon)
-    assert asked.fit(X, y, agents=people(0.5)).privacy_.epsilon == pytest.approx(epsilon, rel=0.01)
+    assert asked.fit(X, y, agents=people(0.5, n=100_000)).privacy_.epsilon == pytest.approx(epsilon, rel=0.01)
 
 
 def test_algorithm_1_with_the_papers_constants_runs_at_the_divergence_of_appendix_c():
@@ -173,6 +174,58 @@ def test_algorithm_1_with_the_papers_constants_runs_at_the_divergence_of_appendi
     with pytest.raises(ValueError, match="at least 1"):
         model(epsilon=1.0, **settings)._protocol(2000, 12, agents)
     assert model(epsilon=math.inf, density=0.2, **settings)._protocol(2000, 12, agents).density == 0.2
+
+
+class Scripted:
+    """A learner whose rounds return these thresholds, whatever the records are."""
+
+    def __init__(self, thresholds):
+        self.hypotheses = [LinearHypothesis([1.0], -threshold) for threshold in thresholds]
+
+    def plans(self, mu, facts):
+        return [(NonPrivate(), "scripted")]
+
+    def learn(self, sample, runs):
+        return self.hypotheses.pop(0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_algorithm_1_halts_in_the_round_of_the_papers_loop(seed):
+    """Against the paper's loop, by brute force: reply a; reweigh if a > 2 alpha + tau + alpha_H, otherwise halt.
+
+    Any reply within tau of the error is allowed. Errors in (2 alpha, 2 alpha + 2 tau] are left out, because both
+    decisions are right there. All tests of a run err with probability 1e-3 at most.
+    """
+    rng = np.random.default_rng(seed)
+    alpha, tolerance, attainable, rounds = 0.05, [0.005, 0.02][seed % 2], [0.0, 0.1][seed % 3 == 2], 8
+    low, high = 2 * alpha + attainable, 2 * alpha + 2 * tolerance + attainable
+    # Mostly above `high`, and below the 4 alpha of Algorithm 2, which would halt there.
+    errors = np.where(rng.random(rounds) < 0.2, low - 0.02, rng.uniform(high, high + 0.04, rounds))
+    halts = rounds
+    for t, error in enumerate(errors):
+        reply = error + rng.uniform(-tolerance, tolerance)
+        if not reply > 2 * alpha + tolerance + attainable:
+            halts = t + 1
+            break
+    # A threshold errs on the share of people below it: their values are even, and all labels are 1.
+    X = np.linspace(0, 1, 20_001)[1:].reshape(-1, 1)
+    agents = SimulatedAgents(X, np.ones(len(X), dtype=int), 20.0, n_people=10**8, random_state=seed)
+    settings = {"n_rounds": rounds, "alpha": alpha, "attainable": attainable, "tolerance": tolerance}
+    fitted = model(Scripted(errors), epsilon=math.inf, constants="paper", classes=[0, 1], **settings).fit(
+        X[:200], np.arange(200) % 2, agents=agents
+    )
+    assert fitted.rounds_ == halts
+    assert fitted.accepted_ == (errors[halts - 1] <= low)
+
+
+def test_the_tolerance_is_a_tenth_of_alpha_and_algorithm_1s_alone():
+    settings = {"constants": "paper", "alpha": 0.05, "density": 0.1, "n_rounds": 3}
+    protocol = model(epsilon=math.inf, **settings)._protocol(4000, 2, people())
+    assert (protocol.low, protocol.high) == pytest.approx((0.1, 0.11))
+    protocol = model(epsilon=1.0, **settings)._protocol(4000, 2, people())
+    assert (protocol.low, protocol.high) == pytest.approx((0.1, 0.2))
+    protocol = model(epsilon=math.inf)._protocol(4000, 2, people())
+    assert (protocol.low, protocol.high) == pytest.approx((0.1, 0.2))
 
 
 def test_reweighing_by_losses_finds_the_hypothesis_of_a_rare_part_too():
@@ -285,6 +338,9 @@ def test_labels_may_be_strings():
         ({"n_rounds": 0}, "n_rounds"),
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"constants": "theirs"}, "constants"),
+        ({"tolerance": 0.01}, "tolerance is for Algorithm 1"),
+        ({"tolerance": 0.0, "epsilon": math.inf, "constants": "paper"}, "tolerance"),
+        ({"tolerance": 0.5, "epsilon": math.inf, "constants": "paper"}, "2 \\* tolerance"),
         ({"test_error": 0.0}, "test_error"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 0.0, "learner": FEW_STEPS}, "delta"),

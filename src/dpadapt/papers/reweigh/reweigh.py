@@ -40,6 +40,9 @@ _HISTOGRAM_SHARE = 0.03
 # The default number of rounds. All rounds are paid for in advance, so that more of them mean more noise in each.
 # Chosen by hand.
 _DEFAULT_ROUNDS = 4
+# Algorithm 1's tolerance tau over alpha, if none is given. The paper names no number for tau; its experiments end at an
+# error of 2 alpha, so that tau is small beside alpha. People in a test grow with 1 / tau². Chosen by hand.
+_TOLERANCE_SHARE = 0.1
 # The largest number of rounds times steps: more take hours. The paper's constants ask for many millions.
 _MOST_STEPS_IN_ALL = 2_000_000
 
@@ -63,7 +66,8 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     learner : Learner, optional
         How a hypothesis is learned in a round: `DescentLearner` (default), `FiniteLearner`, `SparseLearner`, ….
     alpha : float, default=0.05
-        A test decides between an error of at most 2 alpha and one of at least 4 alpha. Below 1/4.
+        A test decides between an error of at most 2 alpha and one of at least 4 alpha (2 alpha + 2 tolerance in
+        Algorithm 1). Below 1/4.
     epsilon : float, default=1.0
         The most that this fit may spend. Positive; inf is Algorithm 1: no protection, and the receipt says so.
     {delta}
@@ -82,6 +86,9 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     constants : {"exact", "paper"}, default="exact"
         Whose constants to use. "paper" also tests every round; it often needs more rounds and records than are
         feasible, see `plan`.
+    tolerance : float, optional
+        tau of Algorithm 1, for `epsilon=inf` and `constants="paper"` only: people estimate an error to within tau, and
+        the rounds end at an estimate of at most 2 alpha + tau. Default: alpha / 10.
     reweigh_by : {"labels", "losses"}, default="labels"
         What a record's weight falls with: the number of rounds that labelled it correctly, or the sum of 1 - loss over
         rounds, losses divided by the largest one (Algorithm 4). "losses" needs a learner with a method `losses`.
@@ -119,6 +126,10 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     instead of a sample; tests use one randomized bit per person and exact binomial errors; not every round is tested.
     Tests are about the share of wrong labels, also with `reweigh_by="losses"`.
 
+    Algorithm 1 asks an oracle with tolerance tau, and halts if its reply is at most 2 alpha + tau: always at an error
+    of at most 2 alpha, never at one above 2 alpha + 2 tau. Ours is a sequential test of these two errors, which fails
+    with probability `test_error` at most in all rounds together.
+
     References
     ----------
     .. [1] R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
@@ -150,6 +161,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         learning_rate: float | None = None,
         density: float | None = None,
         constants: str = "exact",
+        tolerance: float | None = None,
         reweigh_by: str = "labels",
         test_error: float = 1e-3,
         classes: Any = None,
@@ -167,6 +179,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         self.learning_rate = learning_rate
         self.density = density
         self.constants = constants
+        self.tolerance = tolerance
         self.reweigh_by = reweigh_by
         self.test_error = test_error
         self.classes = classes
@@ -284,12 +297,14 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         alpha = checks.positive(self.alpha, "alpha")
         divergence = check_divergence(self.divergence)
         attainable = checks.share(self.attainable, "attainable")
-        if not 4 * alpha + attainable < 1:
+        private = self.epsilon < math.inf
+        gap = self._gap(alpha, algorithm_1=paper and not private)
+        if not 2 * alpha + gap + attainable < 1:
+            what = "4 * alpha" if gap == 2 * alpha else "2 * alpha + 2 * tolerance"
             raise ValueError(
-                f"4 * alpha + attainable must lie below 1, the largest error, got {4 * alpha + attainable!r}."
+                f"{what} + attainable must lie below 1, the largest error, got {2 * alpha + gap + attainable!r}."
             )
         error = checks.positive(self.test_error, "test_error")
-        private = self.epsilon < math.inf
         rounds = paper_rounds(alpha, divergence, private=private) if paper else _DEFAULT_ROUNDS
         if self.n_rounds is not None:
             rounds = checks.count(self.n_rounds, "n_rounds")
@@ -311,7 +326,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             checks.positive(rate, "learning_rate"),
             density,
             2 * alpha + attainable,
-            4 * alpha + attainable,
+            2 * alpha + gap + attainable,
             error,
             paper=paper,
             # The sample size of Appendix C, for hyperplanes.
@@ -319,6 +334,19 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             by_loss=checks.one_of(self.reweigh_by, ("labels", "losses"), "reweigh_by") == "losses",
         )
         return replace(protocol, error=min(error / len(protocol.tested), 0.49))
+
+    def _gap(self, alpha: float, *, algorithm_1: bool) -> float:
+        """Return the distance of the two errors between which a test decides."""
+        if algorithm_1:
+            # The oracle's reply is within tau of the error and is compared with 2 alpha + tau (Theorem 3.1).
+            tolerance = _TOLERANCE_SHARE * alpha if self.tolerance is None else self.tolerance
+            return 2 * checks.positive(tolerance, "tolerance")
+        if self.tolerance is not None:
+            raise ValueError(
+                f'tolerance is for Algorithm 1, epsilon=inf with constants="paper", got {self.tolerance!r}. Use None: '
+                f"other tests are of 2 alpha against 4 alpha."
+            )
+        return 2 * alpha
 
     def _plans(self, learner: Learner, protocol: Protocol, facts: Facts) -> Plans:
         """Return everything that will be released, with the least noise that the budget allows."""
