@@ -139,7 +139,7 @@ class OnWorkers(Blocks[P]):
         try:
             packed = cloudpickle.dumps(function)
             answers = self._client.run(_results_here, packed, keys, furthers, on_error="return")
-            found = {key: packed for answer in answers.values() for key, packed in answer.items()}
+            found = {key: result for answer in answers.values() for key, result in answer.items()}
             return [pickle.loads(found[key]) for key in keys]
         except Exception:  # a worker was lost, or its groups are on their way to another one
             return None
@@ -317,9 +317,8 @@ def _mapped(group: Any, packed: bytes, own: list[Any] | None) -> Any:
     return _results(group, packed, own, in_own_pages)
 
 
-# What glibc's mallopt calls the settings of freed memory, and their values while sums are computed, in bytes: the most
-# that is kept at the end of the heap, and the size from which an array gets pages of its own. Glibc allows no larger
-# size.
+# Parameters of glibc's mallopt, and their values in bytes while sums are computed: how much freed memory stays at the
+# end of the heap, and from which size on an array gets pages of its own (the largest that glibc allows).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _OWN_PAGES_BYTES = 2**28, 2**25
 # Glibc's own, where the environment does not say otherwise.
