@@ -253,14 +253,19 @@ def test_markdown_and_terminal_show_the_papers_figure_beside_ours(tmp_path, caps
     assert "c \\| d" in once
     show.write_markdown(results(figures=GRID), page)
     assert page.read_text() == once
-    figures, rest = once.split(show.markers("tables")[0])
+    figures, rest = once.split(show.markers("accuracy")[0])
+    accuracy, rest = rest.split(show.markers("tables")[0])
     tables, costs = rest.split(show.markers("costs")[0])
-    for words, own in (("closest", figures), ("Tables 1, 3, Wind", tables), ("Theorem 4.3", costs)):
-        assert [words in section for section in (figures, tables, costs)] == [
-            own is section for section in (figures, tables, costs)
-        ]
-    # A run of the tables alone leaves the figures and the costs of an earlier run.
-    others = dict.fromkeys((*show.GROUPS["figures"], *show.GROUPS["costs"]), ())
+    sections = (figures, accuracy, tables, costs)
+    for words, own in (
+        ("closest", figures),
+        ("Figure 1, classification", accuracy),
+        ("Tables 1, 3, Wind", tables),
+        ("Theorem 4.3", costs),
+    ):
+        assert [words in section for section in sections] == [own is section for section in sections]
+    # A run of the tables alone leaves the other sections of an earlier run.
+    others = dict.fromkeys((part for name, parts in show.GROUPS.items() if name != "tables" for part in parts), ())
     kept = results(figures=GRID) | others
     show.write_markdown(kept, page)
     assert page.read_text() == once
@@ -307,7 +312,10 @@ def test_pieces_cover_the_papers_tables_and_figures_and_quick_is_less(monkeypatc
     full, quick = run.pieces(quick=False), run.pieces(quick=True)
     count = {part: sum(piece.part == part for piece in full) for part in run.PARTS}
     assert count["figure 1"] == 4 * 3 * 5
-    assert count["dashed"] == 4 * 3 + 3 + 2
+    assert count["accuracy"] == 2 * 3 * 4
+    assert count["dashed"] == (4 + 2) * 3
+    # A dashed line is measured with the figure that it is drawn in.
+    assert sum(piece.part == "dashed" and piece.group == "accuracy" for piece in full) == 2 * 3
     assert (count["sentiment"], count["figure 3"]) == (12, 3)
     assert (count["regression"], count["classification"]) == (50, 60)
     assert {piece.part for piece in quick} == set(run.PARTS)
