@@ -345,6 +345,21 @@ def _kitchen_vectors() -> tuple[Array, Array, Array]:
     return X[~kitchen], X[kitchen], (frame["label"].astype(str) == "positive").to_numpy().astype(int)[kitchen]
 
 
+@cache
+def _review_words(n_columns: int) -> tuple[Array, Array]:
+    """Return which words a review has, hashed to columns so that no vocabulary is fitted; rows of length 1."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    texts, y = _texts()
+    words = HashingVectorizer(n_features=n_columns, binary=True, alternate_sign=False)
+    return words.transform(texts).toarray().astype(np.float32), y
+
+
+def review_words(n_columns: int) -> ProbeSet:
+    """Return the reviews as words, without an encoder; the rows of a split are those of the encoded reviews."""
+    return ProbeSet("reviews", "words", lambda: _review_words(n_columns), 1000, 1500)
+
+
 def _reviews_alone() -> tuple[Array, Array, Array]:
     X, y = _reviews("wordllama")
     return X, X, y

@@ -183,6 +183,19 @@ def test_the_better_encoder_must_be_better_at_every_epsilon():
         assert verdicts(rows)[words] == verdict
 
 
+def test_probing_must_be_above_scratch_at_every_epsilon():
+    words = f"Paper, Figure 2: {probe.GOOD}: private probing is above private training from scratch at every epsilon"
+    for leads, verdict in (((3.0, 4.0), "holds"), ((3.0, 0.5), "undecided"), ((3.0, -4.0), "missed")):
+        rows = []
+        for epsilon, lead in zip((0.3, 1.0), leads, strict=True):
+            scratch = np.array([70.0, 75.0, 72.0])
+            rows.append(probe_row(probe.GOOD, epsilon, **{OURS: list(scratch + lead + [-0.5, 0.0, 0.5])}))
+            values = {probe.SCRATCH: list(scratch)}
+            rows.append({"part": "scratch", "set": "reviews", "epsilon": epsilon, "seeds": 3, "values": values})
+        assert verdicts(rows)[words] == verdict
+        assert probe.tables(rows)[-1]["rows"] == [[probe.SCRATCH, "72.3 ± 1.5", "72.3 ± 1.5"]]
+
+
 def test_a_probe_near_the_one_that_is_not_private_is_judged_by_splits():
     limit = {"not private*": [75.0, 76.0, 77.0], "largest class": [10.0], "zero-shot": None, "reason": ""}
     words = f"{probe.CIFAR}, epsilon 1: within 6 points of not private*"
