@@ -63,6 +63,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
         "benchmarks.adaptation.limits",
         "private domain adaptation with 200,000 steps, exact solutions, section 7: what the paper's claims need",
     ),
+    "adaptation-rivals": (
+        "benchmarks.adaptation.rivals",
+        "private domain adaptation against discrepancy minimisation, with more steps, less noise and exact solutions",
+    ),
     "mirror": (
         "benchmarks.mirror.run",
         "public data as the mirror map: the paper's figures and theorems, real tables, and our estimators",

@@ -247,8 +247,8 @@ _GRID = combinations(alpha=ALPHAS, radius=(1.0, 5.0, 20.0))
 Rows = tuple[Public, Array, Array, Array, Array]
 
 
-def pair(source: str, target: str, *, seeds: int, n_steps: int) -> dict[str, Any]:
-    """Return the errors of every method on one pair."""
+def pair_errors(source: str, target: str, seeds: int) -> Callable[[Any, int], float]:
+    """Return a function that fits a model on a pair's split and returns its error on the test rows."""
     splits = [_split(source, target, seed) for seed in range(seeds)]
 
     def error(model: Any, seed: int) -> float:
@@ -256,6 +256,12 @@ def pair(source: str, target: str, *, seeds: int, n_steps: int) -> dict[str, Any
         model.fit(X, y, public=public)
         return float(np.mean((model.predict(X_test) - y_test) ** 2) / np.var(y_test))
 
+    return error
+
+
+def pair(source: str, target: str, *, seeds: int, n_steps: int) -> dict[str, Any]:
+    """Return the errors of every method on one pair."""
+    error = pair_errors(source, target, seeds)
     values = {"DM": [error(baseline("DM").estimator(), seed) for seed in range(seeds)]}
     nothing: dict[str, Any] = {"epsilon": 1e-6, "delta": 1e-12}
     values["public"] = [error(PrivateTransferRegressor(**nothing), seed) for seed in range(seeds)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.adaptation import claims, limits, nonprivate, privacy_and_speed, run, show
+from benchmarks.adaptation import claims, limits, nonprivate, privacy_and_speed, rivals, run, show
 from benchmarks.adaptation.privacy_and_speed import verbatim
 from benchmarks.adaptation.sets import CLASSIFICATION, REGRESSION, PaperSet, named, split
 from benchmarks.adaptation.tuning import combinations, tuned
@@ -513,3 +513,47 @@ def test_kernels_are_measured_in_both_directions_and_as_the_estimator_does(monke
     assert other.sizes == (100, 50, 150, 300)
     assert sorted(split(other, 0).public.X[:, 0]) == sorted(X[:, 0])
     assert all(accuracy > 80 for accuracy in row["swapped"])
+
+
+RIVAL_PARTS = (f"{rivals.FEW}", f"{rivals.MANY}", f"no noise, {rivals.FEW}", f"no noise, {rivals.MANY}", "exact")
+
+
+def rival_results(lead, splits=5):
+    """Made-up results in which every variant has `lead` less error than its rival."""
+    rival = [0.5 + 0.01 * split for split in range(splits)]
+    values = {"rival": rival, **{name: [error - lead for error in rival] for name in RIVAL_PARTS}}
+    return {
+        "quick": False,
+        "versions": {"numpy": "2"},
+        "minutes": 1.0,
+        "skipped": [],
+        "Figure 3": [{"part": "Figure 3", "key": [n], "values": values} for n in (300, 1_000)],
+        "Table 5": [{"part": "Table 5", "key": ["a", "b"], "values": values}],
+    }
+
+
+@pytest.mark.parametrize(("lead", "verdict"), [(0.1, "holds"), (-0.1, "missed")])
+def test_rivals_are_judged_by_their_errors_on_the_same_splits(lead, verdict, tmp_path):
+    judged = list(rivals.claims(rival_results(lead)))
+    assert len(judged) == 2 * 3 + 4
+    assert {row["verdict"] for row in judged} == {verdict}
+    # Two splits give no verdict: a larger run could contradict it.
+    assert {row["verdict"] for row in rivals.claims(rival_results(lead, splits=2))} == {"few splits"}
+    page = tmp_path / "page.md"
+    page.write_text(f"{rivals.START}\n{rivals.END}\n")
+    rivals.write_markdown(rival_results(lead), page)
+    assert f"| 300 | {0.52 - lead:.3f} ± 0.016 |" in page.read_text()
+
+
+def test_pieces_of_rivals_cover_figure_3_and_table_5():
+    full = [piece.key for piece in rivals.pieces(quick=False)]
+    assert {key for key in full if len(key) == 1} == {(300,), (1_000,), (10_000,)}
+    assert len(full) == 3 + 12
+    assert len(rivals.pieces(quick=True)) == 4
+
+
+def test_rivals_on_a_set_that_is_not_there_are_skipped(monkeypatch):
+    monkeypatch.delenv("DPADAPT_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "nowhere")
+    for piece in rivals.pieces(quick=True):
+        assert rivals.measure(piece)["skipped"].startswith(piece.part)
