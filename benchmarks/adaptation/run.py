@@ -18,7 +18,7 @@ from benchmarks.adaptation import figures, nonprivate
 from benchmarks.adaptation.privacy_and_speed import privacy_rows, speed_claims, valid_up_to
 from benchmarks.adaptation.sets import CLASSIFICATION, REGRESSION, named
 from benchmarks.adaptation.show import GROUPS, show, summarise, write_markdown
-from benchmarks.running import command, cores, watched
+from benchmarks.running import command, cores, resumes, watched
 from benchmarks.transfer.common import real_data, versions
 from dpadapt.errors import DataUnavailable
 
@@ -165,7 +165,7 @@ def run(*, quick: bool, only: Sequence[str] = tuple(GROUPS)) -> dict[str, Any]:
         **parts,
         "privacy": {"rows": privacy_rows(), "valid": valid_up_to()} if "costs" in only else {},
         "speed": list(speed_claims(quick=quick)) if "costs" in only else [],
-        "minutes": (time.perf_counter() - start) / 60,
+        "minutes": None if resumes() else (time.perf_counter() - start) / 60,
     }
 
 

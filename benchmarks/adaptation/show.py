@@ -72,9 +72,12 @@ def verdicts(results: Results) -> list[dict[str, str]]:
 def facts(results: Results) -> list[str]:
     """Return sentences on how the results were measured."""
     size = "Quick run" if results["quick"] else "Full run"
+    took = "piece by piece with `--keep`"
+    if results["minutes"] is not None:
+        took = f"{results['minutes']:.1f} minutes on {results['processes']} core(s)"
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     sentences = [
-        f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s): {results['data']}.",
+        f"{size}, {took}: {results['data']}.",
         f"{results['seeds']} splits unless said, the paper's algorithms with {results['n_steps']:,} steps. {versions}.",
     ]
     if results["figure 1"]:
