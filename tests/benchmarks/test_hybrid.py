@@ -109,7 +109,22 @@ def test_a_run_is_harmed_by_the_better_mode_or_by_a_constant():
 
 def test_the_loss_is_that_against_the_better_mode():
     rows = [row("rot10", auto=0.3, **{"S-only": 0.2, "local-only": 0.4}), row("rot10", seed=1, auto=0.1)]
-    assert losses(rows, PEOPLE) == {"rot10": pytest.approx(0.2 - 0.25)}
+    # Paired with S-only, whose mean is lower: +0.1 and -0.2.
+    mean, half = losses(rows, PEOPLE)["rot10"]
+    assert mean == pytest.approx(0.2 - 0.25)
+    assert half == pytest.approx(12.706 * 0.3 / 2, abs=1e-3)
+
+
+def test_harm_inside_the_interval_is_undecided():
+    """Auto is 0.02 above the better mode on average, by 0.0 and by 0.04: the interval reaches below the limit."""
+    rows = [row("rot10", seed=seed, auto=auto, constant=0.5) for seed, auto in enumerate((0.30, 0.34))]
+    harm, constant = claims(rows)
+    assert harm["verdict"] == "undecided"
+    assert "1 of 1 above, 0 beyond the interval" in harm["measured"]
+    assert constant["verdict"] == "undecided"
+    # A mode that returns the constant itself errs exactly as often, which is at most as often.
+    same = [row("rot10", seed=seed, auto=0.3, constant=0.3) for seed in range(2)]
+    assert [one["verdict"] for one in claims(same)] == ["holds", "holds"]
 
 
 def test_a_missed_target_and_harm_are_said():
