@@ -249,6 +249,25 @@ def test_pieces_of_work_have_a_repr_that_names_them():
         assert pickle.loads(pickle.dumps(piece)) == piece
 
 
+@pytest.mark.parametrize(
+    ("leads", "verdict"),
+    [
+        ((0.05, 0.06, 0.055), "holds"),
+        ((0.05, -0.05, 0.02), "undecided"),
+        ((-0.05, -0.051), "missed"),
+        ((0.1,), "one split"),
+    ],
+)
+def test_the_network_of_table_2_is_judged_by_its_runs(leads, verdict):
+    """Mirror's loss is lower than warm's by the leads, its accuracy higher by them."""
+    rows = [
+        {"method": method, "seed": seed, "loss": 0.3 + 0.01 * seed - gain, "accuracy": 0.8 + 0.01 * seed + gain}
+        for seed, lead in enumerate(leads)
+        for method, gain in (("mirror", lead), ("warm", 0.0))
+    ]
+    assert [row["verdict"] for row in table2.claims({"rows": rows})] == [verdict] * 2
+
+
 def test_the_cost_of_a_fit_is_written_beside_earlier_fits(tmp_path):
     row = {"network": "CIFAR-10", "batch_size": 500, "n_steps": 9600, "parameters": 550_570, "seconds": 2.5}
     page = tmp_path / "page.md"
