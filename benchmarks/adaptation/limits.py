@@ -1,8 +1,8 @@
-"""Paper 1 beyond its 15,000 steps: `python -m benchmarks adaptation-limits`.
+"""Paper 1 beyond its algorithms: `python -m benchmarks adaptation-limits`.
 
-Figure 1 for Gas with up to 200,000 steps beside what Theorem 4.3 asks for, problem (7) solved exactly over the grids of
-Appendix E, and what the penalties change in Algorithms 1 and 2. The methods that section 7 proposes, on the paper's
-sets. Kernel mean matching on Adult over its parameters. Needs the real sets in `DPADAPT_DATA`.
+Problem (7) solved exactly over the grids of Appendix E, and what the penalties change in Algorithms 1 and 2. The
+methods that section 7 proposes, on the paper's sets. Kernel mean matching on Adult over its parameters. Needs the real
+sets in `DPADAPT_DATA`.
 """
 
 import math
@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adaptation.claims import Row, mean, shown, spread, with_enough_splits
-from benchmarks.adaptation.figures import ADJACENCY, ALPHAS, DELTA, FigureCell
+from benchmarks.adaptation.figures import ADJACENCY, ALPHAS, DELTA
 from benchmarks.adaptation.nonprivate import TABLE_2_AND_6, baseline
 from benchmarks.adaptation.sets import Array, PaperSet, Split, named, split
-from benchmarks.adaptation.tuning import Setting, combinations, spoken, tuned
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import claim, versions
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
-from dpadapt.papers.adaptation.convergence import ConvergenceBounds
 from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
 from dpadapt.papers.adaptation.matching import (
     PrivateBestDA,
@@ -34,22 +32,18 @@ from dpadapt.papers.adaptation.matching import (
     median_distance,
 )
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
-from dpadapt.papers.adaptation.noise import PAPER_SHARE
 from dpadapt.papers.adaptation.preparation import bounded_rows, standard, unit_geometry, weighted_logistic
 from dpadapt.papers.adaptation.problem import Penalties, solve_smooth
 
 START, END = "<!-- bench adaptation-limits -->", "<!-- end of bench adaptation-limits -->"
-# Figure 1's claim is about 10,000 rows; the number of steps is ours, see the table.
-CLAIMED_ROWS, CLAIMED_STEPS = 10_000, 200_000
-STEP_EPSILONS = (math.inf, 10.0, 15.0)
+PAPER_STEPS = 15_000
 # Appendix E's grids; kappa is for Algorithm 1, lambda for Algorithm 2.
 KAPPAS = {"kappa1": (1, 5, 10, 100, 200), "kappa2": (5, 10, 50, 100, 1000), "kappa_inf": (0.1, 1, 5, 10, 100)}
 LAMBDAS = {"lambda1": (1, 10, 100, 200, 250), "lambda2": (0.01, 0.1, 1, 10, 100), "lambda_inf": (0.01, 0.1, 1, 5, 10)}
-_SETTINGS = combinations(alpha=(0.5, 0.1, 0.9), radius=(5.0, 20.0))
 _RADIUS = 50.0  # of Algorithm 2 and problem (7), as in the other tables
 # Section 7: sets of Table 1 whose target has enough rows for a second moment; the slowest first.
 UNLABELLED_SETS, UNLABELLED_EPSILONS = ("Gas", "Airline", "Wind", "News"), (1.0, 10.0)
-MAP_SET, MAP_EPSILONS, MAP_STEPS = "Wind", (1.0, 10.0, math.inf), 15_000
+MAP_SET, MAP_EPSILONS, MAP_STEPS = "Wind", (1.0, 10.0, math.inf), PAPER_STEPS
 MIXTURES = (1.0, 2.0, 4.0)  # lengths of the turns that mix the public columns
 # Widths of kernels in median distances between rows, and the largest weights of a source row.
 KERNEL_SET, WIDTHS, CAPS = "Adult", (0.01, 0.1, 0.3, 1.0, 3.0), (1000.0, 10.0, 2.0)
@@ -61,7 +55,7 @@ KERNEL_VARIANTS = (
     ("as they are", "as they are", CAPS[0]),
     ("of length 1", "standardised", CAPS[0]),
 )
-PARTS = ("steps", "unlabelled", "kernel", "seven", "maps", "penalties")
+PARTS = ("unlabelled", "kernel", "seven", "maps", "penalties")
 
 
 @dataclass(frozen=True)
@@ -75,11 +69,9 @@ class Piece:
 
 def pieces(*, quick: bool) -> list[Piece]:
     """Return all pieces of work, the longest first."""
-    steps = (15_000, CLAIMED_STEPS) if quick else (15_000, 50_000, CLAIMED_STEPS)
     sets, seeds = (("German", "Accent"), 2) if quick else (tuple(TABLE_2_AND_6), 5)
     unlabelled = UNLABELLED_SETS[2:] if quick else UNLABELLED_SETS
-    work = [Piece("steps", ("Gas", CLAIMED_ROWS, T), seeds) for T in reversed(steps)]
-    work += [Piece("penalties", (name, steps[0]), 1) for name in ("German" if quick else "Adult", "Gas")]
+    work = [Piece("penalties", (name, PAPER_STEPS), 1) for name in ("German" if quick else "Adult", "Gas")]
     for part, names in (("unlabelled", unlabelled), ("kernel", (KERNEL_SET,)), ("seven", sets), ("maps", (MAP_SET,))):
         work += [Piece(part, (name, seed), seeds) for name in names for seed in range(seeds)]
     return work
@@ -88,8 +80,6 @@ def pieces(*, quick: bool) -> list[Piece]:
 def measure(piece: Piece) -> dict[str, Any]:
     """Return the row of one piece, or the reason why it was skipped."""
     try:
-        if piece.part == "steps":
-            return {"row": more_steps(*piece.key, seeds=piece.seeds)}
         one_split = {
             "seven": solved_exactly,
             "penalties": penalties_changed,
@@ -100,33 +90,6 @@ def measure(piece: Piece) -> dict[str, Any]:
         return {"row": one_split[piece.part](*piece.key)}
     except DataUnavailable as missing:
         return {"skipped": f"{piece.part}, {piece.key[0]}: {missing}"}
-
-
-def more_steps(name: str, n: int, n_steps: int, *, seeds: int) -> dict[str, Any]:
-    """Return the errors of Algorithm 1 with the printed noise and without noise, each tuned on test."""
-    cell = FigureCell(name, n)
-    values, settings, bounds = {}, {}, {}
-    for epsilon in STEP_EPSILONS:
-
-        def error(setting: Setting, seed: int, epsilon: float = epsilon) -> float:
-            params: dict[str, Any] = {"n_steps": n_steps, "noise": "paper", "random_state": seed, **setting}
-            return cell.error(CnvxAdap(epsilon, DELTA, **params), seed)
-
-        # A quick run, of two splits, takes the first setting.
-        grid = _SETTINGS if seeds > 2 else _SETTINGS[:1]
-        chosen, values[f"{epsilon:g}"] = tuned(grid, error, seeds)
-        settings[f"{epsilon:g}"] = spoken(chosen)
-        if math.isfinite(epsilon):
-            m, d = len(cell.public.y), cell.public.X.shape[1] + 1
-            # The discrepancy gets the other part of epsilon.
-            spent = (1 - PAPER_SHARE) * epsilon
-            theory = ConvergenceBounds(m, n, d, chosen["alpha"], chosen["radius"], Penalties(), spent, DELTA)
-            bounds[f"{epsilon:g}"] = {
-                "required": theory.required_steps,
-                "bound": theory.optimisation(n_steps).total,
-                "largest loss": (chosen["radius"] + 1) ** 2,
-            }
-    return {"set": name, "n": n, "n_steps": n_steps, "values": values, "settings": settings, "bounds": bounds}
 
 
 def solved_exactly(name: str, seed: int) -> dict[str, Any]:
@@ -356,7 +319,6 @@ def run(*, quick: bool) -> dict[str, Any]:
             parts[piece.part].append(result["row"])
         else:
             skipped.add(result["skipped"])
-    parts["steps"].sort(key=lambda row: (row["n"], row["n_steps"]))
     order = [*TABLE_2_AND_6, *UNLABELLED_SETS]
     for part in ("seven", "unlabelled", "maps", "kernel"):
         parts[part].sort(key=lambda row: (order.index(row["set"]), row["seed"]))
@@ -365,29 +327,7 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def claims(results: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the paper's claims and ours on these parts; each verdict follows from the numbers that are shown.
-
-    Examples
-    --------
-    >>> values = {"inf": [0.2, 0.3] * 3, "10": [0.31, 0.29] * 3}
-    >>> cell = {"set": "Gas", "n": CLAIMED_ROWS, "n_steps": CLAIMED_STEPS, "values": values}
-    >>> [row["verdict"] for row in claims(dict.fromkeys(PARTS, []) | {"steps": [cell]})]
-    ['holds']
-    """
-    for cell in results["steps"]:
-        # Fewer rows or steps are shown, but the claim is not about them.
-        if (cell["n"], cell["n_steps"]) != (CLAIMED_ROWS, CLAIMED_STEPS):
-            continue
-        plain = cell["values"]["inf"]
-        for epsilon in [key for key in cell["values"] if key != "inf"]:
-            values = cell["values"][epsilon]
-            what = (
-                f"Paper, Figure 1, {cell['set']}, {cell['n']:,} rows, epsilon {epsilon}, {cell['n_steps']:,} steps: "
-                f"at most one deviation above the same algorithm without noise"
-            )
-            text = f"{shown(values)}, without noise {shown(plain)}"
-            near = _rounded(mean(values)) <= _rounded(mean(plain)) + _rounded(spread(plain))
-            yield with_enough_splits(claim(what, text, near), values)
+    """Yield the paper's claims and ours on these parts; each verdict follows from the numbers that are shown."""
     for name, values in _by_set(results["seven"]).items():
         figure, deviation = TABLE_2_AND_6[name]["Algorithm 2"]
         near = abs(round(mean(values), 2) - figure) <= max(deviation, round(spread(values), 2))
@@ -483,11 +423,6 @@ def _kernel_lines(rows: Sequence[Row]) -> list[list[list[float]]]:
     return [[list(stacked[:, i, j]) for j in range(len(WIDTHS))] for i in range(len(KERNEL_VARIANTS))]
 
 
-def _rounded(value: float) -> float:
-    """Return a value as it is shown."""
-    return round(value, 3)
-
-
 def _by_set(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     return {
         name: [row["accuracy"] for row in rows if row["set"] == name] for name in dict.fromkeys(r["set"] for r in rows)
@@ -496,25 +431,6 @@ def _by_set(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 def tables(results: Mapping[str, Any]) -> Iterator[tuple[str, str, list[str], list[list[str]]]]:
     """Yield title, words, header and rows of each table."""
-    rows = [
-        [
-            cell["set"],
-            f"{cell['n']:,}",
-            f"{cell['n_steps']:,}",
-            *(f"{shown(values)} ({cell['settings'][key]})" for key, values in cell["values"].items()),
-            *(f"{_power(b['required'])}; {b['bound']:.3f} of {b['largest loss']:.0f}" for b in cell["bounds"].values()),
-        ]
-        for cell in results["steps"]
-    ]
-    names = [f"epsilon {epsilon:g}" if math.isfinite(epsilon) else "without noise" for epsilon in STEP_EPSILONS]
-    theory = [f"Theorem 4.3, {name}: steps; bound" for name in names[1:]]
-    words = (
-        "Mean squared error over the variance of the test labels, ± one deviation over splits and noise; Algorithm 1 "
-        f"with the printed noise, delta 0.01, {'one alpha and radius' if results['quick'] else 'tuned on test'}. "
-        "Theorem 4.3: the number of steps from which on it promises its rate, and its bound on the excess of problem "
-        "(6)'s objective at the steps taken, for weights at their reference, beside the largest possible loss."
-    )
-    yield "Figure 1 with more steps", words, ["set", "rows", "steps", *names, *theory], rows
     rows = []
     for name, values in _by_set(results["seven"]).items():
         figure, _ = TABLE_2_AND_6[name]["Algorithm 2"]
@@ -577,11 +493,6 @@ def _kernel_table(rows: Sequence[Row]) -> Table:
     header = ["set", "kernel: rows", "model: rows", "largest weight", *(f"width {width:g}" for width in WIDTHS)]
     table = [[*what, *(shown(values, 2) for values in line)] for what, line in zip(variants, lines, strict=True)]
     return "Kernel mean matching", words, header, table
-
-
-def _power(value: float) -> str:
-    """Return a large number as a power of ten with one digit."""
-    return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def facts(results: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.adaptation import claims, limits, nonprivate, privacy_and_speed, rivals, run, show
+from benchmarks.adaptation import claims, limits, nonprivate, privacy_and_speed, run, show, steps
 from benchmarks.adaptation.privacy_and_speed import verbatim
 from benchmarks.adaptation.sets import CLASSIFICATION, REGRESSION, PaperSet, named, split
 from benchmarks.adaptation.tuning import combinations, tuned
@@ -329,34 +329,24 @@ def test_a_set_that_is_not_there_is_named_and_left_out(monkeypatch):
     assert measured["skipped"].startswith("regression, Slice: ")
 
 
-def limits_results(**values):
-    cells = [
-        {"set": "Gas", "n": 10_000, "n_steps": steps, "settings": {"inf": "a", "10": "b"}, "values": values,
-         "bounds": {"10": {"required": 6.7e7, "bound": 0.2, "largest loss": 36.0}}}
-        for steps in (15_000, 200_000)
-    ]  # fmt: skip
+def limits_results():
     seven = [
         {"set": "Adult", "seed": s, "accuracy": 91.0 + 0.1 * s, "setting": [0.1, 10.0, 0.01, 0.01]} for s in range(5)
     ]
     return {
-        "quick": True, "versions": {"dpadapt": "0"}, "minutes": 0.1, "skipped": [], "steps": cells, "seven": seven,
+        "quick": True, "versions": {"dpadapt": "0"}, "minutes": 0.1, "skipped": [], "seven": seven,
         "penalties": [{"set": "Gas", "algorithm": 1, "n_steps": 9, "change": 0.02}],
         "unlabelled": [], "maps": [], "kernel": [],
     }  # fmt: skip
 
 
-def test_limits_judge_the_most_steps_and_show_all(tmp_path, monkeypatch):
-    near = limits_results(**{"inf": [0.2, 0.22] * 3, "10": [0.21, 0.23] * 3})
-    assert verdicts(limits.claims(near)) == ["holds", "holds", "missed"]
-    far = limits_results(**{"inf": [0.2] * 6, "10": [0.21, 0.23] * 3})
-    assert verdicts(limits.claims(far)) == ["missed", "holds", "missed"]
-    few = limits_results(**{"inf": [0.2] * 2, "10": [0.21, 0.23]})
-    assert verdicts(limits.claims(few)) == ["few splits", "holds", "missed"]
+def test_limits_are_judged_and_shown(tmp_path, monkeypatch):
+    assert verdicts(limits.claims(limits_results())) == ["holds", "missed"]
     page = tmp_path / "page.md"
     page.write_text(f"before\n{limits.START}\nstale\n{limits.END}\nafter\n")
-    limits.write_markdown(near, page)
+    limits.write_markdown(limits_results(), page)
     text = page.read_text()
-    assert "| Gas | 10,000 | 15,000 | 0.210 ± 0.011 (a) | 0.220 ± 0.011 (b) | 7e7; 0.200 of 36 |" in text
+    assert "stale" not in text
     assert "| Adult | 91.20 ± 0.16 [91.38] | 0.1, 10, 0.01, 0.01 |" in text
     monkeypatch.setenv("DPADAPT_DATA", "anywhere")
     assert {piece.part for piece in limits.pieces(quick=True)} == {piece.part for piece in limits.pieces(quick=False)}
@@ -447,7 +437,7 @@ def test_kernel_mean_matching_needs_one_variant_near_the_papers_figure():
 
 
 def test_tables_of_section_7_and_of_kernels_show_every_cell():
-    results = limits_results(**{"inf": [0.2] * 6, "10": [0.2] * 6}) | {
+    results = limits_results() | {
         "unlabelled": [unlabelled_row("Wind", seed, chosen=1.5) for seed in range(5)],
         "maps": [map_row(seed, learned=0.9) for seed in range(5)],
         "kernel": [kernel_row(seed, swapped=74.0) for seed in range(5)],
@@ -484,7 +474,7 @@ def test_section_7_is_measured_from_end_to_end(monkeypatch):
     far = row["cells"][-1]["values"]  # without noise
     assert far["known"] < far["as it is"]
     assert len({cell["values"]["CnvxAdap, unmixed"] for cell in row["cells"][2::3]}) == 1  # no mixture reaches it
-    assert limits.markdown(limits_results(inf=[0.2]) | {"maps": [row]}).count("| inf |") == len(limits.MIXTURES)
+    assert limits.markdown(limits_results() | {"maps": [row]}).count("| inf |") == len(limits.MIXTURES)
 
 
 def test_the_true_map_gives_back_the_unmixed_source(monkeypatch):
@@ -515,45 +505,76 @@ def test_kernels_are_measured_in_both_directions_and_as_the_estimator_does(monke
     assert all(accuracy > 80 for accuracy in row["swapped"])
 
 
-RIVAL_PARTS = (f"{rivals.FEW}", f"{rivals.MANY}", f"no noise, {rivals.FEW}", f"no noise, {rivals.MANY}", "exact")
+RIVALS = (f"{steps.FEW}", f"{steps.MANY}", f"no noise, {steps.FEW}", f"no noise, {steps.MANY}", "exact")
 
 
-def rival_results(lead, splits=5):
-    """Made-up results in which every variant has `lead` less error than its rival."""
+def steps_results(*, lead=0.1, noise=0.0, splits=5):
+    """Made-up results: every variant has `lead` less error than its rival, private errors are `noise` above others."""
     rival = [0.5 + 0.01 * split for split in range(splits)]
-    values = {"rival": rival, **{name: [error - lead for error in rival] for name in RIVAL_PARTS}}
+    values = {"rival": rival, **{name: [error - lead for error in rival] for name in RIVALS}}
+    noisy = {"inf": rival, "10": [error + noise for error in rival]}
+    bounds = {"10": {"required": 6.7e7, "bound": 0.2, "largest loss": 36.0}}
+    cell = {"part": "Figure 1", "values": noisy, "settings": {"inf": "a", "10": "b"}, "bounds": bounds}
     return {
         "quick": False,
         "versions": {"numpy": "2"},
         "minutes": 1.0,
         "skipped": [],
+        "Figure 1": [{**cell, "key": ["Gas", n_steps]} for n_steps in (steps.FEW, steps.MANY)],
         "Figure 3": [{"part": "Figure 3", "key": [n], "values": values} for n in (300, 1_000)],
         "Table 5": [{"part": "Table 5", "key": ["a", "b"], "values": values}],
+        "mixtures": [{"part": "mixtures", "key": ["Adult"], "values": {"0": [91.0, 92.0], "1": [88.0, 88.0]}}],
     }
 
 
 @pytest.mark.parametrize(("lead", "verdict"), [(0.1, "holds"), (-0.1, "missed")])
-def test_rivals_are_judged_by_their_errors_on_the_same_splits(lead, verdict, tmp_path):
-    judged = list(rivals.claims(rival_results(lead)))
-    assert len(judged) == 2 * 3 + 4
-    assert {row["verdict"] for row in judged} == {verdict}
+def test_rivals_are_judged_by_their_errors_on_the_same_splits(lead, verdict):
+    judged = verdicts(steps.claims(steps_results(lead=lead)))
+    # Figure 1 with the most steps; Figure 3 with two sizes and three variants; four variants of Table 5.
+    assert judged == ["holds"] + [verdict] * (2 * 3 + 4)
     # Two splits give no verdict: a larger run could contradict it.
-    assert {row["verdict"] for row in rivals.claims(rival_results(lead, splits=2))} == {"few splits"}
+    assert set(verdicts(steps.claims(steps_results(lead=lead, splits=2)))) == {"few splits"}
+
+
+def test_figure_1_with_more_steps_is_judged_by_the_deviation_without_noise(tmp_path):
+    # The deviation of the made-up errors is 0.0158, which is shown as 0.016.
+    assert verdicts(steps.claims(steps_results(noise=0.016)))[0] == "holds"
+    assert verdicts(steps.claims(steps_results(noise=0.017)))[0] == "missed"
     page = tmp_path / "page.md"
-    page.write_text(f"{rivals.START}\n{rivals.END}\n")
-    rivals.write_markdown(rival_results(lead), page)
-    assert f"| 300 | {0.52 - lead:.3f} ± 0.016 |" in page.read_text()
+    page.write_text(f"{steps.START}\n{steps.END}\n")
+    steps.write_markdown(steps_results(noise=0.1), page)
+    text = page.read_text()
+    assert "| Gas | 15,000 | 0.520 ± 0.016 (a) | 0.620 ± 0.016 (b) | 7e7; 0.200 of 36 |" in text
+    assert "| 300 | 0.420 ± 0.016 | 0.420 ± 0.016 | 0.420 ± 0.016 | 0.520 ± 0.016 |" in text
+    assert "| Adult | 91.50 ± 0.71 | 88.00 ± 0.00 |" in text
 
 
-def test_pieces_of_rivals_cover_figure_3_and_table_5():
-    full = [piece.key for piece in rivals.pieces(quick=False)]
-    assert {key for key in full if len(key) == 1} == {(300,), (1_000,), (10_000,)}
-    assert len(full) == 3 + 12
-    assert len(rivals.pieces(quick=True)) == 4
+def test_pieces_with_more_steps_cover_the_figures_and_table_5():
+    full = [(piece.part, piece.key) for piece in steps.pieces(quick=False)]
+    assert {part for part, _ in full} == set(steps.PARTS) == {piece.part for piece in steps.pieces(quick=True)}
+    assert len(full) == 4 * 2 + 3 + 12 + 1
+    assert len(steps.pieces(quick=True)) == 2 + 2 + 1 + 1
 
 
-def test_rivals_on_a_set_that_is_not_there_are_skipped(monkeypatch):
+def test_sets_that_are_not_there_are_skipped_with_more_steps(monkeypatch):
     monkeypatch.delenv("DPADAPT_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "nowhere")
-    for piece in rivals.pieces(quick=True):
-        assert rivals.measure(piece)["skipped"].startswith(piece.part)
+    for piece in steps.pieces(quick=True):
+        assert steps.measure(piece)["skipped"].startswith(piece.part)
+
+
+def test_a_fixed_mixture_is_a_weighted_logistic_regression(monkeypatch):
+    """Labels of the source are flipped, so that accuracy falls as its share grows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    y = (X[:, 0] > 0).astype(int)
+    made = PaperSet("made up", lambda: (X, 1 - y, X, y), (100, 100, 200, 400), True, "")
+    monkeypatch.setattr(steps, "named", lambda name: made)
+    values = steps.fixed_mixtures("made up", seeds=1)["values"]
+    assert values["0"][0] > 95
+    assert values["1"][0] < 5
+    assert sorted(values["0"] + values["0.5"] + values["1"], reverse=True) == [
+        *values["0"],
+        *values["0.5"],
+        *values["1"],
+    ]
