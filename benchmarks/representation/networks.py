@@ -52,7 +52,7 @@ RATES: dict[str, tuple[float, ...]] = {
     SCRATCH: (0.15, 0.45, 1.35, 4.0),
     FINETUNE: (0.15, 0.45, 1.35, 4.0),
     PROBE: (0.1, 0.3, 1.0, 3.0),
-    "last layers": (0.005, 0.02),
+    "last layers": (0.005, 0.02, 0.06, 0.2),
     WHOLE_FINETUNE: (0.005,),
     WHOLE_SCRATCH: (0.02,),
 }
