@@ -18,7 +18,7 @@ from benchmarks.clustering import measure as measures
 from benchmarks.clustering import scale
 from benchmarks.clustering.sets import SETS, named
 from benchmarks.clustering.show import show, summarise, write_markdown
-from benchmarks.running import command, cores, watched
+from benchmarks.running import command, cores, resumes, watched
 from benchmarks.transfer.common import real_data, versions
 from dpadapt.errors import DataUnavailable
 
@@ -147,7 +147,7 @@ def run(*, quick: bool) -> dict[str, Any]:
         "picture": measures.picture(named("synthetic 2"), SEED, 10, "epsilon 3"),
         "solver": measures.solver_speed(**size.solver),
         "scale": [scale.measure(piece) for piece in scale.pieces(quick=True)],
-        "minutes": (time.perf_counter() - start) / 60,
+        "minutes": None if resumes() else (time.perf_counter() - start) / 60,
     }
 
 

@@ -36,9 +36,10 @@ def facts(results: Results) -> list[str]:
     size = "Quick run" if results["quick"] else "Full run"
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     ks = results["ks"]
+    took = "" if results["minutes"] is None else f"{results['minutes']:.1f} minutes on {results['processes']} core(s), "
     return [
-        f"{size}, {results['minutes']:.1f} minutes on {results['processes']} core(s), {results['cpu_minutes']:.1f} "
-        f"minutes of CPU time without the solver's speed and the runs at scale: {results['data']}.",
+        f"{size}, {took}{results['cpu_minutes']:.1f} minutes of CPU time without the solver's speed and the runs at "
+        f"scale: {results['data']}.",
         f"k from {ks[0]} to {ks[-1]}; data seed {results['seed']}"
         f"{'' if results['quick'] else ', for synthetic sets also the next four'}. "
         f"Constants were chosen on seeds 1 to 3 of the synthetic sets and 1, 2 of {', '.join(DEVELOPMENT)}. "
