@@ -6,11 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.clustering import appendix, claims, measure, run, scale, show
+from benchmarks.clustering import appendix, claims, measure, reasons, run, scale, show
 from benchmarks.clustering.sets import SETS, named, papers_pairs, synthetic_2, synthetic_3
 from benchmarks.pages import clustering_page, picture_svg
 from benchmarks.transfer.common import real_data
 from dpadapt import Public
+from dpadapt.papers.source_target import proxies
 
 
 def row(**values):
@@ -349,6 +350,140 @@ def test_the_appendix_is_measured_judged_and_written(monkeypatch, tmp_path):
     assert "1 real pairs, Figures 3, 57 to 80, epsilon 3: NAS improves on ClusterT on no set" in text
     assert "1 real pairs, Figures 81 to 104, rho 3: NAS improves on ClusterT on every set" in text
     assert "Runs of each method: 2 on a real set, where the paper has 30" in text
+
+
+def test_a_greedy_cover_is_small_and_covers_everything():
+    _, T = synthetic_2(0)
+    rows = reasons.cover(T, 0.05)
+    assert np.linalg.norm(T[:, None] - T[rows], axis=2).min(axis=1).max() <= 0.05
+    # 18 clusters, whose points are within 0.05 of their middle.
+    assert 18 <= len(rows) <= 36
+    assert len(rows) < len(proxies.coreset(T, 0.05))
+
+
+def test_the_noise_of_a_proxy_is_what_nas_adds():
+    T = synthetic_2(0)[1][:200]
+    ball = proxies.Ball.of(T)
+    for budget in ("epsilon 3", "rho 3"):
+        # Without a source, every average is the target itself.
+        model = proxies.NAS(1, coreset_distance=None, random_state=0, **measure.budget_of(budget))
+        added = ball.scaled(model.fit(np.empty((0, 2)), public=Public(T)).proxies_) - ball.scaled(T)
+        length = math.sqrt((added**2).sum(axis=1).mean())
+        # 400 draws: the deviation of the estimate is at most 6%; twice the noise is rejected.
+        expected = reasons.proxy_noise(200, 2, 150, budget)
+        assert length == pytest.approx(expected, rel=0.2)
+        assert length != pytest.approx(2 * expected, rel=0.2)
+
+
+def test_k_means_that_starts_anywhere_does_not_start_at_targets(monkeypatch):
+    S, T = synthetic_2(0)
+    seen = []
+    release = reasons.PrivateKMeansSource._proxies
+    monkeypatch.setattr(
+        reasons.PrivateKMeansSource,
+        "_proxies",
+        lambda self, S, T, ledger: (seen.append(T), release(self, S, T, ledger))[1],
+    )
+    model = reasons.KMeansAnywhere(3, random_state=0).fit(S, public=Public(T))
+    assert model.privacy_.epsilon <= 3.0
+    lengths = np.linalg.norm(seen[0], axis=1)
+    assert lengths.max() <= 0.5
+    # Uniform in a disc: a quarter of the points lie within half of its radius.
+    assert np.mean(lengths < 0.25) == pytest.approx(0.25, abs=0.06)
+
+
+def undecided(with_, without, **facts):
+    values = {"NNA, coreset": [[c, c] for c in with_], "NNA, no coreset": [[c, c] for c in without]}
+    facts = {"set": "a", "real": True, "budget": "epsilon 3", "method": "NNA", **facts}
+    return row() | facts | {"names": list(values), "values": {facts["budget"]: values}}
+
+
+def empty_reasons(**parts):
+    empty = {part: [] for part in reasons.PARTS}
+    return {
+        "quick": False,
+        "versions": {"dpadapt": "0"},
+        "skipped": [],
+        "minutes": 1.0,
+        "cpu_minutes": 1.0,
+        **empty,
+        **parts,
+    }
+
+
+def test_more_runs_decide_whether_a_coreset_harms():
+    harm = undecided([1.8, 1.81, 1.79], [1.5, 1.5, 1.5])
+    safe = undecided([1.5, 1.51, 1.5], [1.5, 1.5, 1.5])
+    unclear = undecided([1.2, 1.9, 1.7], [1.5, 1.2, 1.5])
+    for rows, expected in (([harm, unclear], "missed"), ([safe], "holds"), ([safe, unclear], "undecided")):
+        assert verdict(reasons.verdicts(empty_reasons(coresets=rows)), "never harms NNA") == expected
+    text = reasons.markdown(empty_reasons(coresets=[harm]))
+    assert "| a | epsilon 3 | NNA | 0.80 | 0.50 | +0.30 ± 0.02 | 3 |" in text
+
+
+def test_reasons_are_judged_by_gaps():
+    methods = {method for pairs in (reasons._CLOSE, reasons._NO_BETTER) for _, method in pairs}
+    near, far = ({method: [[cost, cost]] for method in methods} for cost in (1.2, 2.0))
+
+    def of(values):
+        every = dict.fromkeys(("epsilon 3", "rho 3", "no noise"), values)
+        return row() | {"m": 500, "coreset": 90, "cover": 20, "values": every}
+
+    for rows, close, no_better in (([of(near)] * 3, "holds", "missed"), ([of(far)] * 3, "missed", "holds")):
+        judged = list(reasons.verdicts(empty_reasons(sources=rows)))
+        assert {row["verdict"] for row in judged if "is close to" in row["claim"]} == {close}
+        assert {row["verdict"] for row in judged if "is no better" in row["claim"]} == {no_better}
+    mixed = list(reasons.verdicts(empty_reasons(sources=[of(near), of(far)])))
+    assert {row["verdict"] for row in mixed} == {"missed"}
+    few = list(reasons.verdicts(empty_reasons(sources=[of(near)], quick=True)))
+    assert verdict(few, "NNA is close to non-private") == "few sets"
+
+
+def test_the_generator_is_charged_for_every_batch(monkeypatch):
+    charged = []
+    monkeypatch.setattr(reasons, "cost_of", lambda events, delta: charged.append(events) or 9.5)
+    monkeypatch.setattr(reasons, "calibrate", lambda epsilon, delta, *, steps, rate: steps * rate)
+    rows = {(one["m"], one["epochs"]): one for m in reasons.GAN_ROWS for one in reasons.generator(f"{m}", 1)}
+    # 20 epochs of 2,000 rows in batches of 128.
+    assert rows[2000, 20]["steps"] == 312
+    assert rows[2000, 20]["noise"] == pytest.approx(312 * 0.064)
+    assert {event.rate for events in charged for event in events} == {128 / m for m in reasons.GAN_ROWS}
+    assert "| 2,000 | 20 | 312 | 9.5 | 19.97 |" in reasons.markdown(empty_reasons(generator=list(rows.values())))
+
+
+def test_reasons_are_measured_and_written(monkeypatch, tmp_path):
+    monkeypatch.setattr("benchmarks.clustering.sets.MOST_TARGETS", 150)
+    monkeypatch.setattr(reasons, "SIZES", (300, 600))
+    monkeypatch.setattr(reasons, "KS", (3, 12))
+    monkeypatch.setattr("benchmarks.clustering.sets.N_POINTS", 400)
+    parts = {
+        part: reasons.measure(reasons.ReasonPiece(part, "synthetic 2", 2))
+        for part in ("sources", "pairs", "few", "coresets", "times")
+    }
+    assert [one["m"] for one in parts["sources"]] == [300, 600]
+    # The same targets with every number of sources; more sources lower the cost.
+    assert all(np.less(parts["sources"][1]["ClusterT"], parts["sources"][0]["ClusterT"]))
+    assert parts["sources"][0]["coreset"] == parts["sources"][1]["coreset"]
+    assert parts["pairs"][0]["delta_t"]["75"] < parts["pairs"][0]["delta_t"]["300"]
+    assert [one["m"] for one in parts["few"]] == [157, 295, 400]
+    stages = {one["method"]: one for one in parts["times"]}
+    assert stages["ClusterT"]["sums of neighbours"] == stages["NNA"]["sums of neighbours"] == 0
+    assert stages["NAS"]["all"] >= stages["NAS"]["solver"] + stages["NAS"]["sums of neighbours"] - 1e-3
+    page = tmp_path / "page.md"
+    reasons.write_markdown(empty_reasons(**parts), page)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(reasons.START)
+    assert "| synthetic 2 | 600 | " in text
+    assert "NAS: distance and noise by t" in text
+
+
+def test_reasons_have_all_undecided_pairs(monkeypatch):
+    monkeypatch.setattr(reasons, "real_data", lambda: True)
+    todo = reasons.pieces(reasons.PARTS, quick=False)
+    names = {piece.name for piece in todo if piece.part == "coresets"}
+    assert names == {one[0] for one in reasons.UNDECIDED} | {f"synthetic {number}" for number in (1, 2, 3)}
+    assert sum(piece.part == "pairs" for piece in todo) == 24
+    assert {piece.part for piece in reasons.pieces(["times"], quick=False)} == {"times"}
 
 
 @pytest.mark.realdata
