@@ -54,7 +54,8 @@ def row(figure, n, losses, *, steps=0, alpha=0.01):
 
 ROWS = [
     *(row("Figure 1", 100, [0.5 + jitter] * 40) for jitter in (0.0, 0.01, 0.02)),
-    *(row("Figure 1", 900, [0.3] * 20 + [0.1 + jitter] * 20) for jitter in (0.0, 0.01, 0.02)),
+    *(row("Figure 1", 8_000, [0.3] * most) for most in (30, 70, 50)),
+    *(row("Figure 1", 14_000, [0.3] * 20 + [0.1 + jitter] * 20) for jitter in (0.0, 0.01, 0.02)),
     *(row("Figure 2", 100, [0.2 + jitter] * 40) for jitter in (0.0, 0.3, 0.1)),
     *(row("Figure 2", 900, [0.2 + jitter] * 40) for jitter in (0.1, 0.2, 0.0)),
     *(row("Figure 3", 100, [0.4] * 3, steps=50, alpha=0.08) for _ in range(3)),
@@ -64,14 +65,33 @@ ROWS = [
 ]
 
 
+def control(figure, name, n, loss, **others):
+    return {"figure": figure, "control": name, "n": n, "steps": 0, "loss on T": loss, "seconds": 1.0, **others}
+
+
+def fit(figure, name, n, loss, *, steps=0):
+    return control(figure, name, n, loss, steps=steps, **{"loss on S": loss / 2, "constant on S": 0.22})
+
+
+CONTROLS = [
+    *(control("Figure 2", "more rounds", 900, 0.02, rounds=n, accepted=n < 5, most=5) for n in (3, 4, 5)),
+    *(fit("Figure 2", "one fit of all records", 900, loss) for loss in (0.01, 0.03, 0.02)),
+    *(fit("Figure 3", "one round", 200, 0.4 + jitter, steps=80_000) for jitter in (0.0, 0.01, 0.03, 0.04)),
+    *(fit("Figure 3", "one round of four times the steps", 200, 0.3, steps=320_000) for _ in range(4)),
+]
+RESULTS = {"quick": False, "rows": ROWS, "controls": CONTROLS, "versions": {"python": "3"}}
+
+
 def test_verdicts_follow_the_numbers():
-    found = {claim["claim"]: claim["verdict"] for claim in figures.claims({"quick": False, "rows": ROWS})}
+    found = {claim["claim"]: claim["verdict"] for claim in figures.claims(RESULTS)}
     assert found == {
         "Figure 1a: the loss on T falls as the sample grows": "holds",
         "Figure 1c: the loss on T falls along the run": "holds",
         "Figure 1a: with the largest sample the loss is at most 2 alpha": "missed",
         "Theorem 3.1 in Figure 1a: at most 2 alpha + 2 tau": "missed",
         "Figure 1b: runs halt after fewer rounds as the sample grows": "undecided",
+        "Figure 1b: the number of rounds isn't greatly affected by the sample": "undecided",
+        "Figure 1b: runs halt after about 1,200 rounds, not much sooner": "missed",
         "Figure 2a: the loss on T falls as the sample grows": "undecided",
         "Figure 2c: the loss on T falls along the run": "undecided",
         "Figure 2a: with the largest sample the loss is at most 2 alpha": "missed",
@@ -80,11 +100,89 @@ def test_verdicts_follow_the_numbers():
         "Figure 3a: the runs converge to 2 alpha": "missed",
         "Figure 3b: fewer rounds with more steps": "holds",
         "Figure 3c: the loss on T starts lower with more steps": "holds",
+        "Figure 3c: the loss on T starts lower with four times the steps": "holds",
     }
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "verdict", "ratio"),
+    [
+        ([110, 111, 112], [100, 100, 101], "holds", 1.1),
+        ([400, 410, 390], [100, 101, 99], "missed", 4),
+        ([25, 26, 24], [100, 101, 99], "missed", 0.25),
+        ([400, 100, 250], [100, 101, 99], "undecided", 2.2),
+    ],
+)
+def test_rounds_are_greatly_affected_if_they_double_or_halve(low, high, verdict, ratio):
+    rows = [row("Figure 1", n, [0.3] * most) for n, runs in ((8_000, low), (14_000, high)) for most in runs]
+    found = {one["claim"]: one for one in figures.claims(RESULTS | {"rows": rows})}
+    one = found["Figure 1b: the number of rounds isn't greatly affected by the sample"]
+    assert one["verdict"] == verdict
+    assert f"are {ratio:g} times those at 14,000" in one["measured"]
+
+
+def test_the_papers_rounds_stand_beside_its_numbers_of_records():
+    """Appendix C: about 1,300 rounds at 80,000 records and 1,200 at 140,000, with ten times our columns."""
+    sizes = {one.n: one.pair for one, _ in figures.settings(quick=False) if one.figure == "Figure 1"}
+    assert {10 * n: rounds for n, rounds in figures.PAPER_HALTING.items()} == {80_000: 1_300, 140_000: 1_200}
+    assert all(sizes[n].n_features * 10 == figures.APPENDIX_C.n_features for n in figures.PAPER_HALTING)
+
+
+def test_controls_count_the_runs_that_reach_two_alpha():
+    table = next(one for one in figures.tables(RESULTS) if one["title"] == "Figure 2: controls")
+    rounds, once = (dict(zip(table["columns"], cells, strict=True)) for cells in table["rows"])
+    assert (rounds["rounds"], rounds["at 2 alpha"]) == ("4.0 +-2.5 of at most 5", "2 of 3")
+    # 0.01 and 0.02 are at most 2 alpha = 0.02, and 0.03 is not.
+    assert (once["rounds"], once["at 2 alpha"], once["loss on S"]) == ("1", "2 of 3", "0.010 +-0.012")
+
+
+def test_figure_3_names_the_loss_on_s_and_the_papers_steps():
+    found = {one["claim"]: one["measured"] for one in figures.claims(RESULTS)}
+    rows = [one | {"steps": 80_000} if one["n"] == 200 else one for one in ROWS]
+    text = {one["claim"]: one["measured"] for one in figures.claims(RESULTS | {"rows": rows})}
+    what = "Figure 3a: the runs converge to 2 alpha"
+    assert "one round 0.210 +-0.015 on S, after 80,000 steps (paper: a loss below 0.08 after 50,000,000" in text[what]
+    # No control has 100 steps.
+    assert "on S" not in found[what]
+    drop = text["Figure 3c: the loss on T starts lower with four times the steps"]
+    assert drop.startswith("lower by 0.120 +-0.029 ")
+
+
+def test_a_control_fits_once_on_s_or_on_t():
+    pair = GaussianPair(3, 2, 1.0, 0.4, 0.3, "ball")
+    setting = figures.Setting("Figure 2", pair, 500, 0.01, 1)
+    on_s, on_t = (
+        figures.measure_control((figures.Control("one fit", setting, population=which), 0)) for which in ("S", "T")
+    )
+    # The ball has 30% of T and 6% of S, so that records of T show more of its border.
+    assert on_t["loss on T"] < on_s["loss on T"] < 0.3
+    assert on_s["constant on S"] == pytest.approx(0.055, abs=0.01)
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0.0), (1.0, 0.00125), (10.0, 0.0125)])
+def test_a_control_runs_rounds_at_a_multiple_of_the_papers_learning_rate(monkeypatch, rate, expected):
+    rates = []
+
+    class Watched(figures.SubsampleTestReweigh):
+        def fit(self, X, y, **others):
+            rates.append(self.learning_rate)
+            return super().fit(X, y, **others)
+
+    monkeypatch.setattr(figures, "SubsampleTestReweigh", Watched)
+    setting = figures.Setting("Figure 1", GaussianPair(12, 10, 1.0, 0.02, 0.01, "half-space"), 150, 0.01, 3)
+    found = figures.measure_control((figures.Control("a control", setting, rate=rate), 0))
+    assert rates == [pytest.approx(expected, abs=1e-9)]
+    assert 1 <= found["rounds"] <= found["most"] == 3
+
+
+def test_as_many_records_of_t_as_a_round_draws():
+    """(d + ln(T / 0.05)) / alpha for 20 columns, 1,000 rounds and alpha = 0.01."""
+    (n,) = (one.setting.n for one, _ in figures.controls() if one.population == "T")
+    assert n == math.ceil((20 + math.log(1_000 / 0.05)) / 0.01)
+
+
 def test_the_page_has_all_figures_and_the_work_of_the_papers_sizes(tmp_path):
-    results = {"quick": False, "rows": ROWS, "versions": {"python": "3"}}
+    results = RESULTS
     figures.write_report(results, tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 6
     text = figures.markdown(results)
@@ -103,10 +201,10 @@ def test_figure_2_at_the_papers_size_learns_from_squares():
 
 def test_a_run_of_one_figure_leaves_the_sections_of_the_others(tmp_path):
     path = tmp_path / "page.md"
-    results = {"quick": False, "rows": ROWS, "versions": {"python": "3"}}
+    results = RESULTS
     figures.write_markdown(results, path)
     before = path.read_text(encoding="utf-8")
-    one = [row("Figure 1", n, [0.25, 0.24]) for n in (100, 900) for _ in range(2)]
+    one = [row("Figure 1", n, [0.25, 0.24]) for n in (8_000, 14_000) for _ in range(2)]
     figures.write_markdown({**results, "rows": one}, path)
     after = path.read_text(encoding="utf-8")
     assert "0.240 +-0.000" in after
