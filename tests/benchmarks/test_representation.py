@@ -68,6 +68,27 @@ def test_the_papers_claim_of_being_close_is_judged_under_both_readings(rows, rea
     assert verdict(wide, words) == "undecided"
 
 
+def test_a_target_within_two_standard_errors_is_undecided(rows):
+    words = "at 5,000 public rows: 0.22"
+    for values, expected in (([0.20, 0.22], "undecided"), ([0.209, 0.211], "holds"), ([0.229, 0.231], "missed")):
+        some = [row | {"values": row["values"] | {"em": values}} if row["part"] == "angle" else row for row in rows]
+        assert verdict(some, words) == expected
+
+
+def test_returns_diminish_if_the_first_public_rows_gain_more(rows):
+    """The error is 0.5 without public rows, 0.4 with 500 and 0.3 with 2,000: no gain is smaller than the other."""
+    words = "public rows in total: diminishing returns"
+    assert verdict(rows, words) == "undecided"
+    for many, expected in ((0.35, "holds"), (0.25, "missed")):
+        some = [
+            row | {"values": row["values"] | {subspace.MOMENTS: [many]}}
+            if row["public"] == 2000 and row["part"] == "transfer"
+            else row
+            for row in rows
+        ]
+        assert verdict(some, words) == expected
+
+
 def test_a_verdict_follows_from_the_cell_that_decides_it():
     leads = {
         "holds": [(1.0, 0.9), (5.0, 4.9)],
