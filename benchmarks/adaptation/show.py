@@ -320,7 +320,8 @@ def markdown(results: Results, group: str) -> str:
     parts.append(pipes(["claim", "paper", "measured", "verdict"], rows))
     for table in tables(own):
         parts += [f"**{table['title']}.** {table['words']}", pipes(table["header"], table["rows"])]
-    parts.append("\n".join(f"- {sentence}" for sentence in sentences[first:]))
+    if sentences[first:]:
+        parts.append("\n".join(f"- {sentence}" for sentence in sentences[first:]))
     return "\n\n".join(parts) + "\n"
 
 
