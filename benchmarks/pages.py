@@ -51,6 +51,13 @@ def state_run(path: Path, command: str, versions: Mapping[str, str]) -> None:
     )
 
 
+def print_wide(text: str) -> None:
+    """Print text that has wide tables, without taking brackets for markup."""
+    from rich.console import Console
+
+    Console(highlight=False, width=200).print(text, markup=False)
+
+
 def pipes(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown.
 

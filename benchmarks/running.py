@@ -98,6 +98,19 @@ def resumes() -> bool:
     return bool(os.environ.get(_KEEP))
 
 
+def peak_memory() -> int:
+    """Return the most bytes that this process has held at once.
+
+    `ru_maxrss` is the larger of this and what the process that started it had held; on Linux `VmHWM` is this alone.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(next(line.split()[1] for line in status.read_text().splitlines() if "VmHWM" in line))
+    import resource  # Windows has none
+
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

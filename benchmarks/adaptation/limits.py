@@ -18,7 +18,7 @@ from benchmarks.adaptation.claims import Row, mean, shown, spread, with_enough_s
 from benchmarks.adaptation.figures import ADJACENCY, ALPHAS, DELTA
 from benchmarks.adaptation.nonprivate import TABLE_2_AND_6, baseline
 from benchmarks.adaptation.sets import Array, PaperSet, Split, named, split
-from benchmarks.pages import pipes, write_between
+from benchmarks.pages import pipes, print_wide, write_between
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import claim, versions
 from dpadapt.data import Public
@@ -519,9 +519,7 @@ def write_markdown(results: Mapping[str, Any], path: Path) -> None:
 
 def show(results: Mapping[str, Any]) -> None:
     """Print the tables."""
-    from rich.console import Console
-
-    Console(highlight=False, width=200).print(markdown(results), markup=False)
+    print_wide(markdown(results))
 
 
 if __name__ == "__main__":

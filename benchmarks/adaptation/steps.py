@@ -20,7 +20,7 @@ from benchmarks.adaptation.claims import mean, shown, spread, with_enough_splits
 from benchmarks.adaptation.nonprivate import baseline
 from benchmarks.adaptation.sets import named, split
 from benchmarks.adaptation.tuning import Setting, combinations, spoken, tuned
-from benchmarks.pages import pipes, write_between
+from benchmarks.pages import pipes, print_wide, write_between
 from benchmarks.running import command, cores, in_order, resumes
 from benchmarks.transfer.common import claim, compared, everywhere, mean_intervals, versions
 from dpadapt.errors import DataUnavailable
@@ -331,9 +331,7 @@ def write_markdown(results: Mapping[str, Any], path: Path) -> None:
 
 def show(results: Mapping[str, Any]) -> None:
     """Print the tables."""
-    from rich.console import Console
-
-    Console(highlight=False, width=200).print(markdown(results), markup=False)
+    print_wide(markdown(results))
 
 
 if __name__ == "__main__":

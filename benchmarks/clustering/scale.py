@@ -6,7 +6,6 @@ of its own, without making the data and computing the costs.
 """
 
 import math
-import resource
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from benchmarks.pages import pipes, write_between
-from benchmarks.running import command
+from benchmarks.running import command, peak_memory
 from benchmarks.transfer.common import claim, versions
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.public_cells import prepare
@@ -63,17 +62,6 @@ def measure(piece: ScalePiece) -> dict[str, Any]:
         costs = pool.submit(_costs, piece, centres, alone).result()
     gap = (costs["ours"] - costs["non-private"]) / (costs["ClusterT"] - costs["non-private"])
     return {"n": piece.n, "m": piece.m, "k": piece.k, "epsilon": piece.epsilon, "gap": gap, "costs": costs, **facts}
-
-
-def peak_memory() -> int:
-    """Return the most bytes that this process has held at once.
-
-    `ru_maxrss` is the larger of this and what the process that started it had held; on Linux `VmHWM` is this alone.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return 1024 * int(next(line.split()[1] for line in status.read_text().splitlines() if "VmHWM" in line))
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _costs(piece: ScalePiece, centres: NDArray[np.int64], alone: NDArray[np.int64]) -> dict[str, float]:

@@ -5,7 +5,6 @@ Each fit has a process of its own. Its CPU time is that of `fit` alone, with the
 memory is the peak of the whole process. Let nothing else run meanwhile: workers are compared by the time on the clock.
 """
 
-import resource
 import tempfile
 import time
 import warnings
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.running import command
+from benchmarks.running import command, peak_memory
 from benchmarks.transfer.common import claim, print_tables, setting_text, versions, write_claims_and_tables
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, Source
 from dpadapt.tables.chunks import MOST_PUBLIC_ROWS
@@ -141,7 +140,7 @@ def _facts(model: Any, clock: float, cpu: float) -> dict[str, Any]:
     return {
         "clock": time.perf_counter() - clock,
         "cpu": time.process_time() - cpu,
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "memory": peak_memory(),
         "coef": np.ravel(model.coef_).tolist(),
         "adopted": model.adopted_,
         "entries": [str(entry) for entry in model.privacy_.entries],

@@ -1,10 +1,11 @@
 """What all benchmarks share: a command that refuses bad options before it measures, and work in several processes."""
 
+import subprocess
 import sys
 
 import pytest
 
-from benchmarks.running import command, in_order, measured, watched
+from benchmarks.running import command, in_order, measured, peak_memory, watched
 
 
 def double(number):
@@ -63,3 +64,12 @@ def test_an_interrupted_run_goes_on_with_the_pieces_that_it_kept(tmp_path, monke
     assert calls == [2, 3]
     assert sorted(watched(double_again, [1, 2, 3], 1, name=str)) == [(1, 2), (2, 4), (3, 6)]
     assert calls == [2, 3]
+
+
+def test_peak_memory_is_that_of_the_process_alone():
+    """A process that holds little has a small peak, whatever the process that starts it has held."""
+    held = bytearray(300 * 2**20)
+    held[::4096] = b"x" * len(held[::4096])
+    code = "from benchmarks.running import peak_memory; print(peak_memory())"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert peak_memory() > len(held) > int(child.stdout)
