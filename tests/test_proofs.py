@@ -9,7 +9,7 @@ from tools.proofs import PAGE, claims, entries, escaped, makers, package, page, 
 
 REGISTER = register()
 # Claims that no planted bug breaks. The page says so for each; this number may only fall.
-MOST_WITHOUT_A_PLANTED_BUG = 19
+MOST_WITHOUT_A_PLANTED_BUG = 7
 
 
 def test_the_page_is_what_the_code_says():
@@ -52,9 +52,9 @@ def test_few_claims_have_no_planted_bug():
 )
 def test_a_bounded_statistic_without_a_claim_is_found(line):
     source = f"def planted(total, known):\n    # |total - total'| <= 1.\n    {line}\n"
-    changed = {**package(), "mechanisms/planted.py": source}
-    assert unmarked(changed) == ["mechanisms/planted.py: planted"]
-    assert unmarked({**changed, "mechanisms/planted.py": source.replace("# |", "# Claim: |")}) == []
+    file = "mechanisms/planted.py"
+    assert unmarked({file: source}) == [f"{file}: planted"]
+    assert unmarked({file: source.replace("# |", "# Claim: |")}) == []
 
 
 def test_a_claim_that_is_taken_away_is_missed():

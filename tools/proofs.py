@@ -168,6 +168,8 @@ def makers(file: str, source: str) -> list[Place]:
         # The audit copies statistics of made-up rows, to measure what a release tells. Nothing there is a release.
         return []
     lines = [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and _makes(node)]
+    if not lines:
+        return []
     return list(dict.fromkeys([place for place in places(file, source) if place.holds(line)][-1] for line in lines))
 
 
@@ -184,8 +186,9 @@ def unmarked(sources: Mapping[str, str]) -> list[str]:
     """Return the functions that make a `Bounded` and have no mark, and neither has a function around them."""
     result = []
     for file, source in sorted(sources.items()):
-        marked = {claim.place.name for claim in claims(file, source)}
-        for place in makers(file, source):
+        making = makers(file, source)
+        marked = {claim.place.name for claim in claims(file, source)} if making else set()
+        for place in making:
             parts = place.name.split(".")
             if not marked & {".".join(parts[: number + 1]) for number in range(len(parts))}:
                 result.append(f"{file}: {place.name}")
@@ -204,6 +207,8 @@ def entries(sources: Mapping[str, str], mutants: Sequence[Mutant]) -> list[Entry
     """Return the register of some files: the claims of each place, with the planted bugs that touch it."""
     result = []
     for file, source in sorted(sources.items()):
+        if "Claim: " not in source:
+            continue
         marks, here = claims(file, source), places(file, source)
         marked = list(dict.fromkeys(mark.place for mark in marks))
         touching: dict[str, list[Mutant]] = {place.name: [] for place in marked}
