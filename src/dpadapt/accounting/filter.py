@@ -2,8 +2,9 @@
 
 Composing all events and comparing the result with the cap is right for events that were fixed in advance. It is wrong
 for an analyst who looks at one answer before choosing the next question: charges accepted that way reach about
-twice the cap's delta (`python -m benchmarks ledger`). The filter keeps three sums instead, each of which bounds the
-privacy loss of every adaptive choice; `Filter.needs` states the rule and its proof.
+twice the cap's delta (`python -m benchmarks ledger`). The filter keeps three sums instead: epsilons as anybody adds
+them up, Gaussian noise, and Rényi divergences. Each bounds the privacy loss of every adaptive choice, and the least
+counts; `Filter.needs` states the rule and its proof.
 """
 
 import math
@@ -34,13 +35,21 @@ from dpadapt.mechanisms.mechanism import (
 
 # Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
 _CAP_TOLERANCE = 1e-9
-# Share of delta that the Gaussian sum gets; the Rényi sum gets the rest. "gaussian" charges Gaussian noise exactly and
-# mixtures dearly, "renyi" the reverse; "mixed" loses about 1% on Gaussian noise alone (docs/benchmarks/ledger.md).
-_GAUSSIAN_SHARES = {"mixed": 0.8, "gaussian": 1.0, "renyi": 0.0}
-RULES = tuple(_GAUSSIAN_SHARES)
+# Shares of delta that the Gaussian and the plain sum get; the Rényi sum gets the rest. Half of delta for a sum raises
+# the epsilon of Gaussian noise by 3% to 5%, so no sum can have much less than half, and the two that most people need
+# have the most. "gaussian" and "renyi" leave out one of the others (docs/benchmarks/ledger.md).
+_SHARES = {"mixed": (0.42, 0.5), "gaussian": (0.55, 0.45), "renyi": (0.0, 0.45)}
+RULES = tuple(_SHARES)
+# A charge takes its part of the plain sum's delta if this lowers its epsilon by more than 2%. One pure release gains
+# less than 0.01%; many that are charged together gain much.
+_WORTH_A_PART = 0.98
+# Each part is half of what is left. Further parts would be too small for the distributions of sampled runs.
+_MOST_PARTS = 30
 # Factor on the order that is best for the Rényi sum alone. With the larger order the Rényi sum is better where the
 # Gaussian sum is worse. Chosen by hand, on the mixtures of docs/benchmarks/ledger.md.
 _ORDER_FACTOR = 1.25
+# A float holds every whole number up to this one. Only caps far too small for any use would need a larger order.
+_LARGEST_ORDER = 2**53
 # Sampled Gaussian runs are converted to mu up to a probability of this share of the Gaussian sum's delta each. After
 # this many of them the Gaussian sum is full. A smaller share makes each run dearer, a larger one allows fewer runs.
 _TAIL_SHARE = 1e-5
@@ -62,8 +71,8 @@ class Sums:
 
     Parameters
     ----------
-    pure : float
-        Sum of the epsilons of pure releases; infinite if some release is not pure.
+    plain : float
+        Sum of the epsilons of the charges, each at a part of delta of its own, or at 0 if it is as good as pure.
     gaussian : float
         Sum of mu², each mu that of a Gaussian release at least as informative.
     renyi : float
@@ -72,22 +81,26 @@ class Sums:
         Number of sampled Gaussian runs.
     charges : int
         Number of charges.
+    parts : int
+        Number of charges that took a part of the plain sum's delta.
     """
 
-    pure: float = 0.0
+    plain: float = 0.0
     gaussian: float = 0.0
     renyi: float = 0.0
     sampled: int = 0
     charges: int = 0
+    parts: int = 0
 
     def __add__(self, other: "Sums") -> "Sums":
         """Return the sums of both."""
         return Sums(
-            self.pure + other.pure,
+            self.plain + other.plain,
             self.gaussian + other.gaussian,
             self.renyi + other.renyi,
             self.sampled + other.sampled,
             self.charges + other.charges,
+            self.parts + other.parts,
         )
 
 
@@ -101,9 +114,11 @@ class Filter:
         The cap.
     adjacency : Adjacency
     share : float
-        The share of delta that belongs to the Gaussian sum; the rest belongs to the Rényi sum.
+        The share of delta that belongs to the Gaussian sum.
     order : int
         The order of the Rényi sum, at least 2.
+    plain_share : float, default=0.0
+        The share of delta that belongs to the plain sum; what neither sum has belongs to the Rényi sum.
 
     Examples
     --------
@@ -112,7 +127,7 @@ class Filter:
     >>> charge = [Entry("a sum", GaussianEvent(10.0))]
     >>> first, second = terms.needs(Sums(), charge), terms.needs(terms.sums(charge), charge)
     >>> round(first, 3), round(second, 3)
-    (0.397, 0.582)
+    (0.397, 0.599)
     """
 
     epsilon: float
@@ -120,6 +135,7 @@ class Filter:
     adjacency: Adjacency
     share: float
     order: int
+    plain_share: float = 0.0
 
     def __post_init__(self) -> None:
         checks.positive(self.epsilon, "epsilon", infinite=True)
@@ -127,28 +143,49 @@ class Filter:
             raise ValueError(
                 f"delta must be 0 or at least {_LEAST_DELTA:g}, got {self.delta!r}. A common choice is 1e-6."
             )
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"share must lie in [0, 1], got {self.share!r}.")
+        if not (self.share >= 0 and self.plain_share >= 0 and self.share + self.plain_share <= 1):
+            raise ValueError("the shares of delta must not be negative, nor more than 1 together.")
         checks.count(self.order, "order", least=2)
 
     @classmethod
     def of(cls, rule: str, epsilon: float, delta: float, adjacency: Adjacency) -> "Filter":
         """Return the filter of a rule: "mixed", "gaussian" or "renyi"."""
-        share = _GAUSSIAN_SHARES[checks.one_of(rule, RULES, "rule")]
+        share, plain = _SHARES[checks.one_of(rule, RULES, "rule")]
         epsilon, delta = checks.positive(epsilon, "epsilon", infinite=True), checks.delta(delta)
-        return cls(epsilon, delta, adjacency, share, _order(epsilon, (1 - share) * delta, share))
+        return cls(epsilon, delta, adjacency, share, _order(epsilon, (1 - (share + plain)) * delta, share), plain)
 
     @property
     def rule(self) -> str:
-        """The name of the rule with this share; a share that no rule has is shown as "mixed"."""
-        return next((rule for rule, share in _GAUSSIAN_SHARES.items() if share == self.share), "mixed")
+        """The name of the rule, by the sums that have a share of delta."""
+        if not self.share:
+            return "renyi"
+        return "mixed" if self.share + self.plain_share < 1 else "gaussian"
 
-    def sums(self, charge: Sequence[Entry]) -> Sums:
-        """Return what entries that are charged together add to each sum."""
-        total = Sums(charges=1)
+    def sums(self, charge: Sequence[Entry], before: Sums = Sums()) -> Sums:
+        """Return what entries that are charged together, after charges that add up to `before`, add to each sum."""
+        epsilon, parts = self._plain(charge, before.parts)
+        total = Sums(plain=epsilon, charges=1, parts=parts)
         for entry in charge:
             total += self._sums(entry.event, entry.times)
         return total
+
+    def _plain(self, charge: Sequence[Entry], parts: int) -> tuple[float, int]:
+        """Return the epsilon of a charge in the plain sum, and 1 if it takes a part of delta."""
+        counted = add_entries({}, charge)
+        pure, part = pure_epsilon(counted), self._part(parts)
+        if part:
+            epsilon = cost_of(counted, part, adjacency=self.adjacency)
+            if epsilon < _WORTH_A_PART * pure:
+                return epsilon, 1
+        return pure, 0
+
+    def _part(self, parts: int) -> float:
+        """Return the part of delta for the next charge in the plain sum: half of what `parts` charges have left.
+
+        Claim: the parts of all charges add up to at most plain_share · delta. It is the sum of the series 1/2 + 1/4 +
+        ... times this, and each part is fixed by the number of parts before it, not by any outcome.
+        """
+        return math.ldexp(self.plain_share * self.delta, -parts - 1) if parts < _MOST_PARTS else 0.0
 
     def needs(self, before: Sums, charge: Sequence[Entry]) -> float:
         """Return the least cap epsilon at which `charge` is accepted after charges that add up to `before`.
@@ -157,12 +194,14 @@ class Filter:
 
         **Rule.** A charge is accepted if at least one of the three sums, with the charge, stays within its cap:
 
-        - pure: Σ epsilon_i <= epsilon;
+        - plain: Σ epsilon_i <= epsilon, where charge i has epsilon_i at a delta_i that was fixed before it, and the sum
+          of all delta_i is at most delta_P = plain_share · delta; a charge that is as good as pure has delta_i = 0;
         - Gaussian: Σ mu_i² <= mu², where a mu-Gaussian release has epsilon at delta_G = share · delta;
         - Rényi of order a: Σ rho_i <= B = epsilon + (ln delta_R + ln a) / (a - 1) - ln(1 - 1/a), where
-          delta_R = (1 - share) · delta;
+          delta_R = delta - delta_P - delta_G;
 
-        or if it is the first charge and its own exact cost is at most epsilon.
+        or if it is the first charge and its own exact cost is at most epsilon. Sums never decrease: a sum that a charge
+        has passed is of no more use. A charge that is refused adds to none.
 
         Claim: everything released under this rule is (epsilon, delta)-private for any analyst who chooses each
         charge, and the steps of charged runs in any order, by all that was released before.
@@ -171,26 +210,29 @@ class Filter:
         outputs so far, under P. H_R(x) is the hockey-stick divergence of a pair R of laws at e^x. While a sum is
         within its cap, let
 
-        - V_pure = 0;
+        - V_plain = delta_P - Σ delta_i + H_R(Σ epsilon_i - L), where R is the product of all steps that were charged
+          and not yet made;
         - V_Gaussian = H_R(epsilon - L), where R is the product of all steps that were charged and not yet made, a
           Gaussian pair of the remaining r = sqrt(mu² - Σ mu_i²), and a pair that tells P and Q apart with the part of
           delta_G that is kept for sampled runs;
         - V_Rényi = (1/a) (1 - 1/a)^(a-1) exp((a-1) (L - Σ rho_i + B - epsilon)), Σ over the steps that were made;
 
         and 0 from the moment when the sum passes its cap. Let V be the sum of the three. (1) V is a nonnegative
-        supermartingale. For the Gaussian sum: a charge D that a mu_i-Gaussian pair dominates may replace part of R,
-        because D × G_r' is dominated by G_r for r'² = r² - mu_i²; making a step replaces its factor in R by its outcome
-        in L, which does not raise the mean. For the Rényi sum: E[exp((a-1) L_i)] <= exp((a-1) rho_i) for every step,
-        given the past. (2) V starts at no more than delta: at delta_G plus exp((a-1) (B - epsilon)) (1/a) (1 -
-        1/a)^(a-1) = delta_R. (3) At the end V >= (1 - e^(epsilon - L))_+: if the pure sum is within its cap, then L <=
-        epsilon always; if another one is, its V is at least that, since H_R(x) >= (1 - e^x)_+ and since (1/a) (1 -
-        1/a)^(a-1) z^(a-1) >= 1 - 1/z for all z > 0. So E[(1 - e^(epsilon - L))_+] <= delta, which is the claim. A first
-        charge that passes all three caps is accepted on its exact cost, and closes the ledger: the analyst chooses it
-        before anything is released. ∎
+        supermartingale. Making a step replaces its factor in R by its outcome in L, which does not raise the mean. For
+        the plain sum: a charge D multiplies R by D and adds its epsilon_i and delta_i, and H_{R × D}(x + epsilon_i) <=
+        H_R(x) + H_D(epsilon_i) <= H_R(x) + delta_i, because 1 - uv <= (1 - u)_+ + (1 - v)_+ for all u, v >= 0. For the
+        Gaussian sum: a charge D that a mu_i-Gaussian pair dominates may replace part of R, because D × G_r' is
+        dominated by G_r for r'² = r² - mu_i². For the Rényi sum: E[exp((a-1) L_i)] <= exp((a-1) rho_i) for every step,
+        given the past. (2) V starts at no more than delta: at delta_P, plus delta_G, plus exp((a-1) (B - epsilon))
+        (1/a) (1 - 1/a)^(a-1) = delta_R. (3) At the end V >= (1 - e^(epsilon - L))_+: a sum that is within its cap has a
+        V of at least that, since H_R(x) >= (1 - e^x)_+, since Σ epsilon_i <= epsilon, and since (1/a) (1 - 1/a)^(a-1)
+        z^(a-1) >= 1 - 1/z for all z > 0. So E[(1 - e^(epsilon - L))_+] <= delta, which is the claim. A first charge
+        that passes all three caps is accepted on its exact cost, and closes the ledger: the analyst chooses it before
+        anything is released. ∎
 
-        The Gaussian and the Rényi sum must share delta: with all of delta for each, an analyst gets past the cap.
+        The three sums must share delta: with all of delta for each, an analyst gets past the cap.
 
-        References: R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy Odometers and Filters", 2016 (the pure sum, and
+        References: R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy Odometers and Filters", 2016 (the plain sum, and
         what a filter is); V. Feldman, T. Zrnic, "Individual Privacy Accounting via a Rényi Filter", arXiv:2008.11193,
         and M. Lécuyer, "Practical Privacy Filters and Odometers with Rényi Differential Privacy", arXiv:2103.01379
         (one Rényi order, fixed in advance); A. Smith, A. Thakurta, "Fully Adaptive Composition for Gaussian
@@ -200,7 +242,7 @@ class Filter:
         is ours.
         """
         if before.charges:
-            return self.level(before + self.sums(charge))
+            return self.level(before + self.sums(charge, before))
         counted = add_entries({}, charge)
         exact = cost_of(counted, self.delta, adjacency=self.adjacency)
         if oracles.pld_supports(counted, self.adjacency):
@@ -240,7 +282,7 @@ class Filter:
 
     def level(self, sums: Sums) -> float:
         """Return the least cap epsilon at which one of the three sums is within its cap."""
-        levels = [sums.pure]
+        levels = [sums.plain]
         if self._gaussian_delta and sums.sampled <= _MOST_SAMPLED_RUNS:
             levels.append(gaussian_epsilon(math.sqrt(sums.gaussian), self._gaussian_delta))
         if self._renyi_delta:
@@ -253,9 +295,9 @@ class Filter:
             return 0.0
         if not sums.charges:
             return _mu_or_zero(self.epsilon, self.delta)
-        room = 0.0
+        room = _mu_or_zero(self.epsilon - sums.plain, self._part(sums.parts)) ** 2
         if self._gaussian_delta and sums.sampled <= _MOST_SAMPLED_RUNS:
-            room = _mu_or_zero(self.epsilon, self._gaussian_delta) ** 2 - sums.gaussian
+            room = max(room, _mu_or_zero(self.epsilon, self._gaussian_delta) ** 2 - sums.gaussian)
         if self._renyi_delta:
             rest = _renyi_cap(self.epsilon, self._renyi_delta, self.order) - sums.renyi
             room = max(room, 2 * rest / self.order)
@@ -270,7 +312,7 @@ class Filter:
 
     @property
     def _renyi_delta(self) -> float:
-        return (1 - self.share) * self.delta
+        return (1 - (self.share + self.plain_share)) * self.delta
 
     def _sums(self, event: Event, times: int) -> Sums:
         """Return what `times` releases of `event`, charged together, add to each sum."""
@@ -278,7 +320,7 @@ class Filter:
         tail = _TAIL_SHARE * self.share * self.delta
         mu_squared = _mu_squared(event, times, tail, self.adjacency) if tail else math.inf
         renyi = _renyi(event, times, self.order, self.adjacency) if self._renyi_delta else math.inf
-        return Sums(pure_epsilon({event: times}), mu_squared, renyi, int(sampled))
+        return Sums(gaussian=mu_squared, renyi=renyi, sampled=int(sampled))
 
 
 @lru_cache(maxsize=1024)
@@ -293,11 +335,13 @@ def _order(epsilon: float, delta: float, share: float) -> int:
     # for small epsilon.
     orders = 1 + np.geomspace(1e-3, 10 - 10 * math.log(delta) / min(epsilon, 1.0), 20_001)
     best = float(orders[np.argmax([_renyi_cap(epsilon, delta, order) / order for order in orders.tolist()])])
-    return max(2, math.ceil(_ORDER_FACTOR * best) if share else round(best))
+    return min(max(2, math.ceil(_ORDER_FACTOR * best) if share else round(best)), _LARGEST_ORDER)
 
 
 def _mu_or_zero(epsilon: float, delta: float) -> float:
-    """Return the largest mu that is (`epsilon`, `delta`)-private, 0 where it is too small for floats."""
+    """Return the largest mu that is (`epsilon`, `delta`)-private, 0 if there is none that a float can hold."""
+    if not (epsilon > 0 and delta > 0):
+        return 0.0
     try:
         return gaussian_mu(epsilon, delta)
     except ValueError:

@@ -395,7 +395,8 @@ class Ledger:
             made = Filter.of(rule or "mixed", epsilon, delta, Adjacency.of(adjacency or Adjacency.ZERO_OUT))
             cap = made.epsilon, made.delta, made.adjacency.value
             kept_unit = checks.one_of("row" if unit is None else unit, UNITS, "unit")
-            store = kind.create(place, Terms(*cap, dataset or "", made.share, made.order, kept_unit))
+            terms = Terms(*cap, dataset or "", made.share, made.order, kept_unit, made.plain_share)
+            store = kind.create(place, terms)
         else:
             store = kind(place, read_only=read_only)
         terms = store.terms
@@ -615,7 +616,7 @@ class Ledger:
         levels, sums = [], Sums()
         for charge in self._store.charges():
             levels.append(self._filter.needs(sums, charge))
-            sums += self._filter.sums(charge)
+            sums += self._filter.sums(charge, sums)
         return levels
 
     def remaining(self) -> float:
@@ -629,7 +630,7 @@ class Ledger:
             return math.inf
         sums = self._store.sums()
         if not self.delta:
-            return max(0.0, self.epsilon - sums.pure)
+            return max(0.0, self.epsilon - sums.plain)
         return gaussian_epsilon(self._filter.room(sums), self.delta)
 
     def allows(self, event: Event) -> bool:

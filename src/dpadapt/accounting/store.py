@@ -149,7 +149,7 @@ class MemoryStore(Store):
         """Add up charges that were not needed until now: a ledger that is charged once never needs its sums."""
         with self._lock:
             for charge in self._charges[self._sums.charges :]:
-                self._sums += self._filter.sums(charge)
+                self._sums += self._filter.sums(charge, self._sums)
             return self._sums
 
     def _require_same_process(self) -> None:
@@ -238,27 +238,38 @@ class DurableStore(Store):
 
     def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Check and append while the ledger is locked."""
-        # Before the lock: the conversion of a sampled run takes time, for which other processes would wait.
-        self._append([chain.charged(charge, self._filter.sums(charge))], lambda state: check(lambda: state.sums), mark)
+        # Before the lock: the costs of a sampled run take time, for which other processes would wait. They are kept.
+        self._filter.sums(charge, self.sums())
+        self._append(
+            lambda state: chain.charged(charge, self._filter.sums(charge, state.sums)),
+            lambda state: check(lambda: state.sums),
+            mark,
+        )
 
-    def append_under(self, name: str, limit: Filter, charge: Charge, *, mark: str = "") -> None:
+    def append_under(self, name: str, charge: Charge, *, mark: str = "") -> None:
         """Check a charge against the cap and against the present limit of an allowance, and append it."""
-        record = {**chain.charged(charge, self._filter.sums(charge)), **chain.under(name, limit.sums(charge))}
+        known = self.allowance(name)
+        known.filter.sums(charge, known.sums)
+
+        def content(state: State) -> chain.Content:
+            allowance = state.allowances[name]
+            return {
+                **chain.charged(charge, self._filter.sums(charge, state.sums)),
+                **chain.under(name, allowance.filter.sums(charge, allowance.sums)),
+            }
 
         def check(state: State) -> None:
-            # Both filters are asked under the lock, each about all charges that it counts. So the theorem of
+            # Both filters are asked under the lock, each about all charges that it counts. So the claim of
             # `Filter.needs` holds twice: all releases have the cap's epsilon and delta, and those under the name have
             # the allowance's, if they were chosen by themselves alone.
             allowance = state.allowances[name]
             self._filter.require(lambda: state.sums, charge)
             allowance.filter.require(lambda: allowance.sums, charge, name)
 
-        self._append([record], check, mark)
+        self._append(content, check, mark)
 
-    def _append(self, records: list[chain.Content], check: Callable[[State], None], mark: str) -> None:
+    def _append(self, content: Callable[[State], chain.Content], check: Callable[[State], None], mark: str) -> None:
         """Append the record of a charge if the check passes, with a record for a run that may be resumed."""
-        if mark:
-            records.append(chain.used(mark, 0))
 
         def decide(state: State) -> Sequence[chain.Content]:
             if state.closed:
@@ -268,7 +279,7 @@ class DurableStore(Store):
                     f"read, and accepts no charge. {NOTHING_HAPPENED}"
                 )
             check(state)
-            return records
+            return [content(state), chain.used(mark, 0)] if mark else [content(state)]
 
         self._transact(decide)
 
@@ -384,7 +395,7 @@ class AllowanceStore(Store):
 
     def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Let the ledger check its cap and the allowance's present limit, not that which `check` knows, and append."""
-        self.ledger.append_under(self.allowance, self.filter, charge, mark=mark)
+        self.ledger.append_under(self.allowance, charge, mark=mark)
 
     def readmit(self, entry: Entry, mark: str, check: Check) -> int:
         """Let the ledger find a run that was charged under this allowance; its charge counts already."""
@@ -784,10 +795,11 @@ class FileStore(DurableStore):
         try:
             old = json.loads(meta["terms"])
             made = Filter.of("mixed", old["epsilon"], old["delta"], Adjacency.of(old["adjacency"]))
-            terms = Terms(made.epsilon, made.delta, made.adjacency.value, old["dataset"], made.share, made.order)
+            cap = made.epsilon, made.delta, made.adjacency.value
+            terms = Terms(*cap, old["dataset"], made.share, made.order, plain_share=made.plain_share)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise LedgerError(self._damaged("its terms are of unknown form")) from None
-        head, records = link(_FIRST_FORMAT, meta["terms"]), list[tuple[str, str]]()
+        head, records, sums = link(_FIRST_FORMAT, meta["terms"]), list[tuple[str, str]](), Sums()
         rows = connection.execute("SELECT id, time, entry, hash FROM entries ORDER BY id")
         for number, (place, at, text, digest) in enumerate(rows, 1):
             if place != number or digest != link(head, at, text):
@@ -797,7 +809,8 @@ class FileStore(DurableStore):
                 fields = json.loads(text)
                 if "mark" not in fields:
                     entry = entry_from_dict(fields)
-                    text = chain.text_of(chain.charged((entry,), made.sums([entry])))
+                    added = made.sums([entry], sums)
+                    text, sums = chain.text_of(chain.charged((entry,), added)), sums + added
             except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
                 raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
             records.append((at, text))
