@@ -55,8 +55,10 @@ def receipt_table(receipt: Mapping[str, Any], more: Mapping[str, str]) -> Table:
 
 
 def fit_table(summary: Mapping[str, Any]) -> Table:
-    """Return the receipt of one fit, with its method."""
+    """Return the receipt of one fit, with its method and the state of the ledger."""
     more = {"method": f"{summary['method']['name']} ({summary['task']})"}
+    if summary["ledger"]:
+        more["ledger"] = summary["ledger"]["words"]
     return receipt_table(summary["receipt"], more)
 
 
