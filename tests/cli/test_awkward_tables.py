@@ -128,8 +128,8 @@ def test_1_5_missing_cells_unseen_values_and_extra_columns_are_fine_in_python():
 
 def test_2_spending_adds_up_by_default(fit, run, schema, files, tmp_path):
     said = fit()
-    ledger = files / "visits.ledger"
-    assert "visits.ledger" in said.replace(" ", "")  # lines are wrapped anywhere in a path
+    ledger = files / "private.ledger"
+    assert f"Charged to {ledger} (visits)" in said
     assert 0 < Ledger.open(ledger).spent() <= 1.0
     tables = ["--private", files / "private.csv.gz", "--public", files / "public.csv", "--schema", schema]
     what = ["--label", "cost", "--task", "regression", "--epsilon", 1.9, "--out", tmp_path / "model"]

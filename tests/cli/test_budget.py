@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, default_ledger, ledger_of, ledger_place, plan_ledger
+from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, given_place, ledger_of, ledger_place, plan_ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian
 
@@ -71,26 +71,6 @@ def test_a_link_to_the_private_file_gets_no_second_budget(run, site, how):
     assert Ledger.open(site.folder / "private.ledger").n_charges == 2
 
 
-@pytest.mark.parametrize("dataset", ["patients", "another name", None])
-def test_an_earlier_ledger_is_found_by_the_private_file_with_any_schema(run, site, dataset):
-    """The fixture's ledger lies beside the schema, where earlier versions kept it, named after its data set."""
-    assert run(*without_naming_a_ledger(site)).code == 0
-    named = [] if dataset is None else ["--dataset", dataset]
-    outcome = run(*without_naming_a_ledger(site, **another_public_table(run, site, *named)))
-    assert outcome.code == 0, outcome.err
-    assert Ledger.open(site.ledger).n_charges == 2
-
-
-def test_a_ledger_named_after_the_public_file_is_found_with_a_new_schema(run, site):
-    old = site.ledger.rename(site.folder / "public-private.ledger")
-    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
-    assert run(*without_naming_a_ledger(site)).code == 0
-    assert Ledger.open(old).n_charges == 1
-    outcome = run(*without_naming_a_ledger(site, **another_public_table(run, site)))
-    assert outcome.code == 0, outcome.err
-    assert Ledger.open(old).n_charges == 2
-
-
 def test_a_ledger_elsewhere_is_not_forgotten(run, site):
     elsewhere = site.folder / "ledgers"
     elsewhere.mkdir()
@@ -105,46 +85,6 @@ def test_a_ledger_elsewhere_is_not_forgotten(run, site):
     assert not (site.folder / "second.ledger").exists()
 
 
-def test_files_of_one_named_data_set_share_a_ledger_and_others_do_not(run, site):
-    for name in ("june.csv", "july.csv"):
-        (site.folder / name).write_bytes(site.private.read_bytes())
-        assert run(*without_naming_a_ledger(site, private=site.folder / name)).code == 0
-    assert Ledger.open(site.ledger).n_charges == 2
-    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
-    # A schema without a name still finds what was spent on a file; another file has a ledger of its own.
-    assert run(*without_naming_a_ledger(site, private=site.folder / "june.csv")).code == 0
-    assert Ledger.open(site.ledger).n_charges == 3
-    assert run(*without_naming_a_ledger(site)).code == 0
-    assert Ledger.open(site.folder / "private.ledger").n_charges == 1
-
-
-def test_a_private_file_under_a_new_name_is_asked_about_before_a_second_ledger_is_made(run, site):
-    assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
-    stray = site.ledger.rename(site.folder / "old.ledger")
-    outcome = run(*without_naming_a_ledger(site))
-    assert outcome.code == 2
-    assert f"{stray} may be the ledger of" in outcome.err
-    assert len(outcome.err.splitlines()) == 1
-    # Either answer is given once.
-    assert run(*site.fit(method="linear", ledger=stray)).code == 0
-    assert run(*without_naming_a_ledger(site)).code == 0
-    assert Ledger.open(stray).n_charges == 2
-
-
-def test_two_ledgers_of_one_file_and_a_link_to_nowhere_are_refused(tmp_path):
-    private = tmp_path / "rows.csv"
-    for name in ("rows", "clinic"):
-        Ledger.open(tmp_path / f"{name}.ledger", epsilon=1.0, delta=1e-6)
-    with pytest.raises(ValueError, match="several ledgers"):
-        ledger_of(private, "clinic")
-    assert ledger_of(private, "") == (tmp_path / "rows.ledger", ())
-    (tmp_path / "clinic.ledger").unlink()
-    (tmp_path / "rows.ledger").rename(tmp_path / "gone.ledger")
-    (tmp_path / "rows.ledger").symlink_to("lost.ledger")
-    with pytest.raises(ValueError, match="is not there"):
-        ledger_of(private, "")
-
-
 def charged(path):
     """Make a ledger with one charge."""
     ledger = Ledger.open(path, epsilon=9.0, delta=1e-6)
@@ -152,72 +92,14 @@ def charged(path):
     return path
 
 
-def test_a_schema_or_report_of_the_old_name_does_not_own_the_ledger_of_a_renamed_file(tmp_path):
-    charged(tmp_path / "patients.ledger")
-    for name in ("patients.toml", "patients.html", "clinic.csv"):
-        (tmp_path / name).touch()
-    with pytest.raises(ValueError, match=r"patients.ledger may be the ledger of .*clinic.csv"):
-        ledger_of(tmp_path / "clinic.csv", "")
-    (tmp_path / "patients.CSV.GZ").touch()
-    assert ledger_of(tmp_path / "clinic.csv", "")[0].name == "clinic.ledger"
-    assert ledger_of(tmp_path / "patients.CSV.GZ", "")[0].name == "patients.ledger"
-
-
-def test_a_link_to_a_shared_ledger_is_asked_about_when_its_file_has_a_new_name(tmp_path):
-    (tmp_path / "ledgers").mkdir()
-    shared = charged(tmp_path / "ledgers" / "study.ledger")
-    for name in ("june", "july"):
-        (tmp_path / f"{name}.csv").touch()
-        path, links = ledger_of(tmp_path / f"{name}.csv", "", given=shared)
-        plan_ledger(path, wish(), links=links).open()
-    (tmp_path / "july.csv").rename(tmp_path / "july-clean.csv")
-    with pytest.raises(ValueError, match=r"july.ledger may be the ledger of"):
-        ledger_of(tmp_path / "july-clean.csv", "")
-    # Nor is a ledger begun in the place of one that a link does not find any more.
-    shared.rename(tmp_path / "ledgers" / "moved.ledger")
-    for given in (None, tmp_path / "july.ledger"):
-        with pytest.raises(ValueError, match=r"july.ledger"):
-            ledger_of(tmp_path / "july-clean.csv", "", given=given)
-
-
-def test_a_renamed_file_is_asked_about_before_a_server_gets_a_second_ledger_for_it(tmp_path, monkeypatch):
-    """A server is not asked: it knows the rows by the name that their file had."""
-    # Without the driver of a server, which finds passwords in an address.
-    monkeypatch.setattr("dpadapt.accounting.postgres.without_passwords", lambda address: address)
-    server = "postgresql://ann@host/budgets"
-    (tmp_path / "july.ledger").write_text(f"{server}\njuly\n", encoding="utf-8")
-    (tmp_path / "clean.csv").touch()
-    with pytest.raises(ValueError, match="leads to the data set july there"):
-        ledger_of(tmp_path / "clean.csv", "", given=ledger_place(server, "clean"))
-    # The file that holds the address can be named.
-    place, links = ledger_of(tmp_path / "clean.csv", "", given=tmp_path / "july.ledger")
-    assert (place.shown, place.dataset) == (server, "july")
-    assert links == (tmp_path / "clean.ledger",)
-    (tmp_path / "july.csv").touch()
-    assert ledger_of(tmp_path / "clean.csv", "", given=ledger_place(server, "clean"))[0].dataset == "clean"
-
-
-def test_files_of_one_named_data_set_share_a_ledger_across_folders(run, site):
-    for month in ("june", "july"):
-        folder = site.folder / month
-        folder.mkdir()
-        (folder / "rows.csv").write_bytes(site.private.read_bytes())
-    site.ledger.unlink()
-    assert run(*without_naming_a_ledger(site, private=site.folder / "june" / "rows.csv")).code == 0
-    linked = site.folder / "schemas" / "mine.toml"
-    linked.parent.mkdir()
-    linked.symlink_to(site.schema)
-    outcome = run(*without_naming_a_ledger(site, private=site.folder / "july" / "rows.csv", schema=linked))
-    assert outcome.code == 0, outcome.err
-    assert Ledger.open(site.folder / "june" / "patients.ledger").n_charges == 2
-
-
 def test_of_two_fits_that_begin_at_once_one_is_refused(tmp_path):
     """The second finds, before it charges, that the first has made a ledger where the second wanted a link."""
     (tmp_path / "rows.csv").touch()
     plans = [
         plan_ledger(path, wish(), links=links)
-        for path, links in (ledger_of(tmp_path / "rows.csv", dataset) for dataset in ("", "patients"))
+        for path, links in (
+            ledger_of(tmp_path / "rows.csv", given=given) for given in (None, tmp_path / "other.ledger")
+        )
     ]
     plans[0].open()
     with pytest.raises(ValueError, match=r"another fit has begun the ledger .*rows.ledger"):
@@ -225,24 +107,12 @@ def test_of_two_fits_that_begin_at_once_one_is_refused(tmp_path):
     assert [path.name for path in tmp_path.glob("*.ledger")] == ["rows.ledger"]
 
 
-def test_an_evaluation_asks_about_a_ledger_of_no_table(tmp_path):
-    charged(tmp_path / "old.ledger")
-    of_fit = charged(tmp_path / "private.ledger")
-    for name in ("private.csv", "new.csv"):
-        (tmp_path / name).touch()
-    with pytest.raises(ValueError, match=r"old.ledger may be the ledger of .*new.csv"):
-        ledger_of(tmp_path / "new.csv", "", or_else=of_fit)
-    (tmp_path / "old.ledger").unlink()
-    (tmp_path / "private.csv").unlink()
-    assert ledger_of(tmp_path / "new.csv", "", or_else=of_fit)[0] == of_fit
-
-
 def test_a_link_that_cannot_be_made_is_said(tmp_path, monkeypatch):
     def fail(*_args, **_options):
         raise OSError(1, "not permitted")
 
     monkeypatch.setattr("pathlib.Path.symlink_to", fail)
-    path, links = ledger_of(tmp_path / "rows.csv", "", given=tmp_path / "other.ledger")
+    path, links = ledger_of(tmp_path / "rows.csv", given=tmp_path / "other.ledger")
     plan = plan_ledger(path, wish(), links=links)
     plan.open()
     assert any("name the ledger by --ledger" in note for note in plan.notes)
@@ -252,7 +122,7 @@ def test_a_fit_beyond_the_cap_is_refused_before_a_private_cell_is_read(run, site
     Ledger.open(site.ledger).start(Gaussian(2.0), label="an earlier fit")
     left = Ledger.open(site.ledger).remaining()
     no_reading(monkeypatch)
-    outcome = run(*without_naming_a_ledger(site, epsilon=2.5))
+    outcome = run(*site.fit(method="linear", epsilon=2.5))
     assert outcome.code == 2
     for part in ("No private cell was read and nothing was spent", f"epsilon = {left:.3g} left", "or less"):
         assert part in outcome.err
@@ -281,11 +151,12 @@ def test_a_cap_that_is_asked_for_is_used_and_one_below_the_fit_is_refused(run, s
     outcome = run(*without_naming_a_ledger(site, ledger_epsilon=0.5))
     assert outcome.code == 2
     assert "--ledger-epsilon 0.5" in outcome.err
-    assert not site.ledger.exists()
+    own = site.private.with_suffix(".ledger")
+    assert not own.exists()
     outcome = run(*without_naming_a_ledger(site, ledger_epsilon=2, ledger_delta=1e-5))
     assert outcome.code == 0
     assert "(as asked for)" in " ".join(outcome.out.split())
-    assert (Ledger.open(site.ledger).epsilon, Ledger.open(site.ledger).delta) == (2.0, 1e-5)
+    assert (Ledger.open(own).epsilon, Ledger.open(own).delta) == (2.0, 1e-5)
 
 
 def test_a_person_at_the_terminal_is_asked_for_the_cap(tmp_path, monkeypatch):
@@ -350,20 +221,6 @@ def test_a_ledger_that_cannot_be_made_names_the_ways_out(run, site, tmp_path):
     assert "--no-ledger" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("dataset", "name"),
-    [
-        ("patients", "patients.ledger"),
-        ("../../etc/passwd", "etc-passwd.ledger"),
-        ("..", "private.ledger"),
-        ("Klinik Süd", "Klinik-Süd.ledger"),
-        ("x" * 500, "x" * 60 + ".ledger"),
-    ],
-)
-def test_the_name_of_a_ledger_leads_to_no_other_folder(tmp_path, dataset, name):
-    assert default_ledger(dataset, tmp_path) == tmp_path / name
-
-
 def test_a_pure_budget_fits_a_pure_ledger(tmp_path):
     plan = plan_ledger(tmp_path / "pure.ledger", wish(1.0, delta=0.0, pure=True))
     assert plan.cap == (3.0, 0.0)
@@ -385,12 +242,121 @@ def test_pipes_and_links_in_a_circle_are_refused_at_once(tmp_path):
     circle = tmp_path / "circle.ledger"
     circle.symlink_to(circle)
     with pytest.raises(ValueError, match="is not there"):
-        ledger_of(private, "", given=circle)
+        ledger_of(private, given=circle)
     circle.unlink()
     # To open a pipe would wait for somebody who writes to it.
     os.mkfifo(tmp_path / "rows.ledger")
-    assert ledger_of(private, "")[0] == tmp_path / "rows.ledger"
+    assert ledger_of(private)[0] == tmp_path / "rows.ledger"
     loop = tmp_path / "loop.csv"
     loop.symlink_to(loop)
     with pytest.raises(ValueError, match="leads back to itself"):
-        ledger_of(loop, "")
+        ledger_of(loop)
+
+
+def copied(site):
+    """Charge the private file, and return a copy of it under another name beside it."""
+    site.ledger.rename(site.private.with_suffix(".ledger"))
+    copy = site.folder / "copy.csv"
+    copy.write_bytes(site.private.read_bytes())
+    return copy, site.private.with_suffix(".ledger")
+
+
+def snapshot(folder):
+    """Return every path below a folder with what it holds or leads to."""
+    return {
+        path: os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("how", ["copied", "renamed"])
+def test_a_copied_or_renamed_private_file_gets_no_second_ledger_in_silence(run, site, monkeypatch, how):
+    copy, ledger = copied(site)
+    if how == "renamed":
+        site.private.unlink()
+    before = snapshot(site.folder)
+    with monkeypatch.context() as patch:
+        no_reading(patch)
+        outcome = run(*without_naming_a_ledger(site, private=copy))
+    assert outcome.code == 2
+    assert len(outcome.err.splitlines()) == 1
+    for part in (f"{ledger} may be that of its rows", "name that ledger with --ledger", "Nothing was spent"):
+        assert part in outcome.err
+    assert snapshot(site.folder) == before
+    # The answer is given once.
+    assert run(*site.fit(method="linear", private=copy, ledger=ledger)).code == 0
+    assert run(*without_naming_a_ledger(site, private=copy)).code == 0
+    assert Ledger.open(ledger).n_charges == 2
+    assert [path.name for path in site.folder.glob("*.ledger") if not path.is_symlink()] == ["private.ledger"]
+
+
+def test_rows_that_were_never_charged_get_a_ledger_that_is_named(run, site):
+    copy, ledger = copied(site)
+    assert run(*site.fit(method="linear", private=copy, ledger=copy.with_suffix(".ledger"))).code == 0
+    assert not Ledger.open(ledger).entries
+    assert Ledger.open(copy.with_suffix(".ledger")).n_charges == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "charged_ledger"), [("private.ledger", "private.ledger"), ("new", "copy.ledger"), ("no.ledger", None)]
+)
+def test_a_person_at_the_terminal_is_asked_which_ledger_is_charged(site, monkeypatch, answer, charged_ledger):
+    copy, ledger = copied(site)
+    questions = []
+
+    def prompt(question, **_options):
+        questions.append(question)
+        return answer
+
+    monkeypatch.setattr("dpadapt.cli.budget.at_a_terminal", lambda: True)
+    monkeypatch.setattr("typer.prompt", prompt)
+    if charged_ledger is None:
+        with pytest.raises(ValueError, match=r"there is no such ledger. Nothing was spent"):
+            ledger_of(copy)
+    else:
+        assert ledger_of(copy)[0] == site.folder / charged_ledger
+    assert len(questions) == 1
+    assert str(ledger) in questions[0]
+
+
+def test_a_fit_says_which_ledger_was_charged_and_what_is_left(run, site):
+    outcome = run(*site.fit(method="linear"))
+    ledger = Ledger.open(site.ledger)
+    charge = (
+        f"Charged to {site.ledger} (patients): epsilon = {ledger.spent():.4g} of 3 spent, {ledger.remaining():.4g} left"
+    )
+    assert f"{charge} at delta = 1e-06." in outcome.out
+
+
+def test_two_ledgers_of_one_file_and_a_link_to_nowhere_are_refused(tmp_path):
+    private = tmp_path / "rows" / "june.csv"
+    private.parent.mkdir()
+    for place in (tmp_path / "rows.ledger", private.with_suffix(".ledger")):
+        Ledger.open(place, epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="several ledgers"):
+        ledger_of(private)
+    (tmp_path / "rows.ledger").unlink()
+    assert ledger_of(private)[0] == private.with_suffix(".ledger")
+    private.with_suffix(".ledger").unlink()
+    private.with_suffix(".ledger").symlink_to("lost.ledger")
+    with pytest.raises(ValueError, match="is not there"):
+        ledger_of(private)
+
+
+def test_a_server_gets_no_second_ledger_for_a_renamed_file(tmp_path, monkeypatch):
+    """A server is not asked: it knows the rows by the name that their file had."""
+    # Without the driver of a server, which finds passwords in an address.
+    monkeypatch.setattr("dpadapt.accounting.postgres.without_passwords", lambda address: address)
+    server = "postgresql://ann@host/budgets"
+    (tmp_path / "july.ledger").write_text(f"{server}\njuly\n", encoding="utf-8")
+    (tmp_path / "clean.csv").touch()
+    with pytest.raises(ValueError, match=r"july.ledger in the folder .* by --dataset"):
+        ledger_of(tmp_path / "clean.csv", given=ledger_place(server))
+    # The file that holds the address can be named, and so can the data set.
+    place, links = ledger_of(tmp_path / "clean.csv", given=tmp_path / "july.ledger")
+    assert (place.shown, place.dataset) == (server, "july")
+    assert links == (tmp_path / "clean.ledger",)
+    assert ledger_of(tmp_path / "clean.csv", given=given_place(server, "clean"))[0].dataset == "clean"
+    for ledger, dataset in ((None, "clean"), ("a.ledger", "clean"), (server, "")):
+        with pytest.raises(ValueError, match="--dataset names the data set on the server"):
+            given_place(ledger, dataset)

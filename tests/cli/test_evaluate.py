@@ -1,4 +1,4 @@
-"""`dpadapt evaluate`: a metric of private rows, charged to the ledger of the fit."""
+"""`dpadapt evaluate`: a metric of private rows, charged to the ledger of the rows."""
 
 import json
 
@@ -23,10 +23,13 @@ def fitted(run, site):
 
 
 def order(site, label="ill", *more, epsilon="0.2", private="test.csv"):
+    """Return the command; it names the ledger of the fit unless `more` names or refuses one."""
+    if not {"--ledger", "--no-ledger"} & set(map(str, more)):
+        more = (*more, "--ledger", site.ledger)
     return ["evaluate", site.folder / label, "--private", site.folder / private, "--epsilon", epsilon, *more]
 
 
-def test_a_model_is_evaluated_and_the_ledger_of_its_fit_is_charged(run, fitted):
+def test_a_model_is_evaluated_and_the_ledger_is_charged_and_named(run, fitted):
     before = Ledger.open(fitted.ledger).n_charges
     outcome = run(*order(fitted))
     assert outcome.code == 0, outcome.err
@@ -35,7 +38,10 @@ def test_a_model_is_evaluated_and_the_ledger_of_its_fit_is_charged(run, fitted):
     ledger = Ledger.open(fitted.ledger)
     assert ledger.n_charges == before + 1
     assert ledger.entries[-1].label == "evaluation of ill: accuracy"
-    assert f"{ledger.spent():.4g} of 3 spent" in " ".join(outcome.out.split())
+    charge = (
+        f"Charged to {fitted.ledger} (patients): epsilon = {ledger.spent():.4g} of 3 spent, {ledger.remaining():.4g}"
+    )
+    assert f"{charge} left at delta = 1e-06." in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -130,19 +136,23 @@ def test_a_private_cell_that_is_no_label_counts_nothing_and_is_not_shown(run, fi
     assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_a_model_whose_ledger_is_gone_or_was_refused_asks_for_one(run, fitted):
-    fitted.ledger.rename(fitted.folder / "moved.ledger")
-    outcome = run(*order(fitted))
+@pytest.mark.parametrize("folder", ["", "alone"])
+def test_rows_without_a_ledger_need_one_that_is_named_once(run, fitted, folder):
+    """In a folder without any ledger, too: rows held out from a fit would otherwise get a budget of their own."""
+    (fitted.folder / "alone").mkdir()
+    (fitted.folder / "test.csv").rename(fitted.folder / folder / "rows.csv")
+    command = ["evaluate", fitted.folder / "ill", "--private", fitted.folder / folder / "rows.csv", "--epsilon", "0.2"]
+    before = Ledger.open(fitted.ledger).n_charges
+    outcome = run(*command)
     assert outcome.code == 2
-    assert "is not at" in outcome.err
-    assert run(*order(fitted, "ill", "--ledger", fitted.folder / "moved.ledger")).code == 0
-    assert run(*fitted.fit(ledger=None, method="linear", out=fitted.folder / "alone")).code == 0
-    # The first evaluation left a link to the ledger beside its file; another file has none.
-    (fitted.folder / "test.csv").rename(fitted.folder / "more.csv")
-    outcome = run(*order(fitted, "alone", private="more.csv"))
-    assert outcome.code == 2
-    assert "does not say which ledger" in outcome.err
-    assert run(*order(fitted, "alone", "--no-ledger", private="more.csv")).code == 0
+    assert "has no ledger of its own" in outcome.err
+    assert "name that ledger with --ledger" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+    assert run(*command, "--no-ledger").code == 0
+    assert Ledger.open(fitted.ledger).n_charges == before
+    assert run(*command, "--ledger", fitted.ledger).code == 0
+    assert run(*command).code == 0
+    assert Ledger.open(fitted.ledger).n_charges == before + 2
 
 
 def test_a_result_that_cannot_be_printed_is_shown_on_standard_error(run, fitted, monkeypatch):
@@ -166,7 +176,7 @@ def test_persons_of_the_fit_are_the_persons_of_the_evaluation(run, site):
     assert "--person age" in wrong.err
 
 
-def test_the_ledger_of_a_model_is_found_through_a_link_to_its_folder(run, site):
+def test_a_model_behind_a_link_is_charged_to_the_ledger_of_the_private_file(run, site):
     assert run(*site.fit()).code == 0
     (site.folder / "elsewhere" / "deep").mkdir(parents=True)
     link = site.folder / "elsewhere" / "deep" / "model"

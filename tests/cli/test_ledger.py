@@ -57,7 +57,7 @@ def test_an_allowance_limits_fits_and_evaluations(run, site):
     assert "at most epsilon = 1.2 at delta = 1e-06 may be spent under anna, of which 0 is spent" in made.out
     fitted = run(*site.fit(method="linear", allowance="anna"))
     assert fitted.code == 0, fitted.err
-    assert "patients, allowance anna: epsilon = 1 of 1.2 spent" in " ".join(fitted.out.split())
+    assert f"Charged to {site.ledger} (patients), allowance anna: epsilon = 1 of 1.2 spent" in fitted.out
     before = site.ledger.read_bytes()
     second = run(*site.fit(method="linear", allowance="anna", out=site.folder / "second"))
     refused(second, "--epsilon 1 is more than what is left of the allowance anna", "nothing was spent", "ledger allow")

@@ -33,23 +33,26 @@ def test_fit_show_history_evaluate_and_audit_charge_one_ledger_on_a_server(run, 
     monkeypatch.delenv("PGPASSWORD", raising=False)
     address, shown = server.url(password=PASSWORD), server.url()
     assert ENCODED in address
-    fitted = without_password(run(*site.fit(ledger=address, ledger_epsilon=3)))
+    fitted = without_password(run(*site.fit(ledger=address, dataset="patients", ledger_epsilon=3)))
     assert fitted.code == 0, fitted.err
     assert f"New ledger {shown}: at most epsilon = 3" in " ".join((fitted.out + fitted.err).split())
     for name in ("model.json", "receipt.json", "report.html"):
         assert "sesame" not in (site.out / name).read_text()
-    assert json.loads((site.out / "model.json").read_text())["extra"]["ledger"] == shown
+        assert shown not in (site.out / name).read_text()
     facts = without_password(run("ledger", "show", address, "--dataset", "patients", "--json"))
     assert json.loads(facts.out)["charges"] == 1
     assert "patients" in without_password(run("ledger", "show", address, "--dataset", "patients")).out
     history = json.loads(without_password(run("ledger", "history", address, "--dataset", "patients", "--json")).out)
     assert len(history["charges"]) == json.loads(facts.out)["entries"] > 0
-    # The model's folder names the server; the password comes from the environment.
+    assert f"Charged to {shown} (patients)" in fitted.out
+    # The file beside the private one names the server; the password comes from the environment.
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     evaluated = without_password(run("evaluate", site.out, "--private", site.private, "--epsilon", "0.5"))
     assert evaluated.code == 0, evaluated.err
     assert json.loads(run("ledger", "show", shown, "--dataset", "patients", "--json").out)["charges"] == 2
-    audited = run("audit", site.out, "--ledger", shown, "--fits", "30", "--minutes", "0.2", "--json")
+    audited = run(
+        "audit", site.out, "--ledger", shown, "--dataset", "patients", "--fits", "30", "--minutes", "0.2", "--json"
+    )
     assert '"the ledger was charged"' in audited.out
     refused = without_password(run(*site.fit(ledger=address, epsilon=2.9)))
     assert refused.code == 2
@@ -60,12 +63,10 @@ def test_fit_show_history_evaluate_and_audit_charge_one_ledger_on_a_server(run, 
 def test_later_fits_find_the_server_by_the_private_file(run, site, server, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     address, dataset = server.url(password=PASSWORD), "found-by-the-file"
-    site.schema.write_text(site.schema.read_text().replace('"patients"', f'"{dataset}"'))
-    assert run(*site.fit(ledger=address, ledger_epsilon=3)).code == 0
+    assert run(*site.fit(ledger=address, dataset=dataset, ledger_epsilon=3)).code == 0
     pointer = site.private.with_suffix(".ledger")
     assert pointer.read_text() == f"{server.url()}\n{dataset}\n"
-    # Without the option, and with a schema that names no data set.
-    site.schema.write_text(site.schema.read_text().replace(f'dataset = "{dataset}"\n', ""))
+    # Without the options, and with a schema that names another data set.
     arguments = site.fit(out=site.out.with_name("again"))
     place = arguments.index("--ledger")
     again = run(*arguments[:place], *arguments[place + 2 :])
@@ -86,7 +87,7 @@ def test_later_fits_find_the_server_by_the_private_file(run, site, server, monke
 )
 def test_a_bad_address_is_refused_in_one_line_before_anything_is_spent(run, site, address, words):
     pytest.importorskip("psycopg")
-    for command in (site.fit(ledger=address), ["ledger", "show", address, "--dataset", "patients"]):
+    for command in (site.fit(ledger=address, dataset="patients"), ["ledger", "show", address, "--dataset", "patients"]):
         outcome = without_password(run(*command))
         assert outcome.code == 2
         assert outcome.out == ""
@@ -98,7 +99,7 @@ def test_a_bad_address_is_refused_in_one_line_before_anything_is_spent(run, site
 def test_wrong_passwords_and_missing_names_are_refused_in_one_line(run, site, server, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "sesame")
     for command, words in (
-        (site.fit(ledger=server.url()), "does not let this user in"),
+        (site.fit(ledger=server.url(), dataset="patients"), "does not let this user in"),
         (["ledger", "show", server.url()], "--dataset"),
     ):
         outcome = without_password(run(*command))
@@ -111,7 +112,7 @@ def test_wrong_passwords_and_missing_names_are_refused_in_one_line(run, site, se
 
 def test_a_missing_driver_is_named(run, site, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    outcome = without_password(run(*site.fit(ledger="postgresql://anna:sesame@host/db")))
+    outcome = without_password(run(*site.fit(ledger="postgresql://anna:sesame@host/db", dataset="patients")))
     assert outcome.code == 2
     assert "pip install 'dpadapt[postgres]'" in outcome.err
     assert len(outcome.err.splitlines()) == 1
@@ -120,11 +121,10 @@ def test_a_missing_driver_is_named(run, site, monkeypatch):
 def test_allowances_and_pages_of_a_ledger_on_a_server(run, site, server, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     address, dataset = server.url(), ["--dataset", "allowances"]
-    site.schema.write_text(site.schema.read_text().replace('"patients"', '"allowances"'))
     assert run("ledger", "new", address, "--epsilon", "3", *dataset).code == 0
     assert run("ledger", "new", address, "--epsilon", "9", *dataset).code == 2
     assert run("ledger", "allow", address, "anna", "--epsilon", "1.2", *dataset).code == 0
-    fit = site.fit(ledger=address, method="linear", allowance="anna")
+    fit = site.fit(ledger=address, dataset="allowances", method="linear", allowance="anna")
     assert run(*fit).code == 0
     refused = without_password(run(*fit))
     assert refused.code == 2

@@ -241,7 +241,9 @@ def test_a_request_does_not_choose_the_ledger(run, site, asked):
     arguments = [str(part) for part in carry_out(site, inbox / "request.toml", "--yes")]
     place = arguments.index("--ledger")
     # Nor does the name of the data set that it states: the custodian names the ledger, once.
-    refused(run(*arguments[:place], *arguments[place + 2 :]), "may be the ledger of", "name it with --ledger")
+    refused(
+        run(*arguments[:place], *arguments[place + 2 :]), "may be that of its rows", "name that ledger with --ledger"
+    )
     outcome = run(*arguments)
     assert outcome.code == 0, outcome.err
     assert run(*arguments[:place], *arguments[place + 2 :]).code == 0

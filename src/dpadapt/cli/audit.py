@@ -3,17 +3,18 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpadapt.cli.ledger import open_existing
 from dpadapt.cli.options import Json, console, print_json, say, teach
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dpadapt.accounting.ledger import Ledger
     from dpadapt.audit.battery import AuditRow, Pace
     from dpadapt.audit.saved_model import ModelAudit
 
@@ -62,6 +63,9 @@ def _audit(
             "postgresql://user@host/database."
         ),
     ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="With --ledger on a server: the name of the private data set there.")
+    ] = None,
     runs: Annotated[int, typer.Option(help="Draws of each mechanism on each data set; at least 30.")] = 20_000,
     fits: Annotated[int, typer.Option(help="Fits of each estimator on each data set; at least 30.")] = 100,
     confidence: Annotated[
@@ -87,7 +91,9 @@ def _audit(
         return _audit_dpadapt(runs, fits, confidence, minutes, full, as_json)
     if full:
         raise ValueError("--full is for the audit of dpadapt itself. Leave it out with a model.")
-    return _audit_saved(model, ledger, fits, confidence, minutes, as_json)
+    # The model may come from somebody else: its folder does not say which ledger is opened.
+    opened = None if ledger is None else open_existing(ledger, dataset)[0]
+    return _audit_saved(model, opened, fits, confidence, minutes, as_json)
 
 
 def _between(value: int, least: int, most: int, option: str) -> None:
@@ -116,22 +122,14 @@ def _audit_dpadapt(runs: int, fits: int, confidence: float, minutes: float, full
     return int(refuted)
 
 
-def _audit_saved(model: Path, ledger: str | None, fits: int, confidence: float, minutes: float, as_json: bool) -> int:
+def _audit_saved(
+    model: Path, ledger: "Ledger | None", fits: int, confidence: float, minutes: float, as_json: bool
+) -> int:
     """Check a saved model and its receipt."""
     from dpadapt.audit.saved_model import audit_model
-    from dpadapt.cli.budget import ledger_place, open_ledger
-    from dpadapt.persist import load
 
-    opened = None
-    if ledger is not None:
-        place = ledger_place(ledger)
-        if not isinstance(place, Path):
-            place = replace(place, dataset=load(model).extra.get("schema", {}).get("dataset") or "")
-        elif not place.is_file():
-            raise ValueError(f"--ledger {ledger}: there is no such ledger. Give the file that the fit was charged to.")
-        opened = open_ledger(place, read_only=True)
     with _pace(minutes) as pace:
-        audit = audit_model(model, ledger=opened, fits=fits, confidence=confidence, pace=pace)
+        audit = audit_model(model, ledger=ledger, fits=fits, confidence=confidence, pace=pace)
     if as_json:
         print_json(audit.to_dict())
     else:

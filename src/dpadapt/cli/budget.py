@@ -1,9 +1,11 @@
 """The ledger of a command that spends: where it is, its cap, and whether it has room, before a private cell is read.
 
-A budget belongs to the private rows, so the ledger lies beside the private file and is named after it. Whatever other
-ledger the rows are charged to, by --ledger or by the name of a data set, a link of that name beside the private file
-leads to it: the next fit on the file finds it, with any schema and any public table, from any folder. If the schema
-names the data set, a link beside the schema leads to its ledger, too: files of one data set may lie in several folders.
+A budget belongs to the private rows, so their holder alone says which ledger is charged. There are two ways: the ledger
+lies beside the private file and is named after it, or --ledger names it. In the second case a link beside the private
+file leads to it, and the next command on the file finds it. A model folder, a request, a schema and a public file may
+come from somebody else: nothing that they state, and nothing that lies beside them, is looked for, opened or charged.
+A copy or a new name of a private file would get a second budget. A digest of the rows could tell, but would itself be a
+release. So where another ledger lies in the folder, a person says which one the rows are charged to.
 
 A folder of private files is a table, and so is each of its files. They hold the same rows, so they share a ledger: a
 fit on a file finds that of its folder, and a fit on a folder those of its files.
@@ -11,23 +13,21 @@ fit on a file finds that of its folder, and a fit on a folder those of its files
 
 import decimal
 import os
-import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from dpadapt.cli.options import at_a_terminal
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.mechanisms.mechanism import Event
     from dpadapt.persons import Unit
 
-# Characters: the longest name of a ledger that is named after a data set. File systems allow about 250 bytes.
-_LONGEST_LEDGER_NAME = 60
 _LEDGER_ENDING, _GZIP_ENDING = ".ledger", ".gz"
 # Bytes of a file that are read to find the address of a server in it.
 _LONGEST_POINTER = 4096
@@ -58,6 +58,14 @@ def ledger_place(given: str, dataset: str = "") -> Place:
     except UnicodeEncodeError:
         raise ValueError("--ledger: no file can have this name. Leave out what is no character.") from None
     return ServerPlace(given, without_passwords(given), dataset) if is_address(given) else Path(given)
+
+
+def given_place(ledger: str | None, dataset: str | None) -> Place | None:
+    """Return the place that --ledger and --dataset name."""
+    place = None if ledger is None else ledger_place(ledger, dataset or "")
+    if dataset is not None and (not isinstance(place, ServerPlace) or not dataset or not dataset.isprintable()):
+        raise ValueError("--dataset names the data set on the server that --ledger names. Give both, or leave it out.")
+    return place
 
 
 def open_ledger(place: Place, **terms: Any) -> "Ledger":
@@ -187,6 +195,16 @@ class LedgerPlan:
         return [*([self.note] if self.note else []), *lost]
 
 
+def charge_in_words(plan: LedgerPlan, ledger: "Ledger") -> str:
+    """Return which ledger was charged, and what is left of it or of the allowance."""
+    under = "" if plan.allowance is None else f", allowance {plan.allowance}"
+    data_set = f" ({ledger.dataset})" if ledger.dataset else ""
+    return (
+        f"Charged to {plan.path}{data_set}{under}: epsilon = {ledger.spent():.4g} of {ledger.epsilon:.4g} spent, "
+        f"{ledger.remaining():.4g} left at delta = {ledger.delta:.3g}."
+    )
+
+
 def own_ledger(private: Path) -> Path:
     """Return the place of the ledger that is named after a private file or folder: beside it, not beside a link to it.
 
@@ -254,122 +272,117 @@ def _identity(place: Place) -> object:
     return (place.shown, place.dataset) if isinstance(place, ServerPlace) else place.resolve()
 
 
-def ledger_of(
-    private: Path,
-    dataset: str,
-    *,
-    named_in: Path | None = None,
-    given: Place | None = None,
-    earlier: Sequence[Path] = (),
-    or_else: Place | None = None,
-) -> tuple[Place, tuple[Path, ...]]:
+def ledger_of(private: Path, *, given: Place | None = None, new: bool = True) -> tuple[Place, tuple[Path, ...]]:
     """Return the ledger of a private file and the links to make to it, or refuse a second one for the same rows.
 
     Parameters
     ----------
     private : Path
         A file, or a folder of files.
-    dataset : str
-        The name of the data set that the schema states, for rows that come in files of several names; may be empty.
-    named_in : Path, optional
-        The folder of that schema.
     given : Path or ServerPlace, optional
-        What --ledger names.
-    earlier : sequence of Path
-        Where earlier versions kept the ledger.
-    or_else : Path or ServerPlace, optional
-        The ledger to charge if there is none beside the private file. Default: a new one there.
+        What --ledger names. On a server, an empty data set stands for that of the private file.
+    new : bool
+        Whether a file without a ledger may get a new one unasked, if no other ledger lies in its folder.
     """
+    # Claim: nothing that was received chooses the ledger. The place is a function of the private file's path, of the
+    # options of the holder's command or answer, and of what lies where that path says; a model, request, schema or
+    # public file is no argument here, and no other function of the commands that charge returns a place.
+    # Not proved: that nobody else can write to the folder of the private file.
     own = own_ledger(private)
-    folders = list(dict.fromkeys([own.parent, *([] if named_in is None else [named_in.resolve()])]))
-    named = [default_ledger(dataset, folder) for folder in folders if dataset]
-    shared = _ledgers_of_same_rows(private)
-    places = list(dict.fromkeys([own, *named, *shared]))
-    for place in (*places, *earlier, *([given] if isinstance(given, Path) else [])):
+    places = list(dict.fromkeys([own, *_ledgers_of_same_rows(private)]))
+    for place in (*places, *([given] if isinstance(given, Path) else [])):
         if place.is_symlink() and not place.exists():
             raise ValueError(
                 f"{place}: the ledger that this link leads to, {os.readlink(place)}, is not there. Rows of {private} "
                 f"were charged to it: bring it back to its place, or make the link lead to its new one."
             )
-    given = _led_to(given) if isinstance(given, Path) else given
-    ledgers = [_led_to(place) for place in (*places, *earlier) if place.exists()]
-    found = {_identity(ledger): ledger for ledger in ledgers}
+    charged = {_identity(ledger): ledger for ledger in (_led_to(place) for place in places if place.exists())}
     if given is not None:
-        # What the rows themselves were charged to is known for certain; a name alone may be that of other files.
-        certain = [_led_to(place) for place in (own, *shared) if place.exists()]
-        found = {_identity(known): known for known in certain if _identity(known) != _identity(given)}
-    if len(found) > (given is None):
-        others = " and ".join(str(place) for place in found.values())
-        raise ValueError(
-            f"--ledger {given}: rows of {private} are charged to {others}, and another ledger would lack what was "
-            f"already spent. Leave --ledger out; if the file holds other rows now, give it another name."
-            if given is not None
-            else f"--ledger: there are several ledgers for rows of {private}: {others}. What one of them holds is not "
-            f"added up in the other. Take what both hold as spent, move one away, and go on with the other."
-        )
-    path = given or next(iter(found.values()), None)
-    if isinstance(given, ServerPlace) and not own.exists():
-        # Without a name in the schema, a server knows the rows by the name of their file: an earlier one is elsewhere.
-        led = [(stray, _led_to(stray)) for stray in _strays(folders[:1], given)]
-        for stray, leads_to in led:
-            if isinstance(leads_to, ServerPlace) and leads_to.shown == given.shown:
-                raise ValueError(
-                    f"--ledger {given}: {stray} leads to the data set {leads_to.dataset} there, which may be {private} "
-                    f"under an earlier name. If so, use --ledger {stray}, once; if not, move that file away."
-                )
-    if path is None:
-        strays = _strays(folders, or_else)
-        if strays:
+        path = _led_to(given) if isinstance(given, Path) else _on_server(given, private, list(charged.values()))
+        charged.pop(_identity(path), None)
+        if charged:
             raise ValueError(
-                f"--ledger: {', '.join(str(stray) for stray in strays[:3])} may be the ledger of {private} under an "
-                f"earlier name. If so, name it with --ledger, once; if not, --ledger {own} makes a new one."
+                f"--ledger {given}: rows of {private} are charged to {_listed(charged.values())}, and another ledger "
+                f"would lack what was already spent. Leave --ledger out; if the file holds other rows now, give it "
+                f"another name."
             )
-        path = or_else or places[1 if dataset else 0]
+    elif len(charged) > 1:
+        raise ValueError(
+            f"--ledger: there are several ledgers for rows of {private}: {_listed(charged.values())}. What one of them "
+            f"holds is not added up in the other. Take what both hold as spent, move one away, and go on with the "
+            f"other."
+        )
+    elif charged:
+        (path,) = charged.values()
+    elif others := _others_beside(own):
+        # Claim: no second ledger is begun in silence in a folder that has one. Every path to a new one without --ledger
+        # passes this branch, and a copy or a new name of a private file is in such a folder.
+        # Not proved: that a copy in another folder, or the same persons in another file, has the same ledger.
+        return ledger_of(private, given=_answer(private, own, others))
+    elif not new:
+        return ledger_of(private, given=_answer(private, own, []))
+    else:
+        path = own
     return path, tuple(place for place in places if _identity(place) != _identity(path) and not place.exists())
 
 
-def _strays(folders: Sequence[Path], known: Place | None) -> list[Path]:
-    """Return the ledgers, other than the `known` one, that belong to no table in their folder: of rows that moved.
-
-    The first of the `folders` is that of the private file.
-    """
-    strays: list[Path] = []
-    for folder in folders:
-        with suppress(OSError):
-            files = list(folder.iterdir())
-            # A schema or a report of the same name is no table.
-            tables = {table_name(file) for file in files if _holds_rows(file)}
-            ledgers = [file for file in files if file.suffix == _LEDGER_ENDING]
-            owned = {file.resolve() for file in ledgers if file.stem in tables}
-            for file in sorted(file for file in ledgers if file.stem not in tables):
-                led_to = _led_to(file)
-                # A link beside private files stands for one of them alone, though the ledger that it leads to may be
-                # of others, too. One beside a schema stands for a data set.
-                leads = file.is_symlink() or isinstance(led_to, ServerPlace)
-                if folder == folders[0] if leads else file.resolve() not in owned:
-                    strays += [file] if known is None or _identity(led_to) != _identity(known) else []
-    return strays
+def _listed(places: Iterable[Place]) -> str:
+    return " and ".join(str(place) for place in places)
 
 
-def _holds_rows(file: Path) -> bool:
-    """Return whether a file is a table, or a folder that holds one."""
-    from dpadapt.tables.reading import is_table
+def _on_server(given: ServerPlace, private: Path, charged: list[Place]) -> ServerPlace:
+    """Return the place with the name of the data set: the holder's, or that of the private file."""
+    if given.dataset:
+        return given
+    for place in charged:
+        if isinstance(place, ServerPlace) and place.shown == given.shown:
+            return replace(given, dataset=place.dataset)
+    name = data_set_name(private)
+    if others := _others_beside(own_ledger(private)):
+        # On a server the name is the key: a file under another name would get a second budget.
+        raise ValueError(
+            f"--ledger {given}: {_listed(others)} in the folder of {private} may be the ledger of its rows under "
+            f"another name. Say which data set they are by --dataset; --dataset {name} makes a new one."
+        )
+    return replace(given, dataset=name)
 
-    with suppress(OSError):
-        return is_table(file) or (file.is_dir() and any(map(is_table, file.iterdir())))
-    return False
+
+def _others_beside(own: Path) -> list[Path]:
+    """Return the other ledgers in the folder of a private file."""
+    try:
+        return sorted(file for file in own.parent.iterdir() if file.suffix.lower() == _LEDGER_ENDING and file != own)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ValueError(
+            f"--ledger: the folder {own.parent} can't be listed ({error.strerror}). Name the ledger with --ledger."
+        ) from None
 
 
-def default_ledger(dataset: str, folder: Path) -> Path:
-    """Return the file of a named data set's ledger: its name, without characters that no file should have, in `folder`.
+def _answer(private: Path, own: Path, others: list[Path]) -> Place:
+    """Return the ledger that a person at the terminal names; without a terminal refuse, and name --ledger."""
+    beside = f", and {_listed(others)} may be that of its rows" if others else ""
+    why = f"{private} has no ledger of its own{beside}"
+    if not at_a_terminal():
+        raise ValueError(
+            f"--ledger: {why}. If its rows were charged before (a copy, a part or a new name of another file), name "
+            f"that ledger with --ledger, once; if not, --ledger {own} makes a new one. Nothing was spent."
+        )
+    question = f"{why}. Which ledger are its rows charged to? Its path, or new if they were never charged"
+    name = typer.prompt(question, err=True).strip()
+    if name == "new":
+        return own
+    place = ledger_place(name)
+    if isinstance(place, Path) and not place.exists():
+        place = own.parent / place
+        if not place.exists():
+            raise ValueError(f"--ledger {name}: there is no such ledger. Nothing was spent.")
+    return place
 
-    Examples
-    --------
-    >>> default_ledger("clinic A/2024", Path("data")).name
-    'clinic-A-2024.ledger'
-    """
-    name = re.sub(r"[^\w.-]+", "-", dataset).strip("-.")[:_LONGEST_LEDGER_NAME]
-    return folder / f"{name or 'private'}{_LEDGER_ENDING}"
+
+def data_set_name(private: Path) -> str:
+    """Return the name of a private file as that of its data set."""
+    return "".join(c if c.isprintable() else "-" for c in table_name(private.resolve()))
 
 
 def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
@@ -434,7 +447,7 @@ def _asked_cap(path: Place, wish: Wish, proposed: float) -> float:
     """Return the cap of a new ledger: the answer of a person at the terminal, or `proposed`."""
     from dpadapt import checks
 
-    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+    if not at_a_terminal():
         return proposed
     question = (
         f"{path} is a new ledger. The most epsilon that may ever be spent on {wish.dataset}, this --epsilon included "

@@ -79,7 +79,7 @@ def _walk(folder: Path, *, quick: bool) -> None:
     screen.print("From two raw tables to a decision", style="bold underline")
     paths = write_raw_tables(folder)
     # These rows were published long ago: each demo may begin with a new ledger.
-    for name in ("schema.toml", "private.ledger"):
+    for name in ("schema.toml", "private.ledger", "test.ledger"):
         (folder / name).unlink(missing_ok=True)
     schema, model = folder / "schema.toml", folder / "model"
     tables = ["--private", paths["private"], "--public", paths["public"], "--schema", schema]
@@ -89,7 +89,7 @@ def _walk(folder: Path, *, quick: bool) -> None:
     commands: list[list[Any]] = [
         ["advise", paths["public"], *facts, "--out", folder / "advice.html"],
         ["fit", *tables, "--label", "affair", "--task", "classification", *spend, "--out", model],
-        ["evaluate", model, "--private", paths["test"], "--epsilon", 0.3],
+        ["evaluate", model, "--private", paths["test"], "--epsilon", 0.3, "--ledger", folder / "private.ledger"],
         ["predict", model, paths["new"], "--coverage", 0.9, "--out", folder / "predictions.csv"],
         ["statement", model, "--out", folder / "statement.html"],
     ]

@@ -1,6 +1,5 @@
 """`dpadapt evaluate`: how good a model is on private rows, charged to their ledger."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
     AllowanceOption,
+    DatasetOption,
     EncodingOption,
     Incomplete,
     Json,
@@ -34,16 +34,17 @@ _HELP = teach(
 Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
-charged to a ledger. By default that is the ledger beside the private file or, if there is none, the one that the fit
-was charged to, because rows held out from a fit belong to the same private data set. Rows without a label count
-nothing. The interval allows for the noise and for the sampling of rows.
+charged to the ledger beside the private file. If there is none, you are asked for it, or must name it with --ledger:
+rows held out from a fit belong to the same private data set, and to its ledger. Rows without a label count nothing. The
+interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 
 Examples:
 
 \b
-  dpadapt evaluate model/ --private test.csv --epsilon 0.1
+  dpadapt evaluate model/ --private test.csv --epsilon 0.1 \\
+              --ledger private.ledger
   dpadapt evaluate model/ --private test.csv --epsilon 0.1 --metric auc \\
               --public public.csv
 """
@@ -97,9 +98,10 @@ def _evaluate(
         str | None,
         typer.Option(
             help="Ledger of the private rows: a file, or postgresql://user@host/database. Default: the one beside "
-            "their file, or that of the fit."
+            "their file."
         ),
     ] = None,
+    dataset: DatasetOption = None,
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no ledger: nothing then adds up what several evaluations cost.")
     ] = False,
@@ -120,6 +122,7 @@ def _evaluate(
     """Check everything, then charge, release and print."""
     from dpadapt import checks
     from dpadapt.accounting.ledger import Ledger
+    from dpadapt.cli.budget import data_set_name, given_place, ledger_of
     from dpadapt.evaluation import checked_metric, evaluate
     from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.persist import load
@@ -133,7 +136,7 @@ def _evaluate(
     if no_ledger and (ledger is not None or ledger_epsilon is not None or allowance is not None):
         raise ValueError("--no-ledger: --ledger, --ledger-epsilon and --allowance ask for a ledger. Leave one out.")
     with working("reading"):
-        of_table, saved = _model_of_tables(model, load(model))
+        of_table = _model_of_tables(model, load(model))
         of_table.encoding = encoding
     chosen = checked_metric(of_table, None if metric is None else metric.value)
     person = of_table.person if person is None else person
@@ -142,8 +145,10 @@ def _evaluate(
     unit: Any = "row" if person is None else "person"
     plan = None
     if not no_ledger:
-        wish = _wish(epsilon, delta, adjacency.value, unit, of_table.schema.dataset)
-        plan = _plan(*_place(model, saved, private, ledger, wish.dataset), wish, ledger_epsilon, allowance)
+        path, links = ledger_of(private, given=given_place(ledger, dataset), new=False)
+        # The model may come from somebody else: a new ledger has the name of the file, not that of the model's rows.
+        wish = _wish(epsilon, delta, adjacency.value, unit, getattr(path, "dataset", data_set_name(private)))
+        plan = _plan(path, links, wish, ledger_epsilon, allowance)
     known, rows = _tables(of_table, private, public, encoding)
     charged = (
         Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.of(adjacency.value), unit=unit)
@@ -177,13 +182,13 @@ def _evaluate(
         ) from None
 
 
-def _model_of_tables(folder: Path, saved: "Saved") -> tuple["TableModel", "Saved"]:
+def _model_of_tables(folder: Path, saved: "Saved") -> "TableModel":
     """Return the model, or refuse one that predicts nothing for tables."""
     from dpadapt.tables import TableModel
 
     if not isinstance(saved.model, TableModel) or saved.model.label is None:
         raise ValueError(f"{folder}: the model predicts no column of a table. Evaluate a model made by dpadapt fit.")
-    return saved.model, saved
+    return saved.model
 
 
 def _spent(ledger: "Ledger", before: int) -> str:
@@ -192,39 +197,6 @@ def _spent(ledger: "Ledger", before: int) -> str:
         return "The budget is spent" if len(ledger.entries) > before else ""
     except Exception:
         return "The ledger can't be read: take the budget as spent"
-
-
-def _place(
-    folder: Path, saved: "Saved", private: Path, given: str | None, dataset: str
-) -> tuple["Place", tuple[Path, ...]]:
-    """Return the ledger to charge: the given one, that of the private file, or that of the fit."""
-    from dpadapt.cli.budget import ledger_of, ledger_place, own_ledger
-
-    named = None if given is None else ledger_place(given, dataset)
-    known = named is not None or own_ledger(private).exists() or own_ledger(private).is_symlink()
-    return ledger_of(private, "", given=named, or_else=None if known else _ledger_of_fit(folder, saved, dataset))
-
-
-def _ledger_of_fit(folder: Path, saved: "Saved", dataset: str) -> "Place":
-    """Return the ledger that the fit was charged to."""
-    from dpadapt.accounting.postgres import is_address
-    from dpadapt.cli.budget import ledger_place
-
-    kept = saved.extra.get("ledger")
-    if not isinstance(kept, str):
-        raise ValueError(
-            f"--ledger: {folder} does not say which ledger its fit was charged to. Name that of the private rows, or "
-            f"refuse one by --no-ledger."
-        )
-    if is_address(kept):
-        return ledger_place(kept, dataset)
-    # Resolved before "..": seen from a linked folder, it would lead elsewhere.
-    path = Path(os.path.normpath(folder.resolve() / kept))
-    if not path.exists():
-        raise ValueError(
-            f"--ledger: the ledger that the fit of {folder} was charged to is not at {path} any more. Name its place."
-        )
-    return path
 
 
 def _wish(epsilon: float, delta: float, adjacency: str, unit: Any, dataset: str) -> Any:
@@ -258,7 +230,9 @@ def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding
 
 def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as_json: bool) -> None:
     """Print the result, its receipt and the state of the ledger."""
-    notes = [] if plan is None else plan.notes
+    from dpadapt.cli.budget import charge_in_words
+
+    notes = [] if plan is None else [*plan.notes, charge_in_words(plan, ledger)]
     if as_json:
         numbers = {name: getattr(result, name) for name in ("metric", "value", "low", "high")}
         print_json({**numbers, "receipt": result.receipt.to_dict(), "notes": notes})
@@ -267,12 +241,8 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
     from dpadapt.report.terminal import receipt_table
 
     receipt = receipt_facts(result.receipt)
-    more = {}
-    if plan is not None:
-        under = f", allowance {plan.allowance}" if plan.allowance else ""
-        more["ledger"] = f"{ledger.dataset}{under}: epsilon = {ledger.spent():.4g} of {ledger.epsilon:.4g} spent"
     say(result.summary)
-    console().print(receipt_table(receipt, more))
+    console().print(receipt_table(receipt, {}))
     for warning in receipt["warnings"]:
         console().print(f"[bold yellow]warning:[/] {warning}")
     for note in notes:

@@ -20,6 +20,7 @@ from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
     AllowanceOption,
+    DatasetOption,
     Delta,
     EncodingOption,
     Incomplete,
@@ -51,10 +52,10 @@ Before fitting, dpadapt advise, forecast and rehearse estimate from public rows 
 
 The cost is charged to a ledger: a file that belongs to the private rows and adds up everything spent on them. By
 default it lies beside the private file and has its name: patients.ledger for patients.csv. So every fit on that file
-finds it, with any schema and any public rows. For rows that come in files of several names, dataset = "patients" in the
-schema names the ledger. --ledger keeps it elsewhere; a link beside the private file then leads to it. The first fit
-fixes the cap of the ledger: --ledger-epsilon, or what you answer at a terminal, or else three times --epsilon. A fit
-that would exceed the cap is refused.
+finds it, with any schema and any public rows. --ledger keeps it elsewhere, or names the ledger of a file with the same
+rows; a link beside the private file then leads to it. If another ledger lies in the folder, you are asked which one to
+charge, or must name it. The first fit fixes the cap of the ledger: --ledger-epsilon, or what you answer at a terminal,
+or else three times --epsilon. A fit that would exceed the cap is refused.
 
 Example:
 
@@ -127,10 +128,10 @@ def _fit(
         str | None,
         typer.Option(
             help="Ledger of the private rows, shared by all fits on them: a file, or postgresql://user@host/database "
-            "for several machines. Created if missing. Default: beside the private file, with its name or that of the "
-            "schema's data set."
+            "for several machines. Created if missing. Default: beside the private file, with its name."
         ),
     ] = None,
+    dataset: DatasetOption = None,
     no_ledger: Annotated[
         bool, typer.Option("--no-ledger", help="Charge no ledger: nothing then adds up what several fits cost.")
     ] = False,
@@ -243,13 +244,17 @@ def _fit(
         "class_weight": class_weight,
         "threshold": threshold,
     }
+    from dpadapt.cli.budget import given_place
+
     order = Order.of(
         wanted if asked is None else asked.fit,
         private=private,
         public=public,
         schema=schema or request or Path(),
         out=out,
-        ledger=LedgerOptions(_place_of(ledger), ledger_epsilon, ledger_delta, refused=no_ledger, allowance=allowance),
+        ledger=LedgerOptions(
+            given_place(ledger, dataset), ledger_epsilon, ledger_delta, refused=no_ledger, allowance=allowance
+        ),
         seed=seed,
         agents=AgentOptions(agents, agents_epsilon),
         encoding=encoding,
@@ -288,7 +293,7 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
             if sentence:
                 screen.print(sentence, markup=False)
     for note in summary["notes"]:
-        screen.print(note, markup=False)
+        screen.print(note, soft_wrap=True, markup=False)
     for warning in summary["receipt"]["warnings"]:
         screen.print(f"[bold yellow]warning:[/] {warning}")
     report = _CHOSEN if order.task == "clustering" else _REPORT
@@ -303,12 +308,6 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
 _LEAST_PRIVATE_ROWS = 10
 
 _REPORT, _CHOSEN = "report.html", "chosen.csv"
-
-
-def _place_of(ledger: str | None) -> "Place | None":
-    from dpadapt.cli.budget import ledger_place
-
-    return None if ledger is None else ledger_place(ledger)
 
 
 @dataclass(frozen=True)
@@ -509,6 +508,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
     """Fit, save and report; return the summary. Nothing is spent unless every check has passed."""
     from dpadapt import persist
     from dpadapt.accounting.ledger import Ledger
+    from dpadapt.cli.budget import charge_in_words
     from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.tables import read_schema
 
@@ -553,16 +553,17 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
         facts = (*model.privacy_.assumptions, "that there are at least two private rows")
         model.model_.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
-    _save(model, order, plan)
+    _save(model, order)
     spending.written += ["model.json", "arrays.npz", "receipt.json"]
     spending.stage = f"{_report_name(order)} could not be made"
     with working("writing the report"):
         if order.task == "clustering":
-            summary = _write_chosen(model, order, inputs, durable)
+            summary = _write_chosen(model, order, inputs)
         else:
             summary = _write_report(model, order, method, inputs, durable)
     spending.written.append(_report_name(order))
-    return {**summary, "notes": [*model.notes_, *([] if plan is None else plan.notes)]}
+    notes = [] if plan is None else [*plan.notes, charge_in_words(plan, ledger)]
+    return {**summary, "notes": [*model.notes_, *notes]}
 
 
 def _rows_are_private(order: Order) -> bool:
@@ -753,7 +754,7 @@ def _people(order: Order, model: "TableModel") -> "SimulatedAgents | None":
 
 def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     """Return the ledger to charge, by default that beside the private file; None if one is refused."""
-    from dpadapt.cli.budget import ServerPlace, Wish, cost_of_budget, default_ledger, ledger_of, plan_ledger
+    from dpadapt.cli.budget import ServerPlace, Wish, cost_of_budget, ledger_of, plan_ledger
 
     if order.ledger.refused:
         return None
@@ -761,14 +762,7 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
     wish = replace(wish, requested=order.request is not None)
-    # Ledgers lay beside the schema, named after its data set, which was by default named after the public file.
-    # What lies beside a request is no business of the ledger: the file comes from somebody else.
-    folder = (order.schema if order.request is None else order.private).resolve().parent
-    earlier = [] if order.public is None else [default_ledger(f"{order.public.stem}-private", folder)]
-    given = order.ledger.path
-    if isinstance(given, ServerPlace):
-        given = replace(given, dataset=wish.dataset)
-    path, links = ledger_of(order.private, schema.dataset, named_in=folder, given=given, earlier=earlier)
+    path, links = ledger_of(order.private, given=order.ledger.path)
     if isinstance(path, ServerPlace):
         wish = replace(wish, dataset=path.dataset)
     # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file
@@ -782,18 +776,18 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
 
 def _dataset(order: Order, schema: "Schema") -> str:
     """Return the name of the private data set: what the schema states, or else the private file's name."""
-    from dpadapt.cli.budget import table_name
+    from dpadapt.cli.budget import data_set_name
 
-    return schema.dataset or "".join(c if c.isprintable() else "-" for c in table_name(order.private.resolve()))
+    return schema.dataset or data_set_name(order.private)
 
 
-def _save(model: "TableModel", order: Order, plan: "LedgerPlan | None") -> None:
+def _save(model: "TableModel", order: Order) -> None:
     """Save the model; if its folder fails, save it elsewhere, because another fit would spend again."""
     from dpadapt import persist
 
     try:
         # The report of an earlier model must not stand beside this one.
-        persist.save(model, order.out, extra=_extra(order, plan), stale=[_REPORT])
+        persist.save(model, order.out, stale=[_REPORT])
     except BaseException as error:
         failed = f"--out {order.out}: can't write there any more ({reason(error)})."
         if not model.privacy_.entries:
@@ -802,7 +796,7 @@ def _save(model: "TableModel", order: Order, plan: "LedgerPlan | None") -> None:
         spare = None
         try:
             spare = tempfile.mkdtemp(prefix="dpadapt-model-")
-            persist.save(model, spare, extra=_extra(order, plan))
+            persist.save(model, spare)
         except Exception:
             if spare is not None:
                 with suppress(OSError):  # only an empty folder is removed
@@ -817,17 +811,6 @@ def _save(model: "TableModel", order: Order, plan: "LedgerPlan | None") -> None:
             f"saved to {spare} instead.",
             code=code,
         ) from None
-
-
-def _extra(order: Order, plan: "LedgerPlan | None") -> dict[str, Any]:
-    """Return what is kept beside the model: where its ledger is, seen from its folder, for `dpadapt evaluate`."""
-    if plan is None:
-        return {}
-    if not isinstance(plan.path, Path):
-        return {"ledger": str(plan.path)}  # without passwords
-    with suppress(ValueError):  # on another drive
-        return {"ledger": os.path.relpath(plan.path.resolve(), order.out.resolve())}
-    return {}
 
 
 def _write_report(
@@ -885,7 +868,7 @@ def _ledger_facts(ledger: "Ledger", allowance: str | None) -> dict[str, Any]:
     }
 
 
-def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs, ledger: "Ledger | None") -> dict[str, Any]:
+def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[str, Any]:
     """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
     from dpadapt import persist
     from dpadapt.report.summarise import receipt_facts
@@ -902,6 +885,4 @@ def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs, ledger: "L
             f"{model.cost_estimate_:.4g} from a public row to its nearest centre, an estimate in the units of the "
             f"encoded columns"
         )
-    if ledger is not None:
-        facts["ledger"] = _ledger_facts(ledger, order.ledger.allowance)["words"]
     return {"facts": facts, "receipt": receipt_facts(model.privacy_)}

@@ -137,7 +137,7 @@ def _place(file: str, dataset: str | None) -> "Place":
     return place
 
 
-def _open(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["Ledger", str]:
+def open_existing(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["Ledger", str]:
     """Open a ledger that exists; return also what it is called."""
     from dpadapt.cli.budget import ledger_exists, open_ledger
 
@@ -153,7 +153,7 @@ def _open(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["L
 
 def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print the summary."""
-    ledger, name = _open(file, dataset)
+    ledger, name = open_existing(file, dataset)
     entries = ledger.entries
     facts: dict[str, Any] = {
         "dataset": ledger.dataset,
@@ -208,7 +208,7 @@ def _limit(allowance: "Ledger") -> dict[str, float]:
 
 def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print every charge, and every change of an allowance."""
-    ledger, name = _open(file, dataset)
+    ledger, name = open_existing(file, dataset)
     if as_json:
         past = ledger.records()
         charges = [{"time": p.time, "allowance": p.allowance, **entry.to_dict()} for p in past for entry in p.charge]
@@ -278,7 +278,7 @@ def _allow(
     checks.positive(epsilon, "--epsilon")
     if delta is not None:
         checks.delta(delta, "--delta")
-    ledger, called = _open(file, dataset, read_only=False)
+    ledger, called = open_existing(file, dataset, read_only=False)
     allowance = ledger.allow(name, epsilon, delta)
     say(
         f"{called}: at most epsilon = {allowance.epsilon:g} at delta = {allowance.delta:g} may be spent under {name}, "
@@ -295,7 +295,7 @@ def _page(
     from dpadapt.report.ledger import ledger_page, summarise_ledger
 
     check_parent(out, "--out")
-    ledger, name = _open(file, dataset)
+    ledger, name = open_existing(file, dataset)
     if isinstance(place := _place(file, dataset), Path) and out.exists() and out.samefile(place):
         raise ValueError(f"--out {out}: this is the ledger itself. Give another name.")
     write_file(out, "--out", ledger_page(summarise_ledger(ledger, name)).encode())

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import signal
+import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -71,6 +72,13 @@ AllowanceOption = Annotated[
     str | None,
     typer.Option(
         help="Charge under this allowance of the ledger, too, made by dpadapt ledger allow.", show_default=False
+    ),
+]
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --ledger on a server: the name of the private data set there. Default: that of the private file.",
+        show_default=False,
     ),
 ]
 SchemaOption = Annotated[Path, typer.Option(help="What is known about the columns; made by dpadapt schema.")]
@@ -233,6 +241,11 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return f"an unexpected {type(error).__name__}, which is a flaw in dpadapt: please report what you did"
+
+
+def at_a_terminal() -> bool:
+    """Return whether somebody is there to answer a question."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def parse_epsilons(text: str) -> list[float]:

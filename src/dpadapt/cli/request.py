@@ -7,7 +7,6 @@ private file nor the ledger: those are the custodian's.
 """
 
 import hashlib
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from dpadapt.cli.options import (
     Delta,
     EncodingOption,
     SchemaOption,
+    at_a_terminal,
     check_parent,
     console,
     teach,
@@ -112,7 +112,7 @@ class Request:
         console().print(facts_table(f"Request {self.path.name}", self._facts(order, method, plan)))
         if order.agreed:
             return
-        if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        if not at_a_terminal():
             raise ValueError(
                 f"--request {self.path}: nothing was spent. To carry out what is shown above, add --yes; to be asked, "
                 f"use a terminal."

@@ -33,7 +33,7 @@ Example:
 
 DatasetOption = Annotated[
     str | None,
-    typer.Option(help="Name of the private data set, if it comes in files of several names: they share a ledger."),
+    typer.Option(help="Name of the private data set, as models and reports show it."),
 ]
 CategoryOption = Annotated[
     list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
