@@ -35,8 +35,8 @@ Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
 charged to a ledger. By default that is the ledger beside the private file or, if there is none, the one that the fit
-was charged to, because rows held out from a fit belong to the same private data set. Rows without a label count
-nothing. The interval allows for the noise and for the sampling of rows.
+was charged to, because rows held out from a fit belong to the same private data set. Rows without a
+readable label are no evidence: the result says what share was usable. The interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 
@@ -260,7 +260,7 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
     """Print the result, its receipt and the state of the ledger."""
     notes = [] if plan is None else plan.notes
     if as_json:
-        numbers = {name: getattr(result, name) for name in ("metric", "value", "low", "high")}
+        numbers = {name: getattr(result, name) for name in ("metric", "value", "low", "high", "usable", "usable_margin")}
         print_json({**numbers, "receipt": result.receipt.to_dict(), "notes": notes})
         return
     from dpadapt.report.summarise import receipt_facts
