@@ -1,9 +1,9 @@
 """`evaluate`: how good a model is on private rows, released through the ledger, with an interval.
 
 Every metric is a smooth function of one histogram to which each row adds at most 1 in all: right and wrong predictions,
-losses shared out between fixed knots, or scores by class. The histogram is released once. A row without a readable label
-is in none of these bins: it is no evidence for a model, and the share of usable rows follows from the same release.
-Whatever a private cell or label is, it is read by itself, and nothing is refused or shown because of it.
+losses shared out between fixed knots, or scores by class. The histogram is released once. A row without a readable
+label is in none of these bins: it is no evidence for a model, and the share of usable rows follows from the same
+release. Whatever a private cell or label is, it is read by itself, and nothing is refused or shown because of it.
 """
 
 import copy
@@ -154,8 +154,8 @@ def evaluate(
     **Privacy.** Protects one private row, or all rows of one person. Releases one histogram of right and wrong
     predictions, of clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly
     `epsilon`, `delta`. The adjacency is that of the ledger, and zero-out without one. The model must be public or
-    released, and must predict each row by itself; a copy of it is used. A row counts only if its cells are finite numbers
-    and its label can be read. Where the model fails on such a row or predicts no number for it, the row counts as the
+    released, and must predict each row by itself; a copy of it is used. A row counts only if its cells are finite
+    numbers and its label can be read. Where the model fails on such a row or predicts no number for it, the row counts as the
     worst possible prediction. No cell or label is refused, whatever it is.
 
     Parameters

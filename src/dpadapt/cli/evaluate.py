@@ -260,7 +260,9 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
     """Print the result, its receipt and the state of the ledger."""
     notes = [] if plan is None else plan.notes
     if as_json:
-        numbers = {name: getattr(result, name) for name in ("metric", "value", "low", "high", "usable", "usable_margin")}
+        numbers = {
+            name: getattr(result, name) for name in ("metric", "value", "low", "high", "usable", "usable_margin")
+        }
         print_json({**numbers, "receipt": result.receipt.to_dict(), "notes": notes})
         return
     from dpadapt.report.summarise import receipt_facts

@@ -166,15 +166,17 @@ def _unheard() -> Iterator[None]:
 
 def try_on_made_up_rows(function: RowFunction, rows: NDArray[Any], name: str, axes: int) -> NDArray[Any]:
     """Return the results for made-up rows."""
-    given = rows.copy()
+    given, refusal = rows.copy(), ""
     try:
         with silenced():
             results = np.asarray(function(given))
     except Exception as error:
-        raise ValueError(
+        refusal = (
             f"{name} fails on made-up rows of {rows.shape[1]} numbers: {type(error).__name__}: {error}. It must accept "
             f"any finite numbers: clip them inside."
-        ) from None
+        )
+    if refusal:
+        raise ValueError(refusal)
     if not np.array_equal(given, rows):
         raise ValueError(f"{name} changes its argument: it would change the private rows. Let it work on a copy.")
     if not _fits(results, len(rows), axes):
