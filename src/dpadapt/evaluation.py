@@ -155,8 +155,8 @@ def evaluate(
     predictions, of clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly
     `epsilon`, `delta`. The adjacency is that of the ledger, and zero-out without one. The model must be public or
     released, and must predict each row by itself; a copy of it is used. A row counts only if its cells are finite
-    numbers and its label can be read. Where the model fails on such a row or predicts no number for it, the row counts as the
-    worst possible prediction. No cell or label is refused, whatever it is.
+    numbers and its label can be read. Where the model fails on such a row or predicts no number for it, the row
+    counts as the worst possible prediction. No cell or label is refused, whatever it is.
 
     Parameters
     ----------
@@ -395,13 +395,13 @@ def _private_rows(model: Any, X: Any, y: Any, persons: Any, ledger: Ledger) -> _
     names = getattr(X, "columns", None), getattr(model, "feature_names_in_", None)
     if all(part is not None for part in names) and list(names[0]) != list(names[1]):  # type: ignore[arg-type]
         raise ValueError("X must have the columns that the model was fitted on, in the same order.")
-    table, labels = np.empty((0, 0)), np.empty(0, dtype=object)
+    table: NDArray[np.float64] = np.empty(0)
+    labels: NDArray[Any] = np.empty(0, dtype=object)
     refusal = _NOT_ROWS
     try:
         table, labels = _table(X), _cells(y)
     except Exception as error:
         refusal = f"{_NOT_ROWS} ({type(error).__name__})"
-        table = np.empty(0)
     if table.ndim < 2 or len(table) != len(labels):
         # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
         raise ValueError(refusal)

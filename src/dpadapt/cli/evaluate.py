@@ -36,7 +36,8 @@ Release how good a fitted model is on private rows, with an interval.
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
 charged to a ledger. By default that is the ledger beside the private file or, if there is none, the one that the fit
 was charged to, because rows held out from a fit belong to the same private data set. Rows without a
-readable label are no evidence: the result says what share was usable. The interval allows for the noise and for the sampling of rows.
+readable label are no evidence: the result says what share was usable. The interval allows for the noise and for the
+sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 

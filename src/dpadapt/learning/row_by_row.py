@@ -30,7 +30,7 @@ _COMPANY_SIZE = 1e6
 _ROUNDING = {"float32": 1e-4, "float64": 1e-6}
 # Cells are clipped to this size before a model gets them: many models compute in float32 and fail beyond 3e38, and an
 # error would tell of an extreme private row. Real data lie far inside.
-_LARGEST_CELL = 1e30
+_LARGEST_MODEL_CELL = 1e30
 
 
 class FailsOnPrivateRows(ValueError):
@@ -39,7 +39,7 @@ class FailsOnPrivateRows(ValueError):
 
 def clipped_cells(X: NDArray[Any]) -> NDArray[Any]:
     """Return rows for a model that a user brings, with extreme cells clipped."""
-    return np.clip(X, -_LARGEST_CELL, _LARGEST_CELL)
+    return np.asarray(np.clip(X, -_LARGEST_MODEL_CELL, _LARGEST_MODEL_CELL))
 
 
 def require_row_by_row(
