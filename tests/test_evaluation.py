@@ -1,6 +1,12 @@
 """`evaluate`: metrics of private rows leave through one release, whose bound, path and interval are checked here."""
 
+import dataclasses
+import decimal
+import importlib
+import inspect
 import math
+import pkgutil
+import re
 import warnings
 
 import numpy as np
@@ -9,7 +15,9 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.tree import DecisionTreeClassifier
 
+import dpadapt
 from dpadapt import (
     Adjacency,
     BudgetExceeded,
@@ -27,7 +35,9 @@ from dpadapt import (
 )
 from dpadapt.accounting.ledger import NOT_ADDED_UP
 from dpadapt.evaluation import EVALUATION_METRICS, _log_odds, _number_of_bins, _score_edges
+from dpadapt.learning import row_by_row
 from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
+from dpadapt.transfer import public_models
 
 SECRET = "ZEBRA7731"
 
@@ -310,7 +320,7 @@ def test_bins_of_scores_grow_with_rows_and_budget_where_these_are_public():
         return len(recorded("auc", X, CLASS, adjacency).value)
 
     # At epsilon 1 and 400 rows; under add-remove nothing may depend on the number of rows.
-    assert bins(Adjacency.ZERO_OUT) == 2 * _number_of_bins(400.0) > bins(Adjacency.ADD_REMOVE) == 24
+    assert bins(Adjacency.ZERO_OUT) == 2 * _number_of_bins(400.0) > bins(Adjacency.ADD_REMOVE) == 25
 
 
 # Tables.
@@ -386,7 +396,9 @@ class Quoting(ClassifierMixin, BaseEstimator):
     classes_ = np.array([0, 1])
 
     def predict(self, X):
-        raise ValueError(f"{SECRET} {X[1]}")
+        if np.any(X):
+            raise ValueError(f"{SECRET} {X[1]}")
+        return np.zeros(len(X), dtype=int)
 
 
 @pytest.mark.parametrize(
@@ -400,14 +412,12 @@ class Quoting(ClassifierMixin, BaseEstimator):
         (CLASSIFIER, (X, CLASS), {"error_bound": 1.0}, "has no errors to bound"),
         (Mixing(), (X, CLASS), {"metric": "log-loss"}, "predict_proba"),
         (Mixing(), (X, CLASS), {}, "mixes rows"),
-        (Quoting(), (X, CLASS), {}, "fails on private rows"),
         (CLASSIFIER, (X, CLASS), {"epsilon": 0.0}, "epsilon"),
         (CLASSIFIER, (X, CLASS), {"delta": 1.5}, "delta"),
         (CLASSIFIER, (X, CLASS[:-1]), {}, "one label for each"),
-        (CLASSIFIER, (X[:, 0], CLASS), {}, "rows of numbers"),
-        (CLASSIFIER, (np.full((4, 3), SECRET), CLASS[:4]), {}, "rows of numbers"),
+        (CLASSIFIER, (X[:, 0], CLASS), {}, "rows of equally many cells"),
         (CLASSIFIER, (X, CLASS), {"persons": [1, 2]}, "persons"),
-        (CLASSIFIER, (X[:, :2], CLASS), {}, "fails on private rows"),
+        (CLASSIFIER, (X[:, :2], CLASS), {}, "fails on made-up rows"),
         (object(), (X, CLASS), {}, "model that predicts"),
     ],
 )
@@ -450,3 +460,215 @@ def test_predictions_in_float32_are_refused_where_the_number_of_rows_is_private(
         with pytest.raises(ValueError, match="float32"):
             evaluate(model, X, NUMBER, ledger=ledger, persons=persons, **spend)
         assert ledger.entries == []
+
+
+# Cells and labels of every kind, and models that misbehave on private rows.
+
+
+class Hostile:
+    """A label whose methods raise, and quote it."""
+
+    def _refuse(self, *others):
+        raise RuntimeError(SECRET)
+
+    __str__ = __repr__ = __float__ = __eq__ = __hash__ = __bool__ = _refuse
+
+
+ODD = [
+    3.5,
+    "3.5",
+    "text",
+    b"7",
+    None,
+    math.nan,
+    math.inf,
+    1e308,
+    True,
+    1j,
+    2 + 0j,
+    10**400,
+    decimal.Decimal("sNaN"),
+    decimal.Decimal("2.5"),
+    pd.Timedelta(days=2),
+    pd.Timestamp("2024-05-31"),
+    pd.Period("2024-05"),
+    pd.NA,
+    pd.NaT,
+    np.timedelta64(3, "D"),
+    np.datetime64("2024-05-31"),
+    [1, 2],
+    {},
+    np.arange(3),
+    Hostile(),
+]
+
+
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
+@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE])
+def test_no_label_of_any_kind_moves_more_than_its_own_row(metric, adjacency):
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for odd in ODD:
+            # In company of labels of one odd kind, and of all kinds.
+            for labels in ([odd] * 30, [ODD[k] for k in rng.integers(0, len(ODD), 30)]):
+                other = ODD[rng.integers(0, len(ODD))]
+                changed = [other, *labels[1:]]
+                rows = X[:30]
+                if adjacency is Adjacency.ADD_REMOVE:
+                    first = recorded(metric, rows, labels, adjacency)
+                    second = recorded(metric, rows[1:], labels[1:], adjacency)
+                else:
+                    first, second = (recorded(metric, rows, each, adjacency) for each in (labels, changed))
+                assert np.abs(first.value - second.value).sum() <= first.scale * (1 + 1e-9)
+
+
+def test_one_number_among_spans_of_time_moves_the_histogram_by_one():
+    spans = [pd.Timedelta(days=day) for day in range(200)]
+    mixed = [*spans[:-1], 3.5]
+    for holder in (list, lambda labels: pd.Series(labels), lambda labels: np.array(labels, dtype=object)):
+        first, second = (
+            recorded("squared-error", X[:200], holder(labels), Adjacency.ZERO_OUT) for labels in (spans, mixed)
+        )
+        assert np.abs(first.value - second.value).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_no_cell_of_any_kind_is_refused_or_moves_another_row(odd):
+    rows = X[:20].astype(object).tolist()
+    changed = [[odd, *rows[0][1:]], *rows[1:]]
+    if isinstance(odd, np.ndarray):
+        changed = np.array(rows, dtype=object)
+        changed[0, 0] = odd
+    first, second = (recorded("accuracy", each, CLASS[:20], Adjacency.REPLACE_ONE) for each in (rows, changed))
+    assert np.abs(first.value - second.value).sum() <= 2
+    frame = pd.DataFrame(X[:20]).astype(object)
+    frame.iat[0, 0] = odd if pd.api.types.is_scalar(odd) else None
+    assert np.abs(recorded("accuracy", frame, CLASS[:20], Adjacency.ZERO_OUT).value - first.value).sum() <= 2
+
+
+def test_an_extreme_cell_makes_no_tree_fail():
+    model = DecisionTreeClassifier(max_depth=3).fit(X_FIT, CLASS_FIT)
+    rows = X.copy()
+    rows[0] = 1e308
+    expected = (model.predict(np.minimum(rows, 1e30)) == CLASS).mean()
+    assert evaluate(model, rows, CLASS, **EXACT).value == pytest.approx(expected, abs=1e-6)
+
+
+def test_evaluate_and_fit_clip_cells_alike():
+    assert row_by_row.clipped_cells(np.array([1e308]))[0] == public_models._LARGEST_CELL
+
+
+class Keeping(ClassifierMixin, BaseEstimator):
+    """Keeps the rows that it has seen, warns about them, and fails on some."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self):
+        self.rows = []
+
+    def predict(self, X):
+        self.rows.append(np.array(X))
+        warnings.warn(f"{SECRET} {X[0]}", UserWarning, stacklevel=1)
+        if (X[:, 0] > 2).any():
+            raise ValueError(f"{SECRET} {X}")
+        return np.ones(len(X), dtype=int)
+
+
+def test_a_model_keeps_no_row_warns_of_none_and_fails_for_its_own_rows_alone():
+    model = Keeping()
+    failing = X[:, 0] > 2
+    assert 0 < failing.sum() < 40
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = evaluate(model, X, CLASS, ledger=Ledger(2e9), **EXACT)
+    assert model.rows == []
+    # Rows on which the model fails count as wrong.
+    assert result.value == pytest.approx(np.mean((CLASS == 1) & ~failing), abs=1e-6)
+    assert result.usable == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_model_that_fails_on_all_private_rows_is_wrong_and_quotes_nothing():
+    result = evaluate(Quoting(), X, CLASS, ledger=Ledger(2e9), **EXACT)
+    assert result.value == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", EVALUATION_METRICS)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_unreadable_labels_are_no_evidence_and_their_share_is_released(metric, adjacency):
+    model = REGRESSOR if metric == "squared-error" else CLASSIFIER
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+    labels = (NUMBER if metric == "squared-error" else CLASS).astype(object)
+
+    def result(unreadable, epsilon):
+        given = labels.copy()
+        given[:unreadable] = "?" if metric == "squared-error" else None
+        ledger = Ledger(2e9, adjacency=adjacency)
+        return evaluate(model, X, given, metric=metric, epsilon=epsilon, random_state=0, ledger=ledger, **bound)
+
+    for unreadable in (0, 100, 399):
+        assert result(unreadable, 1e6).usable == pytest.approx(1 - unreadable / 400, abs=1e-3)
+    whole, half, nothing = (result(unreadable, 5.0) for unreadable in (0, 200, 400))
+    assert half.high - half.low > whole.high - whole.low
+    assert nothing.low == 0
+    assert nothing.high == pytest.approx({"squared-error": 16.0, "log-loss": -math.log(0.01)}.get(metric, 1.0))
+    assert abs(half.usable - 0.5) <= 2 * half.usable_margin < 0.5
+    assert "usable rows: " in str(half)
+
+
+# Messages and holders.
+
+
+def test_names_of_private_columns_are_in_no_message():
+    private = pd.DataFrame({SECRET: [1.0, 2.0], "b": [1.0, 2.0]})
+    public = Public(pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}), [0.0, 1.0])
+    named = LinearRegression().fit(public.X, public.y)
+    attempts = [
+        lambda: PrivateTransferRegressor().fit(private, [0.0, 1.0], public=public),
+        lambda: PrivateTransferClassifier().fit(private, [0, 1], public=public),
+        lambda: PrivateTransferRegressor().fit(private, [0.0, SECRET], public=None),
+        lambda: evaluate(named, private, [0.0, 1.0], epsilon=1.0, error_bound=1.0),
+        lambda: TableModel(PrivateTransferRegressor(), SCHEMA, label="cost").fit(private, public=Public(PUBLIC)),
+    ]
+    for attempt in attempts:
+        with warnings.catch_warnings(record=True) as heard, pytest.raises((ValueError, TypeError)) as failure:
+            attempt()
+        error = failure.value
+        while error is not None:
+            assert SECRET not in str(error)
+            error = error.__cause__ or error.__context__
+        assert all(SECRET not in str(warning.message) for warning in heard)
+
+
+# Types of fields that hold private rows.
+PRIVATE_TYPES = re.compile(r"\b(PrivateRows|Part|EncodedRows|DataFrame|_Rows|Rows|Blocks|Shares)\b")
+# Of modules that are being rewritten.
+SHOWN_ELSEWHERE = {
+    "dpadapt.transfer.classification_fit._Private",
+    "dpadapt.transfer.regression_fit.ScoredRows",
+    "dpadapt.transfer.regression_fit._PlaneRows",
+}
+
+
+def holders():
+    for module in pkgutil.walk_packages(dpadapt.__path__, "dpadapt."):
+        try:
+            members = vars(importlib.import_module(module.name)).values()
+        except ImportError:  # an extra that is not installed
+            continue
+        for member in members:
+            if inspect.isclass(member) and member.__module__ == module.name and dataclasses.is_dataclass(member):
+                yield member
+
+
+def test_no_holder_of_private_rows_shows_them():
+    shown = {
+        f"{holder.__module__}.{holder.__qualname__}"
+        for holder in holders()
+        if hasattr(holder.__repr__, "__wrapped__")  # made by dataclass
+        and any(
+            field.repr and PRIVATE_TYPES.search(str(field.type)) and "Callable" not in str(field.type)
+            for field in dataclasses.fields(holder)
+        )
+    }
+    assert shown - SHOWN_ELSEWHERE == set()

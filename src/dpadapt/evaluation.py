@@ -1,17 +1,20 @@
 """`evaluate`: how good a model is on private rows, released through the ledger, with an interval.
 
 Every metric is a smooth function of one histogram to which each row adds at most 1 in all: right and wrong predictions,
-losses shared out between fixed knots, or scores by class. The histogram is released once. It needs no number of rows,
-so that rows without a label count nothing, and data sets of any size are treated alike under every adjacency.
+losses shared out between fixed knots, or scores by class. The histogram is released once. A row without a readable
+label is in none of these bins: it is no evidence for a model, and the share of usable rows follows from the same
+release. Whatever a private cell or label is, it is read by itself, and nothing is refused or shown because of it.
 """
 
+import copy
+import decimal
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
@@ -20,8 +23,15 @@ from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
-from dpadapt.learning.estimator import public_table, require_plain, warn_of_no_ledger
-from dpadapt.learning.row_by_row import on_private_rows
+from dpadapt.learning.estimator import public_table, warn_of_no_ledger
+from dpadapt.learning.row_by_row import (
+    FailsOnPrivateRows,
+    answers_alone,
+    clipped_cells,
+    on_private_rows,
+    silenced,
+    try_on_made_up_rows,
+)
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, histogram, soft_histogram
 from dpadapt.mechanisms.noise import Gaussian, Laplace
@@ -75,8 +85,13 @@ class Evaluation:
         The estimate. A log-loss or squared error is a mean of clipped losses: `receipt` says at which value.
     low, high : float
         Cover the metric of the population that the private rows were drawn from with a probability of about 95%: both
-        the noise and the sampling of the rows are allowed for. If there are too few rows for the noise, they are the
-        least and the largest possible value.
+        the noise and the sampling of the rows are allowed for. If there are too few usable rows for the noise, they are
+        the least and the largest possible value.
+    usable : float
+        The share of rows (or persons' rows) with a readable label and finite cells, estimated from the same release.
+        The metric is that of these rows alone.
+    usable_margin : float
+        Half of the width of a 95% interval of `usable`.
     receipt : Receipt
         What was released and what it cost.
     """
@@ -85,15 +100,22 @@ class Evaluation:
     value: float
     low: float
     high: float
+    usable: float
+    usable_margin: float
     receipt: Receipt
 
     @property
     def summary(self) -> str:
         """The result in one line."""
-        return (
-            f"{self.metric} = {self.value:.4g}, {INTERVAL_COVERAGE:.0%} interval {self.low:.4g} to {self.high:.4g} "
-            f"(noise and sampling)"
-        )
+        return f"{self.metric} = {self.value:.4g}, {self._interval}; {self._usable}"
+
+    @property
+    def _interval(self) -> str:
+        return f"{INTERVAL_COVERAGE:.0%} interval {self.low:.4g} to {self.high:.4g} (noise and sampling)"
+
+    @property
+    def _usable(self) -> str:
+        return f"usable rows: {self.usable:.0%} ± {self.usable_margin:.1%}"
 
     def __str__(self) -> str:
         """Return the result and its receipt as text."""
@@ -103,9 +125,8 @@ class Evaluation:
         return notebook.card(
             "Evaluation on private rows",
             notebook.headline(f"{self.metric} = {self.value:.4g}"),
-            notebook.sentence(
-                f"{INTERVAL_COVERAGE:.0%} interval {self.low:.4g} to {self.high:.4g} (noise and sampling)"
-            ),
+            notebook.sentence(self._interval),
+            notebook.sentence(self._usable),
             notebook.note(f"cost: epsilon = {self.receipt.epsilon:.4g}, delta = {self.receipt.delta:.3g}"),
             *self.receipt.html_parts(),
         )
@@ -133,7 +154,9 @@ def evaluate(
     **Privacy.** Protects one private row, or all rows of one person. Releases one histogram of right and wrong
     predictions, of clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly
     `epsilon`, `delta`. The adjacency is that of the ledger, and zero-out without one. The model must be public or
-    released, and must predict each row by itself. Rows that are not finite or have no label count nothing.
+    released, and must predict each row by itself; a copy of it is used. A row counts only if its cells are finite
+    numbers and its label can be read. Where the model fails on such a row or predicts no number for it, the row
+    counts as the worst possible prediction. No cell or label is refused, whatever it is.
 
     Parameters
     ----------
@@ -180,6 +203,7 @@ def evaluate(
     """
     epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
     chosen = checked_metric(model, metric)
+    inner = _own_copy(_inner(model))
     persons = model.person if persons is None and isinstance(model, TableModel) else persons
     unit: Unit = "row" if persons is None else "person"
     if ledger is None:
@@ -191,33 +215,68 @@ def evaluate(
     else:
         raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
     known = None if public is None else _public_rows(model, public)
-    rows = _private_rows(model, X, y, persons, fixed=child.fixed_rows)
+    # Claim: no warning shows a private cell or label. All are ignored while private rows are read and predicted.
+    with silenced():
+        rows = _private_rows(model, X, y, persons, child)
     # The number of rows, or of persons, is public unless one may be added or removed.
     n_units = 0 if child.adjacency is Adjacency.ADD_REMOVE else rows.n_units
     measure = _measure(chosen, model, known, error_bound, n_bins=_number_of_bins(epsilon * n_units))
-    with np.errstate(all="ignore"):
-        bounded = measure.count(_inner(model), rows)
+    with silenced():
+        bounded = measure.count(inner, rows)
     noise = Gaussian(1 / gaussian_mu(epsilon, delta)) if delta else Laplace(1 / epsilon)
-    counts = child.release(noise, bounded, label=chosen)
+    released = np.asarray(child.release(noise, bounded, label=chosen), dtype=np.float64)
     # From here on only released and public numbers are used.
     scale = noise.scale(bounded, child.adjacency)
     spread, deviations = (scale, _NORMAL_DEVIATIONS) if delta else (math.sqrt(2.0) * scale, _LAPLACE_DEVIATIONS)
-    value, low, high = measure.interval(np.asarray(counts, dtype=np.float64), spread, deviations)
+    counts, unusable = (released[:-1], float(released[-1])) if rows.counts_unusable else (released, None)
+    value, low, high = measure.interval(counts, spread, deviations)
+    usable = _usable_share(counts, unusable, n_units, spread, deviations)
     assumed = ["the model: it is public or was released, and it predicts each row by itself", *measure.assumed]
     assumed += [
         "the columns and their order",
-        "that all private cells and labels are of the kind that the model expects",
     ]
     assumed += [IDS_ASSUMPTION] if unit == "person" else []
-    assumed += [f"the number of {unit}s"] if chosen == "auc" and n_units else []
-    return Evaluation(chosen, value, low, high, child.receipt(assumptions=assumed))
+    assumed += [] if rows.counts_unusable else [f"the number of {unit}s"]
+    return Evaluation(chosen, value, low, high, *usable, child.receipt(assumptions=assumed))
 
 
-@dataclass(frozen=True, eq=False)
+def _own_copy(model: Any) -> Any:
+    """Return a copy of the model that sees private rows: a model may keep what it has seen."""
+    try:
+        # Claim: the caller's model holds no private row. Only a deep copy, which is dropped, gets rows.
+        # Not proved: what a model writes to files or to global variables.
+        return copy.deepcopy(model)
+    except Exception:
+        pass
+    raise TypeError("model must be one that copy.deepcopy can copy: it might keep private rows.")
+
+
+def _usable_share(
+    counts: NDArray[np.float64], unusable: float | None, n_units: int, spread: float, deviations: float
+) -> tuple[float, float]:
+    """Return the share of usable rows and half of the width of its interval, from released counts.
+
+    Where the number of rows is public, the counts of all bins add up to that of usable rows. Where it is private, the
+    others are counted in one more bin.
+    """
+    total, total_spread = float(counts.sum()), spread * math.sqrt(len(counts))
+    whole = float(n_units) if unusable is None else max(total, 0.0) + max(unusable, 0.0)
+    if whole <= (0.0 if unusable is None else _LEAST_CLEAR_ROWS * math.hypot(total_spread, spread)):
+        return 0.5, 0.5
+    share = min(max(total / whole, 0.0), 1.0)
+    error = total_spread / whole
+    if unusable is not None:
+        # The gradient of t / (t + u) is (u, -t) / (t + u)².
+        error = math.hypot((1.0 - share) * total_spread, share * spread) / whole
+    return share, min(1.0, deviations * error)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class _Rows:
-    """Private rows. `present` says which count; a missing label, cell or id makes a row count nothing.
+    """Private rows. `present` says which have finite cells and a label that is not missing.
 
-    `fixed` says whether neighbours have equally many rows.
+    `fixed` says whether neighbours have equally many rows. `counts_unusable` says whether rows that count in no bin are
+    counted in one of their own: where a row may be added or removed, their number is private, and there is no null row.
     """
 
     X: NDArray[np.float64]
@@ -225,6 +284,7 @@ class _Rows:
     present: NDArray[np.bool_]
     shares: Shares | None
     fixed: bool
+    counts_unusable: bool
 
     @property
     def n_units(self) -> int:
@@ -318,96 +378,169 @@ def _public_rows(model: Any, public: Any) -> tuple[NDArray[np.float64], Any]:
     return public_table(public.X, allow_nd=True), None if public.y is None else np.asarray(public.y)
 
 
-_NOT_ROWS = "X must hold rows of numbers, and y one label for each. What came instead is private and not shown."
+_NOT_ROWS = (
+    "X must hold rows of equally many cells, and y one label for each. What came instead is private and not shown."
+)
 
 
-def _private_rows(model: Any, X: Any, y: Any, persons: Any, *, fixed: bool) -> _Rows:
-    """Return the private rows as arrays, or refuse them without showing a value or a number of rows."""
+def _private_rows(model: Any, X: Any, y: Any, persons: Any, ledger: Ledger) -> _Rows:
+    """Return the private rows as arrays; only a shape is refused, without showing a value or a number of rows."""
+    terms = ledger.fixed_rows, ledger.adjacency is Adjacency.ADD_REMOVE
     if isinstance(model, TableModel):
         if persons is not None and not isinstance(persons, str):
             raise TypeError("persons must name the column of the ids, because the model is one of tables.")
-        rows = model.encode_for_evaluation(X, y, person=persons)
-        if rows.shares is None or rows.y is None:
+        if model.label is None:
             raise ValueError("the model has no label to evaluate.")
-        present = rows.shares.values > 0
-        return _Rows(rows.X, rows.y, present, None if persons is None else rows.shares, fixed)
+        return _Rows(*model.encode_for_evaluation(X, y, person=persons), *terms)
     names = getattr(X, "columns", None), getattr(model, "feature_names_in_", None)
     if all(part is not None for part in names) and list(names[0]) != list(names[1]):  # type: ignore[arg-type]
         raise ValueError("X must have the columns that the model was fitted on, in the same order.")
-    table, labels, refusal = np.empty((0, 0)), np.empty(0), _NOT_ROWS
+    table: NDArray[np.float64] = np.empty(0)
+    labels: NDArray[Any] = np.empty(0, dtype=object)
+    refusal = _NOT_ROWS
     try:
-        require_plain(X, "X")
-        table = np.asarray(X, dtype=np.float64)
-        # Each label by itself: as an array, a list with one missing label or text would change the type of all.
-        labels = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
-        missing = np.asarray(pd.isna(labels))
+        table, labels = _table(X), _cells(y)
     except Exception as error:
         refusal = f"{_NOT_ROWS} ({type(error).__name__})"
-        missing = np.ones(1, dtype=bool)
-    if table.ndim < 2 or labels.ndim != 1 or missing.shape != labels.shape or len(table) != len(labels):
+    if table.ndim < 2 or len(table) != len(labels):
         # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
         raise ValueError(refusal)
-    with np.errstate(all="ignore"):
-        present = np.isfinite(table).all(axis=tuple(range(1, table.ndim))) & ~missing
-    shares = None if persons is None else person_shares(persons, len(table)).where(present)
+    present = np.isfinite(table).all(axis=tuple(range(1, table.ndim)))
+    present &= np.array([not _is_missing(label) for label in labels], dtype=bool)
+    shares = None if persons is None else person_shares(persons, len(table))
     table = np.where(present.reshape(-1, *[1] * (table.ndim - 1)), table, 0.0)
-    return _Rows(table, labels, present, shares, fixed)
+    return _Rows(table, labels, present, shares, *terms)
 
 
-def _predicted(model: Any, rows: _Rows, method: str) -> NDArray[Any]:
-    """Return what the model predicts for private rows; nothing that it says about them is shown."""
-    function = getattr(model, method)
-    # A null row comes first: there may be no private row, and models refuse empty tables.
-    padded = np.concatenate([np.zeros((1, *rows.X.shape[1:])), rows.X])
-    axes = 1 if method == "predict" else 2
-    predicted = on_private_rows(function, padded, "model", axes=axes)[1:]
-    if predicted.dtype == np.float32 and not rows.fixed:
+def _table(X: Any) -> NDArray[np.float64]:
+    """Return the cells as numbers, each read by itself; what is no number becomes NaN."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError
+    if hasattr(X, "iloc"):
+        columns = [_numbers(_cells(X.iloc[:, place])) for place in range(X.shape[1])]
+        return np.column_stack(columns) if columns else np.empty((len(X), 0))
+    cells = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
+    return _numbers(cells.ravel()).reshape(cells.shape)
+
+
+def _cells(values: Any) -> NDArray[Any]:
+    """Return cells or labels as an array of objects, or as the numbers that they are; none changes another's type."""
+    if getattr(values, "ndim", 1) != 1 or isinstance(values, str | bytes | np.ma.MaskedArray):
+        raise TypeError
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+        return np.asarray(values)
+    # One by one: as an array, a list with one missing label, text or span of time would change the type of all.
+    cells = list(values.to_pylist() if hasattr(values, "to_pylist") else values)
+    array = np.empty(len(cells), dtype=object)
+    for place, cell in enumerate(cells):
+        array[place] = cell
+    return array
+
+
+def _numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """Return cells as numbers; what is none becomes NaN."""
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    # Claim: the number of a cell depends on that cell alone. `_number` gets no other.
+    return np.array([_number(cell) for cell in cells], dtype=np.float64)
+
+
+def _number(cell: Any) -> float:
+    """Return one cell as a number, or NaN; nothing that the cell does is shown."""
+    try:
+        if isinstance(cell, str):
+            return float(cell) if cell.isascii() and "_" not in cell else math.nan
+        if isinstance(cell, complex | np.complexfloating):
+            # A real number beside a complex one in an array has an imaginary part of 0.
+            return float(cell.real) if cell.imag == 0 else math.nan
+        plain = isinstance(cell, numbers.Real | np.bool_ | decimal.Decimal) and not isinstance(cell, np.timedelta64)
+        return float(cell) if plain else math.nan
+    except Exception:
+        return math.nan
+
+
+def _is_missing(label: Any) -> bool:
+    """Return whether a label is None or NaN, or can't be compared with itself."""
+    try:
+        return label is None or not bool(label == label)
+    except Exception:
+        return True
+
+
+def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each label among the classes; -1 for a label that is none of them."""
+    places = {label: place for place, label in enumerate(classes)}
+
+    def code(label: Any) -> int:
+        try:
+            return places.get(label, -1)
+        except Exception:
+            return -1
+
+    # Claim: the code of a label depends on that label alone: True is 1 and 1.0 in every company.
+    return np.array([code(label) for label in labels], dtype=np.int64)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Return whether two labels are equal; labels that can't be compared are not."""
+    try:
+        return bool(first == second)
+    except Exception:
+        return False
+
+
+def _predicted(model: Any, rows: _Rows, method: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return what the model predicts for private rows, and for which it does; nothing that it says is shown."""
+    function, axes = getattr(model, method), 1 if method == "predict" else 2
+    # Null rows, which are public: a model that can't predict such tables is refused by its own words.
+    trial = try_on_made_up_rows(function, np.zeros((2, *rows.X.shape[1:])), "model", axes)
+    if axes == 2 and trial.shape[1] != len(model.classes_):
+        raise ValueError("model must predict one probability for each of its classes.")
+    if trial.dtype == np.float32 and not rows.fixed:
         # In float32, how a row's prediction is rounded depends on how many rows there are.
         raise ValueError(
             "model predicts in float32, which is rounded differently for other numbers of rows. Evaluate it under "
             "zero-out or replace-one adjacency without persons, or let it predict in float64."
         )
-    return predicted
-
-
-def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the place of each label among the classes; -1 for a label that is none of them."""
+    # A null row comes first: there may be no private row, and models refuse empty tables.
+    padded = np.concatenate([np.zeros((1, *rows.X.shape[1:])), clipped_cells(rows.X)])
+    answered = np.ones(len(padded), dtype=bool)
     try:
-        # As objects, so that the code of a label depends on no other label: True is 1 and 1.0 in every company.
-        known, given = pd.Index(classes, dtype=object), pd.Index(labels, dtype=object)
-        return np.asarray(known.get_indexer(given), dtype=np.int64)
-    except Exception:
-        pass
-    raise ValueError(
-        "y must hold labels of the kind of the model's classes. What came instead is private and not shown."
-    )
-
-
-def _numbers(labels: NDArray[Any]) -> NDArray[np.float64]:
-    """Return labels as numbers; what is none becomes NaN, and its row counts nothing."""
-    try:
-        return np.asarray(pd.to_numeric(pd.Series(labels), errors="coerce"), dtype=np.float64)
-    except Exception:
-        pass
-    raise ValueError("y must hold numbers. What came instead is private and not shown.")
+        results = on_private_rows(function, padded, "model", axes=axes)
+    except FailsOnPrivateRows:
+        answered = answers_alone(function, padded)
+    if not answered.all():
+        # Claim: a row on which the model fails moves its own count alone. Whether it fails is found out for each row by
+        # itself, and null rows take the places of such rows, so that the others are predicted in the same batch.
+        padded = np.where(answered.reshape(-1, *[1] * (padded.ndim - 1)), padded, 0.0)
+        results = on_private_rows(function, padded, "model", axes=axes)
+    return results[1:], answered[1:]
 
 
 def _binned(codes: NDArray[Any], n_bins: int, rows: _Rows) -> Bounded:
-    """Return the histogram of codes over the rows that count."""
-    return histogram(np.where(rows.present, codes, -1), n_bins, rows.shares)
+    """Return the histogram of codes over the rows that count, with one more bin for the others if they are counted."""
+    # Claim: |h - h'|_1 <= 1, by `histogram`. A row is in one bin, that of unusable rows among them, or in none.
+    usable = rows.present & (codes >= 0)
+    others = n_bins if rows.counts_unusable else -1
+    return histogram(np.where(usable, codes, others), n_bins + rows.counts_unusable, rows.shares)
 
 
-def _shared_out(losses: NDArray[np.float64], largest: float, rows: _Rows) -> Bounded:
-    """Return the histogram of losses, each shared out between the two knots around it."""
-    with np.errstate(all="ignore"):
-        shares = np.clip(losses / largest, 0.0, 1.0)
+def _shared_out(losses: NDArray[np.float64], usable: NDArray[np.bool_], largest: float, rows: _Rows) -> Bounded:
+    """Return the histogram of losses, each shared out between the two knots around it; NaN counts as the largest."""
+    shares = np.clip(losses / largest, 0.0, 1.0)
+    shares[np.isnan(shares)] = 1.0
     place = np.clip(np.searchsorted(_LOSS_KNOTS, shares, side="right") - 1, 0, len(_LOSS_KNOTS) - 2)
     upper = (shares - _LOSS_KNOTS[place]) / (_LOSS_KNOTS[place + 1] - _LOSS_KNOTS[place])
-    parts = np.zeros((len(losses), len(_LOSS_KNOTS)))
+    parts = np.zeros((len(losses), len(_LOSS_KNOTS) + rows.counts_unusable))
     every = np.arange(len(losses))
     parts[every, place], parts[every, place + 1] = 1.0 - upper, upper
-    # Claim: |h - h'|_1 <= 1, by `soft_histogram`. Rows that don't count, and losses that are not finite, become null.
-    parts[~rows.present | np.isnan(shares)] = np.nan
+    # Claim: |h - h'|_1 <= 1, by `soft_histogram`. A row that does not count is null, or in the bin of unusable rows
+    # alone.
+    others = ~(rows.present & usable)
+    parts[others] = 0.0
+    if rows.counts_unusable:
+        parts[others, -1] = 1.0
     return soft_histogram(parts, rows.shares)
 
 
@@ -434,11 +567,14 @@ def _measure(
     if metric == "accuracy":
 
         def right(inner: Any, rows: _Rows) -> Bounded:
-            codes = _codes(rows.y, inner.classes_) if hasattr(inner, "classes_") else rows.y
-            predicted = _predicted(inner, rows, "predict")
-            predicted = _codes(predicted, inner.classes_) if hasattr(inner, "classes_") else predicted
-            # An unknown label has code -1, which is never predicted.
-            return _binned((predicted == codes).astype(np.int64), 2, rows)
+            predicted, answered = _predicted(inner, rows, "predict")
+            if hasattr(inner, "classes_"):
+                codes = _codes(rows.y, inner.classes_)
+                # An unknown label has code -1, which no prediction equals.
+                correct = (_codes(predicted, inner.classes_) == codes) & (codes >= 0)
+            else:
+                correct = np.array([_equal(*pair) for pair in zip(predicted, rows.y, strict=True)], dtype=bool)
+            return _binned((correct & answered).astype(np.int64), 2, rows)
 
         return _Measure(right, _mean_of(np.array([0.0, 1.0])), _one_total, 1.0, _PSEUDO_ROWS)
     if metric == "auc":
@@ -448,10 +584,11 @@ def _measure(
 
         def loss(inner: Any, rows: _Rows) -> Bounded:
             codes = _codes(rows.y, inner.classes_)
-            probabilities = _predicted(inner, rows, "predict_proba")
+            probabilities, answered = _predicted(inner, rows, "predict_proba")
             chances = probabilities[np.arange(len(codes)), np.maximum(codes, 0)]
             # A class that the model does not know had probability 0.
-            return _shared_out(-np.log(np.where(codes >= 0, chances, 0.0)), largest, rows)
+            losses = -np.log(np.where((codes >= 0) & answered, chances, 0.0))
+            return _shared_out(losses, np.ones(len(codes), dtype=bool), largest, rows)
 
         chance = math.exp(-largest)
         said = f"the largest log-loss of a row that counts: {largest:.4g}, that of a probability of {chance:.3g}"
@@ -459,7 +596,10 @@ def _measure(
     error, origin = _error_bound(model, public, bound)
 
     def squared(inner: Any, rows: _Rows) -> Bounded:
-        return _shared_out((_predicted(inner, rows, "predict") - _numbers(rows.y)) ** 2, error**2, rows)
+        targets = _numbers(rows.y)
+        predicted, answered = _predicted(inner, rows, "predict")
+        errors = np.where(answered, _numbers(predicted) - targets, np.nan)
+        return _shared_out(errors**2, np.isfinite(targets), error**2, rows)
 
     said = f"the largest absolute error of a row that counts: {error:.4g} ({origin})"
     return _Measure(squared, _mean_of(error**2 * _LOSS_KNOTS), _one_total, error**2, _PSEUDO_ROWS, (said,))
@@ -523,10 +663,14 @@ def _area(edges: NDArray[np.float64], origin: str) -> _Measure:
 
     def scores_by_class(inner: Any, rows: _Rows) -> Bounded:
         codes = _codes(rows.y, inner.classes_)
-        scores = _log_odds(_predicted(inner, rows, "predict_proba"))
+        probabilities, answered = _predicted(inner, rows, "predict_proba")
+        scores = _log_odds(probabilities)
+        # Without a score, a row has the worst one: the lowest of the second class, the highest of the first.
+        worst = np.where(codes == 1, -np.inf, np.inf)
+        scores = np.where(answered & ~np.isnan(scores), scores, worst)
         # A row is in one bin of its class, or in none if its class is unknown.
         cells = np.searchsorted(edges, scores, side="right") + n_bins * codes
-        return _binned(np.where((codes >= 0) & ~np.isnan(scores), cells, -1), 2 * n_bins, rows)
+        return _binned(np.where(codes >= 0, cells, -1), 2 * n_bins, rows)
 
     def area(counts: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         negative, positive = counts[:n_bins], counts[n_bins:]

@@ -35,8 +35,8 @@ Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
 charged to the ledger beside the private file. If there is none, you are asked for it, or must name it with --ledger:
-rows held out from a fit belong to the same private data set, and to its ledger. Rows without a label count nothing. The
-interval allows for the noise and for the sampling of rows.
+rows held out from a fit belong to the same private data set, and to its ledger. Rows without a readable label are no
+evidence: the result says what share was usable. The interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
 
@@ -234,7 +234,9 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
 
     notes = [] if plan is None else [*plan.notes, charge_in_words(plan, ledger)]
     if as_json:
-        numbers = {name: getattr(result, name) for name in ("metric", "value", "low", "high")}
+        numbers = {
+            name: getattr(result, name) for name in ("metric", "value", "low", "high", "usable", "usable_margin")
+        }
         print_json({**numbers, "receipt": result.receipt.to_dict(), "notes": notes})
         return
     from dpadapt.report.summarise import receipt_facts

@@ -422,7 +422,7 @@ class Order:
         return "row" if self.person is None else "person"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Inputs:
     """Arguments of `fit`: private rows, and what helps them, if anything does: public rows, or people."""
 

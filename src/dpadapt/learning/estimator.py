@@ -623,7 +623,7 @@ class _OfPrivateRows:
         return self.private.table.X
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RegressionInput(_OfPrivateRows):
     """Checked input of one fit, with its budget and its ledger. It holds private rows and is no release.
 
@@ -657,7 +657,7 @@ class RegressionInput(_OfPrivateRows):
         return None if self.X_public is None or self.y_public is None else (self.X_public, self.y_public)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassificationInput(_OfPrivateRows):
     """Checked input of one fit, as in `RegressionInput`, with class codes in place of targets.
 
@@ -754,12 +754,8 @@ def require_same_columns(public: Public, X: Any) -> None:
     theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
     if theirs is None or ours is None or list(theirs) == list(ours):
         return
-    odd = [str(name) for name in theirs if name not in list(ours)] or ["their order"]
-    lacking = [str(name) for name in ours if name not in list(theirs)]
-    raise ValueError(
-        f"public and private columns must be the same, in the same order; "
-        f"public has {', '.join(odd)}{' and lacks ' + ', '.join(lacking) if lacking else ''}."
-    )
+    # Claim: no name of a private column is shown: in a file without a header, they are the cells of a private row.
+    raise ValueError("public and private columns must be the same, in the same order.")
 
 
 def public_table(values: Any, **options: Any) -> NDArray[np.float64]:

@@ -28,6 +28,18 @@ _COMPANY_SIZE = 1e6
 # Relative difference up to which two results count as equal: products of matrices are rounded differently in batches of
 # other sizes. Chosen by hand.
 _ROUNDING = {"float32": 1e-4, "float64": 1e-6}
+# Cells are clipped to this size before a model gets them: many models compute in float32 and fail beyond 3e38, and an
+# error would tell of an extreme private row. Real data lie far inside.
+_LARGEST_MODEL_CELL = 1e30
+
+
+class FailsOnPrivateRows(ValueError):
+    """A function failed on private rows; the text shows nothing of them."""
+
+
+def clipped_cells(X: NDArray[Any]) -> NDArray[Any]:
+    """Return rows for a model that a user brings, with extreme cells clipped."""
+    return np.asarray(np.clip(X, -_LARGEST_MODEL_CELL, _LARGEST_MODEL_CELL))
 
 
 def require_row_by_row(
@@ -109,13 +121,13 @@ def on_private_rows(function: RowFunction, X: NDArray[Any], name: str, *, axes: 
     rows = X.view()
     rows.flags.writeable = False
     few = np.unique(np.linspace(0, len(X) - 1, _ROWS_TRIED_ALONE).astype(int))
-    refusal = f"{name} must return one result per row."
+    refusal = ValueError(f"{name} must return one result per row.")
     try:
-        with silenced(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        with _unheard():
             results = np.asarray(function(rows))
             alone = [np.asarray(function(rows[i : i + 1])) for i in few]
     except (Exception, SystemExit) as error:
-        refusal = (
+        refusal = FailsOnPrivateRows(
             f"{name} fails on private rows ({type(error).__name__}). Its own message is not shown, as it may quote "
             f"private values. It must accept any finite numbers and must not change its argument. Try it on made-up "
             f"rows."
@@ -125,22 +137,46 @@ def on_private_rows(function: RowFunction, X: NDArray[Any], name: str, *, axes: 
             same_width = {part.shape[1:] for part in alone} == {results.shape[1:]}
             if same_width and _same(results[few], np.concatenate(alone)):
                 return results
-            refusal = _mixes(name)
+            refusal = ValueError(_mixes(name))
     # Raised outside the handler: the original error may quote a row, and would be kept as the context of this one.
-    raise ValueError(refusal)
+    raise refusal
+
+
+def answers_alone(function: RowFunction, X: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return for each private row, passed alone, whether `function` answers."""
+    rows = X.view()
+    rows.flags.writeable = False
+
+    def answers(row: NDArray[Any]) -> bool:
+        try:
+            with _unheard():
+                return len(np.asarray(function(row))) == 1
+        except (Exception, SystemExit):
+            return False
+
+    return np.array([answers(rows[i : i + 1]) for i in range(len(rows))], dtype=bool)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Suppress warnings and what is printed."""
+    with silenced(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield
 
 
 def try_on_made_up_rows(function: RowFunction, rows: NDArray[Any], name: str, axes: int) -> NDArray[Any]:
     """Return the results for made-up rows."""
-    given = rows.copy()
+    given, refusal = rows.copy(), ""
     try:
         with silenced():
             results = np.asarray(function(given))
     except Exception as error:
-        raise ValueError(
+        refusal = (
             f"{name} fails on made-up rows of {rows.shape[1]} numbers: {type(error).__name__}: {error}. It must accept "
             f"any finite numbers: clip them inside."
-        ) from None
+        )
+    if refusal:
+        raise ValueError(refusal)
     if not np.array_equal(given, rows):
         raise ValueError(f"{name} changes its argument: it would change the private rows. Let it work on a copy.")
     if not _fits(results, len(rows), axes):

@@ -45,7 +45,7 @@ MOST_PUBLIC_ROWS = 200_000
 _NO_ROWS, _LEDGER_BESIDE = (".", "_"), ".ledger"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Part:
     """One file of a table, or a dataset.
 

@@ -343,11 +343,13 @@ class TableModel(PrivateEstimator):
         unknown, nothing = has_unknown_columns(chunks.header, schema), np.zeros((0, 0))
         return EncodedRows(chunks.header, nothing, None, unknown=unknown, stream=stream)
 
-    def encode_for_evaluation(self, X: Any, y: Any = None, *, person: str | None = None) -> EncodedRows:
-        """Return private rows to evaluate on, encoded, with how much each counts; there may be none.
+    def encode_for_evaluation(
+        self, X: Any, y: Any = None, *, person: str | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_], Shares | None]:
+        """Return private features and labels to evaluate on, which rows have a label, and the shares of persons' rows.
 
-        Unlike in a fit, rows without a label count nothing whatever the estimator is, and `person` may name a column of
-        ids though the model was fitted without one.
+        There may be no row. Unlike in a fit, rows may lack a label whatever the estimator is, and `person` may name a
+        column of ids though the model was fitted without one.
         """
         table = as_table(X, origin="X", private=True, empty=True, encoding=self.encoding)
         table, label = _with_labels(table, self.label, y), self.label or ""
@@ -356,9 +358,9 @@ class TableModel(PrivateEstimator):
             "regression" if is_regressor(self.estimator) else "classification"
         )
         labels, labelled = encode_labels(table, self.schema, label=label, task=task)
-        shares = row_shares(labelled) if person is None else self._person_shares(table, person).where(labelled)
+        shares = None if person is None else self._person_shares(table, person)
         rows = encode_features(table, self.schema, label=self.label)
-        return EncodedRows(table, rows, self._with_any_label(labels, labelled), shares)
+        return rows, self._with_any_label(labels, labelled), labelled, shares
 
     def encode_public(self, public: Any) -> EncodedRows:
         """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""

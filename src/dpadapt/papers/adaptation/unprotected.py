@@ -34,7 +34,7 @@ from dpadapt.papers.adaptation.problem import mixture_share, reference_weights
 _NOT_PRIVATE = "not private: the model is computed from the rows themselves, without noise; it must not be shared"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TwoSamples:
     """Standardised rows and labels (or class codes) of the public source and of the target.
 

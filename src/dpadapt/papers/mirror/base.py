@@ -94,7 +94,7 @@ def paper_note(epsilon: float, spent: float) -> str:
     return f"the paper's noise was used, which claims epsilon = {epsilon:.4g}; exact accounting finds {spent:.4g}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """A regression or classification in the coordinates of the descent. It holds private rows and is no release.
 
