@@ -54,7 +54,7 @@ def test_a_shut_gate_gives_exactly_the_public_model():
 def test_one_charge_up_front_for_steps_and_gate():
     ledger = Ledger(epsilon=5.0, delta=1e-6)
     PrivateTransferClassifier(random_state=0).fit(X, y, public=Public(X_public, y_public), ledger=ledger)
-    assert [entry.label.rsplit(": ", 1)[-1] for entry in ledger.entries] == ["gradient", "gate"]
+    assert [entry.label.rsplit(": ", 1)[-1] for entry in ledger.entries] == ["usable labels", "gradient", "gate"]
     small, drawn = Ledger(epsilon=0.99, delta=1e-6), []
     small._draw = lambda *release: drawn.append(release)
     with pytest.raises(BudgetExceeded):
@@ -66,7 +66,7 @@ def test_one_charge_up_front_for_steps_and_gate():
 def test_unlabelled_public_data_has_no_gate():
     ledger = Ledger(epsilon=5.0, delta=1e-6)
     model = PrivateTransferClassifier(random_state=0, classes=[0, 1]).fit(X, y, public=Public(X_public), ledger=ledger)
-    assert len(ledger.entries) == 1
+    assert [entry.label.rsplit(": ", 1)[-1] for entry in ledger.entries] == ["usable labels", "gradient"]
     assert model.adopted_ == 1.0
     assert model.score(X, y) > 0.75
 

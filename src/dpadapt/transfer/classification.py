@@ -53,8 +53,9 @@ class PrivateTransferClassifier(LinearClassifier):
 
     **Privacy.** Protects one private row (see `adjacency`).
     Releases: the number of rows with a readable label, clipped gradient sums and, with labelled public data, one sum of
-    clipped pairs: how much each row's loss falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares;
-    with `intervals`, also how many rows' classes have a probability below each of some public numbers. All Gaussian.
+    clipped pairs: how much each row's loss falls, and how far its probabilities move; if columns are constant in
+    public rows, also the sums of their squares; with `intervals`, also how many rows' classes have a probability below
+    each of some public numbers. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 

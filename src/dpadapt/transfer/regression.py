@@ -71,8 +71,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     **Privacy.** Protects one private row (see `adjacency`).
     Releases: the number of rows with a readable label, clipped sums of rows, of gradients and of a few numbers per row,
-    and means of numbers in [0, 1]; with `intervals`, also how many residuals exceed each of some public numbers. All Gaussian, charged at once before the
-    first draw.
+    and means of numbers in [0, 1]; with `intervals`, also how many residuals exceed each of some public
+    numbers. All Gaussian, charged at once before the first draw.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
