@@ -62,7 +62,7 @@ def test_a_table_with_labels_written_otherwise_gives_the_public_model():
     numbers = {name: {"type": "number", "low": -1, "high": 1} for name in "abcd"}
     schema = Schema.from_dict({"columns": {**numbers, "label": {"type": "category", "values": ["bad", "good"]}}})
     fitted = TableModel(PrivateTransferClassifier(1.0, random_state=3), schema, label="label").fit(
-        private, public=public
+        private, public=Public(public)
     )
     model = fitted.model_
     assert (model.adopted_, model.estimated_gain_) == (0.0, (0.0, 0.0, 0.0))

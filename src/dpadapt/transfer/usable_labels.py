@@ -18,6 +18,7 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.streaming.blocks import Blocks
 from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LONGEST_CELL
+from dpadapt.transfer.gate import Gain
 
 # The count gets the share of the budget (of mu squared) that makes n mu sqrt(share) equal to this number, within
 # limits: one standard deviation of its noise is then a tenth of the rows. A larger one leaves less for the model.
@@ -26,8 +27,6 @@ _COUNT_SIGNAL, _COUNT_SHARES = 10.0, (0.002, 0.1)
 # Labels count as readable if their number exceeds 0 by this many standard deviations of its noise: if there are none,
 # 6 of 1,000 fits take noise for labels. A larger number leaves more fits of few rows at the public model.
 _USABLE_DEVIATIONS = 2.5
-# 95% quantile of the normal distribution: 90% lie within this many standard deviations.
-_NORMAL_90 = 1.645
 
 NO_LABELS_NOTE = (
     "the number of readable private labels did not exceed its noise, so the model is the public one; the budget was "
@@ -55,10 +54,9 @@ class UsableLabels:
         return replace(budget, n_rows=budget.n_rows * min(self.share, 1.0))
 
     def interval(self) -> tuple[float, float, float]:
-        """Return the share and the ends of a 90% interval, each from 0 to 1."""
-        ends = (self.share + side * _NORMAL_90 * self.noise for side in (0.0, -1.0, 1.0))
-        estimate, low, high = (min(max(end, 0.0), 1.0) for end in ends)
-        return estimate, low, high
+        """Return the share and the ends of a 90% interval, each from 0 to 1; the lower end is 0 if there are `none`."""
+        estimate, low, high = (min(max(end, 0.0), 1.0) for end in Gain(self.share, self.noise**2).interval())
+        return estimate, 0.0 if self.none else low, high
 
 
 @dataclass(frozen=True)
