@@ -46,7 +46,7 @@ TASKS = pytest.mark.parametrize("task", CASES)
 def sentences_on_fit(task, target, epsilon, *, public=True, labels=True):
     estimator, labels_public, _, _ = CASES[task]
     declared = Public(X_public, labels_public if labels else None) if public else None
-    model = type(estimator)(epsilon=epsilon, random_state=0)
+    model = type(estimator)(epsilon=epsilon, random_state=2)
     if task == "classification":
         model.set_params(classes=[False, True])
     model.fit(X, target, public=declared)
@@ -261,7 +261,7 @@ def test_only_columns_that_public_rows_lack_are_said_to_lean_on_the_overall_leve
     method = next(method for method in PREDICTORS if method.name == "transfer")
     model, *_ = fit(method)
     assert groups_in_words(model, ["a", "b", "c"]) == []
-    model.own_effect_ = np.array([np.nan, 0.2, 0.7])
+    model.own_effect_, model.adopted_ = np.array([np.nan, 0.2, 0.7]), 0.5
     leaning, own = groups_in_words(model, ["a", "b", "c"])[1:]
     assert leaning == "b: leans on the overall level: 20% of its own effect was kept."
     assert own == "At least 70% of its own effect was kept of each of these: c."

@@ -174,8 +174,8 @@ def test_an_open_gate_adopts_a_positive_share_and_the_receipt_has_no_warning():
 
 # In the order of the draws.
 RELEASES = {
-    "shifted": ("scout", "row mean", "plane", "sizes", "correction", "check", "gain"),
-    "same-population": ("gradient",),
+    "shifted": ("usable labels", "scout", "row mean", "plane", "sizes", "correction", "check", "gain"),
+    "same-population": ("usable labels", "gradient"),
 }
 
 
@@ -210,7 +210,7 @@ def test_no_row_moves_a_release_further_than_its_noise_assumes(adjacency, prior,
                 furthest[label] = max(furthest.get(label, 0.0), moved / bound)
     assert set(furthest) == set(RELEASES[prior])
     # The rows do matter. A far target replaced by another far one has the same size of residual, and gains as little.
-    alike = {"sizes", "gain"} if adjacency == "replace-one" else set()
+    alike = {"usable labels", "sizes", "gain"} if adjacency == "replace-one" else set()
     assert all(moved > 0.1 for label, moved in furthest.items() if label not in alike)
 
 
@@ -402,10 +402,10 @@ def test_stages_say_what_was_adopted():
     few = PrivateTransferRegressor(1.0, random_state=0).fit(X[:150], y[:150], public=public)
     assert few.stages_["level"] > 0.5
     assert few.stages_["directions"] == 0.0
-    assert [entry.label for entry in few.privacy_.entries] == ["plane"]
+    assert [entry.label for entry in few.privacy_.entries] == ["usable labels", "plane"]
     many = PrivateTransferRegressor(3.0, random_state=0).fit(X[:4000], y[:4000], public=public)
     assert [entry.label for entry in many.privacy_.entries] == [
-        *("scout", "plane", "row mean", "sizes", "correction", "check", "gain"),
+        *("usable labels", "scout", "plane", "row mean", "sizes", "correction", "check", "gain"),
     ]
     assert 0.0 < many.adopted_ <= 1.0
 

@@ -312,14 +312,19 @@ def _private_part(model: Any, public: Public, *, spent: bool) -> str:
     else:
         change = float(np.sqrt(np.mean((model.predict(X) - start.predict(X)) ** 2)))
         how = f"the predictions by {change:.3g} (root mean square)"
-    adopted = getattr(model, "adopted_", None)
+    adopted, usable = getattr(model, "adopted_", None), getattr(model, "usable_share_", None)
+    labels = ""
+    if usable is not None:
+        share, low, high = usable
+        labels = f" About {share:.0%} of the private rows had a label that could be read ({low:.0%} to {high:.0%})."
     if change == 0.0:
         why = "no correction exceeded its noise" if adopted is None else "the gate stayed shut"
         return (
-            f"The private rows gave no clear evidence against the public model: {why}, and the model is the public one."
+            f"The private rows gave no clear evidence against the public model: {why}, and the model is the public "
+            f"one.{labels}"
         )
     opened = f"The gate opened: {adopted:.0%} of the private correction was adopted. " if adopted is not None else ""
-    return f"{opened}On public rows, the private correction changes {how}."
+    return f"{opened}On public rows, the private correction changes {how}.{labels}"
 
 
 def _public_model(model: Any, public: Public) -> Any:

@@ -41,6 +41,14 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
             f"The budget is too small for this number of private rows. Nothing was spent, and this model is the "
             f"public one{_what_would_pay(model, forecast)}",
         )
+    usable = getattr(model, "usable_share_", None)
+    if usable is not None and usable[1] == 0.0 and getattr(model, "adopted_", 0.0) == 0.0:
+        return _verdict(
+            "more",
+            "Use the public model; compare how labels are written",
+            "Hardly any private label could be read, as far as the noise lets tell, and this model is the public one. "
+            "Compare how labels are written in the private table and in the schema.",
+        )
     if gain is None and getattr(model, "public_base_", None) is not None:
         return _verdict(
             "more",

@@ -34,6 +34,7 @@ from dpadapt.transfer.intervals import (
 )
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
@@ -51,9 +52,10 @@ class PrivateTransferClassifier(LinearClassifier):
     public data this is `PrivateLogisticRegression`.
 
     **Privacy.** Protects one private row (see `adjacency`).
-    Releases: clipped gradient sums and, with labelled public data, one sum of clipped pairs: how much each row's loss
-    falls, and how far its probabilities move; if columns are constant in public rows, also the sums of their squares;
-    with `intervals`, also how many rows' classes have a probability below each of some public numbers. All Gaussian.
+    Releases: the number of rows with a readable label, clipped gradient sums and, with labelled public data, one sum of
+    clipped pairs: how much each row's loss falls, and how far its probabilities move; if columns are constant in
+    public rows, also the sums of their squares; with `intervals`, also how many rows' classes have a probability below
+    each of some public numbers. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. All of it is charged before the first release. Public data is not
     protected.
 
@@ -113,6 +115,9 @@ class PrivateTransferClassifier(LinearClassifier):
         By how much the mean log-loss on the private population is less than that of the public model: an estimate, and
         the ends of a 90% interval. Computed from what was released anyway. It holds under the assumptions of the gate
         (see Notes). None where there is no gate.
+    usable_share_ : tuple of float or None
+        The share of private rows with a readable label: an estimate, and the ends of a 90% interval, as released. If it
+        does not exceed its noise, the model is the public one. None without public data, or if nothing was released.
     public_coef_, public_intercept_ : ndarray
         The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
     calibration_ : Calibration or None
@@ -237,6 +242,7 @@ class PrivateTransferClassifier(LinearClassifier):
         notes: list[str] = []
         base: Base | None = None
         gain: Gain | None = None
+        usable: UsableLabels | None = None
         run: Run | None = None
         public_coef: NDArray[np.float64] | None = None
         public_intercept: NDArray[np.float64] | None = None
@@ -253,19 +259,27 @@ class PrivateTransferClassifier(LinearClassifier):
             held_out = held_out_scores(public, data.X_public, data.codes_public, len(data.classes), public_base)
             change, adopted = np.zeros_like(prepared.start), 0.0
             gain = Gain() if prepared.warm else None
+            count = count_plan(budget)
+            budget = count.budget
             if budget.worthwhile:
                 # Before anything is charged: a model that the user gave may fail.
                 rows = data.rows
                 if base is not None:
                     rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.ledger.fixed_rows))
                 plan = make_plan(prepared, budget, prior)
-                runs, run = started(data.ledger, plan.charges, calibration)
-                # Rows beside scores are shortened to the length of public ones.
-                fixed = base is not None or data.ledger.fixed_rows
-                found = private_change(plan, runs, prepared, budget, rows, fixed_rows=fixed)
-                change, adopted, gain = found.change, found.adopted, found.gain
-                own_effect[list(prepared.unseen)] = found.own_effect
-                notes = [_GATE_SHUT] if adopted == 0.0 else []
+                (counted, *runs), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
+                usable = count.release(counted, data.rows)
+                if usable.none:
+                    notes = [NO_LABELS_NOTE]
+                else:
+                    own_budget = usable.budget(budget)
+                    plan = replace(plan, noise=plan.noise * budget.n_rows / own_budget.n_rows)
+                    # Rows beside scores are shortened to the length of public ones.
+                    fixed = base is not None or data.ledger.fixed_rows
+                    found = private_change(plan, runs, prepared, own_budget, rows, fixed_rows=fixed)
+                    change, adopted, gain = found.change, found.adopted, found.gain
+                    own_effect[list(prepared.unseen)] = found.own_effect
+                    notes = [_GATE_SHUT] if adopted == 0.0 else []
             if base is None and data.codes_public is not None and self.public_model is None and prior == "shifted":
                 notes = [*notes, LINEAR_ONLY_NOTE]
             coef, intercept = corrected(prepared, change, adopted)
@@ -289,6 +303,7 @@ class PrivateTransferClassifier(LinearClassifier):
         self.intercept_, self.adopted_ = intercept + shift, adopted
         self.public_intercept_ = None if public_intercept is None else public_intercept + shift
         self.estimated_gain_ = None if gain is None else gain.interval()
+        self.usable_share_ = None if usable is None else usable.interval()
         self.classes_ = data.classes
         self._judge(data.X_public, held_out, rule, shift)
         if run is not None and calibration is not None:

@@ -25,6 +25,7 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
     worthwhile,
 )
+from dpadapt.transfer.usable_labels import count_plan
 
 # Shown with every forecast.
 CAVEAT = (
@@ -192,6 +193,7 @@ def forecast_classification(
     n_private = checks.count(n_private, "n_private")
     budget = Budget.of(epsilon, delta, n_private, adjacency)
     budget = set_plan(budget).budget if checks.flag(intervals, "intervals") else budget
+    budget = count_plan(budget).budget
     X = public_table(public.X, ensure_min_samples=2)
     labels = None if public.y is None else public_labels(public.y, len(X))
     if labels is None and classes is None:
@@ -333,6 +335,7 @@ def forecast_regression(
     n_private = checks.count(n_private, "n_private")
     budget = Budget.of(epsilon, delta, n_private, adjacency)
     budget = interval_plan(budget).budget if checks.flag(intervals, "intervals") else budget
+    budget = count_plan(budget).budget
     if not worthwhile(budget):
         return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
     X = public_table(public.X, ensure_min_samples=2)

@@ -47,6 +47,7 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
     worthwhile,
 )
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _PRIORS = ("shifted", "same-population")
 _NOTHING_ADOPTED = (
@@ -69,9 +70,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     returned and nothing is spent. There is nothing to tune.
 
     **Privacy.** Protects one private row (see `adjacency`).
-    Releases: clipped sums of rows, of gradients and of a few numbers per row, and means of numbers in [0, 1]; with
-    `intervals`, also how many residuals exceed each of some public numbers. All Gaussian, charged at once before the
-    first draw.
+    Releases: the number of rows with a readable label, clipped sums of rows, of gradients and of a few numbers per row,
+    and means of numbers in [0, 1]; with `intervals`, also how many residuals exceed each of some public
+    numbers. All Gaussian, charged at once before the first draw.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
 
     Parameters
@@ -123,6 +124,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         the latter: an estimate, and the ends of a 90% interval, from a release that measures it at the end. Large
         errors are clipped there, and the rows are those of the fit, so that it is a little too large. None where the
         budget does not pay for it, and where there is no gate.
+    usable_share_ : tuple of float or None
+        The share of private rows with a readable label: an estimate, and the ends of a 90% interval, as released. If it
+        does not exceed its noise, the model is the public one. None without public labels, or if nothing was released.
     own_effect_ : ndarray of shape (n_features,)
         For each column that is constant in public rows, such as the indicator of a category that these lack: how much
         of its own effect was kept, from 0 (predicted at the overall level) to 1. It is shrunk by the noise that it
@@ -264,16 +268,23 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         base = public_base.base
         geometry: TransferGeometry | None = None
         change: Change | None = None
+        usable: UsableLabels | None = None
         run: Run | None = None
+        count = count_plan(budget)
+        budget = count.budget
         if worthwhile(budget):
             # Before anything is charged: a model that the user gave may fail.
             scored = data.rows.map(partial(scored_rows, base=base, fixed_rows=data.ledger.fixed_rows))
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
-            runs, run = started(data.ledger, plan.charges, calibration)
-            change = shifted_change(plan, runs, scored)
+            (counted, *runs), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
+            usable = count.release(counted, data.rows)
+            if not usable.none:
+                change = shifted_change(replace(plan, budget=usable.budget(budget)), runs, scored)
         notes = [LINEAR_ONLY_NOTE] if self.public_model is None and len(base.models) == 1 else []
-        if change is None and budget.worthwhile:
+        if usable is not None and usable.none:
+            notes.append(NO_LABELS_NOTE)
+        elif change is None and budget.worthwhile:
             notes.append(_NOT_WORTHWHILE)
         elif change is not None and change.adopted == 0.0:
             notes.append(_NOTHING_ADOPTED)
@@ -282,6 +293,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.calibration_ = None
         self._forget_linear()
         self._keep(base, geometry, change)
+        self.usable_share_ = None if usable is None else usable.interval()
         if run is not None and calibration is not None and geometry is not None:
             self._calibrate(run, calibration, geometry, data)
         return self
@@ -295,18 +307,24 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         calibration: CalibrationPlan | None,
     ) -> "PrivateTransferRegressor":
         """Fit where the populations are the same: the public ridge model, and no gate."""
-        budget, adopted = data.budget, 0.0
+        count = count_plan(data.budget)
+        budget, adopted, notes = count.budget, 0.0, list[str]()
+        usable: UsableLabels | None = None
         geometry = remembered_geometry(public, X_public, y_public)
         change, noise = np.zeros_like(geometry.solution), np.zeros(data.n_features)
         run: Run | None = None
         if budget.worthwhile:
             plan = same_population_plan(geometry, budget)
-            (filtered,), run = started(data.ledger, plan.charges, calibration)
-            precision = np.float32 if data.ledger.fixed_rows else np.float64
-            change = same_population_change(plan, filtered, geometry, data.rows, budget.n_rows, precision=precision)
-            spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
-            noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
-        self.privacy_ = self._receipt(data.ledger, budget, [])
+            (counted, filtered), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
+            usable = count.release(counted, data.rows)
+            notes = [NO_LABELS_NOTE] if usable.none else []
+            if not usable.none:
+                precision = np.float32 if data.ledger.fixed_rows else np.float64
+                # Divided by the number of all rows: rows without a label then only shrink the change.
+                change = same_population_change(plan, filtered, geometry, data.rows, budget.n_rows, precision=precision)
+                spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
+                noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
+        self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)
         self.calibration_ = None
         self._forget_base()
         self.public_center_, self.public_scale_ = geometry.center, geometry.scale
@@ -314,6 +332,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
         self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
         self.coef_noise_, self.adopted_ = noise, adopted
+        self.usable_share_ = None if usable is None else usable.interval()
         if run is not None and calibration is not None:
             self._calibrate(run, calibration, geometry, data)
         return self
@@ -379,6 +398,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
         self.score_coef_, self.level_, self.estimated_gain_ = np.zeros(0), 0.0, None
         self.own_effect_ = np.full(self.n_features_in_, np.nan)
+        self.usable_share_ = None
 
     def _forget_linear(self) -> None:
         self.public_center_, self.public_scale_, self.public_longest_ = None, None, None

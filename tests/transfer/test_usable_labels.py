@@ -1,0 +1,98 @@
+"""Rows without a readable label are no evidence."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
+from dpadapt.learning.estimator import Budget
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.persons import person_shares, row_shares
+from dpadapt.streaming.source import Part
+from dpadapt.tables import Schema, TableModel
+from dpadapt.transfer.usable_labels import UsableLabels, _readable, count_plan
+
+ESTIMATORS = {"classification": PrivateTransferClassifier, "regression": PrivateTransferRegressor}
+
+
+def _rows(task, n, seed, level=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 4))
+    y = 2 * X[:, 0] - X[:, 1] + level + rng.normal(size=n)
+    return X, (y > 0).astype(int) if task == "classification" else y
+
+
+@pytest.mark.parametrize("prior", ["shifted", "same-population"])
+@pytest.mark.parametrize("task", ESTIMATORS)
+def test_unreadable_labels_change_nothing(task, prior):
+    # A fit takes noise for labels with probability 0.006: two or more of 12 have a probability of 0.003.
+    public = Public(*_rows(task, 200, 0))
+    adopted, gains = [], []
+    for seed, (epsilon, n) in enumerate(itertools.product((0.3, 1.0, 3.0), (300, 300, 2000, 2000))):
+        X, y = _rows(task, n, 1 + seed)
+        model = ESTIMATORS[task](epsilon, prior=prior, random_state=seed)
+        model.fit(X, y, public=public, persons=row_shares(np.zeros(n, dtype=bool)))
+        adopted.append(model.adopted_)
+        gains.append((model.estimated_gain_ or (0.0, 0.0, 0.0))[1])
+    assert sum(share > 0.05 for share in adopted) <= 1
+    assert sum(low > 0 for low in gains) <= 1
+
+
+@pytest.mark.parametrize("task", ESTIMATORS)
+def test_the_released_share_is_that_of_the_rows_with_a_label(task):
+    public, (X, y) = Public(*_rows(task, 200, 0)), _rows(task, 2000, 1, level=1.0)
+    for share in (0.4, 1.0):
+        model = ESTIMATORS[task](3.0, random_state=2)
+        model.fit(X, y, public=public, persons=row_shares(np.arange(2000) < share * 2000))
+        estimate, low, high = model.usable_share_
+        assert low < share <= high
+        assert estimate == pytest.approx(share, abs=0.1)
+        assert model.adopted_ > 0.05
+
+
+def test_a_table_with_labels_written_otherwise_gives_the_public_model():
+    frames = []
+    for n, seed in ((300, 0), (1000, 1)):
+        X, y = _rows("classification", n, seed)
+        frames.append(pd.DataFrame(X, columns=list("abcd")).assign(label=np.where(y == 1, "good", "bad")))
+    public, private = frames
+    private["label"] = private["label"].map({"good": "passed", "bad": "failed"})
+    numbers = {name: {"type": "number", "low": -1, "high": 1} for name in "abcd"}
+    schema = Schema.from_dict({"columns": {**numbers, "label": {"type": "category", "values": ["bad", "good"]}}})
+    fitted = TableModel(PrivateTransferClassifier(1.0, random_state=3), schema, label="label").fit(
+        private, public=Public(public)
+    )
+    model = fitted.model_
+    assert (model.adopted_, model.estimated_gain_) == (0.0, (0.0, 0.0, 0.0))
+    assert model.usable_share_[1] == 0.0
+    assert any("readable" in note for note in model.privacy_.warnings)
+
+
+def test_one_row_or_person_moves_the_count_by_at_most_its_bound():
+    rng = np.random.default_rng(0)
+    cells = (0.0, 1e6, 1e200, np.nan, np.inf)
+    labels = (0.0, -1e300, np.nan, np.inf)
+    ids = np.array([0, 0, 0, 1, 2])
+    for shares, changed in ((None, [0]), (row_shares(np.ones(5, dtype=bool)), [0]), (person_shares(ids, 5), [0, 1, 2])):
+        X, y = rng.normal(size=(5, 2)), rng.normal(size=5)
+        counts = []
+        for cell, label in itertools.product(cells, labels):
+            X_other, y_other = X.copy(), y.copy()
+            X_other[changed], y_other[changed] = cell, label
+            statistic = _readable(Part(X_other, y_other, shares))
+            counts.append(float(statistic.value[0]))
+            assert statistic.sensitivity("l2", Adjacency.ZERO_OUT) == 1.0
+            assert statistic.sensitivity("l2", Adjacency.REPLACE_ONE) == 1.0
+        assert 0.99 < max(counts) - min(counts) <= 1.0
+    assert _readable(Part(X, y, row_shares(np.zeros(5, dtype=bool)))).value[0] == 0.0
+
+
+def test_the_noise_of_the_share_is_the_noise_of_its_release():
+    plan = count_plan(Budget(0.3, 400.0, 1.0))
+    assert plan.budget.mu**2 + plan.multiplier**-2 == pytest.approx(0.09)
+    usable = UsableLabels(0.2, plan.multiplier / 400.0)
+    assert usable.none == (2.5 * plan.multiplier >= 0.2 * 400.0)
+    assert UsableLabels(1.3, 0.1).budget(plan.budget).n_rows == 400.0
+    assert UsableLabels(0.5, 0.1).budget(plan.budget).n_rows == 200.0
