@@ -406,7 +406,7 @@ def _shared_out(losses: NDArray[np.float64], largest: float, rows: _Rows) -> Bou
     parts = np.zeros((len(losses), len(_LOSS_KNOTS)))
     every = np.arange(len(losses))
     parts[every, place], parts[every, place + 1] = 1.0 - upper, upper
-    # Rows that don't count, and losses that are not finite, become null rows.
+    # Claim: |h - h'|_1 <= 1, by `soft_histogram`. Rows that don't count, and losses that are not finite, become null.
     parts[~rows.present | np.isnan(shares)] = np.nan
     return soft_histogram(parts, rows.shares)
 

@@ -98,7 +98,9 @@ def person_shares(ids: Any, n_rows: int) -> Shares:
     codes = _codes(ids, n_rows)
     known = codes >= 0
     counts = np.bincount(codes[known], minlength=1)
-    # Of m rows each has the share (1 - 16 eps) / m, rounded: m of them add up to less than 1.
+    # Claim: Σ shares of a person <= 1, so |Σ s_i c_i| <= C for terms |c_i| <= C. Of m rows each has the share (1 - 16
+    # eps) / m, rounded: m of them add up to less than 1. A share depends on its own person's rows alone.
+    # Not proved: that a person has one id, and that a row is about one person.
     values = np.where(known, _MARGIN / np.maximum(counts[codes], 1), 0.0)
     return Shares(values, "person", int(np.count_nonzero(counts)), codes)
 

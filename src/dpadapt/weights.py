@@ -54,7 +54,8 @@ def weighted(shares: Shares, weights: Any, *, max_weight: Any, mean_weight: Any 
     counted = mean_factor(max_weight, mean_weight)
     own = _numbers(weights, len(shares.values))
     with np.errstate(all="ignore"):
-        # w <= M gives w / M <= 1 also when rounded, so 0 <= factor <= 1, and no share grows.
+        # Claim: 0 <= factor <= 1, so that no share grows. w <= M gives w / M <= 1 also when rounded.
+        # Not proved: that max_weight is public.
         factors = np.clip(np.where(np.isfinite(own), own, 0.0), 0.0, max_weight) / max_weight
         return replace(shares, values=shares.values * factors, counted=counted)
 

@@ -240,6 +240,8 @@ def test_equations_are_checked():
         equations(VECTORS, np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="one entry per record"):
         equations(pack(VECTORS), np.zeros(3, dtype=bool))
+    with pytest.raises(ValueError, match="one entry per record"):
+        equations(pack(VECTORS), np.zeros((4, 2), dtype=bool))
     with pytest.raises(ValueError, match="n_batches must be a whole number"):
         RandomParity(0.5, 2, n_batches=0)
     with pytest.raises(ValueError, match="keep must lie in"):

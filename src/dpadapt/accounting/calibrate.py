@@ -48,6 +48,8 @@ def calibrate(
     steps, rate = checks.count(steps, "steps"), checks.unit(rate, "rate")
     if delta == 0:
         raise ValueError("delta must be positive for Gaussian noise, got 0. Use Laplace noise for a pure guarantee.")
+    # Claim: cost of steps releases at the answer <= (epsilon, delta). On all rows mu = sqrt(steps) / answer; on samples
+    # the answer's own cost was computed (`_smallest`).
     if rate == 1.0:
         return math.sqrt(steps) / gaussian_mu(epsilon, delta)
     return _sampled(epsilon, delta, steps, rate, Adjacency.of(adjacency))

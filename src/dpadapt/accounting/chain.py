@@ -194,6 +194,9 @@ def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State
     number, head = known.records, known.head
     sums, runs, closed, allowances = known.sums, dict(known.runs), known.closed, dict(known.allowances)
     past: list[Past] = []
+    # Claim: no record that was altered, left out or put elsewhere is followed. Each digest holds that of the record
+    # before.
+    # Not proved: that nobody rewrites the whole chain; a hash is no signature.
     for digest, time, text in records:
         if digest != link(head, time, text):
             break

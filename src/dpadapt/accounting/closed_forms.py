@@ -36,6 +36,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(mu):
         return 1.0
+    # Claim: delta(epsilon) = Φ(mu/2 - epsilon/mu) - e^epsilon Φ(-mu/2 - epsilon/mu). Balle and Wang 2018, Theorem 8.
     upper = float(log_ndtr(mu / 2 - epsilon / mu))
     lower = float(log_ndtr(-mu / 2 - epsilon / mu))
     # exp(upper) - exp(epsilon + lower), without cancellation.
@@ -55,7 +56,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if delta == 0 or math.isinf(mu):
         return math.inf
-    # delta(epsilon) <= exp(-(epsilon/mu - mu/2)² / 2) bounds the root from above.
+    # Claim: gaussian_delta(mu, answer) <= delta. The profile decreases in epsilon, and the root is rounded up;
+    # delta(epsilon) <= exp(-(epsilon/mu - mu/2)² / 2) bounds it from above.
+    # Not proved: that the root is accurate to 1e-12; tests compare it with high precision.
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) + 1
     root = _decreasing_root(lambda e: math.log(max(gaussian_delta(mu, e), 5e-324)) - math.log(delta), 0.0, high)
     return root * (1 + _ROOT_MARGIN) + _ABSOLUTE_ROOT_MARGIN
@@ -79,6 +82,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return 0.0
     if gaussian_delta(_LEAST_MU, epsilon) >= delta:
         raise ValueError("epsilon and delta are too small: no float holds noise of that size. Raise either.")
+    # Claim: gaussian_epsilon(answer, delta) <= epsilon. The profile increases in mu, and the root is rounded down.
     high = 1.0
     while gaussian_delta(high, epsilon) < delta:
         high *= 2
@@ -105,7 +109,8 @@ def pure_mu(epsilon: float) -> float:
     """
     from scipy.special import ndtri_exp
 
-    # z(p) - z(1 - p) = -2 z(q), q = 1 / (1 + e^epsilon).
+    # Claim: f_epsilon >= G_mu for mu = -2 z(1 / (1 + e^epsilon)), as trade-off functions. z(p) - z(1 - p) = -2 z(q) at
+    # the only vertex, q = 1 / (1 + e^epsilon); Dong, Roth and Su 2022 as above.
     return -2 * float(ndtri_exp(-float(np.logaddexp(0.0, epsilon))))
 
 
@@ -123,6 +128,7 @@ def laplace_mu(epsilon: float) -> float:
     """
     from scipy.special import ndtri_exp
 
+    # Claim: the trade-off function of Laplace noise >= G_mu for mu = -2 z(e^(-epsilon/2) / 2). The docstring proves it.
     return -2 * float(ndtri_exp(-epsilon / 2 - math.log(2)))
 
 
@@ -136,6 +142,8 @@ def choice_mu(epsilon: float) -> float:
     derivative 2 φ² - Φ (1 - Φ) is first positive, then negative: with the hazard λ = φ / (1 - Φ), the logarithm of
     Φ (1 - Φ) / φ² has the derivative 2 z - (λ(z) - λ(-z)), which is positive because λ' < 1 (Sampford, 1953).
     """
+    # Claim: the trade-off function of a choice of range epsilon >= G_mu for mu = pure_mu(epsilon / 2). The docstring
+    # proves it.
     return pure_mu(epsilon / 2)
 
 
@@ -152,6 +160,8 @@ def rho_to_epsilon(rho: float, delta: float) -> float:
     delta = checks.delta(delta)
     if delta == 0 or not math.isfinite(rho):
         return math.inf
+    # Claim: epsilon <= rho a + log(1 - 1/a) - log(delta a) / (a - 1) for every order a > 1. Canonne, Kamath and Steinke
+    # 2020, Proposition 12; any grid of orders gives a valid bound.
     orders = 1 + np.geomspace(1e-3, 1e6, 20001)
     epsilons = rho * orders + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
     return max(0.0, float(epsilons.min()))

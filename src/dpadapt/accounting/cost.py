@@ -114,15 +114,17 @@ def gaussian_part(counted: Mapping[Event, int]) -> float | None:
     if not all(isinstance(event, GaussianEvent) for event in counted):
         return None
     # Not 1 / s²: s² can overflow or underflow where 1 / s does neither.
+    # Claim: mu² = Σ 1 / s_t². Gaussian releases compose exactly (Dong, Roth and Su 2022, Corollary 3.3).
     scales = [(1 / e.noise_multiplier, n) for e, n in counted.items() if isinstance(e, GaussianEvent)]
     return math.sqrt(math.fsum(n * scale * scale for scale, n in scales))
 
 
 def dominating_mu(event: Event) -> float:
     """Return mu such that one release of `event` is at least as private as a mu-Gaussian one; inf if there is none."""
+    # Claim: the trade-off function of the event >= G_mu. `closed_forms` proves it for each kind; by joint convexity a
+    # Poisson sample never tells more than all rows.
     match event:
         case GaussianEvent(noise_multiplier=s) | SampledEvent(event=GaussianEvent(noise_multiplier=s)):
-            # By joint convexity a Poisson sample never tells more than all rows.
             return 1 / s
         case PureEvent(epsilon=e):
             return pure_mu(e)
@@ -137,6 +139,8 @@ def dominating_mu(event: Event) -> float:
 
 def pure_epsilon(counted: Mapping[Event, int]) -> float:
     """Return the sum of pure epsilons; inf if some event is not pure."""
+    # Claim: epsilon <= Σ epsilon_i; on a Poisson sample epsilon_i = log(1 + q (e^epsilon - 1)). Basic composition, and
+    # amplification by sampling (Balle, Barthe and Gaboardi 2018).
     total = 0.0
     for event, times in counted.items():
         match event:
@@ -163,6 +167,10 @@ def _epsilon(items: frozenset[tuple[Event, int]], delta: float, adjacency: Adjac
     mu = gaussian_part(counted)
     if mu is not None:
         return gaussian_epsilon(mu, delta)
+    # Claim: epsilon <= the least of the valid bounds: pure sum, dominating Gaussian, Rényi, privacy-loss distribution.
+    # Each holds for events that were fixed in advance, so their least does. Not proved: dp-accounting's privacy-loss
+    # distributions, which are pessimistic by construction; `Receipt.verify` recomputes the cost by a second way, and
+    # tests by closed forms.
     best = quick_epsilon(counted, delta, adjacency)
     precise = delta - oracles.rounding(counted)
     if not precise > delta / 2 or not oracles.pld_supports(counted, adjacency):

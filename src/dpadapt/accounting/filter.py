@@ -164,7 +164,7 @@ class Filter:
 
         or if it is the first charge and its own exact cost is at most epsilon.
 
-        **Theorem.** Everything released under this rule is (epsilon, delta)-private for any analyst who chooses each
+        Claim: everything released under this rule is (epsilon, delta)-private for any analyst who chooses each
         charge, and the steps of charged runs in any order, by all that was released before.
 
         **Proof.** Fix two neighbouring data sets with output laws P and Q, and let L be the log-likelihood ratio of all

@@ -115,8 +115,8 @@ class Run:
                         "would select samples by their content, which was not charged."
                     )
                 if isinstance(self.plan, Sampled):
-                    # Recorded before the sample is drawn: otherwise one could resume, and draw again, until a sample
-                    # suits.
+                    # Claim: the samples of a run are drawn once, one per release charged. A step is recorded before its
+                    # sample is drawn: otherwise one could resume, and draw again, until a sample suits.
                     self._use_one()
                     batch = Batch(self._sample(n_rows, shares, self.plan.rate))
                 else:
@@ -128,8 +128,8 @@ class Run:
         """Return the rows of a Poisson sample of rows, or of persons."""
         if self.unit == "row" or shares is None:
             return self._random.poisson_sample(n_rows, rate)
-        # Every person is drawn by itself, with all rows or with none. The extra place, never drawn, is that of rows
-        # without an id, whose code is -1.
+        # Claim: P(person is drawn) = rate, with all rows or with none, independently of all others. The extra place,
+        # never drawn, is that of rows without an id, whose code is -1.
         drawn = np.zeros(shares.n_units + 1, dtype=bool)
         drawn[self._random.poisson_sample(shares.n_units, rate)] = True
         return np.flatnonzero(drawn[shares.codes])
@@ -146,7 +146,9 @@ class Run:
                 raise PrivacyError(
                     "a sampled run releases once per batch: take the next batch from run.batches(n_rows)."
                 )
-            # A run on all rows also takes a statistic that was made without `batches`.
+            # Claim: the number of releases of a run <= the steps charged, and a sampled one is a statistic of its own
+            # batch. A run on all rows also takes a statistic that was made without `batches`.
+            # Not proved: which rows a statistic was computed from; a run can't see it.
             if bounded.batch is not self._batch and (self._sampled or bounded.batch is not None):
                 raise PrivacyError(
                     "this is not a statistic of the run's last batch. Compute it from that batch: "
@@ -173,7 +175,8 @@ class Run:
                 raise PrivacyError("a statistic of one batch is released by itself: run.release(batch.of(statistic)).")
             if first is None:
                 _require_unit(bounded, self.unit)
-                # A sampled run is refused by `_use`.
+                # Claim: each release has fresh noise of the scale that its own bounds need. All have the bounds of the
+                # first, and all are counted before the first is drawn. A sampled run is refused by `_use`.
                 scale = mechanism.scale(bounded, self._adjacency)
                 self._use(steps)
                 first = bounded
@@ -531,7 +534,8 @@ class Ledger:
 
     def release(self, mechanism: Mechanism, bounded: Bounded, *, label: str) -> Any:
         """Check the cap, record the event, then return the noisy value of `bounded`."""
-        # Both refuse an unsuitable statistic before anything is charged.
+        # Claim: a charge is checked and recorded before its noise is drawn. `start` charges, or raises; only the run
+        # that it returns draws. The next two lines refuse an unsuitable statistic before anything is charged.
         _require_unit(bounded, self.unit)
         mechanism.scale(bounded, self.adjacency)
         return self.start(mechanism, label=label).release(bounded)

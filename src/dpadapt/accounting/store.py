@@ -180,6 +180,7 @@ class ChildStore(MemoryStore):
 
     def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Check the child's cap, then charge the parent, and only then add the charge."""
+        # Claim: a charge counts in every ledger above before it counts here. If a cap refuses it, no ledger has it.
         self._require_same_process()
         with self._lock:
             check(self.sums)
@@ -906,6 +907,8 @@ def _place(number: int) -> int:
 
 def _put(file: IO[bytes], place: int, data: bytes) -> None:
     """Write `data` at a place of the file, through to the disk."""
+    # Claim: when this returns, the data are on the disk.
+    # Not proved: a disk that reports data as written when they are not.
     file.seek(place)
     while data:
         data = data[file.write(data) :]

@@ -105,8 +105,9 @@ def make_cells(targets: Array, *, edges: Array, sizes: Sequence[int]) -> Cells:
     """Return cells and rings around public `targets`, best medoids first: a level of s cells has the first s."""
     origin = (targets.max(axis=0) + targets.min(axis=0)) / 2
     reach = float(np.abs(targets - origin).max()) + 2 * float(edges[-1])
-    # |s|² + 2 |s'c| + |c|² <= 4 n_features q², q the largest coordinate in steps: below 2⁵³ for q² = 2⁵⁰ / n_features.
-    # The step is a power of two, so that dividing by it does not round.
+    # Claim: the nearest centre of a source depends on that source alone. Distances are exact whole numbers: |s|² + 2
+    # |s'c| + |c|² <= 4 n_features q², q the largest coordinate in steps: below 2⁵³ for q² = 2⁵⁰ / n_features. The step
+    # is a power of two, so that dividing by it does not round.
     step = 2 * reach / math.sqrt(_LARGEST_EXACT / (8 * targets.shape[1]))
     step = math.ldexp(1.0, math.ceil(math.log2(step))) if step > 0 else 1.0
     points = np.rint((targets - origin) / step)

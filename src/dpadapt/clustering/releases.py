@@ -205,8 +205,9 @@ def noisy_counts(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     cells = plan.around.cells
     group = cells.coarse()
     coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, len(cells.edges))
-    # The partition follows from the released counts alone: given those, it is the same for all neighbours, its parts
-    # are disjoint, and one source is again in one of them at most; a person's shares again add up to at most 1.
+    # Claim: each of the two histograms has |h - h'|_1 <= 1. The partition follows from the released counts alone: given
+    # those, it is the same for all neighbours, its parts are disjoint, and one source is again in one of them at most;
+    # a person's shares again add up to at most 1.
     scale = plan.noise[1].scale
     n_bands = len(cells.edges) if coarse.sum() >= _SCALES_PER_RING * scale * cells.n_bins else 2
     least = (_SCALES_PER_PART_FEW_COLUMNS if len(cells.origin) < _NARROW_CELL_COLUMNS else _SCALES_PER_PART) * scale

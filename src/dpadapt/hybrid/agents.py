@@ -40,8 +40,8 @@ def noisy_bits(values: ArrayLike, epsilon: float, ledger: Ledger, random: np.ran
     numbers = np.clip(np.where(np.isfinite(numbers), numbers, 0.0), -1.0, 1.0)
     # P(up) = (1 + value) / 2: never at -1 and always at 1, because random() lies in [0, 1).
     up = random.random(numbers.shape) < (1.0 + numbers) / 2.0
-    # A person's record decides that person's entry alone, and an entry is one of two answers: replacing the record
-    # changes the probability of either by a factor e^epsilon at most.
+    # Claim: P(bit) / P'(bit) <= e^epsilon for each person. A person's record decides that person's entry alone, and an
+    # entry is one of two answers of `RandomizedResponse`.
     released = ledger.release(
         RandomizedResponse(epsilon), responses(up, 2), label="one bit about the person's own record"
     )

@@ -150,7 +150,7 @@ def descend(
                 values = np.clip(values, -limit, limit) * weights(block)
             return np.asarray(values)
 
-        # One row's term is its gradient times a weight of at most 1; `clipped_outer_sum` shortens it to clip_norm.
+        # Claim: |sum - sum'|_2 <= clip_norm, by `clipped_outer_sum`. A row's term is its gradient times a weight <= 1.
         gradient = run.release(clipped_outer_sum(rows, residuals, clip_norm)) / total
         coef = coef - inverse @ (gradient + _DESCENT_RIDGE * coef)
         if step >= DESCENT_STEPS // 2:
@@ -223,7 +223,7 @@ def find_tilt(
     for turn in range(TILT_RELEASES + 1):
         if turn > 0:
             tilt = _tilt(where, theta, offset, bound)
-            # weight * row is no longer than the row, whose length is at most max_norm, its constant included.
+            # Claim: |Σ weight * row - that of a neighbour|_2 <= max_norm, by `clipped_outer_sum`.
             sums = run.release(clipped_outer_sum(rows, tilt.weights, where.max_norm))
             total = max(float(sums[-1]), _LEAST_WEIGHT_SHARE * n / tilt.bound)
             before, mean, sum_noise = mean, sums[:-1] / total, scale

@@ -214,7 +214,9 @@ class Device:
         except FileExistsError:
             return self._remembered(digest)
         with memory:
-            # On disk before noise is drawn: this file marks the budget as spent.
+            # Claim: a device gives at most 1 answer. The file that marks the budget as spent is on disk before noise is
+            # drawn.
+            # Not proved: a file system that loses the name of a new file in a power failure.
             print(digest, epsilon, file=memory, flush=True)
             os.fsync(memory.fileno())
             ledger = Ledger(epsilon, adjacency=Adjacency.REPLACE_ONE)

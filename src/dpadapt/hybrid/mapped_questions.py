@@ -90,7 +90,8 @@ class PublicMap:
                 part = X[:, group]
                 level = np.argmax(part, axis=1)
                 Z[np.arange(len(X)), np.asarray(group)[level]] = part[np.arange(len(X)), level] > 0.5
-            # |row|² + 1 <= max_norm². The constant 1 is not scaled, so that the sum of the constants counts rows.
+            # Claim: |row|² + 1 <= max_norm² for each person's own row. The constant 1 is not scaled, so that the sum of
+            # the constants counts rows.
             longest = math.sqrt(self.max_norm**2 - 1)
             lengths = np.sqrt(np.einsum("ij,ij->i", Z, Z))
             Z *= np.minimum(1.0, longest / np.maximum(lengths, 1e-300))[:, None]
@@ -286,7 +287,7 @@ class ResidualQuestion(MappedQuestion):
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
         """Return each person's number in [-1, 1]."""
-        # y is 0 or 1 and p lies in [0, 1], so that |y - p| <= 1.
+        # Claim: |y - p| <= 1. y is 0 or 1 and p lies in [0, 1].
         label = np.asarray(y) == self.positive
         return np.asarray(label - probability(scores(self.where.transform(X), self.coef)))
 

@@ -277,7 +277,8 @@ def released_gradient(
     With a `batch` of the run, only its rows are summed; a sampled run needs one.
     """
 
-    # Each row's gradient, whatever it is, is shortened to clip_norm.
+    # Claim: |sum - sum'|_2 <= clip_norm, and what is divided by is public. Each row's gradient, whatever it is, is
+    # shortened to clip_norm; dividing the release by n_rows is post-processing.
     gradients = partial(clipped_outer_sum, weights=gradient_weights(loss, coef), clip_norm=clip_norm)
 
     def sampled(index: NDArray[np.int64] | slice) -> Bounded:

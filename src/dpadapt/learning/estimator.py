@@ -179,6 +179,7 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
         if caller is not None:
             for category, text in self._taken_for_granted(kwargs):
                 _warn_once_per_line(text, category, caller)
+        # Claim: a numerical error or warning of NumPy shows no row. All are ignored while a fit runs.
         with np.errstate(all="ignore"):
             return fit(self, *args, **kwargs)
 

@@ -58,6 +58,8 @@ def require_row_by_row(
     public : ndarray, optional
         Rows to try, and to keep them company. Default: made-up rows. A function may refuse other company than these.
     """
+    # Claim: a function that mixes the rows tried, in the company tried, is refused before anything is charged.
+    # Not proved: that a function which passes never mixes rows. No trial finds every kind.
     random = np.random.default_rng(5)
     tried = random.standard_normal((_ROWS_TRIED_ALONE, n_columns)).astype(dtype)
     company = random.standard_normal((_LARGEST_COMPANY, n_columns)).astype(dtype)

@@ -84,12 +84,14 @@ class Bounded:
     def of_batch(self, batch: object) -> "Bounded":
         """Return this statistic with `batch` as the batch that it was computed from."""
         # As `replace`, at a fifth of its time: a descent does this at every step.
+        # Claim: value and bounds stay = those of this statistic. The batch alone is set, and `Run.release` checks it.
         marked = object.__new__(Bounded)
         marked.__dict__.update(self.__dict__, batch=batch)
         return marked
 
     def with_value(self, value: NDArray[Any]) -> "Bounded":
         """Return another value with these bounds: only for the function that enforces them for this value, too."""
+        # Claim: the bounds stay = those of this statistic. That they hold for `value` is what each caller claims.
         other = object.__new__(Bounded)
         other.__dict__.update(self.__dict__, value=value, _like=self)
         return other
@@ -125,7 +127,8 @@ class Bounded:
                 "this statistic has an entry per row, so on a random sample it would show which rows were drawn. "
                 "Release it on all rows."
             )
-        # |v|_inf <= |v|_2 <= |v|_1, so a bound in a later norm of this chain also bounds the earlier norms.
+        # Claim: |v|_inf <= |v|_2 <= |v|_1, and replacing a record moves a value at most twice as far. So a bound in a
+        # later norm of this chain also bounds the earlier norms.
         bound = math.inf if self.l1 is None else self.l1
         if norm != "l1" and self.l2 is not None and self.l2 < bound:
             bound = self.l2
@@ -141,7 +144,7 @@ class Bounded:
             )
         if adjacency is not Adjacency.REPLACE_ONE:
             return bound
-        # Replacing a record is zeroing it and then putting the other in its place: at most twice as far.
+        # Replacing a record is zeroing it and then putting the other in its place.
         return 2 * bound if doubled else min(2 * bound, self.replaced.get(norm, math.inf))
 
 
@@ -161,7 +164,10 @@ def clipped_sum(rows: ArrayLike, clip_norm: float, shares: Shares | None = None)
     with np.errstate(all="ignore"):
         lengths = norm_bounds(np.einsum("ij,ij->i", flat, flat), flat.shape[1])
         total = flat.T @ _shared(_clip_factors(lengths, clip_norm), shares)
-    # |clipped row| <= clip_norm, and zeroing one record moves the sum by its clipped row alone.
+    # Claim: |sum - sum'|_2 <= clip_norm. |clipped row| <= clip_norm, and zeroing one record moves the sum by its
+    # clipped row alone.
+    # Not proved: that rounding of the sum adds little. Of n rows it is at most 2 n² 2⁻⁵³ clip_norm, and noise does not
+    # account for it.
     return Bounded(total.reshape(array.shape[1:]), l2=clip_norm, unit=_unit(shares))
 
 
@@ -183,9 +189,10 @@ def added(parts: Iterable[Bounded]) -> Bounded:
             continue
         if _bounds_of(part) != _bounds_of(whole) or part.unit != whole.unit:
             raise PrivacyError("statistics with different bounds can't be added up.")
-        # A record is a row of one block, so it moves the part of that block alone, by at most the part's bound; so
-        # does another row in its place. The rows of a person may be in several blocks: their shares add up to at most 1
-        # over all of them, which bounds the person's part of the sum as in the maker of the parts.
+        # Claim: |sum of parts - that of a neighbour| <= bound of one part. A record is a row of one block, so it moves
+        # the part of that block alone, by at most the part's bound; so does another row in its place. The rows of a
+        # person may be in several blocks: their shares add up to at most 1 over all of them, which bounds the person's
+        # part of the sum as in the maker of the parts.
         whole.value[...] += part.value
     if whole is None:
         raise ValueError("there must be at least one block.")
@@ -224,8 +231,11 @@ def clipped_outer_sums(
     spared = 1.0 - FLOAT32_EXCESS if in_float32 else 1.0
     # By the place of a block and the type of its weights: the largest and the smallest weight of each row.
     held: dict[tuple[int, int, np.dtype[Any]], tuple[Array, Array]] = {}
-    # A null result with the bounds of every sum. |clipped term| <= clip_norm, and zeroing one record moves the sum by
-    # its clipped term alone.
+    # A null result with the bounds of every sum.
+    # Claim: |sum - sum'|_2 <= clip_norm. |x r'|_F = |x| |r| <= clip_norm after clipping, and zeroing one record moves
+    # the sum by its clipped term alone. In float32 terms are shorter by what `FLOAT32_EXCESS` allows for rounding.
+    # Not proved: that weights of a row depend on that row alone (their makers claim it), and that float64 rounding is
+    # negligible: of n rows it adds at most 2 n² 2⁻⁵³ clip_norm.
     bounds = Bounded(np.zeros(0), l2=clip_norm, fixed_rows=in_float32, unit=rows.unit)
 
     def clipped(weights: Callable[[Block], NDArray[Any]], block: Block) -> Array:
@@ -304,15 +314,16 @@ def clipped_term_sum(
             n_rows = end
     if shares is not None and n_rows != len(shares.values):
         raise ValueError("shares must have one entry per row.")
-    # |factor * term| <= clip_norm / length * length = clip_norm, and zeroing one row moves the sum by its clipped term
-    # alone; a person's part is Σ share * factor * term, of length at most Σ share * clip_norm <= clip_norm. This needs
-    # lengths that bound the terms: tests/networks measures that they do.
-    # Nor may a term depend on the other rows: `row_gradients._full_parts` computes it in parts of one shape.
-    # A further row changes how the sum of the terms is rounded. Over m rows of p persons the exact lengths add up
-    # to at most p clip_norm, so that a sum is off by at most (m + 1) u p clip_norm, with u the unit of rounding. In
-    # float32 (u = 2^-24) a few thousand rows can bring that beyond the margin: hence `fixed_rows`, which refuses such
-    # sums under add-remove and for persons. In float64 (u = 2^-53) it is 1e-10 clip_norm for a thousand rows of as many
-    # persons.
+    # Claim: |sum - sum'|_2 <= clip_norm. |factor * term| <= clip_norm / length * length = clip_norm. Zeroing one row
+    # moves the sum by its clipped term alone; a person's part is Σ share * factor * term, of length at most Σ share *
+    # clip_norm <= clip_norm. A further row changes how the sum of the terms is rounded. Over m rows of p persons the
+    # exact lengths add up to at most p clip_norm, so that a sum is off by at most (m + 1) u p clip_norm, with u the
+    # unit of rounding. In float32 (u = 2^-24) a few thousand rows can bring that beyond the margin: hence `fixed_rows`,
+    # which refuses such sums under add-remove and for persons. In float64 (u = 2^-53) it is 1e-10 clip_norm for a
+    # thousand rows of as many persons.
+    # Not proved: that the lengths bound the terms (tests/networks measures it), and that no term depends on the other
+    # rows (`row_gradients._full_parts` computes parts of one shape). In float32 rounding of m rows adds up to 2 m (m +
+    # 1) 2⁻²⁴ clip_norm.
     return Bounded(total, l2=clip_norm, fixed_rows=np.dtype(dtype) == np.float32, unit=_unit(shares))
 
 
@@ -348,8 +359,10 @@ def clipped_gram(
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
     with np.errstate(all="ignore"):
         total = rows.map_sum(gram)
-    # |xx'|_F = |x|² <= clip_norm². Replacing x by z: |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴. A person's
-    # part A = Σ s xx' is positive semidefinite with |A| <= clip_norm²: |A - B|² = |A|² + |B|² - 2 <A, B>, <A, B> >= 0.
+    # Claim: |sum - sum'|_F <= clip_norm²; replaced: sqrt(2) clip_norm². |xx'|_F = |x|² <= clip_norm². Replacing x by z:
+    # |xx' - zz'|² = |x|⁴ + |z|⁴ - 2 (x'z)² <= 2 clip_norm⁴. A person's part A = Σ s xx' is positive semidefinite with
+    # |A| <= clip_norm²: |A - B|² = |A|² + |B|² - 2 <A, B>, <A, B> >= 0.
+    # Not proved: that `mapped` maps each row by itself; `require_row_by_row` tries it.
     square = clip_norm**2
     in_float32 = rows.X.dtype == np.float32
     return Bounded(total, l2=square, replaced={"l2": math.sqrt(2) * square}, fixed_rows=in_float32, unit=rows.unit)
@@ -369,8 +382,9 @@ def histogram(codes: ArrayLike, n_bins: int, shares: Shares | None = None) -> Bo
     array, known = _known_codes(codes, n_bins)
     weights = None if shares is None else _shared(np.ones(len(array)), shares)[known]
     counts = np.bincount(array[known].astype(np.int64), weights, minlength=n_bins)
-    # One record adds 1 to one bin. Replacing it changes two bins by 1 each. A person's part t has entries in [0, 1]
-    # that add up to at most 1, so |t|_1 <= 1, and |t - u|² = |t|² + |u|² - 2 t'u <= 2 for another person's part u.
+    # Claim: |h - h'|_1 <= 1; replaced: 2 in l1, sqrt(2) in l2, 1 in linf. One record adds 1 to one bin. Replacing it
+    # changes two bins by 1 each. A person's part t has entries in [0, 1] that add up to at most 1, so |t|_1 <= 1, and
+    # |t - u|² = |t|² + |u|² - 2 t'u <= 2 for another person's part u.
     return Bounded(
         counts.astype(np.int64) if shares is None else counts,
         l1=1.0,
@@ -401,9 +415,10 @@ def soft_histogram(rows: ArrayLike, shares: Shares | None = None) -> Bounded:
         # Parts whose sum overflows are all scaled to 0.
         factors = _clip_factors(parts.sum(axis=1), 1.0)
         total = parts.T @ _shared(factors, shares)
-    # A record's part t has entries of at least 0 that add up to at most 1. So has a person's, a sum of shares of such
-    # parts. Hence |t|_inf <= |t|_2 <= |t|_1 <= 1. For another record's part u, |t - u|_1 <= 2, |t - u|_inf <= 1, and
-    # |t - u|² = |t|² + |u|² - 2 t'u <= 2, because t'u >= 0.
+    # Claim: |h - h'|_1 <= 1; replaced: 2 in l1, sqrt(2) in l2, 1 in linf. A record's part t has entries of at least 0
+    # that add up to at most 1. So has a person's, a sum of shares of such parts. Hence |t|_inf <= |t|_2 <= |t|_1 <= 1.
+    # For another record's part u, |t - u|_1 <= 2, |t - u|_inf <= 1, and |t - u|² = |t|² + |u|² - 2 t'u <= 2, because
+    # t'u >= 0.
     return replace(histogram([], parts.shape[1]), value=total, unit=_unit(shares), monotone=False)
 
 
@@ -422,8 +437,9 @@ def histogram_of_blocks(codes: Iterable[ArrayLike], n_bins: int, shares: Shares 
     for block in codes:
         end = start + len(np.asarray(block))
         part = histogram(block, n_bins, None if shares is None else shares.take(slice(start, end)))
-        # A row is in one block, so it adds 1, or its share, to one bin of the total or to none, as in `histogram`. The
-        # rows of a person may be in several blocks: their shares add up to at most 1 over all of them.
+        # Claim: |h - h'|_1 <= 1, as in `histogram`. A row is in one block, so it adds 1, or its share, to one bin of
+        # the total or to none. The rows of a person may be in several blocks: their shares add up to at most 1 over
+        # all.
         total, start = replace(total, value=total.value + part.value), end
     if shares is not None and start != len(shares.values):
         raise ValueError("shares must have one entry per row.")
@@ -444,9 +460,9 @@ def coarser_histogram(counts: Bounded, group: ArrayLike, n_groups: int) -> Bound
         raise ValueError("counts must be a histogram, and group must name a bin for each of its bins.")
     array, known = _known_codes(group, n_groups)
     total = np.bincount(array[known], weights=counts.value[known], minlength=n_groups)
-    # A record is in one bin of `counts`, so it is in one group or in none. A person's part t has entries of at least 0
-    # that add up to at most 1, and so has the part of the groups: it adds up disjoint entries of t, or leaves some out.
-    # Hence the bounds are those of `histogram`. Sums of whole numbers are exact, being below 2^53.
+    # Claim: |h - h'|_1 <= 1, as in `histogram`. A record is in one bin of `counts`, so it is in one group or in none. A
+    # person's part t has entries of at least 0 that add up to at most 1, and so has the part of the groups: it adds up
+    # disjoint entries of t, or leaves some out. Sums of whole numbers are exact, being below 2^53.
     return replace(histogram([], n_groups), value=total.astype(counts.value.dtype), unit=counts.unit)
 
 
@@ -467,8 +483,9 @@ def votes(ballots: ArrayLike, shares: Shares | None = None) -> Bounded:
     array = np.clip(array.astype(np.int64) if whole else _finite_rows(array), 0, 1)
     total = array.sum(axis=0) if shares is None else array.T @ _shared(np.ones(len(array)), shares)
     k = float(array.shape[1])
-    # Every entry lies in [0, 1], so zeroing or replacing one record moves each of the k sums by at most 1; so do a
-    # person's entries, which are sums of shares of entries.
+    # Claim: |v - v'|_inf <= 1, |v - v'|_2 <= sqrt(k) and |v - v'|_1 <= k, zeroed or replaced. Every entry lies in [0,
+    # 1], so zeroing or replacing one record moves each of the k sums by at most 1; so do a person's entries, which are
+    # sums of shares of entries.
     bounds: dict[Norm, float] = {"l1": k, "l2": math.sqrt(k), "linf": 1.0}
     return Bounded(total, l1=k, l2=math.sqrt(k), linf=1.0, replaced=bounds, monotone=True, unit=_unit(shares))
 
@@ -507,9 +524,9 @@ def square_root_histogram(places: ArrayLike, n_bins: int, shares: Shares | None 
     counts += np.bincount(np.minimum(below + 1, n_bins - 1), upper, minlength=n_bins)
     # The margin is for the rounding of the products.
     value = times_root(counts) * ((1.0 - 16 * float(np.finfo(np.float64).eps)) / root_length(n_bins))
-    # A record adds a mean of two columns of S / |S|, each no longer than 1; a person a mean of such terms, or less of
-    # it. So both lie in the convex hull of the columns and of 0, where two points are at most as far apart as two of
-    # these corners.
+    # Claim: |v - v'|_2 <= 1; replaced: the largest distance of two columns of S / |S|. A record adds a mean of two
+    # columns of S / |S|, each no longer than 1; a person a mean of such terms, or less of it. So both lie in the convex
+    # hull of the columns and of 0, where two points are at most as far apart as two of these corners.
     return Bounded(value, l2=1.0, replaced={"l2": furthest_columns(n_bins)}, unit=_unit(shares))
 
 
@@ -517,7 +534,8 @@ def responses(codes: ArrayLike, n_categories: int) -> Bounded:
     """Return one answer in range(n_categories) per record, for `RandomizedResponse`. Any other code becomes 0."""
     n_categories = checks.count(n_categories, "n_categories", least=2)
     array, known = _known_codes(codes, n_categories)
-    # One record determines one entry and no other. The value has no norm bound: only `RandomizedResponse` accepts it.
+    # Claim: the number of entries that one record determines <= 1. The value has no norm bound: only
+    # `RandomizedResponse` accepts it.
     return Bounded(np.where(known, array, 0).astype(np.int64), n_categories=n_categories)
 
 
@@ -594,7 +612,8 @@ def kept_entries(statistic: Bounded, kept: ArrayLike) -> Bounded:
     # An index could name an entry twice, and then a record would move it twice.
     if mask.dtype != np.bool_ or mask.shape != statistic.value.shape:
         raise ValueError("kept must say True or False for each entry of the statistic.")
-    # Both neighbours lose the same entries of their difference v, and no norm of v grows when entries are left out.
+    # Claim: |part of v| <= |v| in every norm. Both neighbours lose the same entries of their difference v.
+    # Not proved: that `kept` is public or released.
     return replace(statistic, value=statistic.value[mask])
 
 
@@ -605,8 +624,8 @@ def _unit_weights(weights: ArrayLike) -> NDArray[np.float64]:
 
 
 def _unit_scores(scores: NDArray[np.float64]) -> Bounded:
-    # A record adds between 0 and 1 to each score: zeroing, adding or replacing it moves each of the n scores by at most
-    # 1, and a further record lowers none.
+    # Claim: |v - v'|_inf <= 1 and |v - v'|_1 <= n, zeroed or replaced; a further record lowers no score. A record adds
+    # between 0 and 1 to each of the n scores.
     n = float(scores.size)
     return Bounded(scores, l1=n, linf=1.0, replaced={"l1": n, "linf": 1.0}, monotone=True)
 
@@ -652,7 +671,9 @@ def _clip_factors(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
 def _with_margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:
     """Return `clip_norm` less a few rounding errors, so that no clipped term exceeds the bound through rounding."""
     info = np.finfo(dtype)
-    # Lengths are at most sqrt(max) < 2 / sqrt(tiny). For a smaller clip_norm, clip_norm / length may be subnormal.
+    # Claim: |row| fl(limit / length) <= clip_norm for the limit returned. Length, quotient and product are each off by
+    # a few eps, less than 16 in all. This fails where the quotient is subnormal: lengths are at most sqrt(max) < 2 /
+    # sqrt(tiny), so that a smaller clip_norm becomes 0.
     if clip_norm < 2 * math.sqrt(float(info.tiny)):
         return dtype.type(0)
     return dtype.type(clip_norm * (1 - 16 * float(info.eps)))

@@ -82,6 +82,7 @@ def limited_rows(X: ArrayLike, y: ArrayLike, *, max_norm: float, max_target: flo
     max_norm, max_target = checks.positive(max_norm, "max_norm"), checks.positive(max_target, "max_target")
     X, y = np.array(X, dtype=np.float64, ndmin=2), np.array(y, dtype=np.float64).reshape(-1)
     # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
+    # Claim: |x| <= max_norm and |y| <= max_target for every row returned, and each depends on its own row alone.
     with np.errstate(all="ignore"):
         squares = np.einsum("ij,ij->i", X, X)
         finite = np.isfinite(squares) & np.isfinite(y)
@@ -101,8 +102,9 @@ def squared_loss_gradient(moments: Moments, coef: Array, radius: float) -> Bound
         value = moments.gram.dot(shorten(np.array(coef), radius))
         value -= moments.cross
         value += value
-    # |w| <= radius holds now, |x| <= max_norm and |y| <= max_target by `limited_rows`, and factors are at most 1. So
-    # |g| <= 2 r (R r + Y), and zeroing one record moves the sum by its g alone; see `gradient_bounds`.
+    # Claim: |sum - sum'|_2 <= 2 r (R r + Y), with r = max_norm, Y = max_target, R = radius; replaced: see
+    # `gradient_bounds`. |w| <= radius holds now, |x| <= max_norm and |y| <= max_target by `limited_rows`, and factors
+    # are at most 1. Zeroing one record moves the sum by its gradient alone.
     zeroed, replaced = gradient_bounds(moments.max_norm, moments.max_target, radius)
     return Bounded(value, l2=zeroed, replaced={"l2": replaced})
 
@@ -142,7 +144,7 @@ class SquaredLossGradients:
             shorten(coef, self._radius)
         value = self._twice_gram.dot(coef)
         value -= self._twice_cross
-        # |w| <= radius holds now, so the bounds are those that `squared_loss_gradient` proves for these sums.
+        # Claim: |sum - sum'|_2 <= that of `squared_loss_gradient`. |w| <= radius holds now, and the sums are the same.
         return self._bounded.with_value(value)
 
 
@@ -162,7 +164,8 @@ def shorten(coef: Array, radius: float) -> Array:
 def gradient_bounds(max_norm: float, max_target: float, radius: float) -> tuple[float, float]:
     """Return upper bounds on |g| and on |g - g'| for g = 2 x (w'x - y).
 
-    Write r = max_norm, Y = max_target, R = radius; |x| <= r, |y| <= Y, |w| <= R.
+    Claim: |g| <= 2 r (R r + Y) and |g - g'| <= 4 r max over t of (R r cos t + Y) sin t. The docstring proves it, with
+    r = max_norm, Y = max_target, R = radius; |x| <= r, |y| <= Y, |w| <= R.
 
     Zeroing or adding a row: null rows have g = 0, so the bound is |g| <= 2 r (R r + Y).
 
@@ -203,9 +206,11 @@ def squared_loss_discrepancy(moments: Moments, public: Moments, radius: float, n
     with np.errstate(all="ignore"):
         lowest, highest = extremes_in_ball(A, b, radius)
     value = np.array(max(abs(lowest + c), abs(highest + c)))
-    # Zeroing or adding a record moves the sum of losses at every w by that record's loss, replacing it by the
-    # difference of two losses. Losses lie in [0, bound], a null record's is 0, so the sum moves by at most bound at
-    # every w. Then its largest distance from the public sum moves by at most bound too.
+    # Claim: |D - D'| <= (R r + Y)², zeroed or replaced. Zeroing or adding a record moves the sum of losses at every w
+    # by that record's loss, replacing it by the difference of two losses. Losses lie in [0, bound], a null record's is
+    # 0, so the sum moves by at most bound at every w. Then its largest distance from the public sum moves by at most
+    # bound too.
+    # Not proved: that the eigenvalue solver of `extremes_in_ball` is exact; it is off by rounding.
     bound = loss_bound(moments.max_norm, moments.max_target, radius)
     return Bounded(value, l1=bound, replaced={"l1": bound, "l2": bound, "linf": bound})
 
@@ -220,8 +225,9 @@ def listed_discrepancy(losses: ArrayLike, public_means: ArrayLike, limit: float,
     table[~np.isfinite(table).all(axis=1)] = 0.0
     np.clip(table, 0.0, limit, out=table)
     value = np.array(np.abs(table.sum(axis=0) - n_rows * np.asarray(public_means)).max(initial=0.0))
-    # Losses lie in [0, limit] and the list of predictors is public. So zeroing, adding or replacing a record moves
-    # every predictor's sum, hence also the largest distance, by at most limit.
+    # Claim: |D - D'| <= limit, zeroed or replaced. Losses lie in [0, limit] and the list of predictors is public. So
+    # zeroing, adding or replacing a record moves every predictor's sum, hence also the largest distance, by at most
+    # limit.
     return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit})
 
 
@@ -240,6 +246,6 @@ def own_losses(losses: ArrayLike, limit: float, factors: ArrayLike | None = None
         # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
         with np.errstate(all="ignore"):
             value *= np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)
-    # One record determines one entry, which lies in [0, limit] for every record and is 0 for a null record. So zeroing
-    # or replacing the record moves the value by at most limit in every norm.
+    # Claim: |v - v'|_1 <= limit, zeroed or replaced. One record determines one entry, which lies in [0, limit] for
+    # every record and is 0 for a null record.
     return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit}, fixed_rows=True, per_row=True)

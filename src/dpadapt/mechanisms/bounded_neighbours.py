@@ -40,9 +40,10 @@ def neighbour_sums(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, radiu
     targets, radius = _targets(targets, radius), checks.positive(radius, "radius")
     value = _neighbour_sums(rows, targets, n_neighbours, radius)
     n, width = targets.shape
-    # Neighbours are ordered by distance, equal distances by coordinates. In this order a further row takes the place of
-    # at most one of a target's neighbours, a row or the stand-in for a missing one. Both lie in the ball, so a target's
-    # sum moves by at most 2 radius in l2 and sqrt(width) times that in l1. All n sums may move.
+    # Claim: |v - v'|_2 <= sqrt(n) 2 radius, |v - v'|_1 <= n sqrt(width) 2 radius. Neighbours are ordered by distance,
+    # equal distances by coordinates. In this order a further row takes the place of at most one of a target's
+    # neighbours, a row or the stand-in for a missing one. Both lie in the ball, so a target's sum moves by at most 2
+    # radius in l2 and sqrt(width) times that in l1. All n sums may move.
     return Bounded(value, l1=n * math.sqrt(width) * 2 * radius, l2=math.sqrt(n) * 2 * radius)
 
 
@@ -50,8 +51,7 @@ def each_neighbour_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: int, r
     """Return the sums of `neighbour_sums` as one statistic per target, each to be released separately."""
     targets, radius = _targets(targets, radius), checks.positive(radius, "radius")
     value = _neighbour_sums(rows, targets, n_neighbours, radius)
-    # As in `neighbour_sums`: a further row moves one target's sum by at most 2 radius in l2, sqrt(width) times that in
-    # l1.
+    # Claim: |v - v'|_2 <= 2 radius, |v - v'|_1 <= sqrt(width) 2 radius for each target, as in `neighbour_sums`.
     l1, l2 = math.sqrt(targets.shape[1]) * 2 * radius, 2 * radius
     return [Bounded(one, l1=l1, l2=l2) for one in value]
 
@@ -73,8 +73,8 @@ def cell_sums(rows: ArrayLike, centres: ArrayLike, radius: float) -> Bounded:
         cell[part] = cdist(inside[part], centres).argmin(axis=1)
     columns = np.column_stack([np.ones(len(inside)), inside]).T
     value = np.stack([np.bincount(cell, weights=column, minlength=len(centres)) for column in columns], axis=1)
-    # The cell of a row depends only on that row and on public centres, so one row adds 1 and itself to one cell. Its
-    # length is at most radius, so it moves the value by at most 1 + sqrt(width) radius in l1, sqrt(1 + radius²) in l2.
+    # Claim: |v - v'|_1 <= 1 + sqrt(width) radius, |v - v'|_2 <= sqrt(1 + radius²). The cell of a row depends only on
+    # that row and on public centres, so one row adds 1 and itself, of length at most radius, to one cell.
     return Bounded(value, l1=1 + math.sqrt(centres.shape[1]) * radius, l2=math.hypot(1.0, radius))
 
 
@@ -101,9 +101,9 @@ def neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbours: in
         if n_present < near.shape[1]:
             near = np.partition(near, n_present - 1, axis=1)[:, :n_present]
         total += float(near.sum() + (wanted - n_present) * limits[part].sum())
-    # A further row takes the place of a target's furthest neighbour, or of a missing one, if it is nearer. So it lowers
-    # the target's sum by at least 0 and at most its cap. Replacing a row exchanges one such decrease for another, so
-    # the value moves by at most the sum of caps as well.
+    # Claim: |v - v'| <= sum of caps, zeroed or replaced. A further row takes the place of a target's furthest
+    # neighbour, or of a missing one, if it is nearer. So it lowers the target's sum by at least 0 and at most its cap.
+    # Replacing a row exchanges one such decrease for another.
     bound = float(limits.sum())
     return Bounded(np.array([total]), l1=bound, replaced={"l1": bound, "l2": bound, "linf": bound})
 
@@ -117,9 +117,10 @@ def local_neighbour_distance_sum(rows: ArrayLike, targets: ArrayLike, n_neighbou
     1.0
     """
     statistic = neighbour_distance_sum(rows, targets, n_neighbours, caps)
-    # A further row s lowers the sum of target x by at most (cap_x - |x - s|)+. Let z be the target nearest to s. Then
-    # |x - z| <= |x - s| + |s - z| <= 2 |x - s|, so the whole sum falls by at most Σ_x (cap_x - |x - z| / 2)+ for that
-    # z. Replacing a row exchanges one such decrease for another, so it moves the sum no further.
+    # Claim: |v - v'| <= max over targets z of Σ_x (cap_x - |x - z| / 2)+, zeroed or replaced. A further row s lowers
+    # the sum of target x by at most (cap_x - |x - s|)+. Let z be the target nearest to s. Then |x - z| <= |x - s| + |s
+    # - z| <= 2 |x - s|, so the whole sum falls by at most Σ_x (cap_x - |x - z| / 2)+ for that z. Replacing a row
+    # exchanges one such decrease for another, so it moves the sum no further.
     covered = _most_covered(np.asarray(targets, float), np.asarray(caps, float))
     bound = min(statistic.l1 or 0.0, covered * _DISTANCE_ROUNDING)
     return Bounded(statistic.value, l1=bound, replaced={"l1": bound, "l2": bound, "linf": bound})
@@ -130,9 +131,9 @@ def _most_covered(targets: Array, caps: Array) -> float:
     n = len(targets)
     if n <= _MOST_EXACT_TARGETS:
         return _largest_sum(targets, targets, np.zeros(n), caps)
-    # Let c be a target, and z one that is at most r away from it. Then |x - z| >= |x - c| - r, so the sum for z is at
-    # most Σ_x (cap_x - (|x - c| - r) / 2)+. Every target has such a c among some; the targets that are furthest from
-    # all of these are their own c, with r = 0.
+    # Claim: Σ_x (cap_x - |x - z| / 2)+ <= the number returned, for every target z. Let c be a target, and z one that is
+    # at most r away from it. Then |x - z| >= |x - c| - r, so the sum for z is at most Σ_x (cap_x - (|x - c| - r) / 2)+.
+    # Every target has such a c among some; the targets that are furthest from all of these are their own c, with r = 0.
     centres = targets[np.random.default_rng(0).choice(n, _MOST_EXACT_TARGETS // 2, replace=False)]
     owner, away = np.empty(n, dtype=np.int64), np.empty(n)
     for part in _blocks(n, len(centres)):

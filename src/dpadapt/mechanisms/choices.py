@@ -44,6 +44,9 @@ class RandomizedResponse(Mechanism):
             raise TypeError("RandomizedResponse needs one answer per record; make it with `responses`.")
         if adjacency is Adjacency.ADD_REMOVE:
             raise PrivacyError("randomized response shows how many records there are. Use zero-out or replace-one.")
+        # Claim: P(answer | own) / P(answer | another) <= e^epsilon, with 1 - scale = e^epsilon / (e^epsilon + k - 1).
+        # Each other answer has probability 1 / (e^epsilon + k - 1). Warner 1965; the k-ary form is Kairouz et al. 2016.
+        # Not proved: the last bits of the uniform double that decides.
         others = bounded.n_categories - 1
         return others / (math.exp(min(self.epsilon, 700.0)) + others)
 
@@ -69,9 +72,11 @@ class _Selection(Mechanism):
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return the noise scale of each score."""
-        # If one record can only raise scores (or only lower them), the normaliser moves in the same direction as the
-        # score and the factor 2 is not needed (McSherry and Talwar 2007, section 3). A replacement can raise some
-        # scores and lower others, so it needs the factor.
+        # Claim: P(j) / P'(j) <= e^epsilon for noise of scale 2 sensitivity / epsilon, half of it if monotone. If one
+        # record can only raise scores (or only lower them), the normaliser moves in the same direction as the score and
+        # the factor 2 is not needed (McSherry and Talwar 2007, section 3). A replacement can raise some scores and
+        # lower others, so it needs the factor. Permute-and-flip: McKenna and Sheldon 2020.
+        # Not proved: that rounding of scores plus noise, in double precision, is harmless.
         one_direction = bounded.monotone and adjacency is not Adjacency.REPLACE_ONE
         return bounded.sensitivity("linf", adjacency, doubled=sampled) * (1.0 if one_direction else 2.0) / self.epsilon
 

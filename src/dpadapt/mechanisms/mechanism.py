@@ -179,6 +179,9 @@ class NoiseMechanism(Mechanism):
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity."""
+        # Claim: scale >= noise_multiplier times |v - v'| under the ledger's adjacency. So equal events cost the same
+        # whatever is released, and no accountant converts between adjacencies again. On Poisson samples the sensitivity
+        # under replace-one is the doubled one, which their analysis needs.
         return self.noise_multiplier * bounded.sensitivity(self.norm, adjacency, doubled=sampled)
 
 

@@ -53,6 +53,11 @@ class Gaussian(NoiseMechanism):
         else:
             noisy = random.normal(scale, value.shape)
         noisy += value
+        # Claim: T releases of noise multiplier s are mu-Gaussian with mu² = T / s². The noise is independent of the
+        # value and normal with standard deviation `scale`; rounding to a public grid is post-processing (Balle and Wang
+        # 2018).
+        # Not proved: that a double from the generator is exactly normal. The grid of 2⁻²⁴ scales removes the low bits
+        # by which Mironov's attack (2012) tells neighbours apart.
         finer, grid = _gaussian_grid(scale)
         noisy *= finer  # a power of two: exact
         np.rint(noisy, noisy)
@@ -81,6 +86,7 @@ class DiscreteGaussian(NoiseMechanism):
     def event(self) -> Event:
         """Return what one release costs."""
         # GaussianEvent checks the multiplier.
+        # Claim: rho <= 1 / (2 noise_multiplier²), for any integer vector. Canonne, Kamath and Steinke 2020, Theorem 4.
         return ConcentratedEvent(0.5 / GaussianEvent(float(self.noise_multiplier)).noise_multiplier ** 2)
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
@@ -107,6 +113,8 @@ class DiscreteLaplace(NoiseMechanism):
         At sensitivity 1 the privacy loss takes only the values +-1 / noise_multiplier, as in randomized response.
         Composing it as continuous Laplace noise would understate the cost.
         """
+        # Claim: epsilon = 1 / noise_multiplier, delta = 0. P(k) / P(k + d) = e^(±|d| / scale), and |d|_1 <=
+        # sensitivity.
         return PureEvent(1 / LaplaceEvent(float(self.noise_multiplier)).noise_multiplier)
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
@@ -135,9 +143,10 @@ class Laplace(NoiseMechanism):
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity after rounding to the grid."""
         exact = super().scale(bounded, adjacency, sampled=sampled)
-        # Rounding moves each coordinate of each neighbour by at most half a step, so the l1 distance grows by at most
-        # one step per coordinate. The discrete distribution on the grid is within 2^-36 of the continuous one in total
-        # variation; the further 2^-20 of noise more than makes up for that in the accountant's Laplace curve.
+        # Claim: epsilon <= 1 / noise_multiplier, delta = 0, in floating-point arithmetic too. Rounding moves each
+        # coordinate of each neighbour by at most half a step, so the l1 distance grows by at most one step per
+        # coordinate. The discrete distribution on the grid is within 2^-36 of the continuous one in total variation;
+        # the further 2^-20 of noise more than makes up for that in the accountant's Laplace curve.
         widening = self.noise_multiplier * bounded.value.size * _grid(exact)
         if widening > exact / 2:
             # `_apply` uses the grid of the widened noise, which must not be coarser than the grid assumed here.

@@ -41,8 +41,8 @@ def equations(words: Words, labels: NDArray[np.bool_]) -> Bounded:
     right = np.asarray(labels, dtype=bool).astype(np.uint64)
     if right.shape != (len(words),):
         raise ValueError(f"labels must have one entry per record, got shape {right.shape}.")
-    # One record determines one row and no other. The value has no norm bound: `RandomParity.scale` bounds what one
-    # equation can do to the answer.
+    # Claim: the number of rows that one record determines <= 1. The value has no norm bound: `RandomParity.scale`
+    # bounds what one equation can do to the answer.
     return Bounded(np.column_stack([words, right]))
 
 
@@ -86,12 +86,12 @@ class RandomParity(Mechanism):
         """Return the probability with which a record is kept."""
         if bounded.value.dtype != np.uint64 or bounded.value.ndim != 2:
             raise TypeError("RandomParity needs equations; make them with `equations`.")
-        # Let p be the probability of keeping the record, a the probability of an answer without it, b that with it
-        # kept. One more equation leaves the set of solutions as it is, halves it or empties it. So 0 <= b <= 2 a for a
-        # solution, and a <= b <= 1 <= 2 a for no answer, which has probability 1/2 at least. The answer's probability
-        # (1 - p) a + p b then lies in [1 - p, 1 + p] times a. The other batches have the same distribution for both
-        # neighbours, so all answers together cost what this one costs.
-        # Adding or zeroing a record: 1 - p = e^-epsilon. Replacing it: (1 + p) / (1 - p) = e^epsilon.
+        # Claim: epsilon <= -log(1 - p), replaced: log((1 + p) / (1 - p)), for all batches together. Let p be the
+        # probability of keeping the record, a the probability of an answer without it, b that with it kept. One more
+        # equation leaves the set of solutions as it is, halves it or empties it. So 0 <= b <= 2 a for a solution, and a
+        # <= b <= 1 <= 2 a for no answer, which has probability 1/2 at least. The answer's probability (1 - p) a + p b
+        # then lies in [1 - p, 1 + p] times a. The other batches have the same distribution for both neighbours, so all
+        # answers together cost what this one costs (Kasiviswanathan et al. 2008, section 4).
         replaces = adjacency is Adjacency.REPLACE_ONE
         allowed = math.tanh(self.epsilon / 2) if replaces else -math.expm1(-self.epsilon)
         return allowed if self.keep is None else min(allowed, self.keep)

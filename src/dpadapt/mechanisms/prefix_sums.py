@@ -50,6 +50,8 @@ def furthest_columns(n: int) -> float:
     1.248
     """
     column = _first_column(n)
+    # Claim: |s_j - s_k| / |S| <= the number returned, for all columns s_j and s_k of S, and |s_j| / |S| <= 1. All pairs
+    # are compared: |s_j - s_k|² = |s_j|² + |s_k|² - 2 s_j's_k, and the first column is the longest.
     furthest = 0.0
     for lag in range(n):
         # Columns j and j + lag share the rows from j + lag on.

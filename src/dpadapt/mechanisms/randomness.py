@@ -47,8 +47,8 @@ class Random(ABC):
         """Choose each of range(n) with probability `rate`, independently."""
         if rate >= 1.0:
             return np.arange(n)
-        # The gaps between successes of independent Bernoulli trials are geometric, so we draw about n * rate of them
-        # instead of n uniforms.
+        # Claim: P(row is drawn) = rate, independently of all others. The gaps between successes of independent
+        # Bernoulli trials are geometric, so we draw about n * rate of them instead of n uniforms.
         chunk = int(n * rate + 6 * math.sqrt(n * rate) + 16)
         # A gap that passes the end may be shortened: a longer one could overflow the sum.
         positions = np.cumsum(np.minimum(self.generator.geometric(rate, chunk), n + 1)) - 1
@@ -71,6 +71,9 @@ class SecureRandom(Random):
     def generator(self) -> np.random.Generator:
         """A cryptographic stream. It gets a new key after a fork, so that no two processes share noise."""
         if self._generator is None or self._pid != os.getpid():
+            # Claim: no two processes share noise, and 2^128 keys are equally probable. The key is drawn by the
+            # operating system, anew after a fork.
+            # Not proved: that AES in counter mode can't be told from random bits, a standard assumption.
             from randomgen import AESCounter
 
             self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
@@ -178,6 +181,9 @@ def _opendp(kind: str, scale: float, size: int) -> NDArray[np.int64]:
     """Draw discrete noise, "laplace" or "gaussian", by OpenDP's exact samplers."""
     import opendp.prelude as dp
 
+    # Claim: P(k) = c exp(-|k| / scale), or c exp(-k² / (2 scale²)), exactly. OpenDP's samplers (Canonne, Kamath and
+    # Steinke 2020) compare rational numbers with random bits of the operating system; the value is added here, in
+    # integers. Not proved: OpenDP's code.
     dp.enable_features("contrib")
     make: dict[str, Callable[..., Any]] = {"laplace": dp.m.make_laplace, "gaussian": dp.m.make_gaussian}
     metric = dp.l1_distance(T="i64") if kind == "laplace" else dp.l2_distance(T="f64")

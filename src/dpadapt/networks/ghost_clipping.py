@@ -324,8 +324,8 @@ def _squares(part: Any) -> Any:
     if block < 8:
         return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
     norms = torch.linalg.vector_norm(flat.reshape(len(flat), -1, block), dim=2).double()
-    # Within a block the sum is in float32: it is too small by at most `block` rounding errors, and by tiny where a
-    # square underflows.
+    # Claim: |row|² <= the bound returned. Within a block the sum is in float32: it is too small by at most `block`
+    # rounding errors, and by tiny where a square underflows.
     return norms.square().sum(dim=1) * (1 + block * _EPS) + n * _TINY
 
 

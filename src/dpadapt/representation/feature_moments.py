@@ -208,10 +208,9 @@ def release_moments(plan: MomentPlan, runs: Sequence[Run], private: Blocks[Part]
     frame, n = plan.frame, plan.head.n_rows
     rows = private.map(_without_labels)
     edges = frame.length * 2.0 ** (np.arange(_FIRST_EDGE, _LAST_EDGE + 1) / 4.0)
-    # A record is in one bin at most: zeroing it moves the counts by 1 in l2, replacing it by sqrt 2. A person's shares
-    # add up to 1, so that the same bounds hold.
+    # Claim: |counts - counts'|_2 <= 1 and |Σ vv' - that of a neighbour|_F <= 1, replaced: sqrt 2 each. By `histogram`
+    # and `clipped_gram`, with |v| = 1; a null record has v = 0 and no bin.
     counts = runs[0].release(added(rows.results(partial(_length_histogram, frame=frame, edges=edges))))
-    # |v| = 1, so that |vv'|_F = 1; replacing v by w moves the sum by |vv' - ww'|_F <= sqrt 2. A null record has v = 0.
     total = runs[1].release(clipped_gram(rows, 1.0, _extended_directions(frame)))
     total = (total + total.T) * ((1.0 + _CONSTANT_LENGTH**2) / (2.0 * n))
     turned = total[1:, 1:] @ frame.basis

@@ -115,7 +115,7 @@ class OnWorkers(Blocks[P]):
 
     def _require_same(self, digests: list[bytes]) -> None:
         """Refuse what was computed from other rows than at first."""
-        # Every row is in one block, now as then: the bound of a sum over blocks (`added`) rests on that.
+        # Claim: every row is in 1 block, now as then. The bound of a sum over blocks (`added`) rests on that.
         if digests != self.digests:
             raise RuntimeError(
                 "a worker was lost, and its rows came back different from before: the collection of Dask is computed "

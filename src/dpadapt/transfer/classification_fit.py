@@ -127,7 +127,7 @@ def _varying(run: Run, rows: Blocks[Part], unseen: Sequence[int], plan: Plan, bu
 
     def squares(part: Part) -> Bounded:
         with np.errstate(all="ignore"):
-            # Each row of squares is scaled down to length 1: zeroing a row, or a person, moves the sum by at most that.
+            # Claim: |sum - sum'|_2 <= 1, by `clipped_sum`. A row of squares depends on that row alone.
             return clipped_sum(np.asarray(part.X[:, columns], dtype=np.float64) ** 2, 1.0, part.shares)
 
     mean = run.release(added(rows.results(squares))) / budget.n_rows
@@ -253,5 +253,5 @@ def _gains_and_spans(private: _Private, *, coef: NDArray[np.float64], bound: flo
         after += private.scores
         gains = loss_differences(private.scores, after, private.codes)
         spans = row_divergences(private.scores, after)
-    # Each pair is scaled down to length `bound`: zeroing a row, or a person, moves the sum by at most that.
+    # Claim: |sum - sum'|_2 <= bound, by `clipped_sum`. A pair depends on its own row and on released coefficients.
     return clipped_sum(np.column_stack([gains, spans]), bound, private.rows.shares)

@@ -328,7 +328,7 @@ class _Scouted:
 
 def _scout(run: Run, plan: ShiftedPlan, private: Blocks[ScoredRows]) -> _Scouted:
     """Release the sum of a few bounded numbers per row, and compare it with the same mean over public rows."""
-    # One row moves the sum by at most SCOUT_NORM in l2, see `clipped_sum`.
+    # Claim: |sum - sum'|_2 <= SCOUT_NORM, by `clipped_sum`. The numbers of a row depend on that row alone.
     seen = run.release(added(private.results(partial(_scout_sum, plan=plan)))) / plan.budget.n_rows
     noise = plan.noise("scout") * SCOUT_NORM
     public = plan.public
@@ -404,7 +404,7 @@ def _measured(
     """
     variance, n_rows = (plan.deviation * size) ** 2, plan.budget.n_rows
     limit, norm = GAIN_LIMIT * variance, GAIN_NORM * variance
-    # Rows are scaled down to length `norm`: zeroing one moves the sum by at most that.
+    # Claim: |sum - sum'|_2 <= norm, by `clipped_sum`. What follows is post-processing of this release.
     sums = partial(_gain_sum, moved=moved, solution=solution, limit=limit, norm=norm)
     error, *gains = run.release(added(private.results(sums))) / n_rows
     noise = plan.noise("gain") * norm
@@ -634,7 +634,7 @@ def _release_facts(run: Run, facts: Bounded, n_rows: float) -> tuple[Vector, flo
     if not isinstance(run.plan.mechanism, Gaussian):
         raise TypeError("the noise of this release must be Gaussian.")
     total = run.release(facts)
-    # One row moves the sum of k such numbers by at most sqrt(k) in l2, see `votes`.
+    # Claim: |sum - sum'|_2 <= sqrt(k) for k numbers in [0, 1] per row, by `votes`.
     noise = run.plan.mechanism.noise_multiplier * math.sqrt(len(facts.value)) / n_rows
     # They are means of numbers in [0, 1]; noise beyond that range must not count as evidence.
     return np.clip(total / n_rows, 0.0, 1.0), noise

@@ -811,7 +811,7 @@ class PrivateBestDA(AdaptationRegressor):
 
 def _feature_moment(ledger: Ledger, budget: Budget, Z: Array) -> tuple[Array, float]:
     """Release the average outer product of private rows; return it and the expected spectral norm of its noise."""
-    # Rows are shortened to MAX_NORM: |zz'|_F <= 1, and sqrt 2 between two rows; `clipped_gram` states both.
+    # Claim: |Σ zz' - that of a neighbour|_F <= MAX_NORM² = 1, replaced: sqrt 2, by `clipped_gram`.
     gram = clipped_gram(Z, MAX_NORM)
     released = ledger.release(Gaussian(1.0 / budget.mu), gram, label="second moment of the features")
     values, vectors = np.linalg.eigh((released + released.T) / (2 * budget.n_rows))

@@ -101,8 +101,7 @@ def kept_share(Z: Array, e: Array, clip_norm: float) -> float:
 
 def private_moment(ledger: Ledger, budget: Budget, Z: Array, e: Array, clip_norm: float) -> Moment:
     """Release the moment of private rows, with the whole budget."""
-    # `clipped_gram` clips each joint row to clip_norm and states the bound: |rr'|_F <= clip_norm², and sqrt 2 times
-    # that between two rows.
+    # Claim: |Σ rr' - that of a neighbour|_F <= clip_norm², replaced: sqrt 2 times that, by `clipped_gram`.
     joint = clipped_gram(np.column_stack([Z, e]), clip_norm)
     released = ledger.release(Gaussian(1.0 / budget.mu), joint, label="second moment")
     n_targets = joint.value.shape[0] - Z.shape[1]

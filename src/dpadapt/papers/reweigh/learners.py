@@ -256,7 +256,7 @@ class DescentLearner:
         Z = sample.features
         # Where the number of rows is private, they are of double precision.
         rows = Rows(Z, sample.codes.astype(Z.dtype), intercept=True, fixed_rows=Z.dtype == np.float32)
-        # A record's gradient is multiplied by its weight, at most 1, before it is clipped: the bound stays clip_norm.
+        # Claim: |sum - sum'|_2 <= clip_norm. A record's gradient is multiplied by its weight before it is clipped.
         rows.leverage = sample.weights.astype(Z.dtype)
         square = 1.0 + Z.shape[1] / 3.0
         solution = private_descent(

@@ -293,7 +293,7 @@ def _losses(learner: Any, hypothesis: Hypothesis, features: NDArray[Any], codes:
 def _reweigh(run: Run, scores: Array, t: int, protocol: Protocol) -> tuple[float, float]:
     """Release the histogram of scores after `t` rounds; return `released_normaliser`. A negative score is in no bin."""
     mechanism = run.plan.mechanism
-    # The nearest bin. A record has one score, hence one bin, whether scores are counts or sums.
+    # Claim: |h - h'|_1 <= 1, by `histogram`. A record has one score, hence one bin: the nearest.
     bins = np.rint(scores * protocol.bins).astype(np.int64)
     noisy = run.release(histogram(bins, t * protocol.bins + 1))
     # In counts. A record moves one bin by 1, or two bins under replace-one, hence at most sqrt 2 in l2.
