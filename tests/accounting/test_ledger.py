@@ -1100,3 +1100,15 @@ def test_no_adaptive_analyst_gets_past_an_allowance_or_the_cap(tmp_path, monkeyp
     reach = analyst.delta() / 1e-6
     # Not far below 1: the analyst is strong, and the allowance not needlessly strict.
     assert 0.6 < reach <= 1 + 1e-6
+
+
+def test_an_allowance_protects_what_its_ledger_protects(tmp_path):
+    for unit in ("row", "person"):
+        ledger = Ledger.open(tmp_path / f"{unit}.ledger", epsilon=5.0, delta=1e-6, unit=unit)
+        assert ledger.allow("anna", 5.0).unit == ledger.allowance("anna").unit == unit
+    with pytest.raises(PrivacyError, match="protects persons"):
+        ledger.allowance("anna").release(Gaussian(10.0), clipped_sum([[1.0]], 1.0), label="rows")
+    with pytest.raises(PrivacyError, match="persons="):
+        ledger.allowance("anna").child(1.0, 1e-6, label="a", unit="row")
+    assert ledger.entries == []
+    ledger.allowance("anna").release(Gaussian(10.0), of_persons(), label="persons")
