@@ -12,10 +12,12 @@ RELEASE_BIN := .venv-release/bin
 RELEASE_STAMP := .venv-release/.installed
 # Interpreters that a release is tried with, such as "python3.11 python3.12 python3.13".
 RELEASE_PYTHONS ?= $(PYTHON)
+# Modules whose guards `make guards` removes.
+MODULES ?= mechanisms/bounded.py mechanisms/bounded_losses.py mechanisms/bounded_neighbours.py persist.py
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed
 
-.PHONY: demo test test-networks test-federated test-scale lint audit mutants bench docs release-check clean
+.PHONY: demo test test-networks test-federated test-scale lint audit mutants guards bench docs release-check clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -89,6 +91,10 @@ audit: $(STAMP) $(SCALE_STAMP)
 ## planted privacy bugs, one at a time: the tests named for each must find it
 mutants: $(STAMP) $(TORCH_STAMP) $(SCALE_STAMP)
 	$(BIN)/python tools/mutants.py --processes 2
+
+## each guard of the modules removed once: lists those that the modules' own tests do not miss
+guards: $(STAMP)
+	$(BIN)/python -m tools.guards $(MODULES)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks performance

@@ -458,3 +458,26 @@ def test_a_pipe_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"):
         persist.write_atomically(tmp_path / "pipe", b"content")
+
+
+class Planted:
+    """An object whose pickle makes a file when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["coef_", "planted_", "part/planted"])
+def test_an_array_of_objects_in_a_received_model_runs_no_code(folder, tmp_path, name):
+    mark = tmp_path / "code ran"
+    with np.load(folder / "arrays.npz") as arrays:
+        held = dict(arrays)
+    np.savez(folder / "arrays.npz", **held | {name: np.array([Planted(mark)], dtype=object)})
+    sums = json.loads((folder / "model.json").read_text())["checksums"]
+    change(folder, checksums=sums | {"arrays.npz": persist._digest((folder / "arrays.npz").read_bytes())})
+    with pytest.raises(ValueError, match="damaged"):
+        persist.load(folder)
+    assert not mark.exists()

@@ -109,8 +109,9 @@ def read_mutants(folder: Path = LISTS) -> list[Mutant]:
 class Source:
     """A copy of the package's source in which one mutant at a time is planted."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, patience: float | None = None) -> None:
         self.folder = folder
+        self._patience = patience
         self._planted = 0
         shutil.copytree(ROOT / "src", folder / "src")
 
@@ -148,7 +149,7 @@ class Source:
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                timeout=_PATIENCE * (1 + len(tests) // 10),
+                timeout=self._patience or _PATIENCE * (1 + len(tests) // 10),
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -216,11 +217,11 @@ def python_of(environment: str) -> Path:
 class Pool:
     """Threads that each run tests in a process of their own, with a source of their own."""
 
-    def __init__(self, folder: str, processes: int) -> None:
+    def __init__(self, folder: str, processes: int, patience: float | None = None) -> None:
         self._threads = ThreadPoolExecutor(processes)
         self._sources: Queue[Source] = Queue()
         for number in range(processes):
-            self._sources.put(Source(Path(folder, str(number))))
+            self._sources.put(Source(Path(folder, str(number)), patience))
 
     def each(self, work: Callable[[Any, Source], Any], items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield each item with what `work` returns for it, in the order in which they are done."""

@@ -1098,6 +1098,17 @@ def test_no_adaptive_analyst_gets_past_an_allowance_or_the_cap(tmp_path, monkeyp
     object.__setattr__(doors, "cap", cap)
     analyst = Analyst(doors.setup(tmp_path, limits), firsts=(0.1, 0.3, 0.7, 0.97), bisections=14, nodes=151)
     reach = analyst.delta() / 1e-6
-    # Not far below 1: the analyst is strong, and the allowance not needlessly strict.
     # The analyst is strong: what one sum alone admits is close to half of delta.
     assert 0.5 < reach <= 1 + 1e-6
+
+
+def test_an_allowance_protects_what_its_ledger_protects(tmp_path):
+    for unit in ("row", "person"):
+        ledger = Ledger.open(tmp_path / f"{unit}.ledger", epsilon=5.0, delta=1e-6, unit=unit)
+        assert ledger.allow("anna", 5.0).unit == ledger.allowance("anna").unit == unit
+    with pytest.raises(PrivacyError, match="protects persons"):
+        ledger.allowance("anna").release(Gaussian(10.0), clipped_sum([[1.0]], 1.0), label="rows")
+    with pytest.raises(PrivacyError, match="persons="):
+        ledger.allowance("anna").child(1.0, 1e-6, label="a", unit="row")
+    assert ledger.entries == []
+    ledger.allowance("anna").release(Gaussian(10.0), of_persons(), label="persons")

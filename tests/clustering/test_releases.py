@@ -233,3 +233,27 @@ def test_targets_are_finite_numbers_whose_distances_fit_single_precision(targets
     ):
         with pytest.raises(ValueError, match=f"public X must .*{message}"):
             checked_inputs(targets, Public(bad))
+
+
+class Fixed:
+    """A run that returns the same counts, whatever it is given."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def release(self, bounded):
+        return np.full(bounded.value.shape, self.value)
+
+
+@pytest.mark.parametrize("count", [0.0, 1e5])
+def test_the_partition_follows_from_released_counts_alone(targets, count):
+    """Different sources, the same releases: what is released next must have the same bins."""
+    plan = plan_of(targets)
+    made = []
+    for repeats in (0, 1, 3000):
+        finest = count_sources(np.repeat(targets, repeats, axis=0), plan.around.cells, Public(targets), None)
+        made.append(noisy_counts(finest, plan, [Fixed(count), Fixed(1.0)]))
+    for other in made[1:]:
+        assert other.n_bands == made[0].n_bands
+        assert np.array_equal(other.part, made[0].part)
+        assert np.array_equal(other.parent, made[0].parent)

@@ -909,3 +909,95 @@ def test_rounding_in_float32_moves_a_sum_by_less_than_the_bound(n_columns):
     assert np.linalg.norm(sums[0].value - sums[1].value) <= sums[0].l2
     grams = [clipped_gram(Rows(rows, np.ones(len(rows))), 1.01) for rows in (X, without)]
     assert np.linalg.norm(grams[0].value - grams[1].value) <= grams[0].l2
+
+
+def test_the_term_of_a_row_that_tiny_clipping_norms_make_subnormal_stays_within_the_bound():
+    """A quotient that is subnormal may be rounded up by any amount: several of these rows would exceed the bound."""
+    rng = np.random.default_rng(0)
+    for clip_norm in (1e-160, 1e-165, 1e-169):
+        for row in rng.uniform(0.1, 1, 50) * 1e154:
+            assert abs(clipped_sum([[row]], clip_norm).value[0]) <= clip_norm
+            assert abs(clipped_gram([[row]], clip_norm).value[0, 0]) <= clip_norm**2
+
+
+def test_a_term_whose_factor_is_subnormal_stays_within_the_bound():
+    rng = np.random.default_rng(0)
+    clip_norm = 1e-100
+    for row, weight in rng.uniform(0.1, 1, (50, 2)) * (1e150, 1e73):
+        rows = Rows(np.array([[row]]), np.zeros(1))
+        made = clipped_outer_sum(rows, lambda block, weight=weight: np.full((1, 2), weight), clip_norm)
+        assert np.linalg.norm(made.value) <= clip_norm
+
+
+def test_a_term_whose_factor_is_too_small_for_float32_stays_within_the_bound():
+    rng = np.random.default_rng(0)
+    clip_norm = 1e-5
+    for term in rng.uniform(0.1, 1, 50).astype(np.float32) * np.float32(1e38):
+
+        def combine(factors, term=term):
+            return factors.astype(np.float32) * term
+
+        made = clipped_term_sum([(np.array([float(term)]), combine)], 1, clip_norm)
+        assert abs(made.value[0]) <= clip_norm
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [votes([[1, 0]]), soft_histogram([[0.5, 0.5]]), clipped_sum([[1.0, 0.0]], 1.0), clipped_sum([[9.0, 0.0]], 9.0)],
+    ids=["votes", "soft histogram", "sum", "long sum"],
+)
+def test_only_a_histogram_becomes_a_coarser_one(statistic):
+    """One record moves several entries of the others, and their groups by more than 1."""
+    with pytest.raises(ValueError, match="must be a histogram"):
+        coarser_histogram(statistic, [0, 0], 1)
+
+
+@pytest.mark.parametrize("group", [[0], [0, 0, 0], [[0, 0]]])
+def test_every_bin_of_a_histogram_has_one_group(group):
+    with pytest.raises(ValueError, match="a bin for each of its bins"):
+        coarser_histogram(histogram([0, 1], 2), group, 1)
+
+
+def test_a_statistic_with_an_entry_per_row_is_neither_sampled_nor_added():
+    each = replace(clipped_sum([[1.0]], 1.0), per_row=True)
+    with pytest.raises(PrivacyError, match="which rows were drawn"):
+        each.sensitivity("l2", Adjacency.ZERO_OUT, doubled=True)
+    for part in (each, clipped_sum([[1.0]], 1.0).of_batch(object())):
+        with pytest.raises(PrivacyError, match="sum over rows"):
+            added([part, part])
+
+
+def test_a_table_has_one_axis_for_records_and_one_for_entries():
+    """A third axis would hold further entries of a record, which the bound does not count."""
+    for make in (votes, soft_histogram):
+        for rows in ([1, 0], [[[1, 0], [1, 1]]]):
+            with pytest.raises(ValueError, match="axes"):
+                make(rows)
+
+
+def test_one_share_does_not_stand_for_all_rows():
+    for make in (
+        lambda shares: clipped_sum([[1.0], [1.0]], 1.0, shares),
+        lambda shares: votes([[1], [1]], shares),
+        lambda shares: histogram([0, 1], 2, shares),
+    ):
+        with pytest.raises(ValueError, match="one entry per row"):
+            make(person_shares(["a"], 1))
+
+
+def test_a_cell_of_none_is_null_and_changes_no_other_record():
+    assert clipped_sum([[0.5, None], [0.5, 0.25]], 1.0).value.tolist() == [0.5, 0.25]
+    assert square_root_histogram([None, 0.0], 1).value == pytest.approx(square_root_histogram([0.0], 1).value)
+    assert weighted_votes([np.array([True, True])], [None, 0.5]).value.tolist() == [0.5]
+
+
+def test_whether_a_record_belongs_inside_is_no_index():
+    """Numbers 0 and 1 are answers: as an index they would count record 1 several times."""
+    made = threshold_votes([[0.0], [1.0], [2.0]], [1, 1, 0], [1.0, 1.0, 0.5], 3)
+    assert made.value.tolist() == [[1.5, 2.5, 2.0]]
+
+
+def test_rows_of_float32_are_added_up_in_float64():
+    """Their sums are bounded also where the number of rows is private: see `fixed_rows`."""
+    rows = np.ones((3, 2), np.float32)
+    assert clipped_sum(rows, 1.0).value.dtype == soft_histogram(rows).value.dtype == votes(rows).value.dtype == float

@@ -249,6 +249,46 @@ def test_limits_are_enforced_and_losses_bounded():
         rows.moments().divided(0)
 
 
+def test_limits_hold_for_float32():
+    """0.1 is larger in float32, and lengths have larger rounding errors: both would exceed the limit."""
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((500, 7)).astype(np.float32), np.full(500, 9.0, dtype=np.float32)
+    rows = limited_rows(X, y, max_norm=0.1, max_target=0.1)
+    assert np.linalg.norm(rows.X.astype(np.float64), axis=1).max() <= 0.1
+    assert rows.y.astype(np.float64).max() <= 0.1
+    assert own_losses(y, 0.1).value.astype(np.float64).max() <= 0.1
+    assert listed_discrepancy(y[:1, None], [0.0], 0.1, 1.0).value.astype(np.float64) <= 0.1
+
+
+def test_whole_rows_and_targets_are_limited_like_others():
+    rows = limited_rows([[3, 4]], [9], max_norm=1.0, max_target=0.5)
+    assert np.allclose(rows.X, [[0.6, 0.8]])
+    assert rows.y.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("radius", [math.nan, math.inf, 1e200])
+def test_a_radius_whose_square_overflows_is_refused(radius):
+    """Coefficients whose square overflows too would not be shortened to it."""
+    moments = limited(np.ones((1, D + 1))).moments()
+    with pytest.raises(ValueError, match="radius must be at most 1e100"):
+        squared_loss_gradient(moments, np.full(D, 1e250), radius)
+
+
+@pytest.mark.parametrize("targets", [(0.9, 0.1), (0.1, 0.9)])
+def test_the_discrepancy_is_the_largest_difference_in_both_directions(targets):
+    """The private losses are larger in one case, the public ones in the other."""
+    rng = np.random.default_rng(4)
+    rows = [limited(np.column_stack([rng.uniform(-0.3, 0.3, (6, D)), np.full(6, y)])) for y in targets]
+    private, public = rows
+    coefs = rng.standard_normal((4000, D))
+    coefs *= (0.5 * rng.random(4000) ** (1 / D) / np.linalg.norm(coefs, axis=1))[:, None]
+    sums = [((part.X @ coefs.T - part.y[:, None]) ** 2).sum(axis=0) for part in rows]
+    largest = np.abs(sums[0] - sums[1]).max()
+    value = float(squared_loss_discrepancy(private.moments(), public.moments().divided(6), 0.5, 6.0).value)
+    assert largest <= value * (1 + 1e-9)
+    assert value <= 1.05 * largest
+
+
 def test_moments_of_all_rows_are_computed_once():
     """Several releases need the same sums; weighted sums are others, and must not be mistaken for them."""
     rows = limited_rows([[0.5, 0.1], [0.2, 0.4]], [0.3, -0.2], max_norm=1.0, max_target=1.0)

@@ -163,7 +163,73 @@ def test_bad_public_arguments_are_refused():
         cell_sums([[0.0]], TARGETS, 0.5)
     with pytest.raises(ValueError, match="n_neighbours must be a whole number"):
         neighbour_sums([[0.0, 0.0]], TARGETS, 0, 0.5)
+    for caps in ([1.0, 1.0, math.nan, 1.0, 1.0], [1.0, math.inf, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, -1.0]):
+        with pytest.raises(ValueError, match="caps must hold one finite number"):
+            neighbour_distance_sum([[0.0, 0.0]], TARGETS, 1, caps)
+    for points in ([0.0, 0.1], [[[0.0, 0.1]]], np.empty((0, 2)), [[0.0, math.nan]], [[math.inf, 0.0]]):
+        with pytest.raises(ValueError, match="centres must be a table of finite numbers with at least one row"):
+            cell_sums([[0.0, 0.0]], points, 0.5)
+    for rows in ([0.0, 0.1], [[[0.0], [0.1]]]):
+        with pytest.raises(ValueError, match="rows must have two axes"):
+            cell_sums(rows, TARGETS, 0.5)
     assert isinstance(cell_sums([[0.0, 0.0]], TARGETS, 0.5), Bounded)
+
+
+def test_distances_are_those_to_the_nearest_rows_only():
+    random = np.random.default_rng(2)
+    rows = random.uniform(-0.5, 0.5, (20, 2))
+    distances = np.sort(np.linalg.norm(TARGETS[:, None] - rows, axis=2), axis=1)
+    for n_neighbours in (1, 4, 20):
+        expected = np.minimum(distances[:, :n_neighbours], CAPS[:, None]).sum()
+        assert neighbour_distance_sum(rows, TARGETS, n_neighbours, CAPS).value == pytest.approx(expected)
+
+
+def test_whole_numbers_are_no_shorter_than_they_are():
+    """The square of 2**32 overflows to 0 in whole numbers, and the row would seem to lie in the ball."""
+    assert not cell_sums(np.array([[2**32, 0]]), TARGETS, 0.5).value.any()
+
+
+def test_whole_targets_do_not_round_sums():
+    """A sum that is rounded to a whole number moves by 1 where a row moves it by much less."""
+    rows, targets = [[0.4, 0.2], [0.3, 0.1]], np.zeros((2, 2), dtype=int)
+    assert neighbour_sums(rows, targets, 2, 0.5).value == pytest.approx(np.array([[0.7, 0.3]] * 2))
+
+
+def test_caps_of_float32_are_added_up_in_float64():
+    """In float32 their sum, which bounds what one row moves, would be too small."""
+    caps = np.array([1e8, 1.0, 1.0, 1.0, 1.0], dtype=np.float32)
+    first, second = (neighbour_distance_sum(rows, np.zeros((5, 1)), 1, caps) for rows in (np.empty((0, 1)), [[0.0]]))
+    assert first.l1 == abs(float(first.value[0] - second.value[0])) == 1e8 + 4
+
+
+@pytest.mark.parametrize("number", [16, 2**10, 2**20])
+def test_blocks_cover_all_rows_and_fit_into_their_bytes(monkeypatch, number):
+    monkeypatch.setattr(bounded_neighbours, "_DISTANCE_BLOCK_BYTES", number)
+    for n_rows, n_columns in ((0, 3), (1, 0), (37, 1), (50, 16), (8, 100_000)):
+        blocks = [np.arange(n_rows)[part] for part in bounded_neighbours._blocks(n_rows, n_columns)]
+        assert [row for block in blocks for row in block] == list(range(n_rows))
+        size = max(map(len, blocks), default=0)
+        assert size <= 4 or 8 * size * n_columns <= number
+        # Fewer blocks would not do.
+        assert len(blocks) <= 1 or 8 * 2 * size * n_columns > number
+    assert neighbour_distance_sum(TARGETS, TARGETS, 2, CAPS).l1 == CAPS.sum()
+
+
+def test_local_bound_of_equal_targets_is_the_sum_of_caps():
+    targets = np.zeros((5, 2))
+    assert local_neighbour_distance_sum(TARGETS, targets, 1, CAPS).l1 == CAPS.sum()
+
+
+def test_bound_for_many_targets_covers_those_that_are_far_from_every_centre(monkeypatch):
+    """Two targets with large caps lie far from the others, of which two are centres."""
+    monkeypatch.setattr(bounded_neighbours, "_MOST_EXACT_TARGETS", 4)
+    for at in range(8):
+        targets, caps = np.linspace(0, 1e-3, 9)[:, None], np.full(9, 1e-3)
+        targets[at : at + 2], caps[at : at + 2] = 100.0, 1.0
+        bound = local_neighbour_distance_sum(np.empty((0, 1)), targets, 1, caps).l1
+        first, second = (neighbour_distance_sum(rows, targets, 1, caps).value for rows in (np.empty((0, 1)), [[100.0]]))
+        assert float(first[0] - second[0]) == pytest.approx(2.0)
+        assert float(first[0] - second[0]) <= bound
 
 
 def test_bound_for_many_targets_is_at_least_the_exact_one(monkeypatch):

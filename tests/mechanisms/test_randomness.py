@@ -165,3 +165,22 @@ def test_poisson_samples_at_rate_one_of_no_rows_and_at_tiny_rates():
         assert random.poisson_sample(0, 0.5).tolist() == []
         assert random.poisson_sample(1000, 1e-18).tolist() == []  # gaps of 1e18 must not overflow
         assert random.poisson_sample(0, 1.0).tolist() == []
+
+
+def test_every_bit_of_the_key_is_drawn(monkeypatch):
+    """Of 64 keys every bit is 0 in one and 1 in another; a right key fails with probability 256 / 2^64."""
+    import randomgen
+
+    keys, original = [], randomgen.AESCounter
+
+    def recorded(key):
+        keys.append(key)
+        return original(key=key)
+
+    monkeypatch.setattr(randomgen, "AESCounter", recorded)
+    for _ in range(64):
+        assert SecureRandom().generator is not None
+    always, ever = 2**128 - 1, 0
+    for key in keys:
+        always, ever = always & key, ever | key
+    assert (len(keys), always, ever) == (64, 0, 2**128 - 1)

@@ -558,3 +558,26 @@ def test_boosting_for_classes_works_end_to_end():
     model = PrivateTransferClassifier(public_model=HistGradientBoostingClassifier(max_iter=20), random_state=0)
     model.fit(X, CODES, public=PUBLIC_CLASSES)
     assert log_loss(model) < log_loss(model.public_only())
+
+
+class Logging(RegressorMixin, BaseEstimator):
+    """A model that appends the rows that it sees to a list."""
+
+    def fit(self, X, y):
+        self.log_ = []
+        return self
+
+    def predict(self, X):
+        self.log_.append(X.copy())
+        return X[:, 0]
+
+
+def test_a_list_inside_a_model_keeps_no_private_row():
+    private = X.copy()
+    private[:, 1] = SECRET
+    given = Logging().fit(X_PUBLIC, Y_PUBLIC)
+    public = Public(X_PUBLIC, Y_PUBLIC, unseen=True)
+    model = PrivateTransferRegressor(public_model=given).fit(private, Y, public=public)
+    assert given.log_ == []
+    assert model.public_base_.models[0].model.log_
+    assert all(SECRET not in rows for rows in model.public_base_.models[0].model.log_)

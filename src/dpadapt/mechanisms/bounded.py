@@ -32,7 +32,6 @@ Norm = Literal["l1", "l2", "linf"]
 Array = NDArray[Any]
 
 _FLOAT32 = np.dtype(np.float32)
-_FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 # Largest clipping norm of float64 and of float32 rows: the limits of the weights of a row of length above `tiny`, and
 # the sum of all rows, stay finite.
 _MOST_CLIP_NORM = (2.0**500, 2.0**60)
@@ -306,7 +305,7 @@ def clipped_term_sum(
     with np.errstate(all="ignore"):
         for lengths, combine in parts:
             # Terms are summed in `dtype`, so the factors leave a margin for its rounding.
-            factors = np.minimum(_with_margin(clip_norm, np.dtype(dtype)) / np.maximum(lengths, _FLOAT32_TINY), 1.0)
+            factors = np.minimum(_with_margin(clip_norm, np.dtype(dtype)) / lengths, 1.0)
             # Rows with a length that is not finite, or with a factor that float32 might round up, count as null.
             factors[~(np.isfinite(lengths) & (factors >= _LEAST_TERM_FACTOR))] = 0
             end = n_rows + len(factors)
@@ -556,7 +555,7 @@ def weighted_votes(ballots: Iterable[NDArray[Any]], weights: ArrayLike) -> Bound
     """
     clipped = _unit_weights(weights)
     # A vote is yes or no: anything else would be a second weight.
-    scores = np.array([float(clipped[np.asarray(ballot, dtype=bool)].sum()) for ballot in ballots], dtype=np.float64)
+    scores = np.array([float(clipped[np.asarray(ballot, dtype=bool)].sum()) for ballot in ballots])
     return _unit_scores(scores)
 
 
@@ -664,8 +663,8 @@ def _shared(factors: NDArray[Any], shares: Shares | None) -> NDArray[Any]:
 
 def _clip_factors(lengths: NDArray[Any], clip_norm: float) -> NDArray[Any]:
     """Return the factors that clip rows of these lengths to `clip_norm`; an infinite length gives 0."""
-    safe = np.maximum(lengths, np.finfo(lengths.dtype).tiny)
-    return np.asarray(np.minimum(_with_margin(clip_norm, lengths.dtype) / safe, 1.0), dtype=lengths.dtype)
+    # A length of 0 gives an infinite quotient, so the factor 1.
+    return np.asarray(np.minimum(_with_margin(clip_norm, lengths.dtype) / lengths, 1.0))
 
 
 def _with_margin(clip_norm: float, dtype: np.dtype[Any]) -> Any:

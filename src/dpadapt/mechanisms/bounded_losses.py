@@ -71,7 +71,7 @@ class LimitedRows:
         with np.errstate(all="ignore"):
             scaled, square = self.X, self.y**2
             if factors is not None:
-                clipped = np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)
+                clipped = np.clip(factors, 0.0, 1.0)
                 scaled, square = self.X * clipped[:, None], square * clipped
             gram, cross = scaled.T @ self.X, scaled.T @ self.y
         return Moments(gram, cross, float(square.sum()), self.max_norm, self.max_target)
@@ -245,7 +245,7 @@ def own_losses(losses: ArrayLike, limit: float, factors: ArrayLike | None = None
     if factors is not None:
         # A numerical warning or error would reveal an extreme row, whatever the caller's settings are.
         with np.errstate(all="ignore"):
-            value *= np.clip(np.asarray(factors, dtype=np.float64), 0.0, 1.0)
+            value *= np.clip(factors, 0.0, 1.0)
     # Claim: |v - v'|_1 <= limit, zeroed or replaced. One record determines one entry, which lies in [0, limit] for
     # every record and is 0 for a null record.
     return Bounded(value, l1=limit, replaced={"l1": limit, "l2": limit, "linf": limit}, fixed_rows=True, per_row=True)

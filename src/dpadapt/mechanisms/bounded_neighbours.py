@@ -150,10 +150,9 @@ def _most_covered(targets: Array, caps: Array) -> float:
 
 def _largest_sum(centres: Array, targets: Array, radius: Array, caps: Array) -> float:
     """Return the largest Σ_x (cap_x - (|x - c| - radius_c) / 2)+ over the centres c."""
-    size = max(1, _DISTANCE_BLOCK_BYTES // (8 * len(targets)))
     return max(
         float(np.maximum(caps - (cdist(centres[part], targets) - radius[part, None]) / 2, 0.0).sum(axis=1).max())
-        for part in (slice(start, start + size) for start in range(0, len(centres), size))
+        for part in _blocks(len(centres), len(targets))
     )
 
 
@@ -171,14 +170,14 @@ def _neighbour_sums(rows: ArrayLike, targets: Array, n_neighbours: int, radius: 
     return total
 
 
-def _nearest(distance: Array, wanted: int) -> Array:
-    """Return 1 for the `wanted` smallest entries of each row, among equal ones the leftmost, and 0 for the others."""
+def _nearest(distance: Array, wanted: int) -> NDArray[np.bool_]:
+    """Return which entries are the `wanted` smallest of their row, among equal ones the leftmost."""
     if wanted >= distance.shape[1]:
-        return np.ones_like(distance)
+        return np.ones(distance.shape, dtype=bool)
     last = np.partition(distance, wanted - 1, axis=1)[:, wanted - 1, None]
     nearer, tied = distance < last, distance == last
     n_tied = wanted - nearer.sum(axis=1, keepdims=True)
-    return np.asarray(nearer | (tied & (np.cumsum(tied, axis=1) <= n_tied)), dtype=np.float64)
+    return np.asarray(nearer | (tied & (np.cumsum(tied, axis=1) <= n_tied)))
 
 
 def _inside(rows: ArrayLike, width: int, radius: float) -> Array:
@@ -211,4 +210,4 @@ def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     # cdist computes 4 distances at a time. The sizes are multiples of 4, so that the position of a point within its
     # group of 4 does not depend on the number of private rows.
     size = max(4, _DISTANCE_BLOCK_BYTES // (8 * max(1, n_columns)) // 4 * 4)
-    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+    return (slice(start, start + size) for start in range(0, n_rows, size))
