@@ -1,7 +1,7 @@
 """`Source`: private rows that are read in chunks, so that they need not fit into memory."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import checks
 from dpadapt.persons import Shares, row_shares
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks
 from dpadapt.streaming.spill import DEFAULT_MEMORY, Spill
@@ -147,7 +148,7 @@ def _shares(present: list[Any], n_rows: int, *, first: bool, others: bool) -> Sh
 
 
 def _as_arrays(X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    return np.asarray(X), np.asarray(y)
+    return np.asarray(checks.cells(X)), np.asarray(checks.cells(y))
 
 
 def in_chunks(X: Any) -> bool:
@@ -210,9 +211,15 @@ def rows_of(part: Part, index: slice) -> Part:
     return Part(part.X[index], part.y[index], None if part.shares is None else part.shares.take(index))
 
 
+def joined_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return consecutive parts of one array; those of different types as objects, so that each value stays as it is."""
+    alike = len({array.dtype.kind for array in arrays}) == 1
+    return np.concatenate(arrays if alike else [array.astype(object) for array in arrays])
+
+
 def _joined(parts: list[Part]) -> Part:
     """Return one part with all rows; the arrays are new ones."""
-    X, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y"))
+    X, y = (joined_arrays([getattr(part, name) for part in parts]) for name in ("X", "y"))
     if all(part.shares is None for part in parts):
         return Part(X, y)
     present = [np.ones(len(part.X)) if part.shares is None else part.shares.values for part in parts]

@@ -560,10 +560,12 @@ def _with_labels(table: Table, label: str | None, y: Any) -> Table:
     """Return the table with labels that were given apart from it."""
     if y is None or label is None:
         return table
+    import pandas as pd
+
     labels = np.asarray(y, dtype=object).ravel()
     if len(labels) != len(table.frame):
         raise ValueError("y must have one label for each row of X.")
-    return replace(table, frame=table.frame.assign(**{label: labels}))
+    return replace(table, frame=table.frame.assign(**{label: pd.Series(labels, dtype=object)}))
 
 
 def same_table(public: Any, private: Any) -> bool:

@@ -16,6 +16,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
@@ -119,12 +120,31 @@ def from_arrow(data: Any) -> "pd.DataFrame":
     import pandas as pd
     import pyarrow
 
+    table = pyarrow.table(data)
+    for place, column in enumerate(table.schema):
+        if pyarrow.types.is_date(column.type):
+            table = table.set_column(place, column, _in_calendar(table.column(place)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
-        frame: pd.DataFrame = pyarrow.table(data).to_pandas(integer_object_nulls=True)
+        frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
+    for column in table.schema:
+        if pyarrow.types.is_nested(column.type) and (frame.columns == column.name).sum() == 1:
+            # Otherwise the lists of all rows are parts of one array, whose type a gap in one of them changes.
+            frame[column.name] = pd.Series(table.column(column.name).to_pylist(), index=frame.index, dtype=object)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns])
     return frame.reset_index(drop=True)
+
+
+def _in_calendar(dates: Any) -> Any:
+    """Return dates of Arrow without those that Python has no date for: one of them would make the table unreadable."""
+    import pyarrow
+    from pyarrow import compute
+
+    days = dates.cast(pyarrow.date32()).cast(pyarrow.int32())
+    first, last = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
+    readable = compute.and_(compute.greater_equal(days, first), compute.less_equal(days, last))
+    return compute.if_else(readable, dates, pyarrow.scalar(None, dates.type))
 
 
 def read_table(
