@@ -11,7 +11,7 @@ import numbers
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,8 +128,7 @@ def parse_numbers(series: "pd.Series[Any]", decimal_mark: str = ".") -> NDArray[
         else:
             # Each cell by itself. `pandas.to_numeric` reads a text as a whole number or as a decimal one, which can
             # differ in the last digit, according to the other cells.
-            cells = series.to_numpy(dtype=object)
-            values = np.array([_number(cell, decimal_mark) for cell in cells], dtype=np.float64)
+            values = np.array([_number(cell, decimal_mark) for cell in cell_objects(series)], dtype=np.float64)
         values[~np.isfinite(values)] = np.nan
     return values
 
@@ -155,6 +154,18 @@ def _number(cell: Any, decimal_mark: str) -> float:
         return float(cell) if isinstance(cell, numbers.Real | np.bool_ | decimal.Decimal) else math.nan
     except (OverflowError, ValueError, TypeError):
         return math.nan
+
+
+def cell_objects(series: "pd.Series[Any]") -> NDArray[np.object_]:
+    """Return the cells as objects. One that there is no object for, such as a date after 9999, is missing."""
+    try:
+        return series.to_numpy(dtype=object)
+    except Exception:  # it would make all cells unreadable
+        cells = np.full(len(series), None, dtype=object)
+    for row in range(len(series)):
+        with suppress(Exception):
+            cells[row] = series.iloc[row]
+    return cells
 
 
 def _uniform(cell: Any) -> Any:
@@ -233,7 +244,7 @@ def distinct_texts(series: "pd.Series[Any]") -> tuple[NDArray[np.int64], list[st
             codes, cells = codes.astype(np.int64), np.asarray(found, dtype=object)
         else:
             # As text first: among objects, 1 and True count as equal, and the first of them would stand for both.
-            written = [_text(cell) for cell in series.to_numpy(dtype=object)]
+            written = [_text(cell) for cell in cell_objects(series)]
             codes, cells = pd.factorize(np.array(written, dtype=object))
             codes = codes.astype(np.int64)
         texts = [_text(cell) for cell in cells]

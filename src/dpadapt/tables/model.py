@@ -562,7 +562,9 @@ def _with_labels(table: Table, label: str | None, y: Any) -> Table:
         return table
     import pandas as pd
 
-    labels = np.asarray(y, dtype=object).ravel()
+    typed = hasattr(y, "dtype") or hasattr(y, "dtypes")
+    # A list label by label: NumPy would make a table of it if all its labels were lists.
+    labels = np.asarray(y, dtype=object).ravel() if typed else np.fromiter(y, dtype=object)
     if len(labels) != len(table.frame):
         raise ValueError("y must have one label for each row of X.")
     return replace(table, frame=table.frame.assign(**{label: pd.Series(labels, dtype=object)}))
