@@ -117,6 +117,20 @@ def one_of(value: Any, choices: Collection[Choice], name: str) -> Choice:
     return next(choice for choice in choices if choice == value)
 
 
+def cells(values: Any) -> Any:
+    """Return private values as they are if they have a type; a list becomes an array of objects.
+
+    NumPy would infer one type for the whole list. Then one value changes how the others are read: 1 beside "a" becomes
+    "1".
+
+    Examples
+    --------
+    >>> cells([1, "a"]).tolist()
+    [1, 'a']
+    """
+    return values if hasattr(values, "dtype") or hasattr(values, "dtypes") else np.asarray(values, dtype=object)
+
+
 def declared_public(value: Any) -> Public:
     """Return `value` if it is a `Public`; anything else, such as an array, is refused."""
     if not isinstance(value, Public):

@@ -13,6 +13,7 @@ takes its place; without `mean_weight`, n does, which is never too small: steps 
 public model, steps that are too long could diverge.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -90,8 +91,10 @@ def _numbers(weights: Any, n_rows: int) -> NDArray[np.float64]:
     numbers: NDArray[np.float64] | None = None
     try:
         array = np.ma.filled(weights.astype(np.float64), np.nan) if isinstance(weights, np.ma.MaskedArray) else weights
-        array = np.asarray(array)
-        if array.shape == (n_rows,) and array.dtype.kind in "biufO":
+        array = np.asarray(checks.cells(array))
+        if array.shape == (n_rows,) and array.dtype.kind == "O":
+            numbers = np.array([_number_of(weight) for weight in array], dtype=np.float64)
+        elif array.shape == (n_rows,) and array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
     except Exception:
         numbers = None
@@ -100,3 +103,15 @@ def _numbers(weights: Any, n_rows: int) -> NDArray[np.float64]:
         # private, so it is not shown.
         raise ValueError(_NO_WEIGHTS)
     return numbers
+
+
+def _number_of(weight: Any) -> float:
+    """Return one weight; NaN if it is missing or larger than any float, an error if it is no number."""
+    if weight is None:
+        return math.nan
+    if isinstance(weight, complex | np.complexfloating | np.datetime64 | np.timedelta64):
+        raise TypeError
+    try:
+        return float(weight)
+    except OverflowError:
+        return math.nan

@@ -367,12 +367,14 @@ class SimulatedAgents(Agents):
     ) -> None:
         super().__init__(epsilon)
         try:
-            self._X = np.asarray(X)
-        except ValueError:
+            self._X = np.asarray(checks.cells(X))
+            if self._X.ndim == 2 and self._X.dtype.kind == "O":
+                self._X = self._X.astype(np.float64)  # each cell by itself
+        except (ValueError, TypeError, OverflowError):
             raise ValueError("X must have one row per person, all of them equally long.") from None
         if self._X.ndim != 2 or not len(self._X):
             raise ValueError(f"X must have one row per person, at least one; got an array of shape {self._X.shape}.")
-        self._y = np.zeros(len(self._X)) if y is None else np.asarray(y)
+        self._y = np.zeros(len(self._X)) if y is None else np.asarray(checks.cells(y))
         if self._y.shape != (len(self._X),):
             raise ValueError(f"y must have one label per row of X, {len(self._X)} in all, got shape {self._y.shape}.")
         self._with_replacement = n_people is not None

@@ -517,11 +517,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         fixed_rows = fixed_rows and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
         kept = [np.float64, np.float32] if fixed_rows else np.float64
         try:
+            X = checks.cells(X)
             require_plain(X, "X")
             if y is None and not needs_y:
                 X = validate_data(self, X, dtype=kept, **shapes)
                 y = np.zeros(len(X))
             else:
+                # The targets of a custom loss are numbers of one type.
+                y = y if multi_output else checks.cells(y)
                 require_plain(y, "y")
                 shapes |= {"multi_output": multi_output}
                 X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
@@ -886,13 +889,17 @@ def _distinct(labels: Any, name: str) -> NDArray[Any]:
         # A warning about many or huge labels would reveal something about private labels.
         warnings.simplefilter("ignore")
         try:
+            labels = checks.cells(labels)
             require_plain(labels, name)
-            labels = np.asarray(labels)
             classes = np.unique(labels)
+            # The classes are public, so they may have one type, unless it changes them.
+            typed = np.asarray(classes.tolist())
+            classes = typed if typed.tolist() == classes.tolist() and typed.dtype.kind != "S" else classes
             kind = classes.dtype.kind
-            if labels.ndim == 1 and (kind in "biuOSU" or (kind == "f" and np.isfinite(classes).all())):
+            whole = all(label == label for label in classes.tolist())  # NaN differs from itself
+            if whole and labels.ndim == 1 and (kind in "biuOSU" or (kind == "f" and np.isfinite(classes).all())):
                 if name == "y":
-                    check_classification_targets(labels)
+                    check_classification_targets(classes)
                 return classes
         except _Refused as error:
             refusal = str(error)
@@ -907,13 +914,13 @@ def _distinct(labels: Any, name: str) -> NDArray[Any]:
 
 def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
     """Return the index of each label in the sorted `classes`; an unknown label is refused and not shown."""
-    labels = np.asarray(labels)
+    # Each label by itself, and equal numbers are one class, whatever their types.
+    positions = {label: code for code, label in enumerate(classes.tolist())}
     try:
-        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        known = bool(np.all(classes[codes] == labels))
-    except Exception:
-        known = False
-    if not known:
+        codes = [positions.get(label, -1) for label in np.asarray(checks.cells(labels)).tolist()]
+    except TypeError:  # a list is no label
+        codes = [-1]
+    if -1 in codes:
         raise ValueError(f"{name} holds a label that is not among the classes. Declare all of them with classes=.")
     return np.asarray(codes, dtype=np.int64)
 

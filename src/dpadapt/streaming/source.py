@@ -1,7 +1,8 @@
 """`Source`: private rows that are read in chunks, so that they need not fit into memory."""
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import checks
 from dpadapt.persons import Shares, row_shares
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks
 from dpadapt.streaming.spill import DEFAULT_MEMORY, Spill
@@ -94,8 +96,9 @@ class Source:
     ) -> "Source":
         """Return the rows of a Parquet or CSV file, of a folder of them, or of a `pyarrow.dataset.Dataset`.
 
-        All columns must hold numbers, and have the same names and types in all files. `TableModel` reads tables as they
-        come, with missing cells, dates and categories.
+        All columns must hold numbers, and have the same names and types in all files. Only labels may be texts; in a CSV
+        file, a label that is written as a number is one. `TableModel` reads tables as they come, with missing cells,
+        dates and categories.
 
         Parameters
         ----------
@@ -147,7 +150,7 @@ def _shares(present: list[Any], n_rows: int, *, first: bool, others: bool) -> Sh
 
 
 def _as_arrays(X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    return np.asarray(X), np.asarray(y)
+    return np.asarray(checks.cells(X)), np.asarray(checks.cells(y))
 
 
 def in_chunks(X: Any) -> bool:
@@ -210,9 +213,17 @@ def rows_of(part: Part, index: slice) -> Part:
     return Part(part.X[index], part.y[index], None if part.shares is None else part.shares.take(index))
 
 
+def joined_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return consecutive parts of one array; those of different types as objects, so that each value stays as it is."""
+    kinds, types = {array.dtype.kind for array in arrays}, {array.dtype for array in arrays}
+    # Dates and times of different resolutions have no common one that holds them all.
+    alike = len(types) == 1 or (len(kinds) == 1 and not kinds & {"m", "M"})
+    return np.concatenate(arrays if alike else [array.astype(object) for array in arrays])
+
+
 def _joined(parts: list[Part]) -> Part:
     """Return one part with all rows; the arrays are new ones."""
-    X, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y"))
+    X, y = (joined_arrays([getattr(part, name) for part in parts]) for name in ("X", "y"))
     if all(part.shares is None for part in parts):
         return Part(X, y)
     present = [np.ones(len(part.X)) if part.shares is None else part.shares.values for part in parts]
@@ -227,7 +238,7 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
 
     problem: str | None = None
     try:
-        table = _dataset(data)
+        table = _dataset(data, label)
         names = table.schema.names
         if label not in names:
             raise ValueError(f"label must name a column of the files, got {label!r}.")
@@ -250,7 +261,7 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
             columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
             X = np.column_stack(columns) if columns else np.zeros((batch.num_rows, 0))
             X = X.astype(np.float64, copy=False)
-            yield pd.DataFrame(X, columns=features), batch.column(label).to_numpy(zero_copy_only=False)
+            yield pd.DataFrame(X, columns=features), _labels(batch.column(label), text=_is_csv(table))
     except (pyarrow.ArrowException, OSError) as error:
         # Its words may quote a cell.
         problem = type(error).__name__
@@ -259,8 +270,9 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
         pyarrow.default_memory_pool().release_unused()
     if problem is not None:
         raise OSError(
-            f"the private files can't be read ({problem}): one is missing, damaged or of another kind than the first. "
-            f"All must be Parquet or all CSV, with the same columns"
+            f"the private files can't be read ({problem}): one is missing, damaged or of another kind than the first, or "
+            f"a column holds no numbers. All must be Parquet or all CSV, with the same columns, and only the labels "
+            f"may be texts; TableModel encodes tables as they come"
         )
 
 
@@ -273,7 +285,7 @@ def in_pieces(table: Any) -> Any:
     return dataset.ParquetFragmentScanOptions(use_buffered_stream=True, **PARQUET_IN_PIECES)
 
 
-def _dataset(data: Any) -> Any:
+def _dataset(data: Any, label: str) -> Any:
     """Return a dataset of files of one kind, or refuse files whose columns differ."""
     import pyarrow.dataset
 
@@ -295,20 +307,51 @@ def _dataset(data: Any) -> Any:
     kind = "csv" if endings <= {".csv"} else "parquet" if endings <= {".parquet", ".pq"} else None
     if kind is None:
         raise ValueError(f"{path}: all files must end in .parquet, or all in .csv.")
-    schemas = [_with_floats(pyarrow.dataset.dataset(str(file), format=kind).schema, kind) for file in files]
+    formats = [_text_format(file, label) if kind == "csv" else kind for file in files]
+    schemas = [
+        pyarrow.dataset.dataset(str(file), format=form).schema for file, form in zip(files, formats, strict=True)
+    ]
     for file, schema in zip(files, schemas, strict=True):
         if not schema.equals(schemas[0]):
             raise ValueError(f"{file.name}: its columns differ from those of {files[0].name}, in name, order or type.")
-    return pyarrow.dataset.dataset([str(file) for file in files], schema=schemas[0], format=kind)
+    return pyarrow.dataset.dataset([str(file) for file in files], schema=schemas[0], format=formats[0])
 
 
-def _with_floats(schema: Any, kind: str) -> Any:
-    """Return the columns of a file, all numbers of a text file as floats: 35 in one file may be 35.0 in another."""
-    import pyarrow
+def _text_format(file: Path, label: str) -> Any:
+    """Return how a text file is read: features as float64, labels as text.
 
-    if kind != "csv":
-        return schema
-    numbers = [column for column in schema if pyarrow.types.is_integer(column.type)]
-    for column in numbers:
-        schema = schema.set(schema.get_field_index(column.name), column.with_type(pyarrow.float64()))
-    return schema
+    Claim: what a cell becomes depends on that cell alone. Every column has a type that is fixed before a row is read.
+    Arrow would infer one from the cells of the first megabyte: a private "a" among labels would make texts of the
+    others.
+    """
+    import pyarrow.csv
+    import pyarrow.dataset
+
+    # Its types are not used.
+    names = pyarrow.dataset.dataset(str(file), format="csv").schema.names
+    types = {name: pyarrow.string() if name == label else pyarrow.float64() for name in names}
+    return pyarrow.dataset.CsvFileFormat(convert_options=pyarrow.csv.ConvertOptions(column_types=types))
+
+
+def _is_csv(table: Any) -> bool:
+    from pyarrow import dataset
+
+    return isinstance(getattr(table, "format", None), dataset.CsvFileFormat)
+
+
+def _labels(column: Any, *, text: bool) -> NDArray[Any]:
+    """Return labels, each as it is by itself: those of text files are numbers where they are written as such."""
+    if text:
+        return np.array([_label(cell) for cell in column.to_pylist()], dtype=object)
+    # Beside a missing label Arrow would make a float of a whole number, which may not be exact.
+    return np.array(column.to_pylist(), dtype=object) if column.null_count else column.to_numpy(zero_copy_only=False)
+
+
+def _label(cell: Any) -> Any:
+    """Return the label that a text file holds in one cell: a finite number, or the text."""
+    try:
+        # Python also reads 1_000 and digits of other scripts, which may be codes.
+        number = float(cell) if isinstance(cell, str) and cell.isascii() and "_" not in cell else math.nan
+    except ValueError:
+        return cell
+    return number if math.isfinite(number) else cell

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpadapt.errors import made_here
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks, P, block_slices
-from dpadapt.streaming.source import Checked, Part
+from dpadapt.streaming.source import Checked, Part, joined_arrays
 from dpadapt.streaming.spill import in_own_pages
 
 Q = TypeVar("Q")
@@ -271,8 +271,10 @@ def _joined(pieces: list[Any]) -> Any:
     if hasattr(pieces[0], "iloc"):
         import pandas as pd
 
-        return pd.concat(pieces)
-    return np.concatenate(pieces)
+        kinds = [getattr(piece, "dtype", None) for piece in pieces]
+        # Labels of different types as objects, so that each stays as it is. Features become floats in any case.
+        return pd.concat(pieces if len(set(kinds)) == 1 else [piece.astype(object) for piece in pieces])
+    return joined_arrays(pieces)
 
 
 def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:

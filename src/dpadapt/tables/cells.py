@@ -7,10 +7,11 @@ be read is missing.
 import datetime
 import decimal
 import math
+import numbers
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,16 @@ _LIMIT = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*\s*%?")
 # Digits that begin with 0, such as a postal code. A number would lose the zeros.
 _CODE_OF_DIGITS = re.compile(r"0\d+")
 _NOT_PLAIN = re.compile(r"[^-+.\deE\n]|^0\d", re.MULTILINE)
+# Digits up to which a decimal number is written out.
+_MOST_DIGITS = 300
+# A date, or a date and a time, that Python reads by itself, and a hundred times as fast as pandas does.
+_PLAIN_MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d(:\d\d(\.\d+)?)?)?)?", re.ASCII
+)
+_EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
+_DAY_MICROSECONDS = 86_400_000_000
+# The first second of the year 1 and of the year 10,000, in UTC, from 1970 on: the calendar of Python.
+_CALENDAR_SECONDS = -62_135_596_800, 253_402_300_800
 # The format of a date column that is not written down: 2024-05-31, with or without a time.
 ISO = "ISO8601"
 
@@ -113,20 +124,13 @@ def parse_numbers(series: "pd.Series[Any]", decimal_mark: str = ".") -> NDArray[
         if pd.api.types.is_datetime64_any_dtype(kind) or pd.api.types.is_timedelta64_dtype(kind):
             return np.full(len(series), np.nan)
         if isinstance(kind, np.dtype) and kind.kind in "biuf":
-            found = series.to_numpy(dtype=np.float64, copy=True)
+            values = series.to_numpy(dtype=np.float64, copy=True)
         else:
-            cells = series.to_numpy(dtype=object)
-            if kind != "str":
-                cells = np.array([_plain(cell) for cell in cells], dtype=object)
-            if decimal_mark != ".":
-                cells = np.array([_with_point(cell) for cell in cells], dtype=object)
-            # As an array, which is quicker than as a series: that counts for tables of many columns.
-            found = np.array(pd.to_numeric(cells, errors="coerce"), dtype=np.float64)
-            for row in np.flatnonzero(np.isnan(found)):
-                if isinstance(cells[row], str) and cells[row]:
-                    found[row] = _amount(cells[row])
-        found[~np.isfinite(found)] = np.nan
-    return found
+            # Each cell by itself. `pandas.to_numeric` reads a text as a whole number or as a decimal one, which can
+            # differ in the last digit, according to the other cells.
+            values = np.array([_number(cell, decimal_mark) for cell in cell_objects(series)], dtype=np.float64)
+        values[~np.isfinite(values)] = np.nan
+    return values
 
 
 def read_number(text: str, decimal_mark: str = ".") -> float:
@@ -136,22 +140,59 @@ def read_number(text: str, decimal_mark: str = ".") -> float:
     return float(parse_numbers(pd.Series([text], dtype=object), decimal_mark)[0])
 
 
-def _plain(cell: Any) -> str | float | None:
-    """Return a cell as text or float, in which form no other cell can change how it is read."""
+def _number(cell: Any, decimal_mark: str) -> float:
+    """Return the number that one cell is read as, or NaN."""
     if isinstance(cell, str):
-        return cell
-    if isinstance(cell, bool | int | float | np.number | np.bool_ | decimal.Decimal):
+        text = cell if decimal_mark == "." else _with_point(cell)
         try:
-            return float(cell)
-        except (OverflowError, ValueError, TypeError):
-            return None
-    return None
+            # Python also reads 1_000 and digits of other scripts, which may be codes.
+            return float(text) if text.isascii() and "_" not in text else _amount(text)
+        except ValueError:
+            return _amount(text)
+    cell = _uniform(cell)
+    try:
+        return float(cell) if isinstance(cell, numbers.Real | np.bool_ | decimal.Decimal) else math.nan
+    except (OverflowError, ValueError, TypeError):
+        return math.nan
 
 
-def _with_point(cell: Any) -> Any:
-    """Return an amount that has a decimal comma, 1.250,5 or 12,5 €, with a decimal point."""
-    if not isinstance(cell, str):
+def cell_objects(series: "pd.Series[Any]") -> NDArray[np.object_]:
+    """Return the cells as objects. One that there is no object for, such as a date after 9999, is missing."""
+    try:
+        return series.to_numpy(dtype=object)
+    except Exception:  # it would make all cells unreadable
+        cells = np.full(len(series), None, dtype=object)
+    for row in range(len(series)):
+        with suppress(Exception):
+            cells[row] = series.iloc[row]
+    return cells
+
+
+def _uniform(cell: Any) -> Any:
+    """Return a cell in the form that it has in every column.
+
+    Other cells decide on the type of a column, and that on the type of its cells: 3 beside 1j is complex, and a date of
+    NumPy is one of pandas where all cells are dates.
+    """
+    if isinstance(cell, str | float | int) and not isinstance(cell, np.timedelta64):
         return cell
+    import pandas as pd
+
+    try:
+        if isinstance(cell, complex | np.complexfloating):
+            # 0j or nan: the imaginary part of a real number, and of a missing one.
+            return cell if cell.imag and cell == cell else cell.real
+        if isinstance(cell, np.datetime64):
+            return pd.Timestamp(cell)
+        if isinstance(cell, np.timedelta64 | datetime.timedelta):
+            return pd.Timedelta(cell)
+        return cell
+    except Exception:  # a date or a span that pandas can't hold
+        return None
+
+
+def _with_point(cell: str) -> str:
+    """Return an amount that has a decimal comma, 1.250,5 or 12,5 €, with a decimal point."""
     digits = _AROUND_AMOUNTS.sub("", cell)
     return digits.replace(".", "").replace(",", ".") if _WITH_DECIMAL_COMMA.fullmatch(digits) else cell
 
@@ -203,7 +244,7 @@ def distinct_texts(series: "pd.Series[Any]") -> tuple[NDArray[np.int64], list[st
             codes, cells = codes.astype(np.int64), np.asarray(found, dtype=object)
         else:
             # As text first: among objects, 1 and True count as equal, and the first of them would stand for both.
-            written = [_text(cell) for cell in series.to_numpy(dtype=object)]
+            written = [_text(cell) for cell in cell_objects(series)]
             codes, cells = pd.factorize(np.array(written, dtype=object))
             codes = codes.astype(np.int64)
         texts = [_text(cell) for cell in cells]
@@ -219,8 +260,12 @@ def _text(cell: Any) -> str:
     import pandas as pd
 
     try:
+        cell = _uniform(cell)
         if cell is None or (pd.api.types.is_scalar(cell) and pd.isna(cell)):
             return ""
+        if isinstance(cell, decimal.Decimal) and abs(cell.adjusted()) < _MOST_DIGITS:
+            # A column of a Parquet file has as many decimals as its longest cell.
+            cell = int(cell) if cell == cell.to_integral_value() else format(cell.normalize(), "f")
         if isinstance(cell, float | np.floating) and float(cell).is_integer():
             return str(int(cell))
         if isinstance(cell, datetime.datetime | datetime.date):
@@ -250,21 +295,47 @@ def parse_days(series: "pd.Series[Any]", form: str = ISO) -> NDArray[np.float64]
 
     with _quiet():
         if pd.api.types.is_datetime64_any_dtype(series.dtype):
-            return _days(pd.DatetimeIndex(series))
+            return _days_of_column(pd.DatetimeIndex(series))
         # Also of numbers: a column of whole numbers becomes one of objects or floats by a gap in another row.
         codes, texts = distinct_texts(series)
-        # Words such as "today" would be read by the clock.
-        dated = [text if any(sign.isdigit() for sign in text) else "" for text in texts]
-        days = np.full(len(texts), np.nan)
-        for attempt in dict.fromkeys((form, ISO)):
-            left = np.flatnonzero(np.isnan(days))
-            wanted = np.array([dated[row] for row in left], dtype=object)
-            if len(wanted):
-                days[left] = _days(pd.DatetimeIndex(pd.to_datetime(wanted, format=attempt, errors="coerce", utc=True)))
+        # Each text by itself. pandas chooses one resolution for all that it reads at once: one cell with nanoseconds
+        # would make a missing cell of every date outside 1677 to 2262.
+        days = np.array([_day(text, form) for text in texts], dtype=np.float64)
     return np.asarray(days[codes], dtype=np.float64)
 
 
-def _days(moments: "pd.DatetimeIndex") -> NDArray[np.float64]:
+def _day(text: str, form: str) -> float:
+    """Return the day that one text names, or NaN."""
+    import pandas as pd
+
+    # Words such as "today" would be read by the clock.
+    if not any(sign.isdigit() for sign in text):
+        return math.nan
+    for attempt in dict.fromkeys((form, ISO)):
+        try:
+            if attempt == ISO and _PLAIN_MOMENT.fullmatch(text):
+                moment = datetime.datetime.fromisoformat(text)
+            else:
+                read = pd.to_datetime(text, format=attempt, errors="coerce", utc=True)
+                if pd.isna(read):
+                    continue
+                moment = read.to_pydatetime(warn=False)
+            offset = moment.utcoffset() or datetime.timedelta()
+            microseconds = (moment.replace(tzinfo=None) - _EPOCH - offset) // _MICROSECOND
+        except Exception:  # no such day, or a year that the calendar does not have
+            continue
+        low, high = (second * 1_000_000 for second in _CALENDAR_SECONDS)
+        return microseconds / _DAY_MICROSECONDS if low <= microseconds < high else math.nan
+    return math.nan
+
+
+def _days_of_column(moments: "pd.DatetimeIndex") -> NDArray[np.float64]:
+    """Return the days of dates that have a type of their own, as `_day` returns those of their texts."""
     naive = moments.tz_convert("UTC").tz_localize(None) if moments.tz is not None else moments
-    microseconds = naive.to_numpy().astype("datetime64[us]").astype(np.int64).astype(np.float64)
-    return np.where(naive.isna(), np.nan, microseconds / 86_400e6)
+    moment = naive.to_numpy()
+    # Seconds first: microseconds of a distant year overflow.
+    seconds = moment.astype("datetime64[s]").astype(np.int64)
+    low, high = _CALENDAR_SECONDS
+    readable = ~naive.isna() & (seconds >= low) & (seconds < high)
+    microseconds = moment.astype("datetime64[us]").astype(np.int64)
+    return np.where(readable, microseconds / _DAY_MICROSECONDS, np.nan)

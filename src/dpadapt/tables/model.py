@@ -562,10 +562,14 @@ def _with_labels(table: Table, label: str | None, y: Any) -> Table:
     """Return the table with labels that were given apart from it."""
     if y is None or label is None:
         return table
-    labels = np.asarray(y, dtype=object).ravel()
+    import pandas as pd
+
+    typed = hasattr(y, "dtype") or hasattr(y, "dtypes")
+    # A list label by label: NumPy would make a table of it if all its labels were lists.
+    labels = np.asarray(y, dtype=object).ravel() if typed else np.fromiter(y, dtype=object)
     if len(labels) != len(table.frame):
         raise ValueError("y must have one label for each row of X.")
-    return replace(table, frame=table.frame.assign(**{label: labels}))
+    return replace(table, frame=table.frame.assign(**{label: pd.Series(labels, dtype=object)}))
 
 
 def same_table(public: Any, private: Any) -> bool:

@@ -16,11 +16,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from dpadapt.data import Public
 from dpadapt.streaming.source import PARQUET_IN_PIECES
+from dpadapt.tables.cells import cell_objects
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,12 +121,46 @@ def from_arrow(data: Any) -> "pd.DataFrame":
     import pandas as pd
     import pyarrow
 
+    table = pyarrow.table(data)
+    for place, column in enumerate(table.schema):
+        cells, kind = table.column(place), column.type
+        if pyarrow.types.is_dictionary(kind) and not pyarrow.types.is_string(kind.value_type):
+            # All rows share the dictionary, and pandas would choose one type for its values.
+            cells, kind = cells.cast(kind.value_type), kind.value_type
+        if pyarrow.types.is_date(kind):
+            cells = _in_calendar(cells)
+        if cells is not table.column(place):
+            table = table.set_column(place, column.with_type(kind), cells)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
-        frame: pd.DataFrame = pyarrow.table(data).to_pandas(integer_object_nulls=True)
+        frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
+    for column in table.schema:
+        if pyarrow.types.is_nested(column.type) and (frame.columns == column.name).sum() == 1:
+            # Otherwise the lists of all rows are parts of one array, whose type a gap in one of them changes.
+            lists = [_plain(cell) for cell in table.column(column.name)]
+            frame[column.name] = pd.Series(lists, index=frame.index, dtype=object)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns])
     return frame.reset_index(drop=True)
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell of Arrow as an object of Python; None if there is none, as for a list with a date after 9999."""
+    try:
+        return cell.as_py()
+    except Exception:
+        return None
+
+
+def _in_calendar(dates: Any) -> Any:
+    """Return dates of Arrow without those that Python has no date for: one of them would make the table unreadable."""
+    import pyarrow
+    from pyarrow import compute
+
+    days = dates.cast(pyarrow.date32()).cast(pyarrow.int32())
+    first, last = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
+    readable = compute.and_(compute.greater_equal(days, first), compute.less_equal(days, last))
+    return compute.if_else(readable, dates, pyarrow.scalar(None, dates.type))
 
 
 def read_table(
@@ -165,18 +201,30 @@ def read_table(
     path = Path(path)
     named = origin or path.name
     if path != Path() and path.is_dir():
-        import pandas as pd
-
         from dpadapt.tables.chunks import table_chunks
 
         chunks = table_chunks(path, origin=named, private=private, empty=empty, encoding=encoding)
-        whole = pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
-        return checked_table(whole, named, private=private, empty=empty, folder=path)
+        return checked_table(
+            _joined([chunk.frame for chunk in chunks]), named, private=private, empty=empty, folder=path
+        )
     if file_kind(path, named) == "parquet":
         frames = parquet_frames(path, named)
     else:
         frames = text_frames(path, named, known_encoding(encoding, named))
     return checked_table(next(frames), named, private=private, empty=empty, folder=path.parent)
+
+
+def _joined(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+    """Return the rows of all frames. Columns of different types become objects, so that each cell stays as it is."""
+    import pandas as pd
+
+    mixed = {name for name in frames[0].columns if len({frame[name].dtype for frame in frames}) > 1}
+    for name in mixed:
+        frames = [
+            frame.assign(**{name: pd.Series(cell_objects(frame[name]), index=frame.index, dtype=object)})
+            for frame in frames
+        ]
+    return pd.concat(frames, ignore_index=True)
 
 
 def read_header(path: str | Path, *, origin: str | None = None, encoding: str | None = None) -> list[str]:
