@@ -96,9 +96,9 @@ class Source:
     ) -> "Source":
         """Return the rows of a Parquet or CSV file, of a folder of them, or of a `pyarrow.dataset.Dataset`.
 
-        All columns must hold numbers, and have the same names and types in all files. Only labels may be texts; in a CSV
-        file, a label that is written as a number is one. `TableModel` reads tables as they come, with missing cells,
-        dates and categories.
+        All columns must hold numbers, and have the same names and types in all files. Only labels may be texts; in a
+        CSV file, a label that is written as a number is one. `TableModel` reads tables as they come, with missing
+        cells, dates and categories.
 
         Parameters
         ----------
@@ -270,8 +270,8 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
         pyarrow.default_memory_pool().release_unused()
     if problem is not None:
         raise OSError(
-            f"the private files can't be read ({problem}): one is missing, damaged or of another kind than the first, or "
-            f"a column holds no numbers. All must be Parquet or all CSV, with the same columns, and only the labels "
+            f"the private files can't be read ({problem}): one is missing, damaged or of another kind than the first, "
+            f"or a column holds no numbers. All must be Parquet or all CSV, with the same columns, and only the labels "
             f"may be texts; TableModel encodes tables as they come"
         )
 

@@ -336,6 +336,6 @@ def _days_of_column(moments: "pd.DatetimeIndex") -> NDArray[np.float64]:
     # Seconds first: microseconds of a distant year overflow.
     seconds = moment.astype("datetime64[s]").astype(np.int64)
     low, high = _CALENDAR_SECONDS
-    readable = ~naive.isna() & (seconds >= low) & (seconds < high)
+    readable = ~np.isnat(moment) & (seconds >= low) & (seconds < high)
     microseconds = moment.astype("datetime64[us]").astype(np.int64)
     return np.where(readable, microseconds / _DAY_MICROSECONDS, np.nan)
