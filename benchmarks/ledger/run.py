@@ -1,12 +1,15 @@
 """The ledger: how much of a cap each rule leaves unused, how far an adaptive analyst gets, and charges a second."""
 
+import itertools
 import math
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.ledger.analyst import Analyst, FixedInAdvance, SampledNoise
 from benchmarks.ledger.charges import measure
 from benchmarks.running import command
+from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.filter import RULES, Filter, Sums
@@ -15,6 +18,14 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent, PureEvent, SampledEvent
 
 CAPS = [(1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-5), (1.0, 0.05)]
+
+# Caps of epsilon, at delta 1e-6, for charges that people add up.
+SUMMED_CAPS = [3.0, 10.0, 50.0]
+KINDS = {
+    "Gaussian noise": ["Gaussian"],
+    "Gaussian noise, pure releases": ["Gaussian", "pure"],
+    "these and 500 steps on samples": ["Gaussian", "pure", "sampled"],
+}
 
 Mixture = Callable[[float, float], list[Entry]]
 
@@ -59,6 +70,38 @@ def waste(rule: str, cap: float, delta: float, mixture: Mixture, *, precision: f
     return 1 - cost_of(add_entries({}, mixture(cap, high)), delta) / level(high)
 
 
+def charges_of(kind: str, epsilon: float) -> Entry:
+    """Return a charge that costs `epsilon` by itself, at delta 1e-6."""
+    if kind == "pure":
+        return Entry(kind, PureEvent(epsilon))
+    if kind == "Gaussian":
+        return Entry(kind, GaussianEvent(calibrate(epsilon, 1e-6)))
+    return Entry(kind, SampledEvent(GaussianEvent(calibrate(epsilon, 1e-6, steps=500, rate=0.01)), 0.01), 500)
+
+
+def excess(rule: str, cap: float, charges: Sequence[Entry]) -> float:
+    """Return by what share `spent` exceeds the plain sum of the charges' epsilons."""
+    terms, sums = Filter.of(rule, cap, 1e-6, Adjacency.ZERO_OUT), Sums()
+    for entry in charges:
+        sums += terms.sums([entry], sums)
+    return terms.level(sums) / sum(cost_of(add_entries({}, [entry]), 1e-6) for entry in charges) - 1
+
+
+def adding_up(rule: str, kinds: Sequence[str], fives: int) -> dict[str, list[float]]:
+    """Return the largest excess at each cap: of a fit of 1 and an evaluation of 0.5, of two charges, and of five."""
+    choices = [charges_of(kind, epsilon) for kind in kinds for epsilon in (0.1, 0.3, 1.0, 3.0)]
+    draw = random.Random(0)
+    groups = {
+        "fit 1, evaluate 0.5": [[charges_of(kinds[0], 1.0), charges_of(kinds[0], 0.5)]],
+        "two": [list(pair) for pair in itertools.product(choices, repeat=2)],
+        "five": [draw.choices(choices, k=5) for _ in range(fives)],
+    }
+    return {
+        name: [max(excess(rule, cap, charges) for charges in group) for cap in SUMMED_CAPS]
+        for name, group in groups.items()
+    }
+
+
 def reach(terms: Filter, **effort: Any) -> float:
     """Return the delta that the best analyst reaches, over the cap's delta."""
     return Analyst(terms, **effort).delta() / terms.delta
@@ -92,6 +135,11 @@ def run(*, quick: bool) -> dict[str, Any]:
             for name in mixtures
             for rule in RULES
         ],
+        "sum": [
+            {"charges": name, "rule": rule, "excess": adding_up(rule, kinds, 50 if quick else 500)}
+            for name, kinds in list(KINDS.items())[: 2 if quick else None]
+            for rule in RULES
+        ],
         "reach": [
             {
                 "rule": rule,
@@ -118,6 +166,11 @@ def show(results: dict[str, Any]) -> None:
     table = Table("charges", "rule", f"unused at caps {caps}", title="what the filter leaves unused")
     for row in results["waste"]:
         table.add_row(row["mixture"], row["rule"], percent(row["shares"]))
+    console.print(table)
+    caps = " / ".join(f"{cap:g}" for cap in SUMMED_CAPS)
+    table = Table("charges", "rule", "fit 1, evaluate 0.5", "two", "five", title=f"over the plain sum, at caps {caps}")
+    for row in results["sum"]:
+        table.add_row(row["charges"], row["rule"], *(percent(row["excess"][name]) for name in row["excess"]))
     console.print(table)
     table = Table(
         "rule", "cap", "two charges", "three charges", title="delta of the best adaptive analyst, over the cap's"

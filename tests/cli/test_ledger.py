@@ -5,7 +5,9 @@ import json
 import pytest
 from refusals import refused
 
+from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
+from dpadapt.mechanisms import Gaussian
 
 
 def test_ledger_show_and_history(run, site):
@@ -18,7 +20,21 @@ def test_ledger_show_and_history(run, site):
     assert facts["spent_epsilon"] == pytest.approx(1.0, abs=1e-3)
     assert "gradient" in run("ledger", "history", site.ledger).out
     charges = json.loads(run("ledger", "history", site.ledger, "--json").out)["charges"]
-    assert charges[0]["times"] >= 1
+    assert charges[0]["releases"][0]["times"] >= 1
+
+
+def test_a_history_shows_numbers_that_add_up(run, tmp_path):
+    path = tmp_path / "patients.ledger"
+    ledger = Ledger.open(path, epsilon=10.0, delta=1e-6)
+    for label, epsilon in [("fit", 1.0), ("evaluate", 0.5)]:
+        ledger.child(epsilon, 1e-6, label=label).start(Gaussian(calibrate(epsilon, 1e-6)), label="a sum")
+    charges = json.loads(run("ledger", "history", path, "--json").out)["charges"]
+    assert [charge["epsilon"] for charge in charges] == pytest.approx([1.0, 0.5], abs=1e-6)
+    assert charges[0]["spent_epsilon"] == pytest.approx(1.0, abs=1e-6)
+    assert charges[1]["spent_epsilon"] == ledger.spent() <= 1.58
+    text = " ".join(run("ledger", "history", path).out.split())
+    assert "fit: epsilon = 1, so far 1 " in text
+    assert f"evaluate: epsilon = 0.5, so far {ledger.spent():.4g} " in text
 
 
 @pytest.mark.parametrize("seed", [None, 3])

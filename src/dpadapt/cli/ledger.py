@@ -209,20 +209,29 @@ def _limit(allowance: "Ledger") -> dict[str, float]:
 def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
     """Print every charge, and every change of an allowance."""
     ledger, name = open_existing(file, dataset)
-    if as_json:
-        past = ledger.records()
-        charges = [{"time": p.time, "allowance": p.allowance, **entry.to_dict()} for p in past for entry in p.charge]
-        limits = [
-            {"time": p.time, "allowance": p.allowance, "epsilon": p.limit[0], "delta": p.limit[1]}
-            for p in past
-            if p.limit is not None
-        ]
-        print_json({"dataset": ledger.dataset, "charges": charges, "allowances": limits})
-        return
-    from dpadapt.report.ledger import history_of
+    from dpadapt.report.ledger import cost_alone, history_of
     from dpadapt.report.terminal import history_table
 
-    console().print(history_table(name, history_of(ledger)))
+    if not as_json:
+        console().print(history_table(name, history_of(ledger)))
+        return
+    past = ledger.records()
+    charges = [
+        {
+            "time": record.time,
+            "allowance": record.allowance,
+            "epsilon": cost_alone(ledger, record.charge),
+            "spent_epsilon": spent,
+            "releases": [entry.to_dict() for entry in record.charge],
+        }
+        for record, spent in zip((record for record in past if record.charge), ledger.spending(), strict=True)
+    ]
+    limits = [
+        {"time": record.time, "allowance": record.allowance, "epsilon": record.limit[0], "delta": record.limit[1]}
+        for record in past
+        if record.limit is not None
+    ]
+    print_json({"dataset": ledger.dataset, "charges": charges, "allowances": limits})
 
 
 def _new(

@@ -68,7 +68,14 @@ def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
 
 def history_of(ledger: Ledger) -> list[dict[str, Any]]:
     """Return every charge with its receipt, and every change of an allowance, oldest first."""
-    return [_record(ledger, past) for past in ledger.records() if past.charge or past.limit is not None]
+    spending = iter(ledger.spending())
+    records = [past for past in ledger.records() if past.charge or past.limit is not None]
+    return [_change(past) if past.limit else _charge(ledger, past, next(spending)) for past in records]
+
+
+def cost_alone(ledger: Ledger, charge: Sequence[Entry]) -> float:
+    """Return the epsilon of one charge by itself, at the ledger's delta."""
+    return cost_of(add_entries({}, charge), ledger.delta, adjacency=ledger.adjacency)
 
 
 def ledger_page(summary: Mapping[str, Any]) -> str:
@@ -96,19 +103,28 @@ def _budget(ledger: Ledger, name: str, charges: int) -> dict[str, Any]:
     }
 
 
-def _record(ledger: Ledger, past: Past) -> dict[str, Any]:
-    """Return one charge with its receipt, or one change of an allowance."""
-    if past.limit is not None:
-        limit = {"epsilon": f"{past.limit[0]:.4g}", "delta": f"{past.limit[1]:.3g}"}
-        return {"kind": "change", "time": past.time, "who": past.allowance, **limit}
-    cost = cost_of(add_entries({}, past.charge), ledger.delta, adjacency=ledger.adjacency)
+def _change(past: Past) -> dict[str, Any]:
+    """Return one change of an allowance."""
+    epsilon, delta = past.limit or (math.nan, math.nan)
+    return {
+        "kind": "change",
+        "time": past.time,
+        "who": past.allowance,
+        "epsilon": f"{epsilon:.4g}",
+        "delta": f"{delta:.3g}",
+    }
+
+
+def _charge(ledger: Ledger, past: Past, spent: float) -> dict[str, Any]:
+    """Return one charge with its receipt: its cost alone, and what was spent with it and all charges before."""
     what, labels = _what(past.charge)
     return {
         "kind": "charge",
         "time": past.time,
         "who": past.allowance,
         "what": what,
-        "cost": f"{cost:.4g}",
+        "cost": f"{cost_alone(ledger, past.charge):.4g}",
+        "spent": f"{spent:.4g}",
         "releases": [
             {"label": label, "mechanism": str(entry.event), "times": f"{entry.times:,}"}
             for label, entry in zip(labels, past.charge, strict=True)

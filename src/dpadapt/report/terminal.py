@@ -27,7 +27,7 @@ def history_table(title: str, history: Sequence[Mapping[str, Any]]) -> Table:
     """
     table = Table(title=_escaped(title), title_justify="left", title_style="bold", show_lines=True)
     table.add_column("time (UTC)", no_wrap=True)
-    table.add_column("for, its epsilon alone, and what was released", overflow="fold")
+    table.add_column("for, its epsilon alone, the epsilon spent so far, and what was released", overflow="fold")
     for record in history:
         if record["kind"] == "change":
             words = f"allowance {record['who']}: epsilon = {record['epsilon']}, delta = {record['delta']}"
@@ -35,7 +35,7 @@ def history_table(title: str, history: Sequence[Mapping[str, Any]]) -> Table:
             continue
         under = f", under the allowance {record['who']}" if record["who"] else ""
         seeded = " (seeded: no guarantee)" if record["seeded"] else ""
-        lines = [f"{record['what']}{under}: epsilon = {record['cost']}{seeded}"]
+        lines = [f"{record['what']}{under}: epsilon = {record['cost']}, so far {record['spent']}{seeded}"]
         for release in record["releases"]:
             times = "" if release["times"] == "1" else f" x {release['times']}"
             lines.append(f"  {release['label']}: {release['mechanism']}{times}")
