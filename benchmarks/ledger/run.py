@@ -2,9 +2,10 @@
 
 import itertools
 import math
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from benchmarks.ledger.analyst import Analyst, FixedInAdvance, SampledNoise
 from benchmarks.ledger.charges import measure
@@ -90,11 +91,11 @@ def excess(rule: str, cap: float, charges: Sequence[Entry]) -> float:
 def adding_up(rule: str, kinds: Sequence[str], fives: int) -> dict[str, list[float]]:
     """Return the largest excess at each cap: of a fit of 1 and an evaluation of 0.5, of two charges, and of five."""
     choices = [charges_of(kind, epsilon) for kind in kinds for epsilon in (0.1, 0.3, 1.0, 3.0)]
-    draw = random.Random(0)
+    random = np.random.default_rng(0)
     groups = {
-        "fit 1, evaluate 0.5": [[charges_of(kinds[0], 1.0), charges_of(kinds[0], 0.5)]],
+        "fit 1, evaluate 0.5": [[charges_of(kinds[0], 1.0), charges_of(kinds[min(1, len(kinds) - 1)], 0.5)]],
         "two": [list(pair) for pair in itertools.product(choices, repeat=2)],
-        "five": [draw.choices(choices, k=5) for _ in range(fives)],
+        "five": [[choices[k] for k in random.integers(len(choices), size=5)] for _ in range(fives)],
     }
     return {
         name: [max(excess(rule, cap, charges) for charges in group) for cap in SUMMED_CAPS]

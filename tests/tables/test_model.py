@@ -511,7 +511,7 @@ def test_a_table_fitted_without_a_ledger_warns_once_with_the_line_to_write(perso
 
 
 def test_a_ledger_says_what_was_predicted_and_its_cap_still_binds(tmp_path):
-    ledger = Ledger.open(tmp_path / "visits.ledger", epsilon=1.5, delta=1e-6, dataset="visits")
+    ledger = Ledger.open(tmp_path / "visits.ledger", epsilon=1.6, delta=1e-6, dataset="visits")
     model = regressor(random_state=None).fit(PRIVATE, public=Public(PUBLIC), ledger=ledger.allow("anna", 1.2))
     own = [entry.label for entry in model.privacy_.entries]
     assert [entry.label for entry in ledger.entries] == [f"predict cost: PrivateTransferRegressor: {k}" for k in own]
@@ -519,7 +519,7 @@ def test_a_ledger_says_what_was_predicted_and_its_cap_still_binds(tmp_path):
     assert ledger.allowance("anna").spent() == pytest.approx(model.privacy_.epsilon)
     with pytest.raises(BudgetExceeded, match="the allowance 'anna'"):
         regressor(random_state=None).fit(PRIVATE, public=Public(PUBLIC), ledger=ledger.allowance("anna"))
-    with pytest.raises(BudgetExceeded, match=r"this ledger's cap of 1\.5"):
+    with pytest.raises(BudgetExceeded, match=r"this ledger's cap of 1\.6"):
         regressor(epsilon=1.4, random_state=None).fit(PRIVATE, public=Public(PUBLIC), ledger=ledger)
     assert ledger.n_charges == 1
     with pytest.raises(TypeError, match=r"ledger must be a dpadapt\.Ledger"):

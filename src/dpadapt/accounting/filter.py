@@ -127,7 +127,7 @@ class Filter:
     >>> charge = [Entry("a sum", GaussianEvent(10.0))]
     >>> first, second = terms.needs(Sums(), charge), terms.needs(terms.sums(charge), charge)
     >>> round(first, 3), round(second, 3)
-    (0.397, 0.599)
+    (0.397, 0.603)
     """
 
     epsilon: float

@@ -187,7 +187,7 @@ class TaskPrior:
 
     def rows(self, X: NDArray[Any], *, fixed_rows: bool = True) -> Vector:
         """Return rows in these coordinates; `fixed_rows` as in `row_products`."""
-        return self._turned(self.model.scale.transform(X), fixed_rows=fixed_rows)
+        return self._turned(self.model.scale.transform(X, fixed_rows=fixed_rows), fixed_rows=fixed_rows)
 
     def public_rows(self) -> Vector:
         """Return some public rows in these coordinates."""

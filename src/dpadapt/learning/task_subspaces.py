@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
+from dpadapt.rows import row_products
 
 Vector = NDArray[np.float64]
 
@@ -135,10 +136,13 @@ class Scale:
     center: Vector
     turn: Vector
 
-    def transform(self, X: NDArray[Any]) -> Vector:
-        """Return rows in the new coordinates; a row that overflows becomes non-finite, without a warning."""
+    def transform(self, X: NDArray[Any], *, fixed_rows: bool = True) -> Vector:
+        """Return rows in the new coordinates; `fixed_rows` as in `row_products`.
+
+        A row that overflows becomes non-finite, without a warning.
+        """
         with np.errstate(all="ignore"):
-            return np.asarray((X - self.center) @ self.turn)
+            return row_products(X - self.center, self.turn, fixed_rows=fixed_rows)
 
     def raw(self, solution: Vector) -> Vector:
         """Return the coefficients of raw features that are equivalent to `solution` in the new coordinates."""
