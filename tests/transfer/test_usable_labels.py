@@ -122,5 +122,3 @@ def test_the_noise_of_the_share_is_the_noise_of_its_release():
     assert plan.budget.mu**2 + plan.multiplier**-2 == pytest.approx(0.09)
     usable = UsableLabels(0.2, plan.multiplier / 400.0)
     assert usable.none == (2.5 * plan.multiplier >= 0.2 * 400.0)
-    assert UsableLabels(1.3, 0.1).budget(plan.budget).n_rows == 400.0
-    assert UsableLabels(0.5, 0.1).budget(plan.budget).n_rows == 200.0
