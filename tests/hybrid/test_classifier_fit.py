@@ -55,17 +55,17 @@ def people(n, coef, seed=0, n_people=None):
 def test_the_constant_is_corrected_and_nothing_else():
     truth = np.array([2.0, -1.0, 0.0, -1.5])
     start = np.array([2.0, -1.0, 0.0, 0.0])
-    model = correct_constant(people(50_000, truth), WHERE, start, np.eye(4), 50_000, 1)
+    model = correct_constant(people(50_000, truth), WHERE, start, np.eye(4), 50_000, (0, 1))
     assert model[-1] == pytest.approx(-1.5, abs=0.4)
     assert np.array_equal(model[:-1], start[:-1])
     assert start[-1] == 0.0
-    assert np.array_equal(correct_constant(people(50_000, truth), WHERE, truth, np.eye(4), 50_000, 1), truth)
+    assert np.array_equal(correct_constant(people(50_000, truth), WHERE, truth, np.eye(4), 50_000, (0, 1)), truth)
 
 
 def test_a_constant_without_answers_is_left_as_it_is():
     silent = SimulatedAgents(np.zeros((10, 3)), None, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
     start = np.ones(4)
-    assert np.array_equal(correct_constant(silent, WHERE, start, np.eye(4), 100, 1), start)
+    assert np.array_equal(correct_constant(silent, WHERE, start, np.eye(4), 100, (0, 1)), start)
 
 
 def test_the_mean_curvature_is_that_of_normal_scores():
@@ -80,10 +80,10 @@ def test_the_mean_curvature_is_that_of_normal_scores():
 
 def test_correction_learns_a_wrong_coefficient_from_residuals():
     truth, start = np.array([1.5, -1.0, 0.6, 0.3]), np.array([1.5, -1.0, -0.6, 0.3])
-    model = correct(people(400_000, truth), WHERE, start, np.eye(4), 400_000, 1)
+    model = correct(people(400_000, truth), WHERE, start, np.eye(4), 400_000, (0, 1))
     assert np.linalg.norm(model - truth) < 0.5 * np.linalg.norm(start - truth)
     # Where nothing is wrong, next to nothing changes.
-    assert np.linalg.norm(correct(people(400_000, truth), WHERE, truth, np.eye(4), 400_000, 1) - truth) < 0.1
+    assert np.linalg.norm(correct(people(400_000, truth), WHERE, truth, np.eye(4), 400_000, (0, 1)) - truth) < 0.1
 
 
 def voters():
@@ -102,7 +102,7 @@ def test_the_test_estimates_every_error_and_chooses_the_least():
     for seed in range(40):
         agents = SimulatedAgents(X, y, 1.0, n_people=6000, random_state=seed)
         named = {"bad": candidates["bad"], "good": candidates["good"]}
-        name, coef, estimates, _ = choose(agents, WHERE, named, 6000, 1)
+        name, coef, estimates, _ = choose(agents, WHERE, named, 6000, (0, 1))
         assert agents.asked == 6000
         truth = {"error of good": 0.1, "error of bad": 0.3, "error of constant": 0.5}
         noise = estimates["noise of an error"]
@@ -122,7 +122,7 @@ def test_the_constant_is_the_more_frequent_label(label):
     X, _, candidates = voters()
     y = np.where(np.arange(1000) < 950, label, 1 - label)
     agents = SimulatedAgents(X, y, 1.0, n_people=9000, random_state=0)
-    chosen, coef, estimates, _ = choose(agents, WHERE, {"bad": candidates["bad"]}, 9000, 1)
+    chosen, coef, estimates, _ = choose(agents, WHERE, {"bad": candidates["bad"]}, 9000, (0, 1))
     assert chosen == "constant"
     assert np.array_equal(coef, [0, 0, 0, 1 if label else -1])
     assert abs(estimates["error of constant"] - 0.05) < 0.05
@@ -131,7 +131,7 @@ def test_the_constant_is_the_more_frequent_label(label):
 def test_without_answers_the_first_candidate_is_kept():
     X, y, candidates = voters()
     silent = SimulatedAgents(X, y, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
-    chosen, _, estimates, _ = choose(silent, WHERE, candidates, 900, 1)
+    chosen, _, estimates, _ = choose(silent, WHERE, candidates, 900, (0, 1))
     assert chosen == "good"
     assert math.isnan(estimates["error of bad"])
 
@@ -147,7 +147,7 @@ def test_momentum_falls_with_the_noise():
 
 def test_people_alone_learn_the_direction_of_the_coefficients():
     truth = np.array([1.5, -1.0, 0.5, 0.3])
-    model = fit_locally(people(400_000, truth), WHERE, 400_000, 1)
+    model = fit_locally(people(400_000, truth), WHERE, 400_000, (0, 1))
     assert model @ truth > 0.95 * np.linalg.norm(model) * np.linalg.norm(truth)
 
 

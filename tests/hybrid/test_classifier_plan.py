@@ -8,7 +8,7 @@ from dpadapt.hybrid.classifier_plan import make_plan
 from dpadapt.hybrid.mapped_questions import public_map
 from dpadapt.learning.estimator import Budget
 
-FACTS = {"tolerance": 0.01, "positive": 1, "exact_rows": True}
+FACTS = {"tolerance": 0.01, "classes": (0, 1), "exact_rows": True}
 
 
 def plan_for(mode="auto", n_people=200_000, epsilon=1.0, n_rows=20_000, columns=10, mu=0.268, factor=1.0):
@@ -53,7 +53,13 @@ def test_the_test_asks_as_many_as_its_tolerance_needs():
     # Four candidates; the standard deviation of the difference of two estimated errors is half the tolerance.
     spread = 2.164 / 2 * np.sqrt(2 * 4 / plan.people["test"])
     assert spread == pytest.approx(0.005, rel=1e-3)
-    assert plan_for(n_people=200_000).people["test"] == 50_000
+    assert plan_for(n_people=200_000).people["test"] == 49_500  # a quarter of those who are not asked for a label
+
+
+def test_the_first_people_make_the_share_of_readable_labels_as_precise_as_planned():
+    assert plan_for(n_people=200_000).people["labels"] == 2000
+    assert plan_for("hybrid", n_people=5000).people["labels"] == 118  # 2.164 / 2 / sqrt(118) is 0.1
+    assert plan_for("hybrid", n_people=1000).people["labels"] == 100
 
 
 def test_rows_are_weighted_only_if_the_noise_is_small():

@@ -8,6 +8,7 @@ from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.device import pack, unpack
 from dpadapt.hybrid.mapped_questions import (
     ErrorQuestion,
+    LabelQuestion,
     PublicMap,
     ResidualQuestion,
     VectorQuestion,
@@ -34,9 +35,10 @@ COEF = np.array([1.0, -0.5, 0.8, 0.0, -0.3, 0.2, 0.1, -0.2])
 MODELS = np.array([COEF, -COEF, [0.0] * 7 + [1.0]])
 QUESTIONS = [
     VectorQuestion(WHERE),
-    VectorQuestion(WHERE, COEF, 1),
-    ResidualQuestion(WHERE, COEF, 1),
-    ErrorQuestion(WHERE, MODELS, 1),
+    VectorQuestion(WHERE, COEF),
+    ResidualQuestion(WHERE, COEF),
+    ErrorQuestion(WHERE, MODELS),
+    LabelQuestion(),
 ]
 every_question = pytest.mark.parametrize(
     "question", QUESTIONS, ids=lambda q: f"{q.kind}-{getattr(q, 'coef', 0) is None}"
@@ -45,6 +47,13 @@ every_question = pytest.mark.parametrize(
 EXTREME = np.array(
     [np.full(7, 1e6), np.full(7, -1e300), np.zeros(7), np.ones(7), np.full(7, 1e200), [1, 1, 0.6, 0.6, 0.6, 9, 9]]
 )
+
+
+class Unequal:
+    """A cell that can't be compared."""
+
+    def __eq__(self, other):
+        raise ValueError
 
 
 def test_mapped_rows_are_bounded_and_a_category_has_one_indicator():
@@ -91,6 +100,16 @@ def test_values_lie_between_minus_one_and_one_whatever_the_row(question):
         assert np.nanmax(np.abs(values)) <= 1 + 1e-12
 
 
+def test_a_label_that_is_no_class_is_answered_at_random():
+    X, _ = rows(8)
+    unreadable = np.array([np.nan, None, "1", "yes ", 2, Unequal(), [1], 1], dtype=object)
+    for question in QUESTIONS[1:4]:
+        values = question.value(X, unreadable, question.coins(8, np.random.default_rng(0)))
+        assert np.isfinite(values).tolist() == [False] * 7 + [True]
+    assert LabelQuestion().value(X, unreadable, np.zeros(8, int)).tolist() == [-1.0] * 7 + [1.0]
+    assert LabelQuestion(("no", "yes")).value(X, np.array(["yes", "no"] * 4), np.zeros(8, int)).tolist() == [1.0] * 8
+
+
 @every_question
 def test_questions_are_unchanged_when_sent(question):
     X, y = rows(50)
@@ -112,7 +131,7 @@ def test_vector_question_is_unbiased_with_the_stated_noise(coef):
     mapped = np.column_stack([WHERE.transform(X), np.ones(len(X))])
     rho = 1.0 if coef is None else (y - probability(scores(mapped[:, :-1], coef)))[:, None]
     truth = np.mean(rho * mapped, axis=0)
-    question, errors = VectorQuestion(WHERE, coef, 1), []
+    question, errors = VectorQuestion(WHERE, coef), []
     for seed in range(60):
         agents = SimulatedAgents(X, y, 1.0, n_people=20_000, random_state=seed)
         answers = agents.ask(question, 20_000)
@@ -131,16 +150,14 @@ def test_vector_question_is_unbiased_with_the_stated_noise(coef):
 def test_residual_question_is_unbiased():
     X, y = rows(4000)
     truth = np.mean(y - probability(scores(WHERE.transform(X), COEF)))
-    answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(
-        ResidualQuestion(WHERE, COEF, 1), 400_000
-    )
+    answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(ResidualQuestion(WHERE, COEF), 400_000)
     assert abs(answers.mean() - truth) < 4 * answers.scale / np.sqrt(len(answers)) < 0.02
 
 
 def test_error_question_is_unbiased_with_the_stated_noise():
     X, y = rows(4000)
     truth = [np.mean((scores(WHERE.transform(X), coef) > 0) != y) for coef in MODELS]
-    question, errors = ErrorQuestion(WHERE, MODELS, 1), []
+    question, errors = ErrorQuestion(WHERE, MODELS), []
     for seed in range(60):
         answers = SimulatedAgents(X, y, 1.0, n_people=10_000, random_state=seed).ask(question, 10_000)
         errors.append((question.estimate(answers) - truth) / question.noise(10_000, answers.scale))
@@ -155,9 +172,9 @@ def test_error_question_is_unbiased_with_the_stated_noise():
 @every_question
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_no_record_changes_the_probability_of_a_bit_by_more_than_e_to_the_epsilon(question, epsilon):
-    """Exact: all pairs of many records and both labels, for every coin that can be drawn."""
+    """Exact: all pairs of many records with both labels and none, for every coin that can be drawn."""
     X = np.vstack([rows(40)[0], EXTREME])
-    X, y = np.repeat(X, 2, axis=0), np.tile([0, 1], len(X))
+    X, y = np.repeat(X, 3, axis=0), np.tile([0, 1, np.nan], len(X))
     drawn = np.unique(question.coins(10_000, np.random.default_rng(0)))
     flipped = 1 / (1 + np.exp(epsilon))
     largest = 1.0

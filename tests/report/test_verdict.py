@@ -36,6 +36,33 @@ def test_verdicts(model, forecast, kind, title):
     assert title in verdict["title"]
 
 
+NO_LABELS = (0.03, 0.0, 0.13)
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({"public_only": lambda: True}, "Use the public model; compare how labels are written"),
+        ({"public_only": lambda: None}, "Do not use this model; compare how labels are written"),
+        ({"people_asked_": {"labels": 200}}, "Do not use this model yet; compare how labels are written"),
+    ],
+)
+def test_a_model_is_not_recommended_if_no_label_could_be_read(facts, title):
+    model = fitted((0.24, 0.17, 0.3), adopted=0.0)
+    vars(model).update(facts, usable_share_=NO_LABELS)
+    verdict = verdict_on_fit(model, None, None)
+    assert verdict["title"] == title
+    assert "could be read (0% to 13%): not more than noise explains" in verdict["words"]
+
+
+def test_the_share_of_readable_labels_stands_beside_the_gain_unless_it_may_be_all():
+    model = fitted((0.24, 0.17, 0.3))
+    model.usable_share_ = (0.5, 0.4, 0.6)
+    assert "about 50% of the private labels could be read (40% to 60%)" in verdict_on_fit(model, None, 600)["words"]
+    model.usable_share_ = (0.95, 0.88, 1.0)
+    assert "could be read" not in verdict_on_fit(model, None, 600)["words"]
+
+
 def test_the_words_have_the_numbers_and_what_would_pay():
     words = verdict_on_fit(fitted((0.24, 0.17, 0.3)), None, 600)["words"]
     assert "The 600 private rows lower the public model's mean squared error by about 24% (17% to 30%" in words

@@ -188,7 +188,10 @@ def test_a_probe_survives_public_rows_of_another_kind():
 
 @pytest.mark.parametrize(
     ("n", "labels"),
-    [(800, ["usable labels", "gradient"]), (4000, ["feature lengths", "feature directions", "gradient"])],
+    [
+        (800, ["usable labels", "gradient"]),
+        (4000, ["usable labels", "feature lengths", "feature directions", "gradient"]),
+    ],
 )
 def test_moments_are_released_only_where_the_budget_is_enough_and_the_forecast_uses_the_same_plan(n, labels):
     X, y, other, _ = shifted_data()

@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from dpadapt import Adjacency, Ledger, PrivacyError, PrivacyWarning, PrivateTransferClassifier, Public, audit
+from dpadapt.persons import row_shares
 from dpadapt.representation import PrivateProbe
 
 with_and_without_encoder = pytest.mark.parametrize("params", [{}, {"encoder": np.tanh}], ids=["features", "encoder"])
@@ -209,3 +210,17 @@ def test_a_warning_of_an_encoder_about_private_rows_is_not_shown():
         warnings.simplefilter("always")
         PrivateProbe(encoder=chatty, classes=[0, 1, 2], random_state=0).fit(X, y, public=PUBLIC)
     assert [str(each.message) for each in heard if not issubclass(each.category, PrivacyWarning)] == []
+
+
+@pytest.mark.parametrize("labelled", [False, True], ids=["moments first", "labelled public"])
+def test_rows_without_a_readable_label_are_no_evidence(labelled):
+    X, y = data(3000)
+    public = Public(*data(100, seed=1)) if labelled else PUBLIC
+    for share in (0.0, 0.5):
+        model = PrivateProbe(3.0, 1e-5, classes=[0, 1, 2], random_state=0)
+        model.fit(X, y, public=public, persons=row_shares(np.arange(3000) < share * 3000))
+        # Noise is taken for labels with probability 0.006, and an interval misses the share in 1 of 10 seeds.
+        assert model.usable_share_[1] <= share <= model.usable_share_[2]
+        assert (model.adopted_ > 0.05) == (share > 0)
+        assert any("Compare how labels are written" in note for note in model.privacy_.warnings) == (share == 0)
+    assert model.score(X, y) > 0.8

@@ -8,11 +8,12 @@ import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.learning.estimator import Budget
+from dpadapt.learning.label_share import UsableLabels
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.persons import person_shares, row_shares
 from dpadapt.streaming.source import Part
 from dpadapt.tables import Schema, TableModel
-from dpadapt.transfer.usable_labels import UsableLabels, _readable, count_plan
+from dpadapt.transfer.usable_labels import _readable, count_plan
 
 ESTIMATORS = {"classification": PrivateTransferClassifier, "regression": PrivateTransferRegressor}
 
@@ -38,6 +39,33 @@ def test_unreadable_labels_change_nothing(task, prior):
         gains.append((model.estimated_gain_ or (0.0, 0.0, 0.0))[1])
     assert sum(share > 0.05 for share in adopted) <= 1
     assert sum(low > 0 for low in gains) <= 1
+
+
+def _count_of_60_fits(task, *, level, hide_labels):
+    """Return how many of 60 fits adopt more than 0.05, and how many intervals of the gain lie above 0."""
+    adopted, above = 0, 0
+    public = Public(*_rows(task, 300, 0))
+    for seed, (epsilon, n, _) in enumerate(itertools.product((0.3, 1.0, 3.0), (60, 300, 1000, 5000), range(5))):
+        X, y = _rows(task, n, 100 + seed, level)
+        model = ESTIMATORS[task](epsilon, random_state=1000 + seed)
+        model.fit(X, y, public=public, persons=row_shares(np.full(n, not hide_labels)))
+        adopted += model.adopted_ > 0.05
+        above += (model.estimated_gain_ or (0.0, 0.0, 0.0))[1] > 0
+    return adopted, above
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0], ids=["same population", "shifted"])
+@pytest.mark.parametrize("task", ESTIMATORS)
+def test_at_most_1_of_60_fits_adopts_anything_without_readable_labels(task, level):
+    # A fit takes noise for labels with probability 0.006: two or more of 60 do with a probability of 0.05, and their
+    # gates stay shut in most. At most 5% of the intervals may lie above 0.
+    adopted, above = _count_of_60_fits(task, level=level, hide_labels=True)
+    assert adopted <= 1
+    assert above <= 3
+    # The same fits adopt what readable labels show.
+    adopted, above = _count_of_60_fits(task, level=1.0, hide_labels=False)
+    assert adopted > 30
+    assert above > 20
 
 
 @pytest.mark.parametrize("task", ESTIMATORS)
@@ -94,5 +122,3 @@ def test_the_noise_of_the_share_is_the_noise_of_its_release():
     assert plan.budget.mu**2 + plan.multiplier**-2 == pytest.approx(0.09)
     usable = UsableLabels(0.2, plan.multiplier / 400.0)
     assert usable.none == (2.5 * plan.multiplier >= 0.2 * 400.0)
-    assert UsableLabels(1.3, 0.1).budget(plan.budget).n_rows == 400.0
-    assert UsableLabels(0.5, 0.1).budget(plan.budget).n_rows == 200.0

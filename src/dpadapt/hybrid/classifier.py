@@ -29,10 +29,11 @@ class PrivateHybridClassifier(LinearClassifier):
     """Logistic regression (two classes) for people who only answer questions, from a curator's biased sample.
 
     The curator releases second moments and a model of its rows, the source model. Each person of the target population
-    answers one question with one noisy bit. If the budget allows, the curator's rows are weighted to have the people's
-    means, and fitted again; then people's residuals correct the model. Last, people who have not been asked before test
-    the candidates: the source model, the corrected model, a constant label and, if there are many people, a model of
-    their answers alone. The one with the least estimated error is returned.
+    answers one question with one noisy bit. The first people are asked whether their label can be read. If the budget
+    allows, the curator's rows are weighted to have the people's means, and fitted again; then people's residuals
+    correct the model. Last, people who have not been asked before test the candidates: the source model, the corrected
+    model, a constant label and, if there are many people, a model of their answers alone. The one with the least
+    estimated error is returned.
 
     **Privacy.** Protects one row of the curator (see `adjacency`), and each person with the agents' own pure epsilon.
     Releases: the rows' second moments, clipped gradient sums and, if rows are weighted, weighted means and the sum of
@@ -79,7 +80,12 @@ class PrivateHybridClassifier(LinearClassifier):
         corrected); "people alone"; "constant"; or "nothing" if the budget is too small and nobody was asked.
     estimates_ : dict of str to float
         The error of each candidate as people's noisy answers estimate it, with its standard deviation; the noise of a
-        mean that people were asked for, the size of the shift and the largest weight.
+        mean that people were asked for, the size of the shift and the largest weight. A person whose label can't be
+        read counts as half an error of every candidate.
+    usable_share_ : tuple of float or None
+        The share of people whose label is one of the classes: an estimate, and the ends of a 90% interval, from noisy
+        answers of the people who are asked first. If it does not exceed its noise, nobody else is asked, and the model
+        is the source model. None if nobody was asked.
     people_asked_ : dict of str to int
         How many people each stage asked.
     n_features_in_ : int
@@ -195,7 +201,7 @@ class PrivateHybridClassifier(LinearClassifier):
             budget,
             agents,
             tolerance=tolerance,
-            positive=classes.tolist()[1],
+            classes=classes.tolist(),
             exact_rows=fixed,
         )
 
@@ -224,6 +230,7 @@ class PrivateHybridClassifier(LinearClassifier):
         self.classes_ = classes
         self.mode_, self.chosen_ = plan.mode, outcome.chosen
         self.estimates_, self.people_asked_ = outcome.estimates, outcome.people
+        self.usable_share_ = None if outcome.usable is None else outcome.usable.interval()
         return self
 
     def source_scores(self, X: Any) -> NDArray[np.float64]:

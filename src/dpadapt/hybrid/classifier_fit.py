@@ -5,7 +5,9 @@ Everything that follows from releases and from people's bits is post-processing,
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,15 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.hybrid.agents import Agents, bit_scale
 from dpadapt.hybrid.classifier_plan import LOCAL_STEPS, HybridPlan, step_noise
 from dpadapt.hybrid.curator_releases import Moments, around, descend, find_tilt, release_moments, release_total
-from dpadapt.hybrid.mapped_questions import ErrorQuestion, PublicMap, ResidualQuestion, VectorQuestion, probability
+from dpadapt.hybrid.mapped_questions import (
+    ErrorQuestion,
+    LabelQuestion,
+    PublicMap,
+    ResidualQuestion,
+    VectorQuestion,
+    probability,
+)
+from dpadapt.learning.label_share import UsableLabels
 from dpadapt.rows import Rows
 
 Array = NDArray[np.float64]
@@ -44,6 +54,12 @@ _CURVATURE_RIDGE = 0.01
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 
 
+NO_LABELS_OF_PEOPLE = (
+    "the share of people with a readable label did not exceed its noise, so nobody else was asked, and the model is "
+    "that of the curator's rows alone. Compare how labels are written on people's devices and in classes="
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """The fitted model, and how it came about.
@@ -60,6 +76,8 @@ class Outcome:
         How many people each stage asked.
     decision : str
         The candidates, their estimated errors and the choice, in words; empty if there was no test.
+    usable : UsableLabels or None
+        How many people have a readable label; None if nobody was asked.
     """
 
     coef: Array = field(repr=False)
@@ -68,6 +86,7 @@ class Outcome:
     estimates: dict[str, float] = field(default_factory=dict)
     people: dict[str, int] = field(default_factory=dict)
     decision: str = ""
+    usable: UsableLabels | None = None
 
 
 def fit_plan(plan: HybridPlan, runs: dict[str, Run], rows: Rows, agents: Agents | None) -> Outcome:
@@ -87,6 +106,13 @@ def fit_plan(plan: HybridPlan, runs: dict[str, Run], rows: Rows, agents: Agents 
     candidates: dict[str, Array] = {}
     estimates: dict[str, float] = {}
     people = _Counted(agents)
+    usable: UsableLabels | None = None
+    if agents is not None and "labels" in plan.people:
+        usable = ask_labels(agents, plan.people["labels"], plan.classes)
+        people.count("labels")
+        if usable.none:
+            # Nobody else is asked: answers without labels are no evidence, and noise would choose and correct a model.
+            agents = None
     if runs:
         moments = release_moments(
             runs["second moments"],
@@ -103,16 +129,17 @@ def fit_plan(plan: HybridPlan, runs: dict[str, Run], rows: Rows, agents: Agents 
             candidates = {name: coef for name, coef in corrected.items() if not np.array_equal(coef, source)}
         candidates = {"source": source} | candidates
     if agents is not None and "people alone" in plan.people:
-        alone = fit_locally(agents, plan.where, plan.people["people alone"], plan.positive)
+        alone = fit_locally(agents, plan.where, plan.people["people alone"], plan.classes)
         people.count("people alone")
         candidates["people alone"] = alone
     if agents is None or "test" not in plan.people:
         chosen, coef = next(iter(candidates.items()), ("nothing", source))
-        return Outcome(coef, source, chosen, estimates, people.by_stage)
+        decision = NO_LABELS_OF_PEOPLE if usable is not None and usable.none else ""
+        return Outcome(coef, source, chosen, estimates, people.by_stage, decision, usable)
     # The people of the test took part in no stage above, so that their answers are unbiased about the candidates.
-    chosen, coef, errors, decision = choose(agents, plan.where, candidates, plan.people["test"], plan.positive)
+    chosen, coef, errors, decision = choose(agents, plan.where, candidates, plan.people["test"], plan.classes)
     people.count("test")
-    return Outcome(coef, source, chosen, estimates | errors, people.by_stage, decision)
+    return Outcome(coef, source, chosen, estimates | errors, people.by_stage, decision, usable)
 
 
 class _Counted:
@@ -144,7 +171,7 @@ def _corrected(
     people: _Counted,
 ) -> tuple[Array, dict[str, Array], dict[str, float]]:
     """Return the source model, the model that people's answers correct under its name, and estimates."""
-    where, positive = plan.where, plan.positive
+    where, classes = plan.where, plan.classes
     theirs = ask_moments(agents, where, moments, plan.people["means"])
     people.count("means")
     estimates = {"noise of a mean": theirs.noise}
@@ -152,7 +179,7 @@ def _corrected(
     if "tilted model" in runs and theirs.shifted:
         tilted, shift = _tilted(plan, runs, rows, moments, theirs)
         estimates |= shift
-        question = ErrorQuestion(where, np.array([source, tilted]), positive)
+        question = ErrorQuestion(where, np.array([source, tilted]), classes)
         errors = question.estimate(agents.ask(question, plan.people["base"]))
         people.count("base")
         if errors[1] < errors[0]:
@@ -162,9 +189,9 @@ def _corrected(
         again = _descend(plan, runs["tilted model"], rows, moments)
         shares = [plan.shares[release] for release in ("source model", "tilted model")]
         base = source = (shares[0] * source + shares[1] * again) / sum(shares)
-    model = correct_constant(agents, where, base, theirs.second, plan.people["constant"], positive)
+    model = correct_constant(agents, where, base, theirs.second, plan.people["constant"], classes)
     people.count("constant")
-    model = correct(agents, where, model, theirs.second, plan.people["correction"], positive)
+    model = correct(agents, where, model, theirs.second, plan.people["correction"], classes)
     people.count("correction")
     return source, {name: model}, estimates
 
@@ -196,7 +223,15 @@ def _tilted(
     return model, {"size of the shift": tilt.size, "largest weight": tilt.bound}
 
 
-def fit_locally(agents: Agents, where: PublicMap, n: int, positive: object) -> Array:
+def ask_labels(agents: Agents, n: int, classes: Sequence[Any]) -> UsableLabels:
+    """Ask `n` people whether their label is one of the classes."""
+    question = LabelQuestion(classes)
+    answers = agents.ask(question, n)
+    share = question.estimate(answers) if len(answers) else 0.0
+    return UsableLabels(share, question.noise(len(answers), answers.scale))
+
+
+def fit_locally(agents: Agents, where: PublicMap, n: int, classes: Sequence[Any]) -> Array:
     """Return a logistic model by descent on people's residuals; each step asks an equal share of `n` people."""
     # Indicators are not centred: with k categories and the constant, the loss has in one direction the curvature
     # (k + 1) p (1 - p). Descent with this rate converges there while p (1 - p) is below 1/8. Chosen by hand.
@@ -205,7 +240,7 @@ def fit_locally(agents: Agents, where: PublicMap, n: int, positive: object) -> A
     coef, step = np.zeros(where.n_columns + 1), np.zeros(where.n_columns + 1)
     average = np.zeros_like(coef)
     for turn in range(LOCAL_STEPS):
-        question = VectorQuestion(where, coef, positive)
+        question = VectorQuestion(where, coef, classes)
         step = momentum * step + rate * question.estimate(agents.ask(question, n // LOCAL_STEPS))
         coef = coef + step
         if turn >= LOCAL_STEPS // 2:
@@ -262,7 +297,9 @@ def mean_curvature(coef: Array, second: Array) -> float:
     return min(max(float(_NODE_WEIGHTS @ (p * (1 - p)) / _NODE_WEIGHTS.sum()), _LEAST_CURVATURE), 0.25)
 
 
-def correct_constant(agents: Agents, where: PublicMap, coef: Array, second: Array, n: int, positive: object) -> Array:
+def correct_constant(
+    agents: Agents, where: PublicMap, coef: Array, second: Array, n: int, classes: Sequence[Any]
+) -> Array:
     """Return `coef` with its constant corrected by `n` people's residuals.
 
     This one number needs few people, however many columns there are.
@@ -270,7 +307,7 @@ def correct_constant(agents: Agents, where: PublicMap, coef: Array, second: Arra
     coef = coef.copy()
     pooled, variance = np.zeros(1), math.inf
     for _ in range(_CORRECTION_ROUNDS):
-        answers = agents.ask(ResidualQuestion(where, coef, positive), max(1, n // _CORRECTION_ROUNDS))
+        answers = agents.ask(ResidualQuestion(where, coef, classes), max(1, n // _CORRECTION_ROUNDS))
         if len(answers):
             fresh, noise = np.array([answers.mean()]), answers.scale**2 / len(answers)
             pooled, variance = pool(pooled, variance, fresh, noise)
@@ -281,7 +318,7 @@ def correct_constant(agents: Agents, where: PublicMap, coef: Array, second: Arra
     return coef
 
 
-def correct(agents: Agents, where: PublicMap, coef: Array, second: Array, n: int, positive: object) -> Array:
+def correct(agents: Agents, where: PublicMap, coef: Array, second: Array, n: int, classes: Sequence[Any]) -> Array:
     """Return `coef` with all coefficients corrected by `n` people's residuals, as far as their noise allows.
 
     `second` are approximate second moments of the people. The residuals are the people's own, so that nothing is
@@ -289,7 +326,7 @@ def correct(agents: Agents, where: PublicMap, coef: Array, second: Array, n: int
     """
     pooled, variance = np.zeros(len(coef)), math.inf
     for _ in range(_CORRECTION_ROUNDS):
-        question = VectorQuestion(where, coef, positive)
+        question = VectorQuestion(where, coef, classes)
         answers = agents.ask(question, max(1, n // _CORRECTION_ROUNDS))
         noise = question.noise(len(answers), answers.scale) ** 2
         pooled, variance = pool(pooled, variance, question.estimate(answers), noise)
@@ -327,7 +364,7 @@ def correction_step(hessian: Array, seen: Array, variance: float, sizes: Array) 
 
 
 def choose(
-    agents: Agents, where: PublicMap, candidates: dict[str, Array], n: int, positive: object
+    agents: Agents, where: PublicMap, candidates: dict[str, Array], n: int, classes: Sequence[Any]
 ) -> tuple[str, Array, dict[str, float], str]:
     """Ask `n` people about the errors of the candidates and of a constant label; choose the one that errs least.
 
@@ -336,7 +373,7 @@ def choose(
     """
     always = np.zeros(where.n_columns + 1)
     always[-1] = 1.0
-    question = ErrorQuestion(where, np.array([*candidates.values(), always]), positive)
+    question = ErrorQuestion(where, np.array([*candidates.values(), always]), classes)
     answers = agents.ask(question, n)
     errors = question.estimate(answers)
     if errors[-1] > 0.5:

@@ -4,6 +4,7 @@ Everything here follows from public numbers, before a private value is used and 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,10 @@ _PEOPLE_ALONE_SHARE = 0.3
 # Standard deviation of a step's mean residual up to which people alone are a candidate next to the curator's: with more
 # noise they were not best on any development data, and took people from the correction.
 _MOST_NOISE_ALONE = 0.1
+# So many people are asked first whether their label can be read that the standard deviation of the share is the first
+# number, but no fewer and no more than these shares of all people. A smaller deviation finds fewer readable labels
+# among many people, and takes people from the other stages. Chosen by hand.
+_LABELS_NOISE, _LABELS_SHARES = 0.1, (0.01, 0.1)
 # Steps of descent on people's answers alone. More steps come closer to the optimum, with fewer people in each.
 LOCAL_STEPS = 10
 # Fewer people than this, at epsilon 1, can't tell candidates apart: the standard deviation of the difference of two
@@ -93,8 +98,8 @@ class HybridPlan:
         The number of rows of the curator.
     exact_rows : bool
         Whether this number is exact.
-    positive : object
-        The label that counts as 1.
+    classes : sequence of two
+        The labels that count as 0 and as 1.
     """
 
     mode: str
@@ -109,7 +114,7 @@ class HybridPlan:
     means_noise: float
     n_rows: float
     exact_rows: bool
-    positive: Any
+    classes: Sequence[Any]
 
 
 def make_plan(
@@ -119,7 +124,7 @@ def make_plan(
     agents: Agents | None,
     *,
     tolerance: float,
-    positive: Any,
+    classes: Sequence[Any],
     exact_rows: bool,
 ) -> HybridPlan:
     """Return the plan for `mode`, or for the mode that public numbers choose."""
@@ -136,11 +141,16 @@ def make_plan(
     used, reason = _used_mode(mode, budget, agents, scale)
     bound = _weight_bound(where, budget, clip_norm) if used == "hybrid" else 1.0
     people: dict[str, int] = {}
+    if used != "curator":
+        least, most = _LABELS_SHARES
+        enough = (scale / 2.0 / _LABELS_NOISE) ** 2
+        people = {"labels": math.ceil(min(max(enough, least * available), most * available))}
+        available -= people["labels"]
     if used == "hybrid":
-        people = _people_by_stage(where, available, scale, tolerance, tilting=bound > 1)
+        people |= _people_by_stage(where, available, scale, tolerance, tilting=bound > 1)
     elif used == "local":
         test = 0 if mode == "local" else _people_in_test(available, scale, tolerance, candidates=2)
-        people = {"people alone": available - test} | ({"test": test} if test else {})
+        people |= {"people alone": available - test} | ({"test": test} if test else {})
     shares: dict[str, float] = {}
     if used != "local" and budget.worthwhile:
         shares = dict(_SHARES_WITH_TILT if bound > 1 else _SHARES_WITHOUT_TILT)
@@ -162,7 +172,7 @@ def make_plan(
         means_noise,
         budget.n_rows,
         exact_rows,
-        positive,
+        classes,
     )
 
 

@@ -1,8 +1,11 @@
 """The public map of the hybrid classifier, and its questions about mapped rows.
 
 `PublicMap` turns raw columns into bounded features, on the curator's side and on every device alike. `VectorQuestion`
-asks for means of the features or of residuals times features, `ResidualQuestion` for residuals alone, and
-`ErrorQuestion` whether a model is wrong.
+asks for means of the features or of residuals times features, `ResidualQuestion` for residuals alone, `ErrorQuestion`
+whether a model is wrong, and `LabelQuestion` whether there is a label.
+
+A person whose label is neither of the two classes answers every question about labels at random: the value is NaN,
+which devices count as 0.
 """
 
 import math
@@ -159,6 +162,26 @@ def probability(score: Array) -> Array:
     return 0.5 + 0.5 * np.tanh(score / 2)
 
 
+def labels(y: Any, classes: Sequence[Any]) -> Array:
+    """Return 1 for the second class, 0 for the first, and NaN for any other label: it can't be read."""
+    first, second = (_equal(np.asarray(y), label) for label in classes)
+    return np.where(second, 1.0, np.where(first, 0.0, np.nan))
+
+
+def _equal(y: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+    if y.dtype.kind != "O":
+        return np.asarray(y == label)
+    return np.array([_same(cell, label) for cell in y], dtype=bool)
+
+
+def _same(cell: Any, label: Any) -> bool:
+    """Return whether a cell is a label; one that can't be compared is none."""
+    try:
+        return bool(cell == label)
+    except Exception:
+        return False
+
+
 class MappedQuestion(Question):
     """A question about the mapped row. Subclasses are dataclasses of plain fields, one of which is the map `where`."""
 
@@ -189,13 +212,13 @@ class VectorQuestion(MappedQuestion):
     where : PublicMap
     coef : ndarray of shape (n_columns + 1,), optional
         The model whose residual is rho, constant last. Default: rho = 1.
-    positive : object
-        The label that counts as 1.
+    classes : sequence of two
+        The labels that count as 0 and as 1.
     """
 
     where: PublicMap
     coef: Array | None = None
-    positive: Any = 1
+    classes: Sequence[Any] = (0, 1)
     kind = "vector"
 
     @cached_property
@@ -239,7 +262,7 @@ class VectorQuestion(MappedQuestion):
             signs = _signs(coins[asked] - first, np.arange(len(columns)))
             values[asked] = np.sum(signs * Z[asked][:, columns], axis=1) / self._limits[variable]
         if self.coef is not None:
-            values *= (np.asarray(y) == self.positive) - probability(scores(Z, self.coef))
+            values *= labels(y, self.classes) - probability(scores(Z, self.coef))
         return values
 
     def estimate(self, answers: Answers) -> Array:
@@ -276,20 +299,19 @@ class ResidualQuestion(MappedQuestion):
     where : PublicMap
     coef : ndarray of shape (n_columns + 1,)
         The model, constant last.
-    positive : object
-        The label that counts as 1.
+    classes : sequence of two
+        The labels that count as 0 and as 1.
     """
 
     where: PublicMap
     coef: Array
-    positive: Any = 1
+    classes: Sequence[Any] = (0, 1)
     kind = "residual"
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
         """Return each person's number in [-1, 1]."""
-        # Claim: |y - p| <= 1. y is 0 or 1 and p lies in [0, 1].
-        label = np.asarray(y) == self.positive
-        return np.asarray(label - probability(scores(self.where.transform(X), self.coef)))
+        # Claim: |y - p| <= 1. y is 0 or 1 and p lies in [0, 1]; without a label the value is NaN, which counts as 0.
+        return np.asarray(labels(y, self.classes) - probability(scores(self.where.transform(X), self.coef)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,14 +322,14 @@ class ErrorQuestion(MappedQuestion):
     ----------
     where : PublicMap
     models : ndarray of shape (n_models, n_columns + 1)
-        Coefficients, constants last. A score above 0 means the label `positive`.
-    positive : object
-        The label that counts as 1.
+        Coefficients, constants last. A score above 0 means the second class.
+    classes : sequence of two
+        The labels that count as 0 and as 1.
     """
 
     where: PublicMap
     models: Array
-    positive: Any = 1
+    classes: Sequence[Any] = (0, 1)
     kind = "error"
 
     def coins(self, n: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -315,14 +337,17 @@ class ErrorQuestion(MappedQuestion):
         return np.asarray(random.integers(0, len(self.models), n))
 
     def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
-        """Return 1 for each person about whom the model is wrong, else -1."""
-        Z, label = self.where.transform(X), np.asarray(y) == self.positive
+        """Return 1 for each person about whom the model is wrong, -1 where it is right, NaN without a label."""
+        Z, label = self.where.transform(X), labels(y, self.classes)
         score = np.einsum("ij,ij->i", Z, self.models[coins, :-1]) + self.models[coins, -1]
         # The score of a row that is not finite is nan, which is not above 0: a model says "no" about it.
-        return np.where((score > 0) != label, 1.0, -1.0)
+        return np.where(np.isnan(label), np.nan, np.where((score > 0) != label, 1.0, -1.0))
 
     def estimate(self, answers: Answers) -> Array:
-        """Return the error of each model: unbiased, so that noise can move it outside [0, 1]; nan without answers."""
+        """Return the error of each model: unbiased, so that noise can move it outside [0, 1]; nan without answers.
+
+        A person without a label counts as half an error, whatever the model is.
+        """
         n_models = len(self.models)
         counts = np.bincount(answers.coins, minlength=n_models)
         sums = answers.scale * np.bincount(answers.coins, weights=answers.bits, minlength=n_models)
@@ -331,3 +356,28 @@ class ErrorQuestion(MappedQuestion):
     def noise(self, n: int, scale: float) -> float:
         """Return an upper bound on the standard deviation of each estimate from `n` people in all."""
         return scale / 2 * math.sqrt(len(self.models) / max(1, n))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelQuestion(Question):
+    """Is your label one of the two classes?
+
+    Parameters
+    ----------
+    classes : sequence of two
+    """
+
+    classes: Sequence[Any] = (0, 1)
+    kind = "label"
+
+    def value(self, X: Any, y: Any, coins: NDArray[np.int64]) -> Array:
+        """Return 1 for each person with such a label, else -1."""
+        return np.where(np.isnan(labels(y, self.classes)), -1.0, 1.0)
+
+    def estimate(self, answers: Answers) -> float:
+        """Return the share of people with such a label: unbiased, so that noise can move it outside [0, 1]."""
+        return (1.0 + answers.mean()) / 2.0
+
+    def noise(self, n: int, scale: float) -> float:
+        """Return an upper bound on the standard deviation of the estimate from `n` people."""
+        return scale / 2.0 / math.sqrt(max(1, n))

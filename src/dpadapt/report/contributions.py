@@ -282,7 +282,17 @@ def _people_part(model: Any) -> str:
     if not asked:
         return "Nobody was asked: the model comes from noisy releases of the private rows alone."
     stages = ", ".join(f"{count:,} for {stage}" for stage, count in model.people_asked_.items())
-    return f"{asked:,} people answered one question each ({stages}). The model is: {model.chosen_}."
+    labels = _labels_in_words(model, "these people")
+    return f"{asked:,} people answered one question each ({stages}).{labels} The model is: {model.chosen_}."
+
+
+def _labels_in_words(model: Any, rows: str) -> str:
+    """Return a sentence on the released share of labels that could be read; empty if there is none."""
+    usable = getattr(model, "usable_share_", None)
+    if usable is None:
+        return ""
+    share, low, high = usable
+    return f" About {share:.0%} of {rows} had a label that could be read ({low:.0%} to {high:.0%})."
 
 
 def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) -> str:
@@ -312,11 +322,7 @@ def _private_part(model: Any, public: Public, *, spent: bool) -> str:
     else:
         change = float(np.sqrt(np.mean((model.predict(X) - start.predict(X)) ** 2)))
         how = f"the predictions by {change:.3g} (root mean square)"
-    adopted, usable = getattr(model, "adopted_", None), getattr(model, "usable_share_", None)
-    labels = ""
-    if usable is not None:
-        share, low, high = usable
-        labels = f" About {share:.0%} of the private rows had a label that could be read ({low:.0%} to {high:.0%})."
+    adopted, labels = getattr(model, "adopted_", None), _labels_in_words(model, "the private rows")
     if change == 0.0:
         why = "no correction exceeded its noise" if adopted is None else "the gate stayed shut"
         return (

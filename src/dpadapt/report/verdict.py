@@ -34,6 +34,15 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
     rows = "The private rows" if n_private is None else f"The {n_private:,} private rows"
     if receipt.seeded:
         return _verdict("more", "Do not use this model", "Its noise came from a seed. Fit again without a seed.")
+    usable: Any = getattr(model, "usable_share_", None)
+    unreadable = usable is not None and usable[1] == 0.0
+    if unreadable and hasattr(model, "people_asked_"):
+        return _verdict(
+            "more",
+            "Do not use this model yet; compare how labels are written",
+            f"{_unread(usable, 'labels of the people')}, so that nobody corrected or tested this model. Compare how "
+            f"labels are written on people's devices and in the schema.",
+        )
     if not receipt.entries:
         return _verdict(
             "more",
@@ -41,13 +50,19 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
             f"The budget is too small for this number of private rows. Nothing was spent, and this model is the "
             f"public one{_what_would_pay(model, forecast)}",
         )
-    usable = getattr(model, "usable_share_", None)
-    if usable is not None and usable[1] == 0.0 and getattr(model, "adopted_", 0.0) == 0.0:
+    if unreadable and getattr(model, "public_only", lambda: None)() is None:
+        return _verdict(
+            "more",
+            "Do not use this model; compare how labels are written",
+            f"{_unread(usable, 'private labels')}, and there are no public labels to learn from. Compare how labels "
+            f"are written in the private table and in the schema.",
+        )
+    if unreadable:
         return _verdict(
             "more",
             "Use the public model; compare how labels are written",
-            "Hardly any private label could be read, as far as the noise lets tell, and this model is the public one. "
-            "Compare how labels are written in the private table and in the schema.",
+            f"{_unread(usable, 'private labels')}, and this model is the public one. Compare how labels are written in "
+            f"the private table and in the schema. If they are written alike, more rows or a larger budget are needed.",
         )
     if gain is None and getattr(model, "public_base_", None) is not None:
         return _verdict(
@@ -76,6 +91,10 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
         return _unchanged(model, forecast, rows)
     classifies = hasattr(model, "classes_")
     source = "This is an estimate for the private population, made from the noisy releases themselves."
+    if usable is not None and usable[2] < 1.0:
+        source += (
+            f" Only about {usable[0]:.0%} of the private labels could be read ({usable[1]:.0%} to {usable[2]:.0%})."
+        )
     if low > 0:
         loss = f"log-loss by about {value:.3f} per row ({low:.3f} to {high:.3f}"
         share = f"mean squared error by about {value:.0%} ({low:.0%} to {min(high, 1.0):.0%}"
@@ -93,6 +112,12 @@ def verdict_on_fit(model: Any, forecast: Mapping[str, Any] | None, n_private: in
         "Use this model; its gain is uncertain" if value > 0 else "Measure this model before you use it",
         f"{words} More rows or a larger budget would make it clearer{_what_would_pay(model, forecast)}",
     )
+
+
+def _unread(usable: tuple[float, float, float], labels: str) -> str:
+    """Return the beginning of a sentence: the released share is not more than its noise."""
+    share, low, high = usable
+    return f"About {share:.0%} of the {labels} could be read ({low:.0%} to {high:.0%}): not more than noise explains"
 
 
 def _more_or_less(gain: float, classifies: bool) -> str:

@@ -31,6 +31,7 @@ from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan
 from dpadapt.transfer.forecast import ClassificationForecast
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, CountPlan, count_plan
 
 
 class PrivateProbe(LinearClassifier):
@@ -46,8 +47,9 @@ class PrivateProbe(LinearClassifier):
     has the whole budget: it is a `PrivateTransferClassifier` on the features.
 
     **Privacy.** Protects one private row (see `adjacency`), be it an image, a text or numbers.
-    Releases: a histogram of the lengths of the rows' features, a Gram matrix of their directions, and clipped gradient
-    sums. With labelled public data: clipped gradient sums, and one sum of clipped pairs for the gate. All Gaussian.
+    Releases: the number of rows with a readable label, a histogram of the lengths of the rows' features, a Gram matrix
+    of their directions, and clipped gradient sums. With labelled public data: that number, clipped gradient sums, and
+    one sum of clipped pairs for the gate. All Gaussian.
     Costs at most `epsilon`, `delta`; see `privacy_`. Public data and the encoder are not protected.
 
     Parameters
@@ -71,7 +73,10 @@ class PrivateProbe(LinearClassifier):
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
     adopted_ : float
-        Share of the private correction that was adopted; 1 without public labels.
+        Share of the private correction that was adopted; without public labels 1, or 0 if no label could be read.
+    usable_share_ : tuple of float or None
+        The share of private rows with a readable label: an estimate, and the ends of a 90% interval, as released. None
+        without public rows, or if nothing was released.
     n_features_in_ : int
         Number of features of the encoder's output.
     privacy_ : Receipt
@@ -152,12 +157,12 @@ class PrivateProbe(LinearClassifier):
             assumed = [f"the encoder ({name}): it was made without the private rows and treats each row by itself"]
         checks.one_of(self.prior, PRIORS, "prior")
         data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
-        plan = None
+        count, plan = count_plan(data.budget), None
         if public is not None and data.X_public is not None and data.codes_public is None:
-            plan = plan_moments(public, data.X_public, data.budget)
+            plan = plan_moments(public, data.X_public, count.budget)
         if plan is None:
             return self._fit_head(public, data, assumed)
-        return self._fit_moments_first(plan, data, assumed)
+        return self._fit_moments_first(count, plan, data, assumed)
 
     def _fit_head(self, public: Public | None, data: ClassificationInput, assumed: Sequence[str]) -> "PrivateProbe":
         """Fit the head with the whole budget."""
@@ -167,21 +172,30 @@ class PrivateProbe(LinearClassifier):
         receipt = head.privacy_
         self.privacy_ = ledger.receipt(assumptions=[*receipt.assumptions, *assumed], warnings=list(receipt.warnings))
         self.coef_, self.intercept_, self.adopted_ = head.coef_, head.intercept_, head.adopted_
-        self.classes_ = head.classes_
+        self.classes_, self.usable_share_ = head.classes_, head.usable_share_
         return self
 
-    def _fit_moments_first(self, plan: MomentPlan, data: ClassificationInput, assumed: Sequence[str]) -> "PrivateProbe":
+    def _fit_moments_first(
+        self, count: CountPlan, plan: MomentPlan, data: ClassificationInput, assumed: Sequence[str]
+    ) -> "PrivateProbe":
         """Release the private moments, recolour the public rows to them, and fit the head with what is left."""
-        runs = data.ledger.start_all(plan.charges)
+        counted, *runs = data.ledger.start_all([*count.charges, *plan.charges])
+        usable = count.release(counted, data.rows)
         moments = estimate(plan, release_moments(plan, runs[:2], data.rows))
         prepared = recoloured(plan.frame, moments, len(data.classes))
-        head = make_plan(prepared, plan.head, self.prior)
-        fixed = data.ledger.fixed_rows
-        found = private_change(head, runs[2:], prepared, plan.head, data.rows, fixed_rows=fixed)
+        change, adopted = np.zeros_like(prepared.start), 0.0
+        if not usable.none:
+            own = usable.budget(plan.head)
+            head = make_plan(prepared, plan.head, self.prior)
+            head = replace(head, noise=head.noise * plan.head.n_rows / own.n_rows)
+            fixed = data.ledger.fixed_rows
+            found = private_change(head, runs[2:], prepared, own, data.rows, fixed_rows=fixed)
+            change, adopted = found.change, found.adopted
         # The receipt first, as above.
-        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed])
-        self.coef_, self.intercept_ = corrected(prepared, found.change, found.adopted)
-        self.adopted_, self.classes_ = found.adopted, data.classes
+        notes = [NO_LABELS_NOTE] if usable.none else []
+        self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed], notes=notes)
+        self.coef_, self.intercept_ = corrected(prepared, change, adopted)
+        self.adopted_, self.classes_, self.usable_share_ = adopted, data.classes, usable.interval()
         return self
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
@@ -201,7 +215,7 @@ class PrivateProbe(LinearClassifier):
         if checks.declared_public(public).y is None and self.classes is not None:
             X = public_table(public.X, ensure_min_samples=2)
             budget = Budget.of(self.epsilon, self.delta, checks.count(n_private, "n_private"), self.adjacency)
-            plan = plan_moments(public, X, budget)
+            plan = plan_moments(public, X, count_plan(budget).budget)
             if plan is not None:
                 # As if the private rows had the moments of the public ones.
                 prepared = recoloured(
