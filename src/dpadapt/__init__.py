@@ -7,8 +7,6 @@ Private rows go in at one place and leave through one door (`dpadapt.Ledger`); e
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpadapt.moved import report_moves
-
 if TYPE_CHECKING:
     from dpadapt.accounting.calibrate import calibrate
     from dpadapt.accounting.cost import delta, epsilon
@@ -119,8 +117,6 @@ _HOME = {
     "rehearse": "transfer.rehearsal",
     "save": "persist",
 }
-
-report_moves()
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import main
+from dpadapt.persist import MODEL_FILE
 
 # Tests import `refusals`.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -122,7 +123,7 @@ class Site:
 
     def untouched(self) -> bool:
         """Whether nothing was spent and no model was written."""
-        return not Ledger.open(self.ledger).entries and not (self.out / "model.json").exists()
+        return not Ledger.open(self.ledger).entries and not (self.out / MODEL_FILE).exists()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from dpadapt import __version__
 from dpadapt.cli import main
 from dpadapt.methods import METHODS
+from dpadapt.persist import MODEL_FILE
 
 COMMANDS = ["schema", "forecast", "rehearse", "fit", "predict", "evaluate", "cost", "calibrate", "ledger", "demo"]
 
@@ -119,7 +120,7 @@ def test_output_that_cannot_be_printed_is_an_error_whose_code_tells_whether_anyt
     assert err.count("\n") == 1
     assert said in err
     if command == "fit":
-        assert "model.json, arrays.npz, receipt.json, report.html" in err
+        assert "model.dpadapt, receipt.json, report.html" in err
         assert "The budget is spent" in err
         assert str(site.out) in err
     # What is left in the stream goes nowhere, and does not fail again when Python ends.
@@ -142,7 +143,7 @@ def test_a_name_that_is_no_text_in_the_terminals_encoding_is_printed_somehow(sit
     monkeypatch.setattr(sys, "stdout", screen)
     assert main([str(argument) for argument in site.fit(out=site.folder / name, ledger=None)]) == 0
     assert b"model-" in screen.buffer.getvalue()
-    assert (site.folder / name / "model.json").exists()
+    assert (site.folder / name / MODEL_FILE).exists()
 
 
 SCRIPT = "import sys; from dpadapt.cli import main; sys.exit(main())"

@@ -4,11 +4,11 @@ Whatever the input, a command ends in time with exit code 0, 1 or 2 and without 
 control character, names no flaw of its own, and spends nothing if the code is 2.
 """
 
-import json
 import os
 import random
 import shutil
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import main
+from dpadapt.persist import MODEL_FILE
+from tests.saved_models import json_of, rewrite
 
 # One for each type of private cell: text, number, date, label of a regression and of a classification.
 SECRETS = {"region": "ZEBRA7731", "bmi": "98765.4321", "visit": "1987-03-14", "cost": "7351.9271", "ill": "QUAGGA"}
@@ -205,11 +207,12 @@ def edit_cells(path: Path, chance: random.Random) -> None:
     frame.to_csv(path, index=False)
 
 
-def edit_json(path: Path, chance: random.Random) -> None:
-    """Replace one value in a JSON file by something else."""
+def edit_model(path: Path, chance: random.Random) -> None:
+    """Replace one value in a model's file by something else."""
+    name = chance.choice(["model.json", "model.json", "receipt.json"])
     try:
-        value = json.loads(path.read_text())
-    except (ValueError, RecursionError):  # damaged already
+        value = json_of(path, name)
+    except (ValueError, RecursionError, zipfile.BadZipFile):  # damaged already
         return
     part = value
     while True:
@@ -221,7 +224,7 @@ def edit_json(path: Path, chance: random.Random) -> None:
             continue
         part[key] = chance.choice([None, 3, -1, 1e308, 10**400, "text", "", [], {}, [[]], {"a": None}, True, "\x1b[2J"])
         break
-    path.write_text(json.dumps(value))
+    rewrite(path, {name: value})
 
 
 def odd_path(site: Site, command: str, chance: random.Random) -> str:
@@ -262,14 +265,14 @@ def spoil(site: Site, command: str, arguments: list[str], chance: random.Random)
         return [*arguments[:at], odd_path(site, command, chance), *arguments[at + 1 :]]
     inputs = sorted(path for path in site.folder.iterdir() if path.is_file() and str(path) in arguments)
     if command in ("predict", "evaluate"):
-        inputs += [site.folder / "saved" / name for name in ("model.json", "model.json", "receipt.json", "arrays.npz")]
+        inputs.append(site.folder / "saved" / MODEL_FILE)
     if not inputs:
         return arguments
     path = chance.choice(inputs)
     if path.suffix == ".csv" and chance.random() < 0.6:
         edit_cells(path, chance)
-    elif path.suffix == ".json" and chance.random() < 0.7:
-        edit_json(path, chance)
+    elif path.name == MODEL_FILE and chance.random() < 0.7:
+        edit_model(path, chance)
     else:
         path.write_bytes(damaged(path.read_bytes(), chance))
     return arguments
@@ -316,7 +319,7 @@ def try_one(template: Path, folder: Path, seed: int, capsys) -> tuple[str, int]:
         assert err.startswith("dpadapt: error: "), told
         assert err.count("\n") == 1, told
         assert ledger.read_bytes() == inputs.get(ledger, b""), told
-        assert not (folder / "model" / "model.json").exists(), told
+        assert not (folder / "model" / MODEL_FILE).exists(), told
     elif code == 1:
         assert "spent" in err, told
     return command, code

@@ -1,6 +1,5 @@
 """`dpadapt predict`."""
 
-import json
 import os
 import tracemalloc
 from pathlib import Path
@@ -12,6 +11,7 @@ from refusals import SECRET_TEXT, refused
 
 from dpadapt import persist
 from dpadapt.tables import TableModel
+from tests.saved_models import json_of, rewrite
 
 
 def test_bad_models_rows_and_outputs_are_refused(run, site, tmp_path):
@@ -93,10 +93,9 @@ def test_class_names_are_no_formulas_in_the_file(run, site, tmp_path):
 )
 def test_a_model_with_wrong_contents_is_refused_by_one_line(run, site, tmp_path, change):
     assert run(*site.fit(method="linear", ledger=None)).code == 0
-    path = site.out / "model.json"
-    model = json.loads(path.read_text())
+    model = json_of(site.out)
     change(model)
-    path.write_text(json.dumps(model))
+    rewrite(site.out, {"model.json": model})
     outcome = run("predict", site.out, tmp_path / "new.csv", "-o", tmp_path / "o.csv")
     if outcome.code != 0:
         refused(outcome)

@@ -21,6 +21,8 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import main
+from dpadapt.persist import MODEL_FILE
+from tests.saved_models import json_of, rewrite
 
 # Names that a command might look for: of the private file, the public file, the data set, the model, and any.
 TRAPS = ("trap", "private", "public", "public-private", "patients", "model", "schema", "request")
@@ -167,7 +169,7 @@ def holds(place, run, command, *, accepted=None):
     return outcome
 
 
-# Where a model may state a ledger: model.json itself, and what it keeps for the command line.
+# Where a model may state a ledger: its description, and what it keeps for the command line.
 IN_MODEL = {
     "extra": lambda fields, target: fields["extra"].update(ledger=target),
     "extra, parts": lambda fields, target: fields["extra"].update(ledger={"path": target, "address": target}),
@@ -181,10 +183,9 @@ IN_MODEL = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("where", IN_MODEL)
 def test_a_received_model_does_not_choose_the_ledger(run, place, where, target):
-    path = place.inbox / "model" / "model.json"
-    fields = json.loads(path.read_text())
+    fields = json_of(place.inbox / "model")
     IN_MODEL[where](fields, target_of(place, target))
-    path.write_text(json.dumps(fields))
+    rewrite(place.inbox / "model", {"model.json": fields})
     # Rows without a ledger are not evaluated until the holder names one.
     outcome = holds(place, run, place.evaluate(), accepted=None if where == "schema" else place.ledger.exists())
     if outcome.code and where != "schema":
@@ -284,7 +285,7 @@ def test_what_a_fit_writes_names_no_ledger_and_holds_no_digest_of_private_rows(r
     command = [*place.fit_by_schema(), "--ledger", place.ledger]
     assert run(*command).code == 0
     written = [path for path in (place.folder / "out").rglob("*") if path.is_file()]
-    assert {"model.json", "receipt.json", "arrays.npz", "report.html"} <= {path.name for path in written}
+    assert {MODEL_FILE, "receipt.json", "report.html"} <= {path.name for path in written}
     for path in written:
         assert b"private.ledger" not in path.read_bytes(), path.name
         assert str(place.holder).encode() not in path.read_bytes(), path.name

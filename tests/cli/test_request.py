@@ -12,6 +12,7 @@ from refusals import refused
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli.request import read_request
 from dpadapt.tables import read_schema
+from tests.saved_models import json_of
 
 
 @pytest.fixture
@@ -83,10 +84,10 @@ def test_a_request_is_the_fit_that_it_asks_for(run, site, asked):
     """The same receipt and model as by the options, up to the noise."""
     outcome = run(*carry_out(site, asked, "--yes"))
     assert outcome.code == 0, outcome.err
-    by_request = json.loads((site.out / "receipt.json").read_text()), json.loads((site.out / "model.json").read_text())
+    by_request = json.loads((site.out / "receipt.json").read_text()), json_of(site.out)
     shutil.rmtree(site.out)
     assert run(*site.fit(epsilon=0.5, method="linear")).code == 0
-    by_options = json.loads((site.out / "receipt.json").read_text()), json.loads((site.out / "model.json").read_text())
+    by_options = json.loads((site.out / "receipt.json").read_text()), json_of(site.out)
     assert by_request[0] == by_options[0]
     assert by_request[1]["params"] == by_options[1]["params"]
     assert by_request[1]["extra"] == by_options[1]["extra"]
@@ -146,7 +147,7 @@ def test_every_kind_of_fit_can_be_asked_for(run, site, changes, task):
     public = None if "public" in changes else "public.csv"
     fitted = run(*carry_out(site, path, "--yes", public=public))
     assert fitted.code == 0, fitted.err
-    model = json.loads((site.out / "model.json").read_text())
+    model = json_of(site.out)
     assert task in json.dumps(model)
 
 

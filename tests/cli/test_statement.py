@@ -23,7 +23,7 @@ def test_the_text_says_what_an_officer_asks(run, model):
         "What is assumed to be public",
         "the schema",
         "scout: Gaussian",
-        "arrays.npz",
+        "model.dpadapt",
         "second accountant",
         "What is not covered",
     ):

@@ -27,6 +27,7 @@ from dpadapt.transfer.base import (
     without_errors,
 )
 from dpadapt.transfer.boosting import BoostedModel
+from tests.saved_models import members, rewrite
 
 
 def _generator(seed=0):
@@ -569,17 +570,10 @@ def test_a_saved_model_predicts_bit_for_bit_the_same(fitted, tmp_path):
 
 def test_a_folder_without_one_or_all_arrays_of_the_base_is_refused(fitted, tmp_path):
     dpadapt.save(fitted, tmp_path)
-    with np.load(tmp_path / "arrays.npz", allow_pickle=False) as saved:
-        arrays = dict(saved)
-    names = [name for name in arrays if name.startswith("public_base_/")]
-    description = json.loads((tmp_path / "model.json").read_text())
+    whole = members(tmp_path)
+    names = [name for name in whole if name.startswith("arrays/public_base_/")]
     for lost in (*([name] for name in names), names):
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **{key: array for key, array in arrays.items() if key not in lost})
-        (tmp_path / "arrays.npz").write_bytes(buffer.getvalue())
-        # With its checksum, so that the loss is found in the arrays themselves.
-        description["checksums"]["arrays.npz"] = persist._digest(buffer.getvalue())
-        (tmp_path / "model.json").write_text(json.dumps(description))
-        with pytest.raises(ValueError, match=r"the model's files are damaged\. Make the model again\.$") as refusal:
+        rewrite(tmp_path, {**whole, **dict.fromkeys(lost)})
+        with pytest.raises(ValueError, match=r"the model is damaged\. Make it again\.$") as refusal:
             persist.load(tmp_path)
         assert "\n" not in str(refusal.value)

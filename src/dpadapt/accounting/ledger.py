@@ -20,6 +20,7 @@ from dpadapt import checks, notebook
 from dpadapt.accounting.chain import Past, Terms
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
+from dpadapt.accounting.places import ServerPlace, ledger_of
 from dpadapt.accounting.postgres import Address, PostgresStore, is_address
 from dpadapt.accounting.receipt import Entry, Receipt
 from dpadapt.accounting.store import AllowanceStore, Check, ChildStore, DurableStore, FileStore, MemoryStore, Store
@@ -421,6 +422,25 @@ class Ledger:
         ledger._setup(store, terms.filter, random_source(None), terms.unit)
         ledger.dataset = terms.dataset
         return ledger
+
+    @classmethod
+    def beside(cls, private: str | Path, **terms: Any) -> "Ledger":
+        """Open the ledger of a private file or folder, which lies beside it and has its name, or make it.
+
+        Refused if there is none and another ledger lies near, which may be that of the same rows under another name:
+        `Ledger.open` then names the one to charge.
+
+        Parameters
+        ----------
+        private : str or Path
+            The file or folder with the private rows, which is not read.
+        **terms : object
+            As in `Ledger.open`.
+        """
+        place, _ = ledger_of(Path(private))
+        if isinstance(place, ServerPlace):
+            return cls.open(place.address, **(terms | {"dataset": place.dataset}))
+        return cls.open(place, **terms)
 
     def child(
         self, epsilon: float, delta: float, *, label: str, unit: Unit | None = None, random_state: int | None = None

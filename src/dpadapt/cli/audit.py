@@ -28,8 +28,7 @@ if the attack detects that, it could have found such a flaw, and the verdict is 
 how many runs would decide.
 
 Of a saved model it is checked that a second accountant confirms its receipt, that the entries add up and agree with the
-model's parameters and, with --ledger, that they were charged. The method is then refitted with the same parameters on
-made-up rows of the same columns: the noise that is drawn, how far one row moves each statistic, replays, and an attack.
+model's parameters and, with --ledger, that they were charged.
 
 An audit is no proof: it can refute a claim, never confirm it. Nothing private is read and nothing is spent.
 
@@ -93,7 +92,7 @@ def _audit(
         raise ValueError("--full is for the audit of dpadapt itself. Leave it out with a model.")
     # The model may come from somebody else: its folder does not say which ledger is opened.
     opened = None if ledger is None else open_existing(ledger, dataset)[0]
-    return _audit_saved(model, opened, fits, confidence, minutes, as_json)
+    return _audit_saved(model, opened, as_json)
 
 
 def _between(value: int, least: int, most: int, option: str) -> None:
@@ -122,14 +121,11 @@ def _audit_dpadapt(runs: int, fits: int, confidence: float, minutes: float, full
     return int(refuted)
 
 
-def _audit_saved(
-    model: Path, ledger: "Ledger | None", fits: int, confidence: float, minutes: float, as_json: bool
-) -> int:
+def _audit_saved(model: Path, ledger: "Ledger | None", as_json: bool) -> int:
     """Check a saved model and its receipt."""
     from dpadapt.audit.saved_model import audit_model
 
-    with _pace(minutes) as pace:
-        audit = audit_model(model, ledger=ledger, fits=fits, confidence=confidence, pace=pace)
+    audit = audit_model(model, ledger=ledger)
     if as_json:
         print_json(audit.to_dict())
     else:

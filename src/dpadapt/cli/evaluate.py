@@ -24,7 +24,8 @@ from dpadapt.cli.options import (
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import LedgerPlan, Place
+    from dpadapt.accounting.places import Place
+    from dpadapt.cli.budget import LedgerPlan
     from dpadapt.evaluation import Evaluation
     from dpadapt.persist import Saved
     from dpadapt.tables import TableModel
@@ -122,7 +123,8 @@ def _evaluate(
     """Check everything, then charge, release and print."""
     from dpadapt import checks
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import data_set_name, given_place, ledger_of
+    from dpadapt.accounting.places import data_set_name
+    from dpadapt.cli.budget import found_place, given_place
     from dpadapt.evaluation import checked_metric, evaluate
     from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.persist import load
@@ -145,10 +147,10 @@ def _evaluate(
     unit: Any = "row" if person is None else "person"
     plan = None
     if not no_ledger:
-        path, links = ledger_of(private, given=given_place(ledger, dataset), new=False)
+        path, link = found_place(private, given_place(ledger, dataset), new=False)
         # The model may come from somebody else: a new ledger has the name of the file, not that of the model's rows.
         wish = _wish(epsilon, delta, adjacency.value, unit, getattr(path, "dataset", data_set_name(private)))
-        plan = _plan(path, links, wish, ledger_epsilon, allowance)
+        plan = _plan(path, link, wish, ledger_epsilon, allowance)
     known, rows = _tables(of_table, private, public, encoding)
     charged = (
         Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.of(adjacency.value), unit=unit)
@@ -205,11 +207,12 @@ def _wish(epsilon: float, delta: float, adjacency: str, unit: Any, dataset: str)
     return Wish(cost_of_budget(epsilon, delta, pure=delta == 0), epsilon, delta, adjacency, unit, dataset)
 
 
-def _plan(path: "Place", links: tuple[Path, ...], wish: Any, cap: float | None, allowance: str | None) -> "LedgerPlan":
-    from dpadapt.cli.budget import ledger_exists, plan_ledger
+def _plan(path: "Place", link: Path | None, wish: Any, cap: float | None, allowance: str | None) -> "LedgerPlan":
+    from dpadapt.accounting.places import ledger_exists
+    from dpadapt.cli.budget import plan_ledger
 
     delta = None if wish.delta or ledger_exists(path) else _DELTA_OF_NEW_LEDGER
-    return plan_ledger(path, wish, epsilon=cap, delta=delta, links=links, allowance=allowance)
+    return plan_ledger(path, wish, epsilon=cap, delta=delta, link=link, allowance=allowance)
 
 
 def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding: str | None) -> tuple[Any, Any]:

@@ -33,7 +33,8 @@ from dpadapt.methods import METHODS, Method, Task
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import LedgerPlan, Place
+    from dpadapt.accounting.places import Place
+    from dpadapt.cli.budget import LedgerPlan
     from dpadapt.cli.request import Request
     from dpadapt.hybrid.agents import SimulatedAgents
     from dpadapt.tables import EncodedRows, Schema, TableModel
@@ -45,8 +46,8 @@ _HELP = teach(
 Fit a model on private rows, helped by public ones, and write a receipt of what it cost.
 
 The private table is read once and encoded by the schema. Only noisy statistics of it are released, at a cost of at
-most --epsilon and --delta. Everything is checked before anything is spent. The folder gets model.json and arrays.npz
-(the model, no pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
+most --epsilon and --delta. Everything is checked before anything is spent. The folder gets model.dpadapt (the
+model, no pickle), receipt.json (what was released) and report.html (the same in words and plots, opens offline).
 
 Before fitting, dpadapt advise, forecast and rehearse estimate from public rows what a budget could buy, for free.
 
@@ -298,9 +299,7 @@ def _print(order: "Order", summary: dict[str, Any]) -> None:
         screen.print(f"[bold yellow]warning:[/] {warning}")
     report = _CHOSEN if order.task == "clustering" else _REPORT
     # A folder's name may look like markup.
-    screen.print(
-        f"Wrote model.json, arrays.npz, receipt.json and {report} to {order.out}", soft_wrap=True, markup=False
-    )
+    screen.print(f"Wrote model.dpadapt, receipt.json and {report} to {order.out}", soft_wrap=True, markup=False)
 
 
 # Least number of private rows: with fewer, noise would hide all of them at any reasonable budget. The number is public,
@@ -554,7 +553,7 @@ def carry_out(order: Order, spending: Spending) -> dict[str, Any]:
         model.model_.privacy_ = replace(model.privacy_, assumptions=facts)
     # Saved before anything else is tried: the budget is spent.
     _save(model, order)
-    spending.written += ["model.json", "arrays.npz", "receipt.json"]
+    spending.written += ["model.dpadapt", "receipt.json"]
     spending.stage = f"{_report_name(order)} could not be made"
     with working("writing the report"):
         if order.task == "clustering":
@@ -602,7 +601,7 @@ def check_options(order: Order) -> Method:
 
 def _check_places(order: Order) -> None:
     """Refuse an input that stands where this command writes."""
-    names = ("model.json", "arrays.npz", "receipt.json", _REPORT, _CHOSEN)
+    names = ("model.dpadapt", "receipt.json", _REPORT, _CHOSEN)
     written = {os.path.realpath(order.out / name) for name in names}
     inputs: dict[str, Any] = {"--private": order.private, "--public": order.public, "--schema": order.schema}
     inputs |= {"--agents": order.agents.path, "--ledger": order.ledger.path}
@@ -754,7 +753,8 @@ def _people(order: Order, model: "TableModel") -> "SimulatedAgents | None":
 
 def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     """Return the ledger to charge, by default that beside the private file; None if one is refused."""
-    from dpadapt.cli.budget import ServerPlace, Wish, cost_of_budget, ledger_of, plan_ledger
+    from dpadapt.accounting.places import ServerPlace
+    from dpadapt.cli.budget import Wish, cost_of_budget, found_place, plan_ledger
 
     if order.ledger.refused:
         return None
@@ -762,7 +762,7 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     event = cost_of_budget(order.epsilon, order.delta, pure=order.task == "clustering")
     wish = Wish(event, order.epsilon, order.delta, order.adjacency, order.unit, _dataset(order, schema))
     wish = replace(wish, requested=order.request is not None)
-    path, links = ledger_of(order.private, given=order.ledger.path)
+    path, link = found_place(order.private, order.ledger.path)
     if isinstance(path, ServerPlace):
         wish = replace(wish, dataset=path.dataset)
     # A ledger that somebody names must be of the data set that the schema names. One that was found by the private file
@@ -771,12 +771,12 @@ def _plan_ledger(order: Order, schema: "Schema") -> "LedgerPlan | None":
     if order.request is not None:
         stated = order.request.schema.dataset
     cap = {"epsilon": order.ledger.epsilon, "delta": order.ledger.delta}
-    return plan_ledger(path, wish, **cap, dataset=stated, links=links, allowance=order.ledger.allowance)
+    return plan_ledger(path, wish, **cap, dataset=stated, link=link, allowance=order.ledger.allowance)
 
 
 def _dataset(order: Order, schema: "Schema") -> str:
     """Return the name of the private data set: what the schema states, or else the private file's name."""
-    from dpadapt.cli.budget import data_set_name
+    from dpadapt.accounting.places import data_set_name
 
     return schema.dataset or data_set_name(order.private)
 
@@ -787,7 +787,9 @@ def _save(model: "TableModel", order: Order) -> None:
 
     try:
         # The report of an earlier model must not stand beside this one.
-        persist.save(model, order.out, stale=[_REPORT])
+        (order.out / _REPORT).unlink(missing_ok=True)
+        persist.save(model, order.out)
+        persist.write_atomically(order.out / "receipt.json", model.privacy_.to_json().encode())
     except BaseException as error:
         failed = f"--out {order.out}: can't write there any more ({reason(error)})."
         if not model.privacy_.entries:
@@ -807,7 +809,7 @@ def _save(model: "TableModel", order: Order) -> None:
                 code=code,
             ) from None
         raise Incomplete(
-            f"{failed} The budget is spent; the model and its receipt (model.json, arrays.npz, receipt.json) were "
+            f"{failed} The budget is spent; the model and its receipt (in model.dpadapt) were "
             f"saved to {spare} instead.",
             code=code,
         ) from None

@@ -19,7 +19,7 @@ from dpadapt.cli.options import (
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.cli.budget import Place
+    from dpadapt.accounting.places import Place
 
 
 _GROUP = teach(
@@ -129,7 +129,7 @@ def _help(context: typer.Context) -> None:
 
 
 def _place(file: str, dataset: str | None) -> "Place":
-    from dpadapt.cli.budget import ledger_place
+    from dpadapt.accounting.places import ledger_place
 
     place = ledger_place(file, dataset or "")
     if not isinstance(place, Path) and not dataset:
@@ -139,7 +139,8 @@ def _place(file: str, dataset: str | None) -> "Place":
 
 def open_existing(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["Ledger", str]:
     """Open a ledger that exists; return also what it is called."""
-    from dpadapt.cli.budget import ledger_exists, open_ledger
+    from dpadapt.accounting.places import ledger_exists
+    from dpadapt.cli.budget import open_ledger
 
     place = _place(file, dataset)
     if not (place.is_file() if isinstance(place, Path) else ledger_exists(place)):
@@ -246,7 +247,8 @@ def _new(
 ) -> None:
     """Make the ledger."""
     from dpadapt import checks
-    from dpadapt.cli.budget import ledger_exists, open_ledger
+    from dpadapt.accounting.places import ledger_exists
+    from dpadapt.cli.budget import open_ledger
     from dpadapt.mechanisms.adjacency import Adjacency
 
     checks.positive(epsilon, "--epsilon")

@@ -10,8 +10,8 @@ from dpadapt.report.html import environment
 from dpadapt.report.summarise import guarantee_in_words, receipt_facts
 
 _FOLDER = {
-    "model.json": "method, parameters, the schema of the table, checksums of the other files",
-    "arrays.npz": "coefficients computed from noisy releases, and the public models, computed from public rows",
+    "model.dpadapt": "method, parameters, the schema of the table, the receipt, coefficients computed from noisy "
+    "releases, and the public models, computed from public rows",
     "receipt.json": "what was released, with which noise, and what it cost",
     "report.html": "the receipt and the model in words and plots, if the model was made by dpadapt fit",
 }
