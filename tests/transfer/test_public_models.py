@@ -469,8 +469,9 @@ def refusal_under_add_remove(model, kind=PrivateTransferRegressor, y=Y, public=P
 
 
 def test_public_scores_are_float64_whatever_the_model_computes_in():
-    scores = make_offset(Function(lambda X: X[:, 0].astype(np.float32)), PUBLIC, X_PUBLIC, Y_PUBLIC).public_scores
-    assert scores.dtype == np.float64
+    model = Function(lambda X: X[:, 0].astype(np.float32)).fit(X_PUBLIC, Y_PUBLIC)
+    offset = make_offset(model, Public(X_PUBLIC, Y_PUBLIC, unseen=True), X_PUBLIC, Y_PUBLIC)
+    assert offset.public_scores.dtype == np.float64
 
 
 def test_a_model_that_works_in_place_changes_no_public_data():
