@@ -1,5 +1,6 @@
 """`evaluate`: metrics of private rows leave through one release, whose bound, path and interval are checked here."""
 
+import copy
 import dataclasses
 import decimal
 import importlib
@@ -34,7 +35,15 @@ from dpadapt import (
     evaluate,
 )
 from dpadapt.accounting.ledger import NOT_ADDED_UP
-from dpadapt.evaluation import EVALUATION_METRICS, _log_odds, _number_of_bins, _score_edges
+from dpadapt.evaluation import (
+    EVALUATION_METRICS,
+    _error_bound,
+    _log_odds,
+    _measure,
+    _number_of_bins,
+    _score_edges,
+    _usable_share,
+)
 from dpadapt.learning import row_by_row
 from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
 from dpadapt.transfer import public_models
@@ -239,6 +248,19 @@ def test_no_row_at_all_leaves_everything_possible(metric):
     assert result.high == pytest.approx({"squared-error": 16.0, "log-loss": -math.log(0.01)}.get(metric, 1.0))
 
 
+class Positive(ClassifierMixin, BaseEstimator):
+    """A classifier of another library, which does not say which classes there are."""
+
+    def predict(self, X):
+        return X[:, 0] > 0
+
+
+def test_a_classifier_that_names_no_classes_has_an_accuracy():
+    every, none = (evaluate(Positive(), X[:n], CLASS[:n], ledger=Ledger(2e9), **EXACT) for n in (400, 0))
+    assert every.value == pytest.approx(np.mean((X[:, 0] > 0) == CLASS), abs=1e-6)
+    assert (none.low, none.high) == (0.0, 1.0)
+
+
 def test_an_unknown_class_counts_as_wrong():
     labels = CLASS.copy()
     labels[:100] = 9
@@ -323,6 +345,42 @@ def test_bins_of_scores_grow_with_rows_and_budget_where_these_are_public():
     assert bins(Adjacency.ZERO_OUT) == 2 * _number_of_bins(400.0) > bins(Adjacency.ADD_REMOVE) == 25
 
 
+@pytest.mark.parametrize(
+    ("counts", "spread", "limits"),
+    [
+        # Too few rows for the noise: anything is possible.
+        ([1.0, 3.0], 100.0, (0.75, 0.0, 1.0)),
+        ([3.0, -1.0], 100.0, (0.0, 0.0, 1.0)),
+        ([-1.0, 3.0], 100.0, (1.0, 0.0, 1.0)),
+        # Enough rows. The counts minus 1 would have a negative variance.
+        ([1000.0, -4.0], 1.0, (0.0, 0.0, 0.003)),
+        ([-4.0, 1000.0], 1.0, (1.0, 0.997, 1.0)),
+    ],
+)
+def test_noise_takes_no_value_or_interval_out_of_the_range_of_the_metric(counts, spread, limits):
+    accuracy = _measure("accuracy", CLASSIFIER, None, None, n_bins=12)
+    result = accuracy.interval(np.array(counts), spread, 1.96)
+    assert result == pytest.approx(limits, abs=3e-3)
+    assert 0 <= result[1] <= result[0] <= result[2] <= 1
+
+
+def test_noise_takes_no_share_of_usable_rows_below_0_or_above_1():
+    # 10 rows, and noise of standard deviation 10.
+    assert _usable_share(np.array([50.0]), None, 10, 10.0, 1.96) == (1.0, 1.0)
+    assert _usable_share(np.array([-30.0]), None, 10, 10.0, 1.96) == (0.0, 1.0)
+
+
+def test_certain_predictions_have_finite_log_odds_in_float64():
+    odds = _log_odds(np.array([[0.0, 1.0], [1.0, 0.0]], dtype=np.float32))
+    assert odds.tolist() == [1000.0, -1000.0]
+    assert odds.dtype == np.float64
+
+
+def test_public_labels_may_be_numbers_as_text():
+    bounds = [_error_bound(REGRESSOR, (X_FIT, labels), None) for labels in (NUMBER_FIT, NUMBER_FIT.astype(str))]
+    assert bounds[0] == bounds[1]
+
+
 # Tables.
 
 
@@ -371,6 +429,16 @@ def test_the_squared_error_of_a_table_is_bounded_by_the_schema_or_by_public_rows
     assert by_schema.value == pytest.approx(np.mean((of_tables["cost"].predict(TEST) - TEST["cost"]) ** 2), rel=0.01)
 
 
+def test_a_model_of_tables_needs_a_label_and_the_name_of_the_column_of_ids(of_tables):
+    ledger, without = Ledger(9.0, 1e-6, unit="person"), copy.copy(of_tables["ill"])
+    without.label = None
+    with pytest.raises(TypeError, match="persons must name the column of the ids"):
+        evaluate(of_tables["ill"], TEST, epsilon=1.0, persons=TEST["id"], ledger=ledger)
+    with pytest.raises(ValueError, match="has no label to evaluate"):
+        evaluate(without, TEST, epsilon=1.0, persons="id", ledger=ledger)
+    assert ledger.entries == []
+
+
 # Refusals and warnings.
 
 
@@ -401,6 +469,20 @@ class Quoting(ClassifierMixin, BaseEstimator):
         return np.zeros(len(X), dtype=int)
 
 
+class Neither(BaseEstimator):
+    """Neither a classifier nor a regressor."""
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+class Undecided(Mixing):
+    """Predicts a probability for one class more than it has."""
+
+    def predict_proba(self, X):
+        return np.full((len(X), 3), 1 / 3)
+
+
 @pytest.mark.parametrize(
     ("model", "data", "options", "words"),
     [
@@ -419,6 +501,12 @@ class Quoting(ClassifierMixin, BaseEstimator):
         (CLASSIFIER, (X, CLASS), {"persons": [1, 2]}, "persons"),
         (CLASSIFIER, (X[:, :2], CLASS), {}, "fails on made-up rows"),
         (object(), (X, CLASS), {}, "model that predicts"),
+        (Neither(), (X, NUMBER), {}, "metric must be given"),
+        (Undecided(), (X, CLASS), {"metric": "log-loss"}, "one probability for each of its classes"),
+        (CLASSIFIER, (np.ma.masked_array(X, X > 2), CLASS), {}, "rows of equally many cells"),
+        (CLASSIFIER, (X, np.ma.masked_array(CLASS, CLASS > 0)), {}, "one label for each"),
+        (CLASSIFIER, (X, CLASS[:, None]), {}, "one label for each"),
+        (CLASSIFIER, (X, "1" * len(X)), {}, "one label for each"),
     ],
 )
 def test_bad_input_is_refused_with_one_line_that_shows_no_value_before_anything_is_charged(model, data, options, words):

@@ -224,7 +224,7 @@ def evaluate(
     with silenced():
         bounded = measure.count(inner, rows)
     noise = Gaussian(1 / gaussian_mu(epsilon, delta)) if delta else Laplace(1 / epsilon)
-    released = np.asarray(child.release(noise, bounded, label=chosen), dtype=np.float64)
+    released: NDArray[np.float64] = child.release(noise, bounded, label=chosen)
     # From here on only released and public numbers are used.
     scale = noise.scale(bounded, child.adjacency)
     spread, deviations = (scale, _NORMAL_DEVIATIONS) if delta else (math.sqrt(2.0) * scale, _LAPLACE_DEVIATIONS)
@@ -260,7 +260,7 @@ def _usable_share(
     others are counted in one more bin.
     """
     total, total_spread = float(counts.sum()), spread * math.sqrt(len(counts))
-    whole = float(n_units) if unusable is None else max(total, 0.0) + max(unusable, 0.0)
+    whole = float(n_units) if unusable is None else total + unusable
     if whole <= (0.0 if unusable is None else _LEAST_CLEAR_ROWS * math.hypot(total_spread, spread)):
         return 0.5, 0.5
     share = min(max(total / whole, 0.0), 1.0)
@@ -396,7 +396,7 @@ def _private_rows(model: Any, X: Any, y: Any, persons: Any, ledger: Ledger) -> _
     if all(part is not None for part in names) and list(names[0]) != list(names[1]):  # type: ignore[arg-type]
         raise ValueError("X must have the columns that the model was fitted on, in the same order.")
     table: NDArray[np.float64] = np.empty(0)
-    labels: NDArray[Any] = np.empty(0, dtype=object)
+    labels: NDArray[Any] = np.empty(0)
     refusal = _NOT_ROWS
     try:
         table, labels = _table(X), _cells(y)
@@ -443,7 +443,7 @@ def _numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
     if cells.dtype.kind in "biuf":
         return cells.astype(np.float64)
     # Claim: the number of a cell depends on that cell alone. `_number` gets no other.
-    return np.array([_number(cell) for cell in cells], dtype=np.float64)
+    return np.array([_number(cell) for cell in cells])
 
 
 def _number(cell: Any) -> float:
@@ -585,8 +585,8 @@ def _measure(
         def loss(inner: Any, rows: _Rows) -> Bounded:
             codes = _codes(rows.y, inner.classes_)
             probabilities, answered = _predicted(inner, rows, "predict_proba")
-            chances = probabilities[np.arange(len(codes)), np.maximum(codes, 0)]
-            # A class that the model does not know had probability 0.
+            chances = probabilities[np.arange(len(codes)), codes]
+            # A class that the model does not know, whose code is -1, had probability 0.
             losses = -np.log(np.where((codes >= 0) & answered, chances, 0.0))
             return _shared_out(losses, np.ones(len(codes), dtype=bool), largest, rows)
 
@@ -610,9 +610,7 @@ def _error_bound(model: Any, public: tuple[NDArray[np.float64], Any] | None, bou
     if bound is not None:
         return checks.scale(bound, "error_bound"), "declared"
     if public is not None and public[1] is not None:
-        errors = np.asarray(_inner(model).predict(public[0]), dtype=np.float64) - np.asarray(
-            public[1], dtype=np.float64
-        )
+        errors = np.asarray(_inner(model).predict(public[0])) - np.asarray(public[1], dtype=np.float64)
         largest = _PUBLIC_ERRORS * math.sqrt(float(np.mean(errors**2)))
         if 0 < largest < math.inf:
             return largest, f"{_PUBLIC_ERRORS:g} root mean squared errors on public rows"
