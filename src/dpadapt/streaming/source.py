@@ -327,8 +327,8 @@ def _text_format(file: Path, label: str) -> Any:
     import pyarrow.csv
     import pyarrow.dataset
 
-    # A line break inside quotes is part of a cell wherever it stands: else the file would be refused where Arrow's blocks
-    # end at one.
+    # Claim: a line break inside quotes is part of its cell, wherever it stands. Otherwise a file would be refused if a
+    # block of Arrow ended there.
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     # Its types are not used.
     form = pyarrow.dataset.CsvFileFormat(parse_options=parse)
