@@ -683,7 +683,7 @@ def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:
     chances = np.asarray(probabilities, dtype=np.float64)
     with np.errstate(all="ignore"):
         odds = np.log(chances[:, 1]) - np.log(chances[:, 0])
-        return np.asarray(np.clip(odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS))
+        return np.asarray(np.clip(odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS), dtype=np.float64)
 
 
 def _area(edges: NDArray[np.float64], origin: str) -> _Measure:
