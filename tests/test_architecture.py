@@ -214,6 +214,7 @@ TYPED_OR_PUBLIC = {
         "values": "an array of numbers: its type was looked at",
         "public.y": "public",
         "model.predict_proba(public[0])": "of public rows",
+        "function(rows)": "what a model predicts: its type must be the one that it has for null rows",
     },
     "hybrid/agents.py": {"question.value(X, y, coins)": "of a single person"},
     "learning/estimator.py": {
