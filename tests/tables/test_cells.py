@@ -6,6 +6,7 @@ import fractions
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 
 from dpadapt.tables.cells import cell_objects, distinct_texts, parse_days, parse_numbers, parse_text
@@ -73,6 +74,23 @@ def test_every_kind_of_column_has_numbers_and_texts(kind):
 def test_equal_objects_of_different_kinds_have_texts_of_their_own():
     codes, texts = distinct_texts(pd.Series([True, 1, 1.0, "1", Stubborn()], dtype=object))
     assert [texts[code] for code in codes] == ["True", "1", "1", "1", ""]
+
+
+def of_arrow(*cells, kind) -> "pd.Series":
+    return pd.Series(pd.arrays.ArrowExtensionArray(pyarrow.array(cells, kind)))
+
+
+def test_a_cell_of_arrow_that_can_not_be_read_changes_no_other():
+    moments = [0, 86_400_000_000, 9 * 10**18]
+    for kind in (pyarrow.timestamp("us"), pyarrow.timestamp("us", "UTC"), pyarrow.timestamp("us", "Europe/Berlin")):
+        assert np.array_equal(parse_days(of_arrow(*moments, kind=kind)), [0.0, 1.0, np.nan], equal_nan=True)
+    assert parse_text(of_arrow([1], [2], [None], kind=pyarrow.list_(pyarrow.int64())))[:2] == ["[1]", "[2]"]
+    codes = pyarrow.array([b"a", b"b", b"\xe9"], pyarrow.binary())
+    texts = pyarrow.chunked_array([pyarrow.Array.from_buffers(pyarrow.string(), 3, codes.buffers())])
+    for series in (pd.Series(pd.arrays.ArrowExtensionArray(texts)), pd.Series(texts.to_pandas())):
+        assert parse_text(series) == ["a", "b", ""]
+        assert np.isnan(parse_numbers(series)).all()
+        assert np.isnan(parse_days(series)).all()
 
 
 def test_dates_of_every_kind_are_days():

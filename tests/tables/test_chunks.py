@@ -60,6 +60,11 @@ TEXTS = {
     "header of two lines": '"age\nyears","a, b"\n31,x\n40,y\n',
     "umlauts": "age,pläce\n31,Zürich\n40,Orléans\n",
     "one column": "age\n31\n40\n\n18\n",
+    "one column with a gap at its end": "age\n31\n40\n\n\n",
+    "blank lines of windows": "age,plan\r\n\r\n31,free\r\n \r\n\r\n40\r\n\r\n",
+    "returns in cells": "age,plan\n31,fr\ree\n40\r,paid\n18,\r\n7,free\r\n",
+    "returns in cells of windows": 'age,plan\r\n31,fr\ree\r\n40\r\n18,"x"\r\n',
+    "returns alone": "age,plan\r31,fr\nee\r\r40,paid\r",
     "words for missing": "age,plan\nNA,nan\nNone,?\n31,null\n",
 }
 
@@ -97,12 +102,12 @@ def test_an_encoding_that_is_given_is_used_and_an_unknown_one_refused(tmp_path):
 
 # Pieces of which files are made: cells, separators, quotes and line ends, so that rows of all lengths occur.
 _PIECES = st.lists(
-    st.sampled_from(["1", "x", ",", ",", "\n", "\n", "\r\n", " ", '"', '""', '"y\nz"', "ü"]), max_size=40
+    st.sampled_from(["1", "x", ",", ",", "\n", "\n", "\r\n", "\r", " ", '"', '""', '"y\nz"', "ü"]), max_size=40
 )
 
 
 @settings(deadline=None, max_examples=60)
-@given(_PIECES, st.sampled_from(["a,b\n", "a\n", "a,b,c\r\n", '"a\nb",c\n']), st.integers(1, 5))
+@given(_PIECES, st.sampled_from(["a,b\n", "a\n", "a,b,c\r\n", "a,b\r", '"a\nb",c\n']), st.integers(1, 5))
 def test_any_text_is_read_in_chunks_as_in_one_piece(tmp_path_factory, pieces, header, rows):
     path = tmp_path_factory.mktemp("any") / "a.csv"
     path.write_text(header + "".join(pieces), newline="")
@@ -113,6 +118,14 @@ def test_any_text_is_read_in_chunks_as_in_one_piece(tmp_path_factory, pieces, he
             list(table_chunks(path, private=True, empty=True, rows=rows))
     else:
         assert joined(table_chunks(path, private=True, empty=True, rows=rows)) == whole
+
+
+def test_a_return_in_a_cell_makes_no_row_in_any_chunk(tmp_path):
+    cell = "free\r31" * 3
+    (tmp_path / "a.csv").write_text(f"age,plan\n31,{cell}\n40,paid\n18,free\n", newline="")
+    for rows in (1, 2, None):
+        chunks = table_chunks(tmp_path / "a.csv", private=True, rows=rows)
+        assert joined(chunks) == [["age", "plan"], ["31", cell], ["40", "paid"], ["18", "free"]]
 
 
 def test_rows_longer_than_the_buffer_of_the_parser_are_read(tmp_path):

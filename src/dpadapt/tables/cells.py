@@ -163,10 +163,11 @@ def cell_objects(series: "pd.Series[Any]") -> NDArray[np.object_]:
     if isinstance(series.dtype, pd.CategoricalDtype):
         # Before the gaps get their place, which would make floats of whole numbers.
         series = series.astype(object)
-    try:
-        return series.to_numpy(dtype=object)
-    except Exception:  # it would make all cells unreadable
-        cells = np.full(len(series), None, dtype=object)
+    # The lists of Arrow would be parts of one array, whose type a gap in one of them changes.
+    if not isinstance(series.dtype, pd.ArrowDtype):
+        with suppress(Exception):  # of one cell, which would make all unreadable
+            return series.to_numpy(dtype=object)
+    cells = np.full(len(series), None, dtype=object)
     for row in range(len(series)):
         with suppress(Exception):
             cells[row] = series.iloc[row]
@@ -246,7 +247,7 @@ def distinct_texts(series: "pd.Series[Any]") -> tuple[NDArray[np.int64], list[st
             codes, cells = np.array(series.cat.codes, dtype=np.int64), kind.categories.to_numpy(dtype=object)
         elif kind == "str" or (isinstance(kind, np.dtype) and kind.kind in "biufM"):
             codes, found = pd.factorize(series)
-            codes, cells = codes.astype(np.int64), np.asarray(found, dtype=object)
+            codes, cells = codes.astype(np.int64), cell_objects(pd.Series(found))
         else:
             # As text first: among objects, 1 and True count as equal, and the first of them would stand for both.
             written = [_text(cell) for cell in cell_objects(series)]
@@ -299,7 +300,8 @@ def parse_days(series: "pd.Series[Any]", form: str = ISO) -> NDArray[np.float64]
     import pandas as pd
 
     with _quiet():
-        if pd.api.types.is_datetime64_any_dtype(series.dtype):
+        # Not those of Arrow: one that is outside the calendar would make all unreadable.
+        if pd.api.types.is_datetime64_any_dtype(series.dtype) and not isinstance(series.dtype, pd.ArrowDtype):
             return _days_of_column(pd.DatetimeIndex(series))
         # Also of numbers: a column of whole numbers becomes one of objects or floats by a gap in another row.
         codes, texts = distinct_texts(series)

@@ -1,8 +1,8 @@
 """`read_table`, `as_table`, `read_header`: files and data frames as a `Table`; errors about private rows show no value.
 
 Text files may be separated by commas, semicolons, tabs or bars, be encoded as UTF-8, Latin-1 or UTF-16, and be
-compressed by gzip. Separator and encoding are taken from the first line. A byte that is not UTF-8 is read as Latin-1
-by itself: if one such byte changed how the whole file is read, one row would change the encoding of the others.
+compressed by gzip. Separator, line end and encoding are taken from the header. A byte that is not UTF-8 is read as
+Latin-1 by itself: if one such byte changed how the whole file is read, one row would change the encoding of the others.
 
 Data frames of pandas are taken as they are. Frames of polars, Arrow tables and whatever else hands out its columns
 through Arrow's C interface go through pyarrow, which is needed for Parquet anyway; so none of them is a dependency.
@@ -13,10 +13,10 @@ import csv
 import gzip
 import io
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
@@ -37,7 +37,13 @@ _EXPECTED_FILE = "expected a file ending in .csv (or .tsv, .txt, also with .gz) 
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
 _OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
 _NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
+_NOT_PLAIN = "the columns can't be read as a table of plain cells."
 _NOT_PARQUET = "can't be read as Parquet. Check that it is a Parquet file."
+# Encodings in which what a byte means depends on no earlier row, by Python's names. Not so in those with shifts between
+# alphabets (hz, iso2022, utf-7), and escapes such as \n make a line end of a cell without one.
+_STATELESS_ENCODINGS = re.compile(
+    r"ascii|utf-(8|8-sig|(16|32)(-[bl]e)?)|(iso8859|cp|koi8-|mac-|gb|big5|shift_jis|euc_)[-\w]*|tis-620"
+)
 # The name under which the handler of bytes that are not UTF-8 is known to Python's decoders.
 _ERRORS_AS_LATIN_1 = "dpadapt-latin-1"
 
@@ -104,9 +110,9 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
     if isinstance(data, str | Path):
         return read_table(data, origin=f"{origin} {data}", private=private, empty=empty, encoding=encoding)
     if isinstance(data, pd.DataFrame):
-        frame = data.copy(deep=False)
+        frame = without_values(lambda: _without_arrow(data), origin, _NOT_PLAIN)
     elif hasattr(data, "__arrow_c_stream__"):
-        frame = without_values(lambda: from_arrow(data), origin, "the columns can't be read as a table of plain cells.")
+        frame = without_values(lambda: from_arrow(data), origin, _NOT_PLAIN)
     else:
         raise TypeError(
             f"{origin} must be a data frame (pandas, polars, pyarrow) or the path of a CSV or Parquet file, got "
@@ -117,36 +123,81 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
 
 
 def from_arrow(data: Any) -> "pd.DataFrame":
-    """Return what hands out its columns through Arrow's C interface as a frame of pandas, its names stripped."""
+    """Return what hands out its columns through Arrow's C interface as a frame of pandas, its names stripped.
+
+    A cell that there is no object for, such as a date after 9999, is missing, and changes no other cell.
+    """
     import pandas as pd
     import pyarrow
 
-    table, plain = pyarrow.table(data), dict[str, list[Any]]()
+    table = _without_notes(pyarrow.table(data))
+    by_cell = dict[int, list[Any]]()
     for place, column in enumerate(table.schema):
         cells, kind = table.column(place), column.type
-        texts = pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()
-        if pyarrow.types.is_dictionary(kind) and kind.value_type not in texts:
+        if pyarrow.types.is_dictionary(kind) and not _is_text(kind.value_type):
             # All rows share the dictionary, and pandas would choose one type for its values.
             cells, kind = cells.cast(kind.value_type), kind.value_type
-        if pyarrow.types.is_date(kind):
-            cells = _in_calendar(cells)
+            table = table.set_column(place, column.with_type(kind), cells)
         if pyarrow.types.is_nested(kind) or pyarrow.types.is_time(kind):
             # Claim: what a list or a time becomes depends on that cell alone. The lists of all rows would be parts of
-            # one array, whose type a gap in one of them changes, and one cell that Python has no object for, such as
-            # a time with nanoseconds, would make the table unreadable.
-            plain[column.name] = [_plain(cell) for cell in cells]
-            cells = pyarrow.nulls(len(cells))
-        if cells is not table.column(place):
-            table = table.set_column(place, column.with_type(cells.type), cells)
+            # one array, whose type a gap in one of them changes; a time may have no object in Python.
+            by_cell[place] = [_plain(cell) for cell in cells]
+        elif not _is_utf_8(cells):
+            by_cell[place] = _decoded(cells)
+    places = [place for place in range(table.num_columns) if place not in by_cell]
+    frame = _converted(table.select(places))
+    if frame is None:
+        _to_pandas(table.select(places).schema.empty_table())  # raises if a type is the reason, and no cell
+        # The other columns as ever: converted by cell, a time after 9999 in one of them would be missing.
+        wrong = [place for place in places if _converted(table.select([place])) is None]
+        by_cell.update({place: [_plain(cell) for cell in table.column(place)] for place in wrong})
+        places = [place for place in places if place not in by_cell]
+        frame = _to_pandas(table.select(places))
+    if by_cell:
+        frame.columns = pd.Index(places)
+        columns = [pd.Series(cells, dtype=object, name=place) for place, cells in by_cell.items()]
+        frame = pd.concat([frame, *columns], axis=1)[list(range(table.num_columns))]
+    frame.columns = pd.Index([str(name).strip() for name in table.column_names])
+    return frame
+
+
+def _to_pandas(table: Any) -> "pd.DataFrame":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
         frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
-    for name, objects in plain.items():
-        if (frame.columns == name).sum() == 1:
-            frame[name] = pd.Series(objects, index=frame.index, dtype=object)
-    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
     return frame.reset_index(drop=True)
+
+
+def _converted(table: Any) -> "pd.DataFrame | None":
+    """Return a table of Arrow as a frame of pandas; None if there is no object for a cell."""
+    try:
+        return _to_pandas(table)
+    except Exception:
+        return None
+
+
+def _without_notes(table: Any) -> Any:
+    """Return a table of Arrow without the index of a frame, and without the types of pandas that it is to become."""
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    names = [name for name in index if isinstance(name, str) and table.schema.get_field_index(name) >= 0]
+    return table.drop_columns(names).replace_schema_metadata()
+
+
+def _without_arrow(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a frame of pandas whose columns of Arrow are those of `from_arrow`."""
+    import pandas as pd
+
+    frame = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        texts = isinstance(kind, pd.StringDtype) and kind.storage.startswith("pyarrow")
+        if texts or isinstance(kind, pd.ArrowDtype):
+            import pyarrow
+
+            column = pyarrow.table({"cells": frame.iloc[:, place].array.__arrow_array__()})
+            if not texts or not _is_utf_8(column["cells"]):
+                frame.isetitem(place, from_arrow(column)["cells"].array)
+    return frame
 
 
 def _plain(cell: Any) -> Any:
@@ -157,15 +208,35 @@ def _plain(cell: Any) -> Any:
         return None
 
 
-def _in_calendar(dates: Any) -> Any:
-    """Return dates of Arrow without those that Python has no date for: one of them would make the table unreadable."""
-    import pyarrow
-    from pyarrow import compute
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
 
-    days = dates.cast(pyarrow.date32()).cast(pyarrow.int32())
-    first, last = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
-    readable = compute.and_(compute.greater_equal(days, first), compute.less_equal(days, last))
-    return compute.if_else(readable, dates, pyarrow.scalar(None, dates.type))
+
+def _is_utf_8(cells: Any) -> bool:
+    """Return False for texts of Arrow with bytes that are not UTF-8: pandas could read none of them."""
+    import pyarrow
+
+    shared = pyarrow.types.is_dictionary(cells.type)
+    if not _is_text(cells.type.value_type if shared else cells.type):
+        return True
+    try:
+        for chunk in cells.chunks:
+            (chunk.dictionary if shared else chunk).validate(full=True)
+    except pyarrow.ArrowInvalid:
+        return False
+    return True
+
+
+def _decoded(cells: Any) -> list[str | None]:
+    """Return texts of Arrow, each by itself, with bytes that are not UTF-8 read as those of a text file are."""
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(cells.type):
+        parts = [(_decoded(chunk.dictionary), chunk.indices.to_pylist()) for chunk in cells.chunks]
+        return [None if place is None else words[place] for words, places in parts for place in places]
+    codecs.register_error(_ERRORS_AS_LATIN_1, _as_latin_1)
+    codes = cells.cast(pyarrow.large_binary()).to_pylist()
+    return [None if code is None else code.decode("utf-8", _ERRORS_AS_LATIN_1) for code in codes]
 
 
 def read_table(
@@ -258,9 +329,7 @@ def read_header(path: str | Path, *, origin: str | None = None, encoding: str | 
 
             return [str(name) for name in pyarrow.parquet.read_schema(path).names]
         with _open_text(path, encoding) as file:
-            separator = _separator(file.readline())
-        with _open_text(path, encoding) as file:
-            return [name.strip() for name in next(csv.reader(file, delimiter=separator), [])]
+            return [name.strip() for name in _header(file).names]
 
     encoding = known_encoding(encoding, named)
     return without_values(names, named, "can't be read as a table. Check that it is a CSV or Parquet file.")
@@ -314,18 +383,20 @@ def checked_table(frame: "pd.DataFrame", named: str, *, private: bool, empty: bo
 
 
 def known_encoding(encoding: str | None, named: str) -> str | None:
-    """Return the encoding that was asked for, or refuse one that Python does not know."""
+    """Return the encoding that was asked for, or refuse one that Python does not know or that has a state.
+
+    With a state, bytes in a cell of one row would change how all later rows are read.
+    """
     if encoding is None:
         return None
     try:
-        found = codecs.lookup(encoding)
-        known = bool(found._is_text_encoding)
-    except (LookupError, ValueError, TypeError, AttributeError):
+        known = _STATELESS_ENCODINGS.fullmatch(codecs.lookup(encoding).name) is not None
+    except (LookupError, ValueError, TypeError):
         known = False
     if not known:
         raise ValueError(
-            f"{named}: the encoding {str(encoding)[:40]!r} is not known. Use utf-8, latin-1, cp1252 or utf-16, or "
-            f"leave it out: it is found out."
+            f"{named}: the encoding {str(encoding)[:40]!r} is not known, or one row would change in it how others are "
+            f"read. Use utf-8, latin-1, cp1252 or utf-16, or leave it out: it is found out."
         )
     return encoding
 
@@ -380,6 +451,75 @@ def _separator(header: str) -> str:
     return max(_SEPARATORS, key=unquoted.count)
 
 
+@dataclass(frozen=True)
+class _Header:
+    """The header of a text file, which alone says how its rows are read.
+
+    Parameters
+    ----------
+    text : str
+        Its line, or lines if a name in quotes has a line end.
+    names : list of str
+    separator : str
+    line_end : str
+        "\\n", "\\r\\n", or "\\r" if no "\\n" follows it. Then the other character is part of its cell, also outside
+        quotes, where writers leave it.
+    following : str
+        What was read after it; no header.
+    """
+
+    text: str
+    names: list[str]
+    separator: str
+    line_end: str
+    following: str
+
+
+def _header(file: IO[str]) -> _Header:
+    """Read the header of a text file; empty lines before it are left out."""
+    lines = iter(file.readline, "")
+    first = next((line for line in lines if line.strip()), "").removeprefix("\ufeff")
+    text = [first]
+
+    def header_lines() -> Iterator[str]:
+        yield first
+        for line in lines:
+            text.append(line)
+            yield line
+
+    separator = _separator(first)
+    names = next(csv.reader(header_lines(), delimiter=separator, skipinitialspace=True), [])
+    following = ""
+    line_end = next((end for end in ("\r\n", "\r") if text[-1].endswith(end)), "\n")
+    if line_end == "\r" and len(names) > 1:
+        # On Windows, a program that writes "\r\n" to a file of text writes "\r\r\n". No row of two cells is empty.
+        following = next(lines, "")
+        line_end = "\r\n" if following == "\r\n" else "\r"
+    return _Header("".join(text), names, separator, line_end, following)
+
+
+class _Rows(io.TextIOBase):
+    """The text of a file from its header on, without the empty lines at its end.
+
+    In between, an empty line is a row with missing cells. With a single column it is so at the end, too: some writers
+    write a missing cell like this, and the number of rows must depend on no cell.
+    """
+
+    def __init__(self, file: IO[str], header: _Header) -> None:
+        self._file, self._held = file, header.text + header.following
+        self._empty = " \r\n" if len(header.names) > 1 else ""
+
+    def read(self, size: int | None = -1) -> str:
+        """Return what follows; as many characters as `size` and those that were held back."""
+        while True:
+            more = self._file.read(-1 if size is None else size)
+            text = self._held + more
+            rows = text.rstrip(self._empty)
+            self._held = text[len(rows) :] if more else ""
+            if rows or not more:
+                return rows
+
+
 def without_values(read: Callable[[], _Read], named: str, refusal: str) -> _Read:
     """Return what `read` returns. Its errors are replaced by `refusal`, or by what is known to be wrong.
 
@@ -428,10 +568,11 @@ def text_frames(
     import pandas as pd
 
     damaged = "can't be read as CSV. Check that it is a CSV file."
-    first = without_values(lambda: _first_line(path, encoding), named, damaged)
-    if "\0" in first or first.startswith(_OTHER_FILES):
-        raise ValueError(f"{named}: {_NOT_A_TABLE}")
-    with without_values(lambda: _text_reader(path, encoding, _separator(first)), named, damaged) as reader:
+    with without_values(lambda: _open_text(path, encoding), named, damaged) as file:
+        head = without_values(lambda: _header(file), named, damaged)
+        if "\0" in head.text or head.text.startswith(_OTHER_FILES):
+            raise ValueError(f"{named}: {_NOT_A_TABLE}")
+        reader = without_values(lambda: _text_reader(file, head), named, damaged)
         start = without_values(lambda: reader.get_chunk(1), named, damaged)
         header = pd.Index([str(name).strip() for name in start.iloc[0]])
 
@@ -445,44 +586,59 @@ def text_frames(
         if frame is None:
             frame = start.iloc[:0]
         while frame is not None:
+            if head.line_end == "\r\n":
+                frame = _without_returns(frame)
             frame.columns = header
             # A column without a name, such as row numbers written by pandas, can't be in a schema.
             yield (frame.loc[:, header != ""] if "" in header else frame).reset_index(drop=True)
             frame = without_values(read, named, damaged) if rows else None
 
 
-def _first_line(path: Path, encoding: str | None) -> str:
-    with _open_text(path, encoding) as file:
-        return file.readline()
-
-
-def _text_reader(path: Path, encoding: str | None, separator: str) -> Any:
-    """Return what reads a text file piece by piece, its header as the first row.
+def _text_reader(file: IO[str], header: _Header) -> Any:
+    """Return what reads the rows of a text file piece by piece, its header as the first row.
 
     With a header that is shorter than the rows, pandas would use the first column as an index.
     """
     import pandas as pd
 
-    chosen, errors = _decoding(path, encoding)
     return pd.read_csv(
-        path,
-        sep=separator,
+        _Rows(file, header),
+        sep=header.separator,
+        lineterminator="\r" if header.line_end == "\r" else "\n",
         header=None,
         dtype=str,
         keep_default_na=False,
         skipinitialspace=True,
-        encoding=chosen,
-        encoding_errors=errors,
-        compression="gzip" if _compressed(path) else None,
+        skip_blank_lines=False,
         iterator=True,
     )
+
+
+def _without_returns(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return rows whose lines end in "\\r\\n" without the "\\r", which is at the end of a line's last cell."""
+    last = frame.columns[-1]
+    short = (frame[last] == "").to_numpy(dtype=bool)
+    frame = frame.copy(deep=False)
+    frame[last] = frame[last].str.rstrip("\r")
+    if short.any():
+        frame.loc[short] = frame.loc[short].map(lambda cell: cell.rstrip("\r"))
+    return frame
 
 
 def parquet_file(path: Path, named: str, **reading: Any) -> Any:
     """Return an open Parquet file."""
     import pyarrow.parquet
 
-    return without_values(lambda: pyarrow.parquet.ParquetFile(path, **reading), named, _NOT_PARQUET)
+    def opened() -> Any:
+        file = pyarrow.parquet.ParquetFile(path, **reading)
+        shared = [column.name for column in file.schema_arrow if pyarrow.types.is_dictionary(column.type)]
+        if not shared:
+            return file
+        file.close()
+        # Otherwise pyarrow makes the dictionaries anew, and one text that is not UTF-8 makes the file unreadable.
+        return pyarrow.parquet.ParquetFile(path, read_dictionary=shared, **reading)
+
+    return without_values(opened, named, _NOT_PARQUET)
 
 
 def parquet_frames(path: Path, named: str, rows: int | None = None) -> "Iterator[pd.DataFrame]":
