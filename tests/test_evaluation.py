@@ -1,5 +1,6 @@
 """`evaluate`: metrics of private rows leave through one release, whose bound, path and interval are checked here."""
 
+import copy
 import dataclasses
 import decimal
 import importlib
@@ -34,7 +35,15 @@ from dpadapt import (
     evaluate,
 )
 from dpadapt.accounting.ledger import NOT_ADDED_UP
-from dpadapt.evaluation import EVALUATION_METRICS, _log_odds, _number_of_bins, _score_edges
+from dpadapt.evaluation import (
+    EVALUATION_METRICS,
+    _error_bound,
+    _log_odds,
+    _measure,
+    _number_of_bins,
+    _score_edges,
+    _usable_share,
+)
 from dpadapt.learning import row_by_row
 from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
 from dpadapt.transfer import public_models
@@ -189,7 +198,7 @@ def test_a_person_counts_as_one_row():
 
 
 def test_a_ledger_of_the_other_unit_is_refused():
-    with pytest.raises(PrivacyError, match="protects persons"):
+    with pytest.raises(PrivacyError, match=r"protects persons.*persons="):
         of("accuracy", ledger=Ledger(9.0, unit="person"))
     with pytest.raises(PrivacyError, match="protects rows"):
         of("accuracy", ledger=Ledger(9.0), persons=np.arange(400))
@@ -237,6 +246,19 @@ def test_no_row_at_all_leaves_everything_possible(metric):
     assert 0 <= result.low <= result.value <= result.high
     assert result.low == 0
     assert result.high == pytest.approx({"squared-error": 16.0, "log-loss": -math.log(0.01)}.get(metric, 1.0))
+
+
+class Positive(ClassifierMixin, BaseEstimator):
+    """A classifier of another library, which does not say which classes there are."""
+
+    def predict(self, X):
+        return X[:, 0] > 0
+
+
+def test_a_classifier_that_names_no_classes_has_an_accuracy():
+    every, none = (evaluate(Positive(), X[:n], CLASS[:n], ledger=Ledger(2e9), **EXACT) for n in (400, 0))
+    assert every.value == pytest.approx(np.mean((X[:, 0] > 0) == CLASS), abs=1e-6)
+    assert (none.low, none.high) == (0.0, 1.0)
 
 
 def test_an_unknown_class_counts_as_wrong():
@@ -323,6 +345,42 @@ def test_bins_of_scores_grow_with_rows_and_budget_where_these_are_public():
     assert bins(Adjacency.ZERO_OUT) == 2 * _number_of_bins(400.0) > bins(Adjacency.ADD_REMOVE) == 25
 
 
+@pytest.mark.parametrize(
+    ("counts", "spread", "limits"),
+    [
+        # Too few rows for the noise: anything is possible.
+        ([1.0, 3.0], 100.0, (0.75, 0.0, 1.0)),
+        ([3.0, -1.0], 100.0, (0.0, 0.0, 1.0)),
+        ([-1.0, 3.0], 100.0, (1.0, 0.0, 1.0)),
+        # Enough rows. The counts minus 1 would have a negative variance.
+        ([1000.0, -4.0], 1.0, (0.0, 0.0, 0.003)),
+        ([-4.0, 1000.0], 1.0, (1.0, 0.997, 1.0)),
+    ],
+)
+def test_noise_takes_no_value_or_interval_out_of_the_range_of_the_metric(counts, spread, limits):
+    accuracy = _measure("accuracy", CLASSIFIER, None, None, n_bins=12)
+    result = accuracy.interval(np.array(counts), spread, 1.96)
+    assert result == pytest.approx(limits, abs=3e-3)
+    assert 0 <= result[1] <= result[0] <= result[2] <= 1
+
+
+def test_noise_takes_no_share_of_usable_rows_below_0_or_above_1():
+    # 10 rows, and noise of standard deviation 10.
+    assert _usable_share(np.array([50.0]), None, 10, 10.0, 1.96) == (1.0, 1.0)
+    assert _usable_share(np.array([-30.0]), None, 10, 10.0, 1.96) == (0.0, 1.0)
+
+
+def test_certain_predictions_have_finite_log_odds_in_float64():
+    odds = _log_odds(np.array([[0.0, 1.0], [1.0, 0.0]], dtype=np.float32))
+    assert odds.tolist() == [1000.0, -1000.0]
+    assert odds.dtype == np.float64
+
+
+def test_public_labels_may_be_numbers_as_text():
+    bounds = [_error_bound(REGRESSOR, (X_FIT, labels), None) for labels in (NUMBER_FIT, NUMBER_FIT.astype(str))]
+    assert bounds[0] == bounds[1]
+
+
 # Tables.
 
 
@@ -361,6 +419,27 @@ def test_tables_are_evaluated_with_missing_labels_and_persons(of_tables, metric)
     assert isinstance(personal, Evaluation)
 
 
+def test_the_column_of_ids_comes_from_the_holder_and_never_from_the_model(of_tables, monkeypatch):
+    """Whoever made the model could name a column that is another one in every row."""
+    model, rows = copy.copy(of_tables["cost"]), TEST.assign(visit=np.arange(len(TEST)))
+    model.person = "visit"
+    ledger = Ledger(9.0, 1e-6, unit="person")
+    with monkeypatch.context() as patch:
+        patch.setattr(TableModel, "encode_for_evaluation", lambda *_args, **_options: pytest.fail("a row was read"))
+        with pytest.raises(PrivacyError, match=r"protects persons.*persons="):
+            evaluate(model, rows, epsilon=1.0, ledger=ledger)
+    assert ledger.entries == []
+    tape = audit.record(
+        lambda data, ledger: evaluate(model, data, epsilon=1.0, persons="id", ledger=ledger), rows, unit="person"
+    )
+    assert tape.releases[0].value.sum() == pytest.approx(rows["id"].nunique())
+    receipt = evaluate(model, rows, epsilon=1.0, persons="id", ledger=ledger).receipt
+    assert "the ids of persons: the column 'id'" in receipt.assumptions
+    alone = evaluate(model, rows, epsilon=1.0, ledger=Ledger(9.0)).receipt
+    assert alone.unit == "row"
+    assert any("fitted for persons" in warning for warning in alone.warnings)
+
+
 def test_the_squared_error_of_a_table_is_bounded_by_the_schema_or_by_public_rows(of_tables):
     low, high = SCHEMA.bounds("cost")
     by_schema, by_public = (
@@ -369,6 +448,16 @@ def test_the_squared_error_of_a_table_is_bounded_by_the_schema_or_by_public_rows
     assert any(f"{(high - low) / 4:.4g} (a quarter of the range" in fact for fact in by_schema.receipt.assumptions)
     assert any("root mean squared errors on public rows" in fact for fact in by_public.receipt.assumptions)
     assert by_schema.value == pytest.approx(np.mean((of_tables["cost"].predict(TEST) - TEST["cost"]) ** 2), rel=0.01)
+
+
+def test_a_model_of_tables_needs_a_label_and_the_name_of_the_column_of_ids(of_tables):
+    ledger, without = Ledger(9.0, 1e-6, unit="person"), copy.copy(of_tables["ill"])
+    without.label = None
+    with pytest.raises(TypeError, match="persons must name the column of the ids"):
+        evaluate(of_tables["ill"], TEST, epsilon=1.0, persons=TEST["id"], ledger=ledger)
+    with pytest.raises(ValueError, match="has no label to evaluate"):
+        evaluate(without, TEST, epsilon=1.0, persons="id", ledger=ledger)
+    assert ledger.entries == []
 
 
 # Refusals and warnings.
@@ -401,6 +490,20 @@ class Quoting(ClassifierMixin, BaseEstimator):
         return np.zeros(len(X), dtype=int)
 
 
+class Neither(BaseEstimator):
+    """Neither a classifier nor a regressor."""
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+class Undecided(Mixing):
+    """Predicts a probability for one class more than it has."""
+
+    def predict_proba(self, X):
+        return np.full((len(X), 3), 1 / 3)
+
+
 @pytest.mark.parametrize(
     ("model", "data", "options", "words"),
     [
@@ -419,6 +522,12 @@ class Quoting(ClassifierMixin, BaseEstimator):
         (CLASSIFIER, (X, CLASS), {"persons": [1, 2]}, "persons"),
         (CLASSIFIER, (X[:, :2], CLASS), {}, "fails on made-up rows"),
         (object(), (X, CLASS), {}, "model that predicts"),
+        (Neither(), (X, NUMBER), {}, "metric must be given"),
+        (Undecided(), (X, CLASS), {"metric": "log-loss"}, "one probability for each of its classes"),
+        (CLASSIFIER, (np.ma.masked_array(X, X > 2), CLASS), {}, "rows of equally many cells"),
+        (CLASSIFIER, (X, np.ma.masked_array(CLASS, CLASS > 0)), {}, "one label for each"),
+        (CLASSIFIER, (X, CLASS[:, None]), {}, "one label for each"),
+        (CLASSIFIER, (X, "1" * len(X)), {}, "one label for each"),
     ],
 )
 def test_bad_input_is_refused_with_one_line_that_shows_no_value_before_anything_is_charged(model, data, options, words):
@@ -591,6 +700,125 @@ def test_a_model_keeps_no_row_warns_of_none_and_fails_for_its_own_rows_alone():
 def test_a_model_that_fails_on_all_private_rows_is_wrong_and_quotes_nothing():
     result = evaluate(Quoting(), X, CLASS, ledger=Ledger(2e9), **EXACT)
     assert result.value == pytest.approx(0.0, abs=1e-6)
+
+
+class InLists(BaseEstimator):
+    """Answers by a list of what `answer` returns for each row, or by an array of `dtype`; `odd` for rows above 100."""
+
+    def __init__(self, kind, odd, *, dtype=None, frame=False):
+        self.kind, self.odd, self.dtype, self.frame = kind, odd, dtype, frame
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "regressor" if self.kind == "squared-error" else "classifier"
+        return tags
+
+    @property
+    def classes_(self):
+        return np.array(LISTED.get(self.kind, [0, 1]))
+
+    def _answer(self, row):
+        if row[0] > 100:
+            return self.odd
+        if self.kind == "squared-error":
+            return max(0, float(row[0]))  # a whole number for the null row
+        if self.kind in LISTED:
+            return LISTED[self.kind][int(row[0] > 0)]
+        return [1, 0] if row[0] <= 0 else [0.25, 0.75]
+
+    def predict(self, X):
+        answers = [self._answer(row) for row in X]
+        answers = [part for each in answers for part in (each.parts if isinstance(each, Several) else [each])]
+        return pd.Series(answers) if self.frame else np.array(answers, dtype=self.dtype)
+
+    predict_proba = predict
+
+
+@dataclasses.dataclass
+class Several:
+    """Answers for one row."""
+
+    parts: list
+
+
+# Class ids that no float64 holds, and texts.
+LISTED = {"small": [0, 1], "large": [7, 2**60 + 1], "text": ["a", "b"]}
+ODD_ANSWERS = {
+    "labels": [
+        "unknown",
+        math.nan,
+        1.0,
+        2.5,
+        True,
+        None,
+        b"\xff",
+        2**63,
+        2**70,
+        [1, 1],
+        pd.NaT,
+        pd.NA,
+        1j,
+        pd.Timestamp("2024-05-31"),
+        Several([]),
+        Several([1, 1]),
+    ],
+    "numbers": ["unknown", "1.5", math.nan, 1, True, None, 2**70, [1.0, 1.0], pd.NaT, 1j, Several([]), Several([1, 1])],
+    "chances": [None, [1, 0], [0.2, 0.3, 0.5], ["a", "b"], [None, 1], [math.nan, 1.0], 0.5, Several([]), [True, False]],
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind", "answers", "more"),
+    [
+        ("accuracy", "small", "labels", {}),
+        ("accuracy", "large", "labels", {}),
+        ("accuracy", "text", "labels", {}),
+        ("accuracy", "large", "labels", {"dtype": object}),
+        ("accuracy", "small", "labels", {"frame": True}),
+        ("squared-error", "squared-error", "numbers", {}),
+        ("squared-error", "squared-error", "numbers", {"frame": True}),
+        ("log-loss", "chances", "chances", {}),
+        ("auc", "chances", "chances", {}),
+    ],
+)
+def test_a_row_that_a_model_cannot_predict_moves_its_own_count_alone(metric, kind, answers, more):
+    """A model answers by another type, by no result or by several: the rows beside it are predicted as without it."""
+    n, odd_row = 9, np.array([1000.0, 0.0])
+    plain = np.random.default_rng(0).uniform(-1, 1, (n, 2))
+    known = np.array(LISTED.get(kind, [0, 1]), dtype=object)
+    labels = np.maximum(plain[:, 0], 0) if metric == "squared-error" else known[(plain[:, 0] > 0).astype(int)]
+    bound = {"error_bound": 4.0} if metric == "squared-error" else {}
+
+    def release(model, rows, labels, adjacency):
+        run = lambda data, ledger: evaluate(model, *data, metric=metric, epsilon=1.0, ledger=ledger, **bound)  # noqa: E731
+        [single] = audit.record(run, (rows, labels), adjacency=adjacency).releases
+        return single
+
+    for odd in ODD_ANSWERS[answers]:
+        model = InLists(kind, odd, **more)
+        # One such row among plain ones, some, and nothing but such rows.
+        for others in ([], [2, 6, 7], range(n)):
+            base = plain.copy()
+            base[list(others)] = odd_row
+            first = release(model, base, labels, Adjacency.REPLACE_ONE)
+            for place in range(n):
+                rows = base.copy()
+                rows[place] = plain[place] if place in others else odd_row
+                second = release(model, rows, labels, Adjacency.REPLACE_ONE)
+                assert np.abs(first.value - second.value).sum() <= 2, (odd, others, place)
+            for place in (0, 3, 6):
+                fewer = np.delete(base, place, axis=0), np.delete(labels, place)
+                whole, less = (release(model, *data, Adjacency.ADD_REMOVE) for data in ((base, labels), fewer))
+                assert np.abs(whole.value - less.value).sum() <= 1, (odd, others, place)
+
+
+def test_a_row_that_a_model_leaves_out_counts_as_wrong():
+    rows = np.concatenate([X[:, :2], [[1000.0, 0.0]]])
+    labels = np.concatenate([(rows[:-1, 0] > 0).astype(int), [1]])
+    for odd in (Several([]), "unknown", None):
+        result = evaluate(InLists("small", odd), rows, labels, ledger=Ledger(2e9), **EXACT)
+        assert result.value == pytest.approx(400 / 401, abs=1e-6)
+        assert result.usable == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("metric", EVALUATION_METRICS)

@@ -22,6 +22,8 @@ from tools.mutants import PACKAGE, ROOT, Mutant, Outcome, Pool, Source, name_of,
 _EXTREMES = {"min", "max", "minimum", "maximum"}
 # Seconds that the tests of one guard may take, besides three times what they take with all guards.
 _PATIENCE_OF_A_GUARD = 60.0
+# Of a test with parameters, some may be slow.
+_QUICK = ("-m", "not slow")
 
 
 def tests_of(module: str) -> str:
@@ -78,7 +80,7 @@ def try_guard(guard: Mutant, source: Source, tests: Sequence[str], contract: Seq
     """Run the module's tests, and those of the contract if they pass, without the guard, up to the first failure."""
     python = python_of(guard.environment)
     for some in filter(None, (tests, contract)):
-        outcome = try_mutant(Mutant(**{**vars(guard), "tests": tuple(some)}), source, python)
+        outcome = try_mutant(Mutant(**{**vars(guard), "tests": tuple(some)}), source, python, *_QUICK)
         if outcome.verdict != "SURVIVED":
             break
     return outcome
@@ -87,7 +89,7 @@ def try_guard(guard: Mutant, source: Source, tests: Sequence[str], contract: Seq
 def tests_in_order(module: str, source: Source, python: Path) -> tuple[list[str], float]:
     """Return the module's tests, the quickest first, and how many seconds all of them take."""
     seconds = Counter[str]()
-    for case in source.test(python, [tests_of(module)], "-m", "not slow"):
+    for case in source.test(python, [tests_of(module)], *_QUICK):
         if case.find("failure") is not None or case.find("error") is not None:
             raise ValueError(f"{name_of(case)} fails with all guards in place.")
         if case.find("skipped") is None:
@@ -105,7 +107,7 @@ def try_module(module: str, guards: Sequence[Mutant], contract: Sequence[str], p
         pool = Pool(folder, processes, patience=_PATIENCE_OF_A_GUARD + 3 * seconds)
         print(f"{module}: {len(guards)} guards; its {len(tests)} tests take {seconds:.0f} s", flush=True)
         for guard, outcome in pool.each(lambda guard, source: try_guard(guard, source, tests, contract), guards):
-            # Tests that end with another error than that of a check have missed the guard, too.
+            # Tests that end with another error than that of a check, or not at all, have missed the guard, too.
             verdict = outcome.verdict if outcome.verdict == "SURVIVED" else "killed"
             print(f"{verdict:8} {outcome.seconds:4.0f} s  {guard.id}  {outcome.by}", flush=True)
             if verdict == "SURVIVED":

@@ -243,7 +243,7 @@ def kind_of(failure: ElementTree.Element) -> str:
     return kind[1].rpartition(".")[2] if kind and not message.startswith("assert ") else "AssertionError"
 
 
-def try_mutant(mutant: Mutant, source: Source, python: Path) -> Outcome:
+def try_mutant(mutant: Mutant, source: Source, python: Path, *options: str) -> Outcome:
     """Plant a mutant, run its tests up to the first that fails, and return what became of it."""
     start = time.monotonic()
 
@@ -251,7 +251,7 @@ def try_mutant(mutant: Mutant, source: Source, python: Path) -> Outcome:
         return Outcome(verdict, by, time.monotonic() - start)
 
     with source.planted(mutant):
-        cases = source.test(python, mutant.tests, "-x")
+        cases = source.test(python, mutant.tests, "-x", *options)
     if not cases:
         return outcome("broken", "no test ran, or they took too long")
     for case in cases:

@@ -23,9 +23,11 @@ from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
+from dpadapt.errors import PrivacyError
 from dpadapt.learning.estimator import public_table, warn_of_no_ledger
 from dpadapt.learning.row_by_row import (
     FailsOnPrivateRows,
+    RowFunction,
     answers_alone,
     clipped_cells,
     on_private_rows,
@@ -35,7 +37,7 @@ from dpadapt.learning.row_by_row import (
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, histogram, soft_histogram
 from dpadapt.mechanisms.noise import Gaussian, Laplace
-from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares
+from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, ids_assumption, person_shares
 from dpadapt.tables.model import TableModel
 from dpadapt.tables.reading import Table
 
@@ -155,8 +157,8 @@ def evaluate(
     predictions, of clipped losses or of scores by class; Laplace noise, or Gaussian if delta > 0. Costs exactly
     `epsilon`, `delta`. The adjacency is that of the ledger, and zero-out without one. The model must be public or
     released, and must predict each row by itself; a copy of it is used. A row counts only if its cells are finite
-    numbers and its label can be read. Where the model fails on such a row or predicts no number for it, the row
-    counts as the worst possible prediction. No cell or label is refused, whatever it is.
+    numbers and its label can be read. Where the model fails on such a row, leaves it out, or answers by another type
+    than for null rows, the row counts as the worst possible prediction. No cell or label is refused, whatever it is.
 
     Parameters
     ----------
@@ -182,8 +184,9 @@ def evaluate(
     public : Public, optional
         Public rows, which are not protected. They only set the error bound (if they have labels) or the bins of scores.
     persons : array-like of shape (n_rows,), or str, optional
-        The id of each row's person, or for a `TableModel` the column of the ids (default: the model's `person`): each
-        person then counts as one row. Default: single rows are protected.
+        The id of each row's person, or for a `TableModel` the column of the ids: each person then counts as one row.
+        Default: single rows are protected. The model's own `person` is not used, because whoever made the model chose
+        it; a ledger of persons needs `persons`.
     ledger : Ledger, optional
         Of the private rows. Without one, nothing adds up what several evaluations cost together.
     random_state : int, optional
@@ -204,12 +207,18 @@ def evaluate(
     epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
     chosen = checked_metric(model, metric)
     inner = _own_copy(_inner(model))
-    persons = model.person if persons is None and isinstance(model, TableModel) else persons
     unit: Unit = "row" if persons is None else "person"
     if ledger is None:
         warn_of_no_ledger("evaluate", epsilon, delta or 1e-6, Adjacency.ZERO_OUT.value, unit)
         child = Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=unit, random_state=random_state)
     elif isinstance(ledger, Ledger):
+        # Claim: who counts as a person is the holder's choice. The ids are those of `persons`, never a column that the
+        # model names, which could be another one in every row. Not proved: that the holder names the right column.
+        if ledger.unit == "person" and persons is None:
+            raise PrivacyError(
+                "the ledger protects persons. Give the id of each row's person, or for a table the column of the ids: "
+                "persons=... The model does not choose it."
+            )
         label = f"evaluation of {model.label}" if isinstance(model, TableModel) else "evaluation"
         child = ledger.child(epsilon, delta, label=label, unit=unit, random_state=random_state)
     else:
@@ -224,7 +233,7 @@ def evaluate(
     with silenced():
         bounded = measure.count(inner, rows)
     noise = Gaussian(1 / gaussian_mu(epsilon, delta)) if delta else Laplace(1 / epsilon)
-    released = np.asarray(child.release(noise, bounded, label=chosen), dtype=np.float64)
+    released: NDArray[np.float64] = child.release(noise, bounded, label=chosen)
     # From here on only released and public numbers are used.
     scale = noise.scale(bounded, child.adjacency)
     spread, deviations = (scale, _NORMAL_DEVIATIONS) if delta else (math.sqrt(2.0) * scale, _LAPLACE_DEVIATIONS)
@@ -236,8 +245,11 @@ def evaluate(
         "the columns and their order",
     ]
     assumed += [IDS_ASSUMPTION] if unit == "person" else []
+    assumed += [ids_assumption(persons)] if isinstance(persons, str) else []
     assumed += [] if rows.counts_unusable else [f"the number of {unit}s"]
-    return Evaluation(chosen, value, low, high, *usable, child.receipt(assumptions=assumed))
+    by_rows = unit == "row" and isinstance(model, TableModel) and model.person is not None
+    warnings = ["the model was fitted for persons, this evaluation protects single rows (persons=)"] if by_rows else []
+    return Evaluation(chosen, value, low, high, *usable, child.receipt(assumptions=assumed, warnings=warnings))
 
 
 def _own_copy(model: Any) -> Any:
@@ -260,7 +272,7 @@ def _usable_share(
     others are counted in one more bin.
     """
     total, total_spread = float(counts.sum()), spread * math.sqrt(len(counts))
-    whole = float(n_units) if unusable is None else max(total, 0.0) + max(unusable, 0.0)
+    whole = float(n_units) if unusable is None else total + unusable
     if whole <= (0.0 if unusable is None else _LEAST_CLEAR_ROWS * math.hypot(total_spread, spread)):
         return 0.5, 0.5
     share = min(max(total / whole, 0.0), 1.0)
@@ -396,7 +408,7 @@ def _private_rows(model: Any, X: Any, y: Any, persons: Any, ledger: Ledger) -> _
     if all(part is not None for part in names) and list(names[0]) != list(names[1]):  # type: ignore[arg-type]
         raise ValueError("X must have the columns that the model was fitted on, in the same order.")
     table: NDArray[np.float64] = np.empty(0)
-    labels: NDArray[Any] = np.empty(0, dtype=object)
+    labels: NDArray[Any] = np.empty(0)
     refusal = _NOT_ROWS
     try:
         table, labels = _table(X), _cells(y)
@@ -443,7 +455,7 @@ def _numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
     if cells.dtype.kind in "biuf":
         return cells.astype(np.float64)
     # Claim: the number of a cell depends on that cell alone. `_number` gets no other.
-    return np.array([_number(cell) for cell in cells], dtype=np.float64)
+    return np.array([_number(cell) for cell in cells])
 
 
 def _number(cell: Any) -> float:
@@ -490,13 +502,30 @@ def _equal(first: Any, second: Any) -> bool:
         return False
 
 
-def _predicted(model: Any, rows: _Rows, method: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _in_floats(function: RowFunction) -> RowFunction:
+    """Return the function with whole numbers as float64: 0 for one row and 0.5 for another are of one type."""
+
+    def in_floats(rows: NDArray[Any]) -> NDArray[Any]:
+        results = np.asarray(function(rows))
+        return results.astype(np.float64) if results.dtype.kind in "biu" else results
+
+    return in_floats
+
+
+def _probabilities(model: Any, rows: _Rows) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the probability of each class for private rows, and for which the model predicts some."""
+    return _predicted(_in_floats(model.predict_proba), rows, n_classes=len(model.classes_))
+
+
+def _predicted(function: RowFunction, rows: _Rows, *, n_classes: int = 0) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return what the model predicts for private rows, and for which it does; nothing that it says is shown."""
-    function, axes = getattr(model, method), 1 if method == "predict" else 2
+    axes, null = 2 if n_classes else 1, np.zeros((2, *rows.X.shape[1:]))
     # Null rows, which are public: a model that can't predict such tables is refused by its own words.
-    trial = try_on_made_up_rows(function, np.zeros((2, *rows.X.shape[1:])), "model", axes)
-    if axes == 2 and trial.shape[1] != len(model.classes_):
+    trial = try_on_made_up_rows(function, null, "model", axes)
+    if axes == 2 and trial.shape[1] != n_classes:
         raise ValueError("model must predict one probability for each of its classes.")
+    if not answers_alone(function, null, like=trial).all():
+        raise ValueError("model must predict a row alone by one result, of the type that it has beside other rows.")
     if trial.dtype == np.float32 and not rows.fixed:
         # In float32, how a row's prediction is rounded depends on how many rows there are.
         raise ValueError(
@@ -505,16 +534,18 @@ def _predicted(model: Any, rows: _Rows, method: str) -> tuple[NDArray[Any], NDAr
         )
     # A null row comes first: there may be no private row, and models refuse empty tables.
     padded = np.concatenate([np.zeros((1, *rows.X.shape[1:])), clipped_cells(rows.X)])
-    answered = np.ones(len(padded), dtype=bool)
+    answered, failed = np.ones(len(padded), dtype=bool), False
     try:
-        results = on_private_rows(function, padded, "model", axes=axes)
+        results = on_private_rows(function, padded, "model", axes=axes, like=trial)
     except FailsOnPrivateRows:
-        answered = answers_alone(function, padded)
-    if not answered.all():
-        # Claim: a row on which the model fails moves its own count alone. Whether it fails is found out for each row by
-        # itself, and null rows take the places of such rows, so that the others are predicted in the same batch.
+        failed = True
+    if failed:
+        # Claim: a row that the model fails on, leaves out or answers by another type moves its own count alone. Whether
+        # it does is found out for each row by itself, and null rows take the places of such rows, so that the others
+        # are predicted in the same batch, by results of the type that null rows have.
+        answered = answers_alone(function, padded, like=trial)
         padded = np.where(answered.reshape(-1, *[1] * (padded.ndim - 1)), padded, 0.0)
-        results = on_private_rows(function, padded, "model", axes=axes)
+        results = on_private_rows(function, padded, "model", axes=axes, like=trial)
     return results[1:], answered[1:]
 
 
@@ -567,7 +598,7 @@ def _measure(
     if metric == "accuracy":
 
         def right(inner: Any, rows: _Rows) -> Bounded:
-            predicted, answered = _predicted(inner, rows, "predict")
+            predicted, answered = _predicted(inner.predict, rows)
             if hasattr(inner, "classes_"):
                 codes = _codes(rows.y, inner.classes_)
                 # An unknown label has code -1, which no prediction equals.
@@ -584,9 +615,9 @@ def _measure(
 
         def loss(inner: Any, rows: _Rows) -> Bounded:
             codes = _codes(rows.y, inner.classes_)
-            probabilities, answered = _predicted(inner, rows, "predict_proba")
-            chances = probabilities[np.arange(len(codes)), np.maximum(codes, 0)]
-            # A class that the model does not know had probability 0.
+            probabilities, answered = _probabilities(inner, rows)
+            chances = probabilities[np.arange(len(codes)), codes]
+            # A class that the model does not know, whose code is -1, had probability 0.
             losses = -np.log(np.where((codes >= 0) & answered, chances, 0.0))
             return _shared_out(losses, np.ones(len(codes), dtype=bool), largest, rows)
 
@@ -597,7 +628,7 @@ def _measure(
 
     def squared(inner: Any, rows: _Rows) -> Bounded:
         targets = _numbers(rows.y)
-        predicted, answered = _predicted(inner, rows, "predict")
+        predicted, answered = _predicted(_in_floats(inner.predict), rows)
         errors = np.where(answered, _numbers(predicted) - targets, np.nan)
         return _shared_out(errors**2, np.isfinite(targets), error**2, rows)
 
@@ -610,9 +641,7 @@ def _error_bound(model: Any, public: tuple[NDArray[np.float64], Any] | None, bou
     if bound is not None:
         return checks.scale(bound, "error_bound"), "declared"
     if public is not None and public[1] is not None:
-        errors = np.asarray(_inner(model).predict(public[0]), dtype=np.float64) - np.asarray(
-            public[1], dtype=np.float64
-        )
+        errors = np.asarray(_inner(model).predict(public[0])) - np.asarray(public[1], dtype=np.float64)
         largest = _PUBLIC_ERRORS * math.sqrt(float(np.mean(errors**2)))
         if 0 < largest < math.inf:
             return largest, f"{_PUBLIC_ERRORS:g} root mean squared errors on public rows"
@@ -663,7 +692,7 @@ def _area(edges: NDArray[np.float64], origin: str) -> _Measure:
 
     def scores_by_class(inner: Any, rows: _Rows) -> Bounded:
         codes = _codes(rows.y, inner.classes_)
-        probabilities, answered = _predicted(inner, rows, "predict_proba")
+        probabilities, answered = _probabilities(inner, rows)
         scores = _log_odds(probabilities)
         # Without a score, a row has the worst one: the lowest of the second class, the highest of the first.
         worst = np.where(codes == 1, -np.inf, np.inf)

@@ -31,6 +31,11 @@ _MARGIN = 1.0 - 16.0 * float(np.finfo(np.float64).eps)
 IDS_ASSUMPTION = "that every id is a whole number or a text, or a decimal number that is exact"
 
 
+def ids_assumption(column: str) -> str:
+    """Return for a receipt which column of a table holds the ids."""
+    return f"the ids of persons: the column {column!r}"
+
+
 @dataclass(frozen=True, eq=False)
 class Shares:
     """How much each private row counts. Made only by `person_shares` and `row_shares`, and made less by `weighted`.
@@ -79,8 +84,8 @@ class Shares:
 def person_shares(ids: Any, n_rows: int) -> Shares:
     """Return the shares of rows, given the id of the person that each belongs to.
 
-    A row without an id (None, NaN, an empty text or one such as "NaN") counts nothing. 17, 17.0, "17" and " 17.0" are
-    one id.
+    A row without an id (None, NaN, an empty text or one such as "NaN") counts nothing, and nor does one whose id can't
+    be read or is a decimal number too large to be exact. 17, 17.0, "17" and " 17.0" are one id.
 
     Parameters
     ----------
@@ -130,11 +135,6 @@ def _codes(ids: Any, n_rows: int) -> NDArray[np.int64]:
     try:
         texts = _texts(ids)
         problem = "" if len(texts) == n_rows else _NO_IDS
-    except _Inexact:
-        problem = (
-            "persons holds ids as decimal numbers that are too large to be exact, so that two persons may have become "
-            "one. Give the ids as whole numbers or as texts."
-        )
     except Exception:
         problem = _NO_IDS
     if problem:
@@ -143,10 +143,6 @@ def _codes(ids: Any, n_rows: int) -> NDArray[np.int64]:
         raise ValueError(problem)
     known: dict[str, int] = {}
     return np.array([known.setdefault(text, len(known)) if text else -1 for text in texts], dtype=np.int64)
-
-
-class _Inexact(Exception):
-    """An id is a decimal number that is too large to be exact."""
 
 
 def _texts(ids: Any) -> list[str]:
@@ -160,10 +156,25 @@ def _texts(ids: Any) -> list[str]:
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         largest = min(largest, 2.0 ** (np.finfo(dtype).nmant + 1))
     # Not through an array: one missing id would turn all whole numbers into decimal ones.
+    values = ids
     for name in ("to_pylist", "to_list", "tolist"):
         if hasattr(ids, name):
-            return [_text(value, largest) for value in getattr(ids, name)()]
-    return [_text(value, largest) for value in ids]
+            try:
+                values = getattr(ids, name)()
+            except Exception:  # one of the ids can't be read: they are read one by one
+                values = ids
+            break
+    return [_readable_text(value, largest) for value in values]
+
+
+def _readable_text(value: Any, largest: float) -> str:
+    """Return an id as a text; it is empty if the id is missing or can't be read."""
+    # Claim: no id refuses the rows or moves another person. Each is read by itself, and a row whose id can't be read
+    # counts nothing.
+    try:
+        return _text(value.as_py() if hasattr(value, "as_py") else value, largest)
+    except Exception:
+        return ""
 
 
 def _text(value: Any, largest: float) -> str:
@@ -174,7 +185,7 @@ def _text(value: Any, largest: float) -> str:
     if isinstance(value, numbers.Real):
         number = float(value)
         if not abs(number) < largest:
-            raise _Inexact
+            return ""  # two persons may have become one
         return str(int(number)) if number.is_integer() else str(number)
     if isinstance(value, bytes):
         value = value.decode(errors="surrogateescape")

@@ -82,6 +82,10 @@ def test_missing_and_swapped_records_end_the_chain():
         ([{"charge": []}], "unknown form"),
         ([chain.charged(CHARGE, Sums(float("nan")))], "unknown form"),
         ([chain.charged((), Sums())], "unknown form"),
+        ([chain.charged((replace(CHARGE[0], times=0),), Sums())], "unknown form"),
+        ([chain.charged((*CHARGE, replace(CHARGE[0], times=-10)), Sums())], "unknown form"),
+        ([None], "unknown form"),
+        (["converted"], "unknown form"),
     ],
 )
 def test_records_that_no_store_wrote_are_refused_although_their_hashes_are_valid(contents, what):

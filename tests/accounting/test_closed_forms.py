@@ -33,6 +33,8 @@ def test_gaussian_forms_in_limiting_cases():
     assert gaussian_delta(0.0, 0.0) == 0.0
     assert gaussian_delta(math.inf, 5.0) == 1.0
     assert gaussian_delta(1.0, math.inf) == 0.0
+    # Nor -0.0, nor an overflow, where rounding makes the difference of two logarithms positive.
+    assert str(gaussian_delta(0.3522519415129706, 1679579031.3425448)) == "0.0"
     assert gaussian_mu(1.0, 0.0) == 0.0
 
 

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from dpadapt.accounting import Ledger, delta, epsilon, oracles
-from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.accounting.cost import add_entries, pure_epsilon, tally
+from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
+from dpadapt.accounting.cost import add_entries, dominating_mu, pure_epsilon, quick_epsilon, tally
 from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
 from dpadapt.mechanisms.mechanism import (
@@ -141,6 +141,42 @@ def test_pure_costs_add_up_at_delta_zero():
     events = {PureEvent(0.5): 2, LaplaceEvent(2.0): 3, BoundedRangeEvent(0.25): 4}
     assert epsilon(events, 0.0) == pytest.approx(0.5 * 2 + 3 / 2 + 0.25 * 4)
     assert delta(events, 3.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("pure", "rest", "least"),
+    [
+        ({PureEvent(0.1): 1}, {}, "pure"),
+        ({PureEvent(1e-3): 100}, {GaussianEvent(1.0): 1}, "Gaussian"),
+        ({PureEvent(1e-3): 1}, {ConcentratedEvent(0.05): 2}, "Rényi"),
+        ({SampledEvent(LaplaceEvent(2.0), 0.1): 1}, {ConcentratedEvent(0.05): 2}, "both"),
+        ({PureEvent(0.001): 1}, {GaussianEvent(1.0): 1, ConcentratedEvent(1e-9): 1}, "Rényi"),
+    ],
+)
+def test_the_quick_cost_is_the_least_of_the_bounds(pure, rest, least):
+    """Each bound, written out again."""
+    counted = pure | rest
+    bounds = {
+        "pure": math.inf if rest else sum(times * pure_epsilon({event: 1}) for event, times in pure.items()),
+        "Gaussian": gaussian_epsilon(math.sqrt(sum(n * dominating_mu(e) ** 2 for e, n in counted.items())), DELTA),
+        "Rényi": math.inf,
+    }
+    if oracles.rdp_supports(counted, Adjacency.ZERO_OUT):
+        bounds["Rényi"] = oracles.rdp(counted).get_epsilon(DELTA)
+    if rest:
+        bounds["both"] = pure_epsilon(pure) + quick_epsilon(rest, DELTA, Adjacency.ZERO_OUT)
+    assert min(bounds, key=bounds.get) == least, bounds
+    assert quick_epsilon(counted, DELTA, Adjacency.ZERO_OUT) == pytest.approx(bounds[least], rel=1e-9)
+
+
+def test_a_pure_epsilon_below_the_grid_costs_no_more_than_itself():
+    assert epsilon({PureEvent(1e-6): 1}, 1e-9) <= 1e-6
+
+
+@pytest.mark.parametrize("bad", [-0.1, math.nan])
+def test_a_delta_is_asked_for_at_an_epsilon_of_at_least_0(bad):
+    with pytest.raises(ValueError, match="epsilon must not be negative"):
+        delta({PureEvent(0.1): 1}, bad)
 
 
 def test_extreme_noise_has_a_cost():

@@ -14,7 +14,16 @@ from benchmarks.ledger.run import CAPS, MIXTURES, SAMPLED, fixed_in_advance, rea
 from dpadapt.accounting import Ledger, calibrate, chain, epsilon, oracles
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpadapt.accounting.cost import pure_epsilon
-from dpadapt.accounting.filter import RULES, Filter, Sums, _mu_squared, _renyi, _sampled_mu
+from dpadapt.accounting.filter import (
+    RULES,
+    Filter,
+    Sums,
+    _gaussian_profile,
+    _mu_squared,
+    _renyi,
+    _renyi_cap,
+    _sampled_mu,
+)
 from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Adjacency, DiscreteGaussian, Gaussian, Laplace, NonPrivate, RandomizedResponse
@@ -91,6 +100,15 @@ def test_a_sampled_run_is_dominated_but_for_its_tail(noise, rate, steps, adjacen
     assert mu < math.sqrt(steps) / noise
 
 
+def test_a_profile_does_not_overflow_where_rounding_makes_a_difference_of_logarithms_positive():
+    assert _gaussian_profile(0.3522519415129706, np.array([1679579031.3425448])) == 0
+
+
+@pytest.mark.parametrize("event", [PureEvent(1e-9), LaplaceEvent(1e9)])
+def test_the_renyi_divergence_of_a_tiny_epsilon_is_no_rounding_error(event):
+    assert _renyi(event, 1, 2, ROWS) <= 1e-18 * (1 + 1e-9)
+
+
 def test_the_published_run_has_the_mu_that_was_derived():
     event = SampledEvent(GaussianEvent(1.5), 0.01)
     assert _sampled_mu(event, 2000, 1e-5 * 0.8e-6, ROWS) == pytest.approx(0.353, abs=5e-4)
@@ -119,6 +137,8 @@ def test_a_sample_never_adds_more_than_all_rows():
             assert part.renyi <= whole.renyi
     assert _renyi(SampledEvent(GaussianEvent(2.0), 0.1), 10, 8, Adjacency.REPLACE_ONE) == pytest.approx(10 * 8 / 8)
     assert _renyi(SampledEvent(GaussianEvent(2.0), 0.1), 10, 8, ROWS) < 1
+    # Nor by rounding, where there is hardly anything to add.
+    assert _renyi(SampledEvent(GaussianEvent(1e100), 0.1), 10, 2, ROWS) <= _renyi(GaussianEvent(1e100), 10, 2, ROWS)
 
 
 def test_sampled_laplace_noise_counts_as_the_pure_event_that_it_is():
@@ -183,10 +203,42 @@ def test_entries_of_one_charge_have_their_exact_joint_cost():
     assert ledger.spent() > epsilon([Gaussian(5.0), Laplace(5.0), RandomizedResponse(0.1), Gaussian(50.0)], 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("event", "steps", "by_a_sum"),
+    [(ConcentratedEvent(0.01), 1, False), (SampledEvent(LaplaceEvent(5.0), 0.1), 100, True)],
+)
+def test_a_first_charge_without_a_privacy_loss_distribution_costs_the_least_that_is_known(event, steps, by_a_sum):
+    terms = Filter.of("mixed", 1.0, 1e-6, Adjacency.REPLACE_ONE)
+    level = terms.level(terms.sums(entries((event, steps))))
+    exact = epsilon({event: steps}, 1e-6, adjacency=Adjacency.REPLACE_ONE)
+    assert level != exact
+    assert (level < exact) == by_a_sum
+    assert terms.needs(Sums(), entries((event, steps))) == min(level, exact)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        Sums(0.9, 1e-9, 1e-9, 0, 1),
+        Sums(0.1, 10.0, 10.0, 0, 1),
+        Sums(5.0, 10.0, 1e-3, 0, 1),
+        Sums(5.0, 1e-4, 10.0, 0, 1),
+        Sums(5.0, 5.0, 5.0, 0, 1),
+    ],
+)
+@pytest.mark.parametrize("rule", RULES)
+def test_room_is_that_of_the_largest_gaussian_release_that_is_accepted(rule, before):
+    terms = Filter.of(rule, 1.0, 1e-6, ROWS)
+    room = terms.room(before)
+    assert not terms.accepts(terms.needs(before, entries(GaussianEvent(1 / (1.001 * room + 1e-9)))))
+    if room:
+        assert terms.accepts(terms.needs(before, entries(GaussianEvent(1 / (0.999 * room)))))
+
+
 def test_without_delta_only_the_pure_sum_counts():
     ledger = Ledger(1.0, 0.0)
     ledger.start(Repeated(Laplace(10.0), 4), label="a")
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="needs a delta above 0"):
         ledger.start(Gaussian(1e6), label="b")
     with pytest.raises(BudgetExceeded):
         ledger.start(DiscreteGaussian(1e6), label="b")
@@ -328,6 +380,22 @@ def test_extreme_caps_have_a_filter(rule):
             assert terms.needs(Sums(), entries(PureEvent(1e-10))) <= 1.0
             if math.isfinite(cap):
                 assert terms.room(Sums(1e-10, 1e-10, 1e-10, 0, 1)) >= 0
+
+
+def test_a_sum_that_is_better_than_private_at_epsilon_0_has_level_0():
+    assert Filter.of("renyi", 1e-9, 1e-6, ROWS).level(Sums(math.inf, math.inf, 0.0, 0, 2)) == 0.0
+
+
+@pytest.mark.parametrize("cap", [1e-3, 1.0, 50.0])
+def test_the_order_of_a_renyi_sum_of_its_own_admits_more_gaussian_noise_than_others(cap):
+    terms = Filter.of("renyi", cap, 1e-6, ROWS)
+    admitted = [_renyi_cap(cap, terms._renyi_delta, factor * terms.order) / factor for factor in (1, 0.8, 1.25)]
+    assert max(admitted) == admitted[0]
+
+
+def test_an_order_is_a_whole_number_that_a_float_holds():
+    for rule in ("mixed", "renyi"):
+        assert Filter.of(rule, 1e-30, 1e-300, ROWS).order == 2**53
 
 
 def test_a_delta_below_the_precision_of_the_distribution_charges_a_run_as_if_on_all_rows():

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,6 +168,8 @@ def test_releases_together_that_were_not_charged_are_refused_and_none_is_drawn()
     batch = next(run.batches(10))
     with pytest.raises(PrivacyError, match="statistic of one batch"):
         several(run, 1, batch.of(lambda rows: SUM))
+    with pytest.raises(PrivacyError, match="once per batch"):
+        several(run, 1)
     persons = Ledger(100.0, 1e-6, unit="person").start(Repeated(Witness(2.0, log), 3), label="x")
     with pytest.raises(PrivacyError, match="protects persons"):
         several(persons, 1)
@@ -449,6 +452,13 @@ def test_the_remaining_epsilon_can_be_spent_and_not_much_more(first):
     with pytest.raises(BudgetExceeded):
         ledger.start(Gaussian(calibrate(left * 1.02, 1e-5)), label="too much")
     ledger.start(Gaussian(calibrate(left, 1e-5)), label="rest")
+
+
+def test_nothing_remains_after_a_charge_that_rounding_lets_past_the_cap():
+    ledger = Ledger(1.0)
+    ledger.start(Laplace(1 / (1 + 5e-10)), label="all")
+    assert ledger.spent() > 1.0
+    assert ledger.remaining() == 0.0
 
 
 def test_messages_contain_the_label_but_no_private_value():
@@ -741,6 +751,7 @@ def test_a_receipt_lists_the_entries_of_all_charges():
         f"{n}, {part}" for n in range(3) for part in ("first", "second")
     ]
     assert (receipt.charges, receipt.epsilon) == (3, ledger.spent())
+    assert Ledger(5.0, 1e-6).receipt().charges == 1  # 0 would say that it is unknown
     assert len(str(receipt).split("released:")) == 7
 
 
@@ -891,6 +902,27 @@ def test_the_unit_of_a_durable_ledger_is_fixed_when_it_is_made(tmp_path):
     assert not (tmp_path / "b.ledger").exists()
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"epsilon": 1.0}, {"delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6, "read_only": True}]
+)
+def test_a_ledger_that_is_missing_is_not_made_without_a_cap_or_for_reading(tmp_path, given):
+    with pytest.raises(ValueError, match="there is no ledger a"):
+        Ledger.open(tmp_path / "a", **given)
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_ledger_of_another_data_set_is_refused(tmp_path):
+    Ledger.open(tmp_path / "a", epsilon=1.0, delta=0.0, dataset="patients")
+    for other in ("visits", ""):
+        with pytest.raises(LedgerError, match="belongs to the data set 'patients'"):
+            Ledger.open(tmp_path / "a", dataset=other)
+
+
+def test_the_address_of_a_server_is_no_path():
+    with pytest.raises(TypeError, match="must be a str"):
+        Ledger.open(Path("postgresql://user@host/database"), dataset="patients")
+
+
 def test_a_pickle_is_not_opened_as_another_ledger(tmp_path):
     """A ledger on a server is pickled with its id: elsewhere its address may lead to another server."""
     ledgers = [Ledger.open(tmp_path / name, epsilon=1.0, delta=0.0) for name in "ab"]
@@ -1000,6 +1032,7 @@ def test_what_is_wrong_with_an_allowance_is_said_and_nothing_is_recorded(place):
         (("bert", math.nan), "epsilon must be"),
         (("bert", 0.5, -1.0), "delta must"),
         (("", 0.5), "the name of an allowance"),
+        ((5, 0.5), "the name of an allowance"),
         ((" bert", 0.5), "the name of an allowance"),
         (("b" * 101, 0.5), "the name of an allowance"),
         (("b\x1b[2J", 0.5), "control characters"),

@@ -82,6 +82,15 @@ def test_optimistic_and_pessimistic_distributions_enclose_the_cost():
     assert high < oracles.rdp(TALLY).get_epsilon(DELTA) < 2 * high
 
 
+@pytest.mark.parametrize("size", [40.0, 700.0])
+def test_both_distributions_of_a_large_pure_epsilon_have_that_epsilon(size):
+    for pessimistic in (False, True):
+        distribution = oracles.pld(
+            {PureEvent(size): 1}, Adjacency.ZERO_OUT, grid=oracles.grid_for(size), pessimistic=pessimistic
+        )
+        assert distribution.get_epsilon_for_delta(DELTA) == pytest.approx(size, rel=1e-4)
+
+
 def test_many_gaussian_releases_are_composed_as_one():
     many = oracles.pld({GaussianEvent(400.0): 10_000}, Adjacency.ZERO_OUT)
     one = oracles.pld({GaussianEvent(4.0): 1}, Adjacency.ZERO_OUT)

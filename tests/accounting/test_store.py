@@ -1239,6 +1239,15 @@ def test_altered_old_files_are_refused_and_stay_as_they_are(old, what):
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_an_old_file_with_a_page_that_nothing_leads_to_is_refused(old):
+    path, _ = old("gaussian")
+    data = bytearray(path.read_bytes())
+    size, pages = (int.from_bytes(data[place : place + n]) for place, n in ((16, 2), (28, 4)))
+    data[28:32] = (pages + 1).to_bytes(4)
+    path.write_bytes(data + bytes(size))
+    assert "SQLite finds it malformed" in refusal(lambda: Ledger.open(path))
+
+
 @pytest.mark.parametrize("flips", [60, pytest.param(2000, marks=pytest.mark.slow)])
 def test_an_old_file_with_a_flipped_bit_is_refused_or_shown_whole(old, flips):
     path, history = old("mixed")

@@ -166,12 +166,32 @@ def test_a_result_that_cannot_be_printed_is_shown_on_standard_error(run, fitted,
     assert "accuracy = " in outcome.err
 
 
-def test_persons_of_the_fit_are_the_persons_of_the_evaluation(run, site):
-    assert run(*site.fit(person="id", ledger=site.folder / "persons.ledger")).code == 0
-    outcome = run("evaluate", site.out, "--private", site.private, "--epsilon", 1)
+def test_the_column_of_ids_comes_from_the_command_alone(run, site, monkeypatch):
+    """Whoever made the model could name a column that is another one in every row."""
+    persons = site.folder / "persons.ledger"
+    assert run(*site.fit(person="id", ledger=persons)).code == 0
+    path = site.out / "model.json"
+    saved = json.loads(path.read_text())
+    saved["extra"]["person"] = "visit"
+    path.write_text(json.dumps(saved))
+    rows = pd.read_csv(site.private)
+    rows.assign(visit=range(len(rows))).to_csv(site.private, index=False)
+    command = ["evaluate", site.out, "--private", site.private, "--epsilon", 1, "--ledger", persons]
+    before = Ledger.open(persons).n_charges
+    with monkeypatch.context() as patch:
+        patch.setattr("dpadapt.cli.evaluate._tables", lambda *_args: pytest.fail("a private cell was read"))
+        refused = run(*command)
+    assert refused.code == 2
+    assert "protects persons" in refused.err
+    assert "--person" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert Ledger.open(persons).n_charges == before
+    outcome = run(*command, "--person", "id", "--json")
     assert outcome.code == 0, outcome.err
-    assert "one person" in " ".join(outcome.out.split())
-    wrong = run("evaluate", site.out, "--private", site.private, "--epsilon", 1, "--person", "age")
+    receipt = json.loads(outcome.out)["receipt"]
+    assert receipt["unit"] == "person"
+    assert "the ids of persons: the column 'id'" in receipt["assumptions"]
+    wrong = run(*command, "--person", "age")
     assert wrong.code == 2
     assert "--person age" in wrong.err
 

@@ -2,6 +2,8 @@
 
 import datetime
 import io
+import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpadapt.representation import encoders
+from dpadapt.representation.ready_encoders import _image_array
 from dpadapt.tables import (
     Category,
     Date,
@@ -247,6 +250,64 @@ def test_the_message_of_an_encoder_is_shown_for_public_tables_only(monkeypatch, 
     with pytest.raises(ValueError, match="encoder fails") as caught:
         encode_features(table(private=private, note=["ZEBRA7731"]), Schema("d", (Encoded("note", "wordllama"),)))
     assert ("ZEBRA7731" in str(caught.value)) is not private
+
+
+class Grey:
+    """An encoder of images: the mean of all pixels, and how many images it has had."""
+
+    def transform(self, images):
+        return np.column_stack([_image_array(images).mean(axis=(1, 2, 3)) / 255, np.full(len(images), len(images) / 8)])
+
+
+class Words:
+    """An encoder of texts that quotes a text that it can't encode."""
+
+    def transform(self, texts):
+        if any("ZEBRA" in text for text in texts):
+            raise ValueError(f"can't encode {texts}")
+        return np.array([[len(text) / 20, math.nan if text == "no number" else 0.5] for text in texts])
+
+
+@pytest.fixture
+def encoder_of(monkeypatch):
+    """Return a function that puts an encoder of two features in place of a ready one."""
+
+    def put(kind, encoder):
+        ready = encoders.ReadyEncoder("stub", kind, "", (), 2, 1.0, "")
+        monkeypatch.setattr(encoders, "find_encoder", lambda name: ready)
+        monkeypatch.setattr(encoders, "as_encoder", lambda name: encoder)
+        return Schema("d", (Encoded("note", "wordllama"),))
+
+    return put
+
+
+@pytest.mark.parametrize("name", ["gone.png", "", "text.png", "half.png", "a\0b.png", "x" * 5000, "folder"])
+def test_a_private_image_that_is_missing_or_unreadable_is_a_null_cell(encoder_of, tmp_path, name):
+    image = pytest.importorskip("PIL.Image")
+    for grey in (51, 102):
+        image.new("RGB", (64, 64), (grey, grey, grey)).save(tmp_path / f"{grey}.png")
+    (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "half.png").write_bytes((tmp_path / "51.png").read_bytes()[:60])
+    (tmp_path / "folder").mkdir()
+    schema = encoder_of("image", Grey())
+    cells = ["51.png", "102.png", name, "51.png"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = replace(table(private=True, note=cells), folder=tmp_path)
+        encoded = encode_features(made, schema)
+    # A null image takes its place in the batch, so that those of the others are computed as without it.
+    assert encoded == pytest.approx(np.array([[0.2, 0.5], [0.4, 0.5], [0.0, 0.0], [0.2, 0.5]]))
+    with pytest.raises(ValueError, match="encoder fails on column 'note'"):
+        encode_features(replace(made, private=False), schema)
+
+
+@pytest.mark.parametrize("cell", ["ZEBRA7731", "no number"])
+def test_a_private_text_that_an_encoder_cannot_encode_is_a_null_cell(encoder_of, cell):
+    schema = encoder_of("text", Words())
+    encoded = encode_features(table(private=True, note=["ab", cell, "abcd"]), schema)
+    assert encoded == pytest.approx(np.array([[0.1, 0.5], [0.0, 0.0], [0.2, 0.5]]))
+    with pytest.raises(ValueError, match="encode"):
+        encode_features(table(note=["ab", cell, "abcd"]), schema)
 
 
 def test_missing_columns_are_named_and_unknown_ones_are_not():

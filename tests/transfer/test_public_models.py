@@ -1,6 +1,7 @@
 """Public models of any kind as an offset: out-of-fold scores, exact fall-back, corrections, and refusals for free."""
 
 import re
+import threading
 import traceback
 
 import numpy as np
@@ -274,7 +275,7 @@ def refusal(estimator, *, y=Y, public=PUBLIC, features=X):
         (lambda X: X, "one prediction for each row"),
         (lambda X: X[1:, 0], "one prediction for each row"),
         (lambda X: 1.0, "one prediction for each row"),
-        (lambda X: np.full(len(X), np.nan), "finite"),
+        (lambda X: np.full(len(X), np.nan), "finite numbers; for some public rows"),
         (lambda X: X @ np.ones(7), "fails on public rows: ValueError"),
         (lambda X: ["text"] * len(X), "fails on public rows: ValueError"),
     ],
@@ -319,6 +320,7 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
             "at least 20 public rows",
         ),
         (PrivateTransferRegressor(public_model=DecisionTreeRegressor), PUBLIC, "the class DecisionTreeRegressor"),
+        (PrivateTransferRegressor(public_model=object()), PUBLIC, "must be a model with predict, .* got object"),
         (
             PrivateTransferRegressor(public_model="boosting"),
             PUBLIC,
@@ -452,16 +454,24 @@ def test_single_precision_is_refused_under_add_remove_alone():
     PrivateTransferRegressor(public_model=model).fit(X, Y, public=PUBLIC)
     refused = refusal_under_add_remove(model)
     assert "must compute in float64 under add-remove" in str(refused)
+    model = Probabilities(lambda X: np.full((len(X), 3), 1 / 3, dtype=np.float32))
+    public = Public(X_PUBLIC, CODES_PUBLIC, unseen=True)
+    refused = refusal_under_add_remove(model, PrivateTransferClassifier, CODES, public)
+    assert "must compute in float64 under add-remove" in str(refused)
 
 
-def refusal_under_add_remove(model):
+def refusal_under_add_remove(model, kind=PrivateTransferRegressor, y=Y, public=PUBLIC):
     ledger = Ledger(5.0, 1e-5, adjacency=Adjacency.ADD_REMOVE)
     with pytest.raises(ValueError) as refused:
-        PrivateTransferRegressor(public_model=model, adjacency="add-remove", n_rows=3000).fit(
-            X, Y, public=PUBLIC, ledger=ledger
-        )
+        kind(public_model=model, adjacency="add-remove", n_rows=3000).fit(X, y, public=public, ledger=ledger)
     assert ledger.entries == []
     return refused.value
+
+
+def test_public_scores_are_float64_whatever_the_model_computes_in():
+    model = Function(lambda X: X[:, 0].astype(np.float32)).fit(X_PUBLIC, Y_PUBLIC)
+    offset = make_offset(model, Public(X_PUBLIC, Y_PUBLIC, unseen=True), X_PUBLIC, Y_PUBLIC)
+    assert offset.public_scores.dtype == np.float64
 
 
 def test_a_model_that_works_in_place_changes_no_public_data():
@@ -469,6 +479,34 @@ def test_a_model_that_works_in_place_changes_no_public_data():
     model = make_pipeline(StandardScaler(copy=False), LinearRegression(copy_X=False))
     PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
     assert np.array_equal(public.X, X_PUBLIC)
+
+
+class Centring(LinearRegression):
+    """Changes the labels that it is given."""
+
+    def fit(self, X, y):
+        y -= 1.0
+        return super().fit(X, y)
+
+
+def test_a_model_that_changes_labels_changes_no_public_label():
+    labels = Y_PUBLIC.copy()
+    make_offset(Centring(), PUBLIC, X_PUBLIC, labels)
+    assert np.array_equal(labels, Y_PUBLIC)
+
+
+class Locked(LinearRegression):
+    """Can't be copied once it is fitted."""
+
+    def fit(self, X, y):
+        self.lock_ = threading.Lock()
+        return super().fit(X, y)
+
+
+def test_a_model_that_can_not_be_copied_gets_no_private_row():
+    refused = refusal(PrivateTransferRegressor(public_model=Locked()))
+    assert "must be a model that copy.deepcopy can copy" in str(refused)
+    assert refused.__context__ is None
 
 
 def test_a_model_that_fits_the_public_rows_exactly_is_still_corrected():
@@ -531,9 +569,10 @@ def test_rehearsals_use_rows_that_a_frozen_model_has_not_seen():
     assert rehearsal.public_only.min() > 1e-3
 
 
-def test_the_users_model_may_change_later():
+@pytest.mark.parametrize("unseen", [True, None])
+def test_the_users_model_may_change_later(unseen):
     given = tree().fit(X_PUBLIC, Y_PUBLIC)
-    model = PrivateTransferRegressor(public_model=given).fit(X, Y, public=Public(X_PUBLIC, Y_PUBLIC, unseen=True))
+    model = PrivateTransferRegressor(public_model=given).fit(X, Y, public=Public(X_PUBLIC, Y_PUBLIC, unseen=unseen))
     before = model.predict(X_NEW)
     given.fit(X_PUBLIC, Y_PUBLIC + 100)
     assert np.array_equal(model.predict(X_NEW), before)

@@ -89,7 +89,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     log_delta = math.log(delta)
     root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), _LEAST_MU, high)
     # Twice the margins: then `gaussian_epsilon` of the answer, which is rounded up, is still at most `epsilon`.
-    return max(0.0, root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN)
+    return root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN
 
 
 # Any other release is at least as private as a mu-Gaussian one if each point of its trade-off function (false positive

@@ -214,7 +214,7 @@ def _delta(items: frozenset[tuple[Event, int]], epsilon: float, adjacency: Adjac
         return 0.0
     best = 1.0
     if oracles.rdp_supports(counted, adjacency):
-        best = min(best, float(oracles.rdp(counted).get_delta(epsilon)))
+        best = float(oracles.rdp(counted).get_delta(epsilon))
     if oracles.pld_supports(counted, adjacency):
         quick = oracles.rdp_supports(counted, adjacency)
         bound = quick_epsilon(counted, 1e-9, adjacency) if quick else _epsilon(items, 1e-9, adjacency)

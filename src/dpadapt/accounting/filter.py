@@ -301,7 +301,7 @@ class Filter:
         if self._renyi_delta:
             rest = _renyi_cap(self.epsilon, self._renyi_delta, self.order) - sums.renyi
             room = max(room, 2 * rest / self.order)
-        return math.sqrt(max(0.0, room))
+        return math.sqrt(room)
 
     @property
     def _gaussian_delta(self) -> float:
@@ -333,7 +333,7 @@ def _order(epsilon: float, delta: float, share: float) -> int:
         return 2
     # The best order is about 1 + sqrt(ln(1/delta) / rho) for the rho that the cap admits, and 2 ln(1/delta) / epsilon
     # for small epsilon.
-    orders = 1 + np.geomspace(1e-3, 10 - 10 * math.log(delta) / min(epsilon, 1.0), 20_001)
+    orders = 1 + np.geomspace(1e-3, 10 - 10 * math.log(delta) / epsilon, 20_001)
     best = float(orders[np.argmax([_renyi_cap(epsilon, delta, order) / order for order in orders.tolist()])])
     return min(max(2, math.ceil(_ORDER_FACTOR * best) if share else round(best)), _LARGEST_ORDER)
 
@@ -386,7 +386,7 @@ def _sampled_mu(event: SampledEvent, times: int, tail: float, adjacency: Adjacen
         # The distribution is not precise to a probability of `tail`.
         return math.inf
     points = np.linspace(0.0, bound, _PROFILE_POINTS)
-    profile = np.asarray(distribution.get_delta_for_epsilon(points), dtype=np.float64) + rounding
+    profile = np.asarray(distribution.get_delta_for_epsilon(points)) + rounding
     # Both profiles decrease, so comparing one at the left end of a cell with the other at the right end covers all x in
     # between. Beyond the last point the profile is at most `tail`.
     needed = (profile[:-1] - tail) / (1 - tail)

@@ -131,7 +131,7 @@ class Run:
             return self._random.poisson_sample(n_rows, rate)
         # Claim: P(person is drawn) = rate, with all rows or with none, independently of all others. The extra place,
         # never drawn, is that of rows without an id, whose code is -1.
-        drawn = np.zeros(shares.n_units + 1, dtype=bool)
+        drawn = np.full(shares.n_units + 1, False)
         drawn[self._random.poisson_sample(shares.n_units, rate)] = True
         return np.flatnonzero(drawn[shares.codes])
 
@@ -197,10 +197,11 @@ class Run:
                 raise PrivacyError("a run with batches releases once per batch: run.release(batch.of(statistic)).")
             if steps > self._left:
                 raise PrivacyError(f"this run was charged for {self._left} more releases, not for {steps!r}.")
-            if self._record is not None and steps > self._reserved:
-                self._record(self.mark, steps - self._reserved)
-                self._reserved = steps
-            self._reserved = max(0, self._reserved - steps)
+            if self._record is not None:
+                if steps > self._reserved:
+                    self._record(self.mark, steps - self._reserved)
+                    self._reserved = steps
+                self._reserved -= steps
             self._left -= steps
 
     def _require_releases_left(self) -> None:

@@ -147,7 +147,7 @@ def _one_pld(event: Event, adjacency: Adjacency, options: dict[str, Any]) -> Any
         # Randomized response with two answers has the largest privacy loss of all pure events. With half the epsilon
         # its loss has the range of a choice.
         epsilon = event.epsilon / 2 if isinstance(event, BoundedRangeEvent) else event.epsilon
-        noise = 2 / (1 + math.exp(min(epsilon, 30.0)))
+        noise = 2 / (1 + math.exp(epsilon))
         return losses.from_randomized_response(noise, 2, pessimistic_estimate=False, value_discretization_interval=grid)
     if isinstance(event, SampledEvent):
         inner = event.event

@@ -786,8 +786,7 @@ class FileStore(DurableStore):
         Of the first format are a table ``meta`` (format, terms, number of records and hash of the last one) and a
         table ``entries``, with one record per entry.
         """
-        verdict = connection.execute("PRAGMA quick_check").fetchone()
-        if verdict is None or verdict[0] != "ok":
+        if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
             raise LedgerError(self._damaged("SQLite finds it malformed"))
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         if meta.get("format") != _FIRST_FORMAT:
@@ -800,9 +799,9 @@ class FileStore(DurableStore):
         except (AttributeError, KeyError, TypeError, ValueError):
             raise LedgerError(self._damaged("its terms are of unknown form")) from None
         head, records, sums = link(_FIRST_FORMAT, meta["terms"]), list[tuple[str, str]](), Sums()
-        rows = connection.execute("SELECT id, time, entry, hash FROM entries ORDER BY id")
-        for number, (place, at, text, digest) in enumerate(rows, 1):
-            if place != number or digest != link(head, at, text):
+        rows = connection.execute("SELECT time, entry, hash FROM entries ORDER BY id")
+        for number, (at, text, digest) in enumerate(rows, 1):
+            if digest != link(head, at, text):
                 raise LedgerError(self._damaged(f"entry {number} is missing or altered"))
             head = digest
             try:

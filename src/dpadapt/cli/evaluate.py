@@ -114,7 +114,8 @@ def _evaluate(
     person: Annotated[
         str | None,
         typer.Option(
-            help="The column with the id of each row's person, who counts as one row. Default: as in the fit."
+            help="The column with the id of each row's person, who counts as one row. Default: single rows count. The "
+            "model does not choose it."
         ),
     ] = None,
     encoding: EncodingOption = None,
@@ -141,7 +142,6 @@ def _evaluate(
         of_table = _model_of_tables(model, load(model))
         of_table.encoding = encoding
     chosen = checked_metric(of_table, None if metric is None else metric.value)
-    person = of_table.person if person is None else person
     if person is not None and any(column.name == person for column in of_table.schema.features(of_table.label)):
         raise ValueError(f"--person {person}: this column is a feature of the model. Name the column with the ids.")
     unit: Any = "row" if person is None else "person"

@@ -111,17 +111,20 @@ def require_row_by_row(
         raise ValueError(_mixes(name))
 
 
-def on_private_rows(function: RowFunction, X: NDArray[Any], name: str, *, axes: int = 1) -> NDArray[Any]:
+def on_private_rows(
+    function: RowFunction, X: NDArray[Any], name: str, *, axes: int = 1, like: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """Return `function(X)` for private rows, or refuse it by a ValueError that shows nothing of them.
 
     Some of the rows are also passed alone, because a function may mix rows only in large batches. What the function
-    prints is not shown.
+    prints is not shown. The results must have the type and the columns of `like`, which are results for rows that
+    aren't private. Without `like`, they must have the type of each of the rows that are passed alone.
     """
     # Writing into it fails.
     rows = X.view()
     rows.flags.writeable = False
     few = np.unique(np.linspace(0, len(X) - 1, _ROWS_TRIED_ALONE).astype(int))
-    refusal = ValueError(f"{name} must return one result per row.")
+    refusal: ValueError = FailsOnPrivateRows(f"{name} must return one result per row.")
     try:
         with _unheard():
             results = np.asarray(function(rows))
@@ -135,24 +138,35 @@ def on_private_rows(function: RowFunction, X: NDArray[Any], name: str, *, axes: 
     else:
         if all(_fits(part, n, axes) for part, n in ((results, len(X)), *((part, 1) for part in alone))):
             same_width = {part.shape[1:] for part in alone} == {results.shape[1:]}
-            if same_width and _same(results[few], np.concatenate(alone)):
+            # Claim: no row decides on the type of the results of others. Results of another type than `like`, or than
+            # one of the rows alone, are refused: in an array with a text or NaN, whole numbers become other labels.
+            # Not proved: without `like`, that a row which is not among the few has no other type than the batch.
+            types = {_type_of(results), *({_type_of(part) for part in alone} if like is None else {_type_of(like)})}
+            if len(types) > 1 or (like is not None and not (same_width and _joins(alone, results))):
+                refusal = FailsOnPrivateRows(f"{name} returns results of another type for some private rows.")
+            elif same_width and _same(results[few], np.concatenate([results[:0], *alone])):
                 return results
-            refusal = ValueError(_mixes(name))
+            else:
+                refusal = ValueError(_mixes(name))
     # Raised outside the handler: the original error may quote a row, and would be kept as the context of this one.
     raise refusal
 
 
-def answers_alone(function: RowFunction, X: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return for each private row, passed alone, whether `function` answers."""
+def answers_alone(function: RowFunction, X: NDArray[Any], *, like: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return for each private row whether `function` answers: by one result that joins those for null rows, `like`."""
     rows = X.view()
     rows.flags.writeable = False
 
     def answers(row: NDArray[Any]) -> bool:
         try:
             with _unheard():
-                return len(np.asarray(function(row))) == 1
+                alone = np.asarray(function(row))
+                # What type a result has in a batch is up to the function: it is asked for a batch of two.
+                beside = np.asarray(function(np.concatenate([np.zeros_like(row), row])))
         except (Exception, SystemExit):
             return False
+        fits = _fits(alone, 1, like.ndim) and _fits(beside, 2, like.ndim) and beside.shape[1:] == like.shape[1:]
+        return fits and _type_of(beside) == _type_of(like) and _joins([alone], beside)
 
     return np.array([answers(rows[i : i + 1]) for i in range(len(rows))], dtype=bool)
 
@@ -192,12 +206,35 @@ def _fits(results: NDArray[Any], n_rows: int, axes: int) -> bool:
     return axes == 1 or (results.dtype.kind in "biuf" and results.shape[1] > 0)
 
 
+def _type_of(results: NDArray[Any]) -> np.dtype[Any]:
+    """Return the type of results; texts of all widths have one."""
+    return np.dtype(results.dtype.kind) if results.dtype.kind in "SU" else results.dtype
+
+
+def _joins(parts: list[NDArray[Any]], results: NDArray[Any]) -> bool:
+    """Return whether an array of `results` and `parts` has the type of `results`."""
+    try:
+        return _type_of(np.concatenate([results[:0], *parts])) == _type_of(results)
+    except Exception:
+        return False
+
+
+def _alike(first: Any, second: Any) -> bool:
+    """Return whether two labels are equal, both missing, or of one type that can't be compared."""
+    try:
+        return first is second or bool(first == second) or bool(first != first and second != second)
+    except Exception:
+        return type(first) is type(second)
+
+
 def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Return whether results are equal: labels exactly, numbers up to rounding."""
     if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
         return False
+    if first.dtype.kind == "O":
+        return all(_alike(*pair) for pair in zip(first.ravel(), second.ravel(), strict=True))
     if first.dtype.kind != "f":
-        return bool(np.all(first == second))
+        return bool(np.all((first == second) | ((first != first) & (second != second))))
     tolerance = _ROUNDING.get(first.dtype.name, _ROUNDING["float32"])
     with np.errstate(all="ignore"):
         # The median: one extreme row must not hide what happens to the others.

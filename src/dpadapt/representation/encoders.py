@@ -233,6 +233,51 @@ def features_of(encoder: Any, X: Any, *, name: str = "X", private: bool = True) 
     raise refusal
 
 
+def features_of_cells(ready: ReadyEncoder, cells: list[str], *, name: str) -> NDArray[Any]:
+    """Return the features of private texts or image files; zeros for a cell that can't be read or encoded.
+
+    An encoder that fails on a made-up cell, too, is refused by its own words.
+    """
+    encoder, features = as_encoder(ready.name), np.zeros((len(cells), ready.n_features))
+    made_up, given, present = _made_up_cells(ready, cells)
+    if not present.any():
+        features_of(encoder, made_up, name="a made-up cell", private=False)
+        return features
+    # Claim: a cell changes its own features alone, and none refuses the table. Images are read one by one; a blank one
+    # takes the place of one that can't be read, so that the others are encoded in the same batch.
+    try:
+        features[present] = features_of(encoder, given, name=name)[present]
+    except ValueError:
+        pass
+    else:
+        return features
+    features_of(encoder, made_up, name="a made-up cell", private=False)
+    for place in np.flatnonzero(present):
+        try:
+            features[place] = features_of(encoder, given[place : place + 1], name=name)[0]
+        except ValueError:
+            continue
+    return features
+
+
+def _made_up_cells(ready: ReadyEncoder, cells: list[str]) -> tuple[Any, Any, NDArray[np.bool_]]:
+    """Return one made-up cell and the private ones for an encoder, images as pixels, and which of these can be read."""
+    if ready.kind != "image":
+        return ["made-up text"], cells, np.ones(len(cells), dtype=bool)
+    if find_spec("PIL") is None:
+        raise ValueError(f"the encoder {ready.name} needs pillow to read image files: pip install pillow.")
+    from dpadapt.representation.ready_encoders import blank_image, image_pixels
+
+    images, present = np.repeat(blank_image()[None], len(cells), axis=0), np.ones(len(cells), dtype=bool)
+    with _silenced():
+        for place, cell in enumerate(cells):
+            try:
+                images[place] = image_pixels(cell)
+            except Exception:
+                present[place] = False
+    return blank_image()[None], images, present
+
+
 @contextmanager
 def _silenced() -> Iterator[None]:
     """Suppress warnings: an overflow warning would reveal an extreme row, and a warning may quote a text."""

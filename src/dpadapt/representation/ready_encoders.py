@@ -18,6 +18,8 @@ from dpadapt import checks
 # Images per batch. Batches are padded to this size: with a constant shape, the other images of a batch do not change
 # how an image is computed. Larger batches take more memory. Chosen by hand.
 _IMAGE_BATCH = 32
+# Pixels to which the sides of image files are resized, on which the network was trained.
+_FILE_SIDE = 224
 
 
 class EfficientNetLite0(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -93,17 +95,24 @@ def imagenet_scores(features: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _image_array(X: Any) -> Any:
-    """Return images as an array; image files are read and resized to 224 x 224 pixels."""
+    """Return images as an array; image files are read and resized."""
     values = np.asarray(X)
     if values.dtype.kind not in "OU":
         return values
+    return np.stack([image_pixels(str(cell)) for cell in values.ravel()])
+
+
+def image_pixels(file: str) -> NDArray[np.uint8]:
+    """Return the pixels of an image file, resized."""
     from PIL import Image
 
-    images = []
-    for cell in values.ravel():
-        with Image.open(Path(str(cell))) as image:
-            images.append(np.asarray(image.convert("RGB").resize((224, 224), Image.Resampling.BICUBIC)))
-    return np.stack(images)
+    with Image.open(Path(file)) as image:
+        return np.asarray(image.convert("RGB").resize((_FILE_SIDE, _FILE_SIDE), Image.Resampling.BICUBIC))
+
+
+def blank_image() -> NDArray[np.uint8]:
+    """Return a black image of the size to which image files are resized."""
+    return np.zeros((_FILE_SIDE, _FILE_SIDE, 3), dtype=np.uint8)
 
 
 def _pixels(images: NDArray[Any]) -> Any:

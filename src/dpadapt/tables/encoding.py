@@ -324,7 +324,7 @@ def _refuse_empty_column(table: Table, column: Column) -> None:
 
 def _encoder_features(table: Table, column: Encoded) -> NDArray[np.float64]:
     """Return the features of a column's encoder, divided by their known bound so that they lie in [-1, 1]."""
-    from dpadapt.representation.encoders import as_encoder, features_of, find_encoder
+    from dpadapt.representation.encoders import as_encoder, features_of, features_of_cells, find_encoder
 
     try:
         ready = find_encoder(column.encoder)
@@ -333,7 +333,11 @@ def _encoder_features(table: Table, column: Encoded) -> NDArray[np.float64]:
         cells: list[str] = parse_text(table.frame[column.name])
         if ready.kind == "image":
             cells = [str(table.folder / cell) for cell in cells]
-        features = features_of(as_encoder(ready.name), cells, name=f"column {column.name!r}", private=table.private)
+        name = f"column {column.name!r}"
+        if table.private:
+            features = features_of_cells(ready, cells, name=name)
+        else:
+            features = features_of(as_encoder(ready.name), cells, name=name, private=False)
     except ValueError as error:
         raise ValueError(f"{table.origin}: {error}") from None
     return np.clip(features.astype(np.float64) / ready.bound, -1.0, 1.0)

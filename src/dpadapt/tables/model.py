@@ -19,7 +19,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.learning.estimator import PrivateEstimator
-from dpadapt.persons import Shares, person_shares, row_shares
+from dpadapt.persons import Shares, ids_assumption, person_shares, row_shares
 from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import DEFAULT_MEMORY
 from dpadapt.tables.cells import parse_numbers
@@ -501,7 +501,8 @@ class TableModel(PrivateEstimator):
             if isinstance(column, Encoded)
         ]
         labels = [] if self.label is None or self._counts_rows else [_ASSUMED_OF_ALL_LABELS]
-        return [_ASSUMED_OF_SCHEMA, *labels, *encoders]
+        ids = [] if self.person is None else [ids_assumption(self.person)]
+        return [_ASSUMED_OF_SCHEMA, *labels, *encoders, *ids]
 
     def encode(self, X: Any) -> NDArray[np.float64]:
         """Return rows to predict, encoded as numbers; their label may be missing.
