@@ -198,6 +198,99 @@ def test_the_search_finds_what_it_looks_for():
     assert re.search(r"\._apply\(", code_of(SOURCE / "accounting" / "ledger.py"))
 
 
+# Where private cells, labels, weights and ids are read.
+READERS = (
+    *sorted((SOURCE / "tables").glob("*.py")),
+    *sorted((SOURCE / "streaming").glob("*.py")),
+    *(SOURCE / f"{name}.py" for name in "checks evaluation persons weights hybrid/agents learning/estimator".split()),
+)
+INFERRING = re.compile(
+    r"(pd|pandas)\.(Series|Index|array|to_datetime|to_numeric|to_timedelta)|(np|numpy)\.(array|asarray|asanyarray)"
+    r"|.*\.(infer_objects|convert_dtypes)"
+)
+# Values that have a type of their own, or are public, by the text of the argument.
+TYPED_OR_PUBLIC = {
+    "evaluation.py": {
+        "values": "an array of numbers: its type was looked at",
+        "public.y": "public",
+        "model.predict_proba(public[0])": "of public rows",
+        "function(rows)": "what a model predicts: its type must be the one that it has for null rows",
+    },
+    "hybrid/agents.py": {"question.value(X, y, coins)": "of a single person"},
+    "learning/estimator.py": {
+        "values": "public labels; where it looks for dates, private values are arrays already",
+        "classes.tolist()": "the classes are assumed public",
+        "self.classes_[codes]": "classes",
+    },
+    "persons.py": {"ids": "has two dimensions, so it is an array"},
+    "streaming/blocks.py": {"[one.start for one in block_slices(n_rows)]": "whole numbers"},
+    "streaming/workers.py": {
+        "method(np.zeros((1, width)))": "of a null row",
+        "method(frame)": "predictions",
+        "found": "predictions",
+    },
+    "tables/cells.py": {"text": "one text"},
+    "tables/encoding.py": {"values": "classes of the schema"},
+    "tables/model.py": {
+        "tasks": "public",
+        "unseen": "public",
+        "known": "of the schema",
+        **{
+            f"self.model_.{name}": "predictions"
+            for name in (
+                "predict(self.encode(X))",
+                "predict_proba(self.encode(X))",
+                "predict_interval(self.encode(X), coverage=coverage)",
+                "predict_set(self.encode(X), coverage=coverage)",
+                "decision_function(self.encode(X))",
+            )
+        },
+    },
+    "tables/reading.py": {
+        "[str(name).strip() for name in frame.columns]": "names of columns, all texts",
+        "[str(name).strip() for name in start.iloc[0]]": "names of columns, all texts",
+    },
+}
+
+
+def inferred(code):
+    """Return the arguments of calls that infer one type for many values."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call) and INFERRING.fullmatch(ast.unparse(node.func)):
+            values = node.args[0] if node.args else node.func
+            typed = any(keyword.arg == "dtype" for keyword in node.keywords)
+            constant = all(isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(values))
+            # `checks.cells` gives values a type.
+            if not typed and not constant and not ast.unparse(values).startswith("checks.cells("):
+                found.append(ast.unparse(values))
+    return found
+
+
+def test_no_type_is_inferred_from_private_values():
+    found = {str(path.relative_to(SOURCE)): set(inferred(path.read_text())) for path in READERS}
+    assert {name: values for name, values in found.items() if values} == {
+        name: set(values) for name, values in TYPED_OR_PUBLIC.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "pd.Series(labels)",
+        "pd.Series(labels, index=rows)",
+        "pd.Index(labels)",
+        "pd.to_datetime(labels, errors='coerce')",
+        "np.asarray(labels)",
+        "np.array(labels, copy=True)",
+        "labels.infer_objects()",
+    ],
+)
+def test_a_call_that_infers_a_type_is_found(call):
+    assert any("labels" in values for values in inferred(f"def f(labels):\n    return {call}"))
+    assert inferred("np.asarray(labels, dtype=object), np.asarray(checks.cells(labels)), np.array([0.0, 1.0])") == []
+
+
 def test_public_names_resolve_and_are_all_listed():
     assert sorted(dpadapt.__all__) == dpadapt.__all__ == sorted(dpadapt._HOME)
     for name in dpadapt.__all__:

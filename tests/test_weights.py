@@ -28,6 +28,8 @@ ROWS = row_shares(np.ones(4, dtype=bool))
         [1, 4, 4, math.inf],
         [1, 4, 4, -math.inf],
         [1, 4, 4, None],
+        [1, "4", 4, 10**400],
+        [True, "4", 4, "nan"],
         np.ma.masked_array([1, 4, 4, 4], [False, False, False, True]),
     ],
 )

@@ -455,7 +455,7 @@ def _numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
     if cells.dtype.kind in "biuf":
         return cells.astype(np.float64)
     # Claim: the number of a cell depends on that cell alone. `_number` gets no other.
-    return np.array([_number(cell) for cell in cells])
+    return np.array([_number(cell) for cell in cells], dtype=np.float64)
 
 
 def _number(cell: Any) -> float:
@@ -641,7 +641,7 @@ def _error_bound(model: Any, public: tuple[NDArray[np.float64], Any] | None, bou
     if bound is not None:
         return checks.scale(bound, "error_bound"), "declared"
     if public is not None and public[1] is not None:
-        errors = np.asarray(_inner(model).predict(public[0])) - np.asarray(public[1], dtype=np.float64)
+        errors = np.asarray(_inner(model).predict(public[0]), dtype=np.float64) - np.asarray(public[1], dtype=np.float64)
         largest = _PUBLIC_ERRORS * math.sqrt(float(np.mean(errors**2)))
         if 0 < largest < math.inf:
             return largest, f"{_PUBLIC_ERRORS:g} root mean squared errors on public rows"
@@ -683,7 +683,7 @@ def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:
     chances = np.asarray(probabilities, dtype=np.float64)
     with np.errstate(all="ignore"):
         odds = np.log(chances[:, 1]) - np.log(chances[:, 0])
-        return np.asarray(np.clip(odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS))
+        return np.asarray(np.clip(odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS), dtype=np.float64)
 
 
 def _area(edges: NDArray[np.float64], origin: str) -> _Measure:

@@ -25,6 +25,7 @@ from dpadapt import (
     checks,
 )
 from dpadapt.accounting.ledger import Run
+from dpadapt.learning.estimator import label_codes
 from dpadapt.streaming import workers
 from dpadapt.streaming.blocks import rows_by_block
 from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group
@@ -296,6 +297,16 @@ def test_extreme_rows_on_a_worker_raise_nothing(client, rows):
     with np.errstate(all="raise"):
         model = PrivateLinearRegression(random_state=0).fit(*arrays(X, y))
     assert np.isfinite(model.coef_).all()
+
+
+def test_labels_of_dask_are_read_one_by_one(client):
+    labels = np.array([2**53 + 1, 0.0, True, 1, np.float32(1)] * 4, dtype=object)
+    classes = np.array([0, 1, 2**53 + 1])
+    blocks = OnCluster(da.from_array(np.zeros((20, 2)), chunks=(3, 2)), da.from_array(labels, chunks=2)).blocks(
+        lambda X, y: (np.asarray(X), label_codes(y, classes, "y"))
+    )
+    (codes,) = blocks.results(lambda part: part.y)
+    assert codes.tolist() == [2, 0, 1, 1, 1] * 4
 
 
 def test_other_bad_input(client, rows):

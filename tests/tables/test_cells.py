@@ -2,12 +2,13 @@
 
 import datetime
 import decimal
+import fractions
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt.tables.cells import distinct_texts, parse_days, parse_numbers, parse_text
+from dpadapt.tables.cells import cell_objects, distinct_texts, parse_days, parse_numbers, parse_text
 
 
 class Stubborn:
@@ -108,3 +109,16 @@ def test_digits_of_a_number_do_not_depend_on_other_cells():
     assert alone == [float(cell) for cell in cells]
     for other in ("-1", "0.5", "many", None, 2**70):
         assert parse_numbers(pd.Series([*cells, other], dtype=object))[:3].tolist() == alone
+
+
+def test_a_number_that_refuses_to_be_one_is_missing_and_no_error():
+    class Refusing(fractions.Fraction):
+        def __float__(self):
+            raise RuntimeError("ZEBRA7731")
+
+    assert np.array_equal(parse_numbers(pd.Series([Refusing(1, 2), 3], dtype=object)), [np.nan, 3.0], equal_nan=True)
+
+
+def test_a_gap_in_a_category_of_whole_numbers_leaves_the_others_whole():
+    cells = pd.Series(pd.Categorical([2**53 + 1, None, 7]))
+    assert cell_objects(cells).tolist()[::2] == [2**53 + 1, 7]

@@ -963,4 +963,4 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         threshold = getattr(self, "decision_threshold_", None)
         if threshold is not None:
             return np.asarray(probabilities[:, 1] >= threshold, dtype=np.int64)
-        return np.asarray(np.argmax(probabilities, axis=1))
+        return np.asarray(np.argmax(probabilities, axis=1), dtype=np.int64)

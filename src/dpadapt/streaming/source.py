@@ -327,10 +327,15 @@ def _text_format(file: Path, label: str) -> Any:
     import pyarrow.csv
     import pyarrow.dataset
 
+    # Claim: a line break inside quotes is part of its cell, wherever it stands. Otherwise a file would be refused if a
+    # block of Arrow ended there.
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     # Its types are not used.
-    names = pyarrow.dataset.dataset(str(file), format="csv").schema.names
+    form = pyarrow.dataset.CsvFileFormat(parse_options=parse)
+    names = pyarrow.dataset.dataset(str(file), format=form).schema.names
     types = {name: pyarrow.string() if name == label else pyarrow.float64() for name in names}
-    return pyarrow.dataset.CsvFileFormat(convert_options=pyarrow.csv.ConvertOptions(column_types=types))
+    convert = pyarrow.csv.ConvertOptions(column_types=types)
+    return pyarrow.dataset.CsvFileFormat(parse_options=parse, convert_options=convert)
 
 
 def _is_csv(table: Any) -> bool:

@@ -152,12 +152,17 @@ def _number(cell: Any, decimal_mark: str) -> float:
     cell = _uniform(cell)
     try:
         return float(cell) if isinstance(cell, numbers.Real | np.bool_ | decimal.Decimal) else math.nan
-    except (OverflowError, ValueError, TypeError):
+    except Exception:  # also what a class of the user's raises
         return math.nan
 
 
 def cell_objects(series: "pd.Series[Any]") -> NDArray[np.object_]:
     """Return the cells as objects. One that there is no object for, such as a date after 9999, is missing."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        # Before the gaps get their place, which would make floats of whole numbers.
+        series = series.astype(object)
     try:
         return series.to_numpy(dtype=object)
     except Exception:  # it would make all cells unreadable

@@ -177,7 +177,7 @@ def _encode_date(table: Table, column: Date, block: NDArray[np.float64]) -> None
     start = 1
     for part in column.parts:
         values = DATE_PARTS[part]
-        block[:, start : start + len(values)] = date_part(days, part)[:, None] == np.asarray(values)
+        block[:, start : start + len(values)] = date_part(days, part)[:, None] == np.asarray(values, dtype=np.int64)
         # The part of the date that stands for a missing one means nothing.
         block[missing, start : start + len(values)] = 0.0
         start += len(values)
@@ -195,8 +195,9 @@ def date_part(days: NDArray[np.float64], part: str) -> NDArray[np.int64]:
     """
     whole = np.floor(days).astype(np.int64)
     if part == "weekday":
-        return np.asarray((whole + 3) % 7 + 1)  # 1970-01-01 was a Thursday
-    return np.asarray(whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12 + 1)
+        return np.asarray((whole + 3) % 7 + 1, dtype=np.int64)  # 1970-01-01 was a Thursday
+    months = whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    return np.asarray(months % 12 + 1, dtype=np.int64)
 
 
 def _encode_category(table: Table, column: Category, block: NDArray[np.float64]) -> None:
@@ -276,7 +277,7 @@ def _rows_with_a_label(table: Table, label: str, usable: NDArray[np.bool_], expe
     if table.private or usable.all():
         return usable
     texts = parse_text(table.frame[label])
-    wrong = np.array([not is_missing_text(text) for text in texts]) & ~usable
+    wrong = np.array([not is_missing_text(text) for text in texts], dtype=np.bool_) & ~usable
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
@@ -297,7 +298,7 @@ def _check_public_cells(table: Table, column: Number | Date, missing: NDArray[np
         return
     if missing.all() or missing.sum() > 0.5 * len(missing):
         texts = parse_text(table.frame[column.name])
-        wrong = np.array([not is_missing_text(text) for text in texts]) & missing
+        wrong = np.array([not is_missing_text(text) for text in texts], dtype=np.bool_) & missing
         if mostly_words(texts, wrong, ~missing):
             row = int(np.argmax(wrong))
             raise ValueError(

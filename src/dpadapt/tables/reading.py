@@ -121,25 +121,30 @@ def from_arrow(data: Any) -> "pd.DataFrame":
     import pandas as pd
     import pyarrow
 
-    table = pyarrow.table(data)
+    table, plain = pyarrow.table(data), dict[str, list[Any]]()
     for place, column in enumerate(table.schema):
         cells, kind = table.column(place), column.type
-        if pyarrow.types.is_dictionary(kind) and not pyarrow.types.is_string(kind.value_type):
+        texts = pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()
+        if pyarrow.types.is_dictionary(kind) and kind.value_type not in texts:
             # All rows share the dictionary, and pandas would choose one type for its values.
             cells, kind = cells.cast(kind.value_type), kind.value_type
         if pyarrow.types.is_date(kind):
             cells = _in_calendar(cells)
+        if pyarrow.types.is_nested(kind) or pyarrow.types.is_time(kind):
+            # Claim: what a list or a time becomes depends on that cell alone. The lists of all rows would be parts of
+            # one array, whose type a gap in one of them changes, and one cell that Python has no object for, such as
+            # a time with nanoseconds, would make the table unreadable.
+            plain[column.name] = [_plain(cell) for cell in cells]
+            cells = pyarrow.nulls(len(cells))
         if cells is not table.column(place):
-            table = table.set_column(place, column.with_type(kind), cells)
+            table = table.set_column(place, column.with_type(cells.type), cells)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Whole numbers beside missing ones stay exact: as floats, large ones would change by a gap in another row.
         frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
-    for column in table.schema:
-        if pyarrow.types.is_nested(column.type) and (frame.columns == column.name).sum() == 1:
-            # Otherwise the lists of all rows are parts of one array, whose type a gap in one of them changes.
-            lists = [_plain(cell) for cell in table.column(column.name)]
-            frame[column.name] = pd.Series(lists, index=frame.index, dtype=object)
+    for name, objects in plain.items():
+        if (frame.columns == name).sum() == 1:
+            frame[name] = pd.Series(objects, index=frame.index, dtype=object)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns])
     return frame.reset_index(drop=True)
 
