@@ -3,9 +3,9 @@
     make mutants
     .venv/bin/python tools/mutants.py --only hybrid --processes 1
 
-The bugs are listed in tests/mutants/. Each says in which function, class or constant it is planted (`at`; a path for the
-rest of a file, or `path::name` where several files have the name), which piece of it, occurring there exactly once, is
-replaced by what, what would leak, and the tests that must fail. So code can move to another file, and be repeated
+The bugs are listed in tests/mutants/. Each says in which function, class or constant it is planted (`at`; a path for
+the rest of a file, or `path::name` where several files have the name), which piece of it, occurring there exactly once,
+is replaced by what, what would leak, and the tests that must fail. So code can move to another file, and be repeated
 elsewhere, without a change of the list. The working tree is never changed: every process has
 its own copy of the source, which stands before the installed package on the import path.
 

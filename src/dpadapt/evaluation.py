@@ -641,7 +641,9 @@ def _error_bound(model: Any, public: tuple[NDArray[np.float64], Any] | None, bou
     if bound is not None:
         return checks.scale(bound, "error_bound"), "declared"
     if public is not None and public[1] is not None:
-        errors = np.asarray(_inner(model).predict(public[0]), dtype=np.float64) - np.asarray(public[1], dtype=np.float64)
+        errors = np.asarray(_inner(model).predict(public[0]), dtype=np.float64) - np.asarray(
+            public[1], dtype=np.float64
+        )
         largest = _PUBLIC_ERRORS * math.sqrt(float(np.mean(errors**2)))
         if 0 < largest < math.inf:
             return largest, f"{_PUBLIC_ERRORS:g} root mean squared errors on public rows"
