@@ -3,8 +3,10 @@
     make mutants
     .venv/bin/python tools/mutants.py --only hybrid --processes 1
 
-The bugs are listed in tests/mutants/. Each has a piece of the source, which must occur in its file exactly once, what
-it is replaced by, what would leak, and the tests that must fail. The working tree is never changed: every process has
+The bugs are listed in tests/mutants/. Each says in which function, class or constant it is planted (`at`; a path for
+the rest of a file, or `path::name` where several files have the name), which piece of it, occurring there exactly once,
+is replaced by what, what would leak, and the tests that must fail. So code can move to another file, and be repeated
+elsewhere, without a change of the list. The working tree is never changed: every process has
 its own copy of the source, which stands before the installed package on the import path.
 
 A mutant is *killed* if one of its tests fails by what it checks. It *survived* if all of them pass. It is *broken* if
@@ -13,6 +15,7 @@ either, or the tests take too long.
 """
 
 import argparse
+import ast
 import os
 import re
 import shutil
@@ -27,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -66,6 +70,8 @@ class Mutant:
         The tests that must fail, by pytest's names; the first that does ends the trial.
     quick : bool
         Whether it is tried in the default tests.
+    within : str
+        The function, class or constant that the piece stands in, such as `Filter.sums`; empty: the whole file.
     """
 
     id: str
@@ -75,6 +81,7 @@ class Mutant:
     leak: str
     tests: tuple[str, ...]
     quick: bool = False
+    within: str = ""
 
     @property
     def environment(self) -> str:
@@ -84,11 +91,21 @@ class Mutant:
         return ".venv-torch" if self.file.startswith("networks/") else ".venv"
 
     def applied(self) -> str:
-        """Return the mutated file; refuse a piece of source that does not occur exactly once."""
+        """Return the mutated file."""
         text = (ROOT / PACKAGE / self.file).read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
-            raise ValueError(f"{self.id}: its old text occurs {text.count(self.old)} times in {self.file}, not once.")
-        return text.replace(self.old, self.new)
+        place = self.place(text)
+        return text[:place] + self.new + text[place + len(self.old) :]
+
+    def place(self, text: str) -> int:
+        """Return where the piece begins in the file's text; refuse one that does not occur exactly once."""
+        around = slice(0, len(text))
+        if self.within:
+            around = extents(text).get(self.within, slice(0, 0))
+        occurrences = text[around].count(self.old)
+        if occurrences != 1:
+            where = f"{self.file}, {self.within}" if self.within else self.file
+            raise ValueError(f"{self.id}: its old text occurs {occurrences} times in {where}, not once.")
+        return text.index(self.old, around.start)
 
 
 @dataclass(frozen=True)
@@ -100,10 +117,67 @@ class Outcome:
     seconds: float
 
 
+@cache
+def extents(text: str) -> dict[str, slice]:
+    """Return where each function, class and constant of a file stands in its text, with the line end before it."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    places: dict[str, slice] = {}
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    names, first = [name], min([child.lineno, *(part.lineno for part in child.decorator_list)])
+                case ast.Assign() | ast.AnnAssign() if not isinstance(node, ast.FunctionDef):
+                    targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+                    parts = [part for target in targets for part in ast.walk(target)]
+                    names, first = [part.id for part in parts if isinstance(part, ast.Name)], child.lineno
+                case _:
+                    visit(child, prefix)
+                    continue
+            for name in names:
+                around = slice(max(0, starts[first - 1] - 1), starts[child.end_lineno or 0])
+                # Overloads and branches may define a name again: all of them count.
+                known = places.get(f"{prefix}{name}", around)
+                places[f"{prefix}{name}"] = slice(min(known.start, around.start), max(known.stop, around.stop))
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                visit(child, f"{prefix}{child.name}.")
+
+    visit(ast.parse(text), "")
+    return places
+
+
+@cache
+def homes() -> dict[str, list[str]]:
+    """Return the files that have a function, class or constant of each name."""
+    result: dict[str, list[str]] = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        for name in extents(path.read_text(encoding="utf-8")):
+            result.setdefault(name, []).append(path.relative_to(ROOT / PACKAGE).as_posix())
+    return result
+
+
+def located(at: str) -> tuple[str, str]:
+    """Return the file and the name of a place of a mutant; refuse a name that no file or several files have."""
+    if at.endswith(".py"):
+        return at, ""
+    file, _, name = at.rpartition("::")
+    files = [file] if file else homes().get(name, [])
+    if len(files) != 1:
+        raise ValueError(f"{at} is defined in {len(files)} files: {', '.join(files)}. Name one as path::{name}.")
+    return files[0], name
+
+
 def read_mutants(folder: Path = LISTS) -> list[Mutant]:
     """Return all mutants."""
     listed = [tomllib.loads(path.read_text(encoding="utf-8"))["mutant"] for path in sorted(folder.glob("*.toml"))]
-    return [Mutant(**{**fields, "tests": tuple(fields["tests"])}) for part in listed for fields in part]
+    mutants = []
+    for fields in (fields for part in listed for fields in part):
+        file, within = located(fields.pop("at"))
+        mutants.append(Mutant(**{**fields, "tests": tuple(fields["tests"])}, file=file, within=within))
+    return mutants
 
 
 class Source:

@@ -200,7 +200,7 @@ def changed_line(mutant: Mutant, source: str) -> int:
     letters = zip(mutant.old, mutant.new, strict=False)
     same = next((number for number, (old, new) in enumerate(letters) if old != new), len(mutant.old))
     # What a mutant adds behind its text belongs to the last line of the text.
-    return source.count("\n", 0, source.index(mutant.old) + min(same, len(mutant.old) - 1)) + 1
+    return source.count("\n", 0, mutant.place(source) + min(same, len(mutant.old) - 1)) + 1
 
 
 def entries(sources: Mapping[str, str], mutants: Sequence[Mutant]) -> list[Entry]:

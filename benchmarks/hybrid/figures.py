@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, in_order
 from benchmarks.transfer.common import claim, judged, versions
-from dpadapt.datasets.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Hypothesis, Squares
 from dpadapt.papers.reweigh.learners import Learner, OnlineLearner, Sample, SeparatorLearner

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from benchmarks.hybrid.reweigh_claims import DELTA, EPSILON, SIX, Row
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.datasets.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Squares
 from dpadapt.mechanisms.adjacency import Adjacency

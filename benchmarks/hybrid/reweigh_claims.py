@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.data.synthetic import APPENDIX_D_EASY
 from benchmarks.transfer.common import claim
-from dpadapt.datasets.synthetic import APPENDIX_D_EASY
 from dpadapt.hybrid.deciding import people_needed
 from dpadapt.papers.reweigh.planning import Descent, StrPlan, algorithm_4_cost, plan
 from dpadapt.papers.reweigh.rounds import Protocol

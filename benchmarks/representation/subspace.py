@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.data.synthetic import SharedSubspace, shared_subspace
 from benchmarks.transfer.common import claim, everywhere
-from dpadapt.datasets.synthetic import SharedSubspace, shared_subspace
 from dpadapt.learning.task_model import SUBSPACE_METHODS
 from dpadapt.learning.task_subspaces import subspace_distance
 from dpadapt.papers.subspace.bounds import lower_bound, upper_bound

@@ -30,7 +30,7 @@ from ledger_files import FIRST_RECORD, UNSAFE, commits_of, records_of, with_reco
 
 import dpadapt
 from dpadapt import file_systems
-from dpadapt.accounting import Ledger, epsilon, postgres, store
+from dpadapt.accounting import Ledger, postgres, store
 from dpadapt.accounting.receipt import entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse, clipped_sum
@@ -38,7 +38,6 @@ from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 fcntl = pytest.importorskip("fcntl", reason="these tests lock and kill as POSIX does")
 
-OLD_LEDGERS = Path(__file__).with_name("ledgers_of_0_2")
 SUM = clipped_sum([[0.5]], 1.0)
 STEP = RandomizedResponse(0.125)
 
@@ -183,43 +182,32 @@ import json, os, sys
 from dpadapt.accounting import Ledger
 from dpadapt.errors import LedgerError
 from dpadapt.mechanisms import RandomizedResponse
-path, mounted, old, old_mounted = sys.argv[1:]
+path, mounted, other = sys.argv[1:]
 ledger = Ledger.open(mounted)
 ledger.start(RandomizedResponse(1e-4), label="x")
-os.replace(old, path)
-messages = []
-for action in (lambda: ledger.start(RandomizedResponse(1e-4), label="y"), lambda: Ledger.open(old_mounted)):
-    try:
-        action()
-    except LedgerError as error:
-        messages.append(str(error))
-print(json.dumps(messages))
+os.replace(other, path)
+try:
+    ledger.start(RandomizedResponse(1e-4), label="y")
+except LedgerError as error:
+    print(json.dumps(str(error)))
 """
 
 
 def test_a_mounted_ledger_that_was_replaced_in_its_own_folder_is_not_charged(tmp_path):
     command = private_mounts()
-    path, mounted, copied, old = (tmp_path / name for name in ("ledger", "mounted", "copy", "old"))
-    old_mounted = tmp_path / "old mounted"
+    path, mounted, copied = (tmp_path / name for name in ("ledger", "mounted", "copy"))
     Ledger.open(path, epsilon=1.0, delta=0.0)
     shutil.copy(path, copied)
-    shutil.copy(OLD_LEDGERS / "pure.ledger", old)
-    for each in (mounted, old_mounted):
-        each.touch()
-    script = 'mount --bind "$0" "$1" && mount --bind "$2" "$3" && shift 3 && exec "$@"'
-    mount = [*command, "sh", "-c", script, path, mounted, old, old_mounted]
-    arguments = [path, mounted, copied, old_mounted]
+    mounted.touch()
+    script = 'mount --bind "$0" "$1" && shift 1 && exec "$@"'
+    mount = [*command, "sh", "-c", script, path, mounted]
     done = subprocess.run(
-        [*mount, sys.executable, "-c", REPLACED, *arguments], capture_output=True, text=True, timeout=60
+        [*mount, sys.executable, "-c", REPLACED, path, mounted, copied], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    messages = json.loads(done.stdout)
-    assert len(messages) == 2
-    assert "not where it was" in messages[0]
-    # The conversion of an old file needs its folder.
-    assert "to be opened in its own folder once" in messages[1]
-    assert not any(UNSAFE.search(message) for message in messages)
-    assert len(Ledger.open(old).entries) == 4
+    message = json.loads(done.stdout)
+    assert "not where it was" in message
+    assert not UNSAFE.search(message)
 
 
 FULL_DISK = """
@@ -345,7 +333,6 @@ def test_files_beside_a_ledger_are_no_part_of_it(path, ledger, no_sync):
     ledger.start(STEP, label="later")
     for ending in ("-journal", "-wal", "-shm"):
         path.with_name(f"{path.name}{ending}").write_bytes(earlier)
-        shutil.copy(OLD_LEDGERS / "crashed.ledger-wal", path.with_name(f"{path.name}-wal"))
     ledger.start(STEP, label="last")
     assert labels_of(path) == ["first", "second", "third", "later", "last"]
 
@@ -846,17 +833,16 @@ def test_the_lock_of_a_process_that_ends_is_free(path, ledger):
 
 @pytest.fixture
 def ordinary_folder():
-    """Return a folder of an ordinary user, whose rights the test then has, with an old ledger in it, "old".
+    """Return a folder of an ordinary user, whose rights the test then has.
 
     That user may not be allowed to read the folder of the tests, nor modules that are not loaded yet.
     """
     folder = Path(tempfile.mkdtemp())
-    shutil.copyfile(OLD_LEDGERS / "gaussian.ledger", folder / "old")
-    assert Ledger.open(folder / "old", read_only=True).remaining() >= 0
+    Ledger.open(folder / "first", epsilon=1.0, delta=1e-6).start(Gaussian(9.0), label="x")
+    assert Ledger.open(folder / "first", read_only=True).remaining() >= 0
     superuser = os.geteuid() == 0
     if superuser:
         os.chown(folder, 65534, 65534)
-        os.chown(folder / "old", 65534, 65534)
         folder.chmod(0o755)
         os.setegid(65534)
         os.seteuid(65534)
@@ -1038,21 +1024,13 @@ import sys
 from dpadapt.accounting import Ledger
 from dpadapt.mechanisms import RandomizedResponse
 sys.stdin.readline()
-terms = {} if sys.argv[3] == "old" else {"epsilon": 1.0, "delta": 0.0}
-Ledger.open(sys.argv[1], **terms).start(RandomizedResponse(0.001), label=sys.argv[2])
+Ledger.open(sys.argv[1], epsilon=1.0, delta=0.0).start(RandomizedResponse(0.001), label=sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("kind", ["new", "old"])
-def test_a_ledger_made_or_converted_by_several_processes_at_once_is_one_ledger(path, kind):
-    before = []
-    if kind == "old":
-        shutil.copy(OLD_LEDGERS / "gaussian.ledger", path)
-        before = ["sum 0", "sum 1", "sum 2"]
+def test_a_ledger_made_by_several_processes_at_once_is_one_ledger(path):
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN_AND_CHARGE, str(path), str(i), kind], stdin=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", OPEN_AND_CHARGE, str(path), str(i)], stdin=subprocess.PIPE, text=True)
         for i in range(2)
     ]
     for worker in workers:
@@ -1061,7 +1039,7 @@ def test_a_ledger_made_or_converted_by_several_processes_at_once_is_one_ledger(p
     for worker in workers:
         worker.communicate()
         assert worker.returncode == 0
-    assert sorted(labels_of(path)) == ["0", "1", *before]
+    assert sorted(labels_of(path)) == ["0", "1"]
     assert os.listdir(path.parent) == [path.name]
 
 
@@ -1072,233 +1050,7 @@ def test_terms_must_agree_if_another_process_made_the_ledger_first(path, monkeyp
         Ledger.open(path, epsilon=2.0, delta=0.0)
 
 
-# Files of the first format. Those in `ledgers_of_0_2` were made by version 0.2.0 itself; "full" holds as many charges
-# as it let through, "resumable" a run of ten releases of which five were reserved, and "crashed" was copied with its
-# write-ahead log while another process had it open.
-
-
-@pytest.fixture
-def old(tmp_path, no_sync):
-    """Return a function that copies an old ledger and reads its charges with SQLite."""
-
-    def copied(name):
-        path = tmp_path / f"{name}.ledger"
-        for ending in ("", "-wal"):
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copy(OLD_LEDGERS / f"{path.name}{ending}", f"{path}{ending}")
-                shutil.copy(OLD_LEDGERS / f"{path.name}{ending}", f"{tmp_path / 'read'}{ending}")
-        with contextlib.closing(sqlite3.connect(tmp_path / "read")) as connection:
-            rows = connection.execute("SELECT time, entry FROM entries ORDER BY id").fetchall()
-        for each in tmp_path.glob("read*"):
-            each.unlink()
-        return path, [(time, entry_from_dict(json.loads(text))) for time, text in rows if '"mark"' not in text]
-
-    return copied
-
-
-@pytest.mark.parametrize(
-    ("name", "charges"),
-    [("empty", 0), ("gaussian", 3), ("mixed", 4), ("resumable", 2), ("pure", 4), ("crashed", 3), ("full", 9)],
-)
-def test_old_ledgers_open_and_are_evaluated_anew(old, name, charges):
-    path, history = old(name)
-    assert len(history) == charges
-    before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
-    shown = Ledger.open(path, read_only=True)
-    assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
-    ledger = Ledger.open(path)
-    assert ledger.history() == shown.history() == Ledger.open(path).history() == history
-    assert ledger._store.sums() == shown._store.sums() == Ledger.open(path)._store.sums()
-    assert ledger._store.sums().charges == charges
-    # Never loosened: no less than the exact cost, by which the charges were accepted.
-    exact = epsilon(ledger.receipt().tally(), ledger.delta, adjacency=ledger.adjacency) if charges else 0.0
-    assert ledger.spent() >= exact * (1 - 1e-9)
-    assert (ledger._filter.rule, ledger._filter.share) == ("mixed", 0.42)
-    assert os.listdir(path.parent) == [path.name]
-    # An earlier version takes the file for a database, and refuses.
-    with contextlib.closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError):
-        connection.execute("SELECT * FROM meta")
-    if name != "full":
-        ledger.start(RandomizedResponse(0.01), label="later")
-        assert Ledger.open(path).spent() >= ledger.spent() > 0
-        assert labels_of(path) == [*[entry.label for _, entry in history], "later"]
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-def test_an_old_ledger_over_its_cap_is_closed_and_can_be_read(old, read_only):
-    path, history = old("full")
-    ledger = Ledger.open(path, read_only=read_only)
-    assert ledger.spent() > ledger.epsilon
-    assert ledger.remaining() == 0
-    assert ledger.history() == history
-    if not read_only:
-        for again in (ledger, Ledger.open(path)):
-            with pytest.raises(BudgetExceeded, match=r"is closed\. It was made by an earlier version, and its charges"):
-                again.start(RandomizedResponse(1e-9), label="x")
-        assert Ledger.open(path).history() == history
-
-
-def test_a_resumable_run_of_an_old_ledger_goes_on(old):
-    path, _ = old("resumable")
-    plan, mark = Repeated(Gaussian(20.0), 10), "c6b857afa399a64878420aed1fb681d6"
-    run = Ledger.open(path).resume(plan, mark, label="steps")
-    assert run.left == 5
-    run.release(SUM)
-    run.reserve(4)
-    with pytest.raises(PrivacyError, match="releases of this run were all made"):
-        run.reserve(1)
-    assert Ledger.open(path).resume(plan, mark, label="steps").left == 0
-
-
-@pytest.mark.parametrize("moment", ["before the database is marked", "before it is replaced"])
-def test_an_interrupted_conversion_loses_nothing(old, monkeypatch, moment):
-    path, history = old("mixed")
-
-    def interrupt(*args, **options):
-        raise KeyboardInterrupt
-
-    where = (Path, "chmod") if moment.startswith("before the database") else (os, "replace")
-    with monkeypatch.context() as patch:
-        patch.setattr(*where, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            Ledger.open(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        keys = {key for (key,) in connection.execute("SELECT key FROM meta")}
-    # By the head an earlier version, which may be waiting for the lock, finds that charges can be added.
-    assert ("head" in keys) == (moment == "before the database is marked")
-    assert Ledger.open(path, read_only=True).history() == history
-    assert Ledger.open(path).history() == history
-    assert os.listdir(path.parent) == [path.name]
-
-
-@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.slow)])
-def test_a_killed_conversion_loses_nothing(old, kills):
-    path, history = old("gaussian")
-    whole, chance, complete = path.read_bytes(), random.Random(6), 0
-    Ledger.open(path, read_only=True)  # imports what a conversion needs
-
-    def convert():
-        path.unlink()
-        path.write_bytes(whole)
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException):
-                Ledger.open(path)
-            os._exit(0)
-        return child
-
-    began = time.monotonic()
-    os.waitpid(convert(), 0)
-    took = time.monotonic() - began
-    for _ in range(kills):
-        child = convert()
-        time.sleep(chance.uniform(0.0, 1.3 * took))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        complete += path.read_bytes().startswith(b"dpadapt")
-        assert Ledger.open(path, read_only=True).history() == history
-        assert Ledger.open(path).history() == history
-    print(f"{kills} conversions killed, {complete} of them complete")
-
-
-OLD_DAMAGE = {
-    "row deleted from the middle": "DELETE FROM entries WHERE id = 2",
-    "first row deleted": "DELETE FROM entries WHERE id = 1",
-    "last row deleted": "DELETE FROM entries WHERE id = 3",
-    "all rows deleted": "DELETE FROM entries",
-    "row altered": "UPDATE entries SET entry = replace(entry, '20.0', '90.0')",
-    "label altered": "UPDATE entries SET entry = replace(entry, 'sum 1', 'decoy')",
-    "time altered": "UPDATE entries SET time = '1999-01-01 00:00:00' WHERE id = 2",
-    "hash altered": "UPDATE entries SET hash = 'x' WHERE id = 2",
-    "row of bytes": "UPDATE entries SET entry = x'00ff' WHERE id = 2",
-    "row added": "INSERT INTO entries VALUES (4, 'now', '{}', 'x')",
-    "numbers swapped": "UPDATE entries SET id = -id",
-    "count altered": "UPDATE meta SET value = '2' WHERE key = 'count'",
-    "head altered": "UPDATE meta SET value = 'x' WHERE key = 'head'",
-    "cap raised": "UPDATE meta SET value = replace(value, '1.0', '9.0') WHERE key = 'terms'",
-    "cap removed": "DELETE FROM meta WHERE key = 'terms'",
-    "terms garbled": "UPDATE meta SET value = '[1, 2]' WHERE key = 'terms'",
-    "terms impossible": "UPDATE meta SET value = replace(value, '1.0', '\"x\"') WHERE key = 'terms'",
-    "format of the future": "UPDATE meta SET value = 'dpadapt ledger 2' WHERE key = 'format'",
-    "no meta": "DROP TABLE meta",
-    "no entries": "DROP TABLE entries",
-}
-
-
-@pytest.mark.parametrize("what", OLD_DAMAGE)
-def test_altered_old_files_are_refused_and_stay_as_they_are(old, what):
-    path, _ = old("gaussian")
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(OLD_DAMAGE[what])
-        connection.commit()
-        connection.execute("PRAGMA journal_mode = DELETE")
-    before = path.read_bytes()
-    for read_only in (True, False):
-        refusal(lambda read_only=read_only: Ledger.open(path, read_only=read_only))
-    assert path.read_bytes() == before
-    assert os.listdir(path.parent) == [path.name]
-
-
-def test_an_old_file_with_a_page_that_nothing_leads_to_is_refused(old):
-    path, _ = old("gaussian")
-    data = bytearray(path.read_bytes())
-    size, pages = (int.from_bytes(data[place : place + n]) for place, n in ((16, 2), (28, 4)))
-    data[28:32] = (pages + 1).to_bytes(4)
-    path.write_bytes(data + bytes(size))
-    assert "SQLite finds it malformed" in refusal(lambda: Ledger.open(path))
-
-
-@pytest.mark.parametrize("flips", [60, pytest.param(2000, marks=pytest.mark.slow)])
-def test_an_old_file_with_a_flipped_bit_is_refused_or_shown_whole(old, flips):
-    path, history = old("mixed")
-    whole, chance, messages = path.read_bytes(), random.Random(7), []
-    for _ in range(flips):
-        data = bytearray(whole)
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        path.write_bytes(data)
-        try:
-            assert Ledger.open(path, read_only=True).history() == history
-        except LedgerError as error:
-            messages.append(str(error))
-    print(f"{flips} flipped bits of old ledgers: {len(messages)} refused, the others shown whole")
-    assert messages
-    assert [message for message in messages if UNSAFE.search(message)] == []
-
-
-def test_an_old_ledger_in_use_elsewhere_is_not_converted(old, monkeypatch):
-    path, history = old("gaussian")
-    monkeypatch.setattr(store, "_LOCK_PATIENCE", 0.05)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        before = path.read_bytes()
-        assert "try again when nothing else uses it" in refusal(lambda: Ledger.open(path))
-        assert Ledger.open(path, read_only=True).history() == history
-        assert path.read_bytes() == before
-        holder.execute("ROLLBACK")
-    os.link(path, path.with_name("other"))
-    assert "hard links" in refusal(lambda: Ledger.open(path))
-
-
-def test_an_old_ledger_is_converted_by_who_may_write_to_its_folder(ordinary_folder):
-    path = ordinary_folder / "old"
-    path.chmod(0o640)
-    ordinary_folder.chmod(0o500)
-    assert len(Ledger.open(path, read_only=True).entries) == 3
-    message = refusal(lambda: Ledger.open(path))
-    assert "no permission" in message
-    ordinary_folder.chmod(0o700)
-    assert len(Ledger.open(path).entries) == 3
-    assert path.stat().st_mode & 0o777 == 0o640
-
-
-def test_an_old_file_is_not_converted_while_an_earlier_version_reads_it(tmp_path, monkeypatch):
-    """Its log could not be emptied, and a process that had opened the file before would charge it unseen."""
-    path = tmp_path / "a.ledger"
-    shutil.copyfile(OLD_LEDGERS / "gaussian.ledger", path)
-    monkeypatch.setattr(store, "_LOCK_PATIENCE", 0.5)
-    with contextlib.closing(sqlite3.connect(path)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM meta").fetchall()
-        with pytest.raises(LedgerError, match="another process holds it"):
-            Ledger.open(path)
-    assert Ledger.open(path).spent() > 0
+def test_a_ledger_in_a_file_is_refused_where_no_test_shows_that_it_is_durable(path, ledger, monkeypatch):
+    monkeypatch.setattr("sys.platform", "darwin")
+    for action in (lambda: Ledger.open(path), lambda: Ledger.open(path.with_name("new"), epsilon=1.0, delta=0.0)):
+        assert "tested on Linux alone, and this is darwin" in refusal(action)

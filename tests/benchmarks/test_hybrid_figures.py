@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from benchmarks.data.synthetic import APPENDIX_D_EASY, GaussianPair
 from benchmarks.hybrid import figures
 from benchmarks.transfer.common import judged
-from dpadapt.datasets.synthetic import APPENDIX_D_EASY, GaussianPair
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.data.synthetic import shared_subspace
 from benchmarks.representation import networks, probe, probe_sets, run, shifted, subspace
 from benchmarks.representation.probe import METHODS, OURS, SGD
 from benchmarks.transfer.common import everywhere
-from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.representation import PublicSubspace, subspace_distance
 
 

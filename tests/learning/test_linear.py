@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 from sklearn.utils.validation import check_is_fitted
 
+from benchmarks.data.synthetic import shifted_regression
 from dpadapt import Ledger, PrivateLinearRegression, Public
-from dpadapt.datasets.synthetic import shifted_regression
 from dpadapt.mechanisms.mechanism import GaussianEvent
 
 random = np.random.default_rng(11)

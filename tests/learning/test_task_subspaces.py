@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt.datasets.synthetic import shared_subspace
+from benchmarks.data.synthetic import shared_subspace
 from dpadapt.learning.task_subspaces import (
     by_task,
     fit_loadings,

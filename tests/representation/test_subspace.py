@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.data.synthetic import shared_subspace
 from dpadapt import Public
-from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.representation import PublicSubspace, subspace_distance
 
 RAW = {"whiten": False, "fit_intercept": False}

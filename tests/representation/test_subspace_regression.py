@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.data.synthetic import shared_subspace
 from dpadapt import Ledger, PrivateLinearRegression, Public, audit
 from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.learning.estimator import Budget
 from dpadapt.learning.task_model import task_prior
 from dpadapt.representation import PrivateSubspaceRegressor

@@ -107,14 +107,13 @@ class State:
 
     `records` is their number, not counting the terms, and `head` the hash of the last one. `runs` has, by mark, the
     entry that a run was charged with, how many of its releases may have been made, and the allowance that it was
-    charged under. `closed` says that the charges of a converted file exceed the cap under the filter.
+    charged under.
     """
 
     records: int
     head: str
     sums: Sums = field(default_factory=Sums)
     runs: Mapping[str, tuple[Entry, int, str]] = field(default_factory=dict)
-    closed: bool = False
     allowances: Mapping[str, Allowance] = field(default_factory=dict)
 
 
@@ -197,7 +196,7 @@ def begin(record: Record) -> tuple[str, Terms, State] | None:
 def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State, list[Past]]:
     """Follow the chain from a known state as far as the records are unaltered; return also what people want to see."""
     number, head = known.records, known.head
-    sums, runs, closed, allowances = known.sums, dict(known.runs), known.closed, dict(known.allowances)
+    sums, runs, allowances = known.sums, dict(known.runs), dict(known.allowances)
     past: list[Past] = []
     # Claim: no record that was altered, left out or put elsewhere is followed. Each digest holds that of the record
     # before.
@@ -207,9 +206,7 @@ def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State
             break
         number, head = number + 1, digest
         fields = _fields(text)
-        if "converted" in fields:  # ends the charges of a converted file
-            closed = sums.charges > 1 and not terms.filter.level(sums) <= terms.epsilon
-        elif "mark" in fields:
+        if "mark" in fields:
             _count_releases(fields, runs, past[-1] if past else None)
         elif "allow" in fields:
             past.append(_limit(fields, time, allowances, terms))
@@ -218,7 +215,7 @@ def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State
             name = _charge_allowance(fields, added, allowances)
             past.append(Past(time, charge, name))
             sums += added
-    return State(number, head, sums, runs, closed, allowances), past
+    return State(number, head, sums, runs, allowances), past
 
 
 _UNKNOWN_FORM = "it holds an entry of unknown form"

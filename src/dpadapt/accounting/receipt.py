@@ -120,11 +120,6 @@ class Receipt:
             return "the cost of one plan, fixed before its first release"
         if self.charges == 0:
             return "the cost of these releases if they were fixed in advance"
-        if self.cap is not None and self.epsilon > self.cap * (1 + 1e-6):
-            return (
-                f"over the ledger's cap of epsilon = {self.cap:.4g}, so the ledger is closed; its charges were made by "
-                f"an earlier version and are covered only if they were chosen in advance"
-            )
         cap = "" if self.cap is None else f" of epsilon = {self.cap:.4g}"
         return (
             f"the least cap that lets {self.charges} charges through however each was chosen; what is guaranteed is "

@@ -16,7 +16,7 @@ unreadable, as a power failure may leave it, complete records must follow the ot
 
 Nothing that was charged lives in another file. A journal beside the file, as databases keep one, is found by its name:
 under a second name of the ledger (a hard link, a file mounted into a container) it is missed, and one that was left
-behind or copied back undoes charges that were made since: SQLite replays such a journal without a complaint.
+behind or copied back undoes charges that were made since.
 
 What the file can't show: that it is, as a whole, an older copy of itself. A process that has the ledger open refuses a
 file that lacks charges that the process has seen; a process that starts afterwards can't know.
@@ -29,19 +29,15 @@ No file is kept open after its transaction, so that a fork shares neither a lock
 """
 
 import errno
-import io
-import json
 import os
 import re
-import shutil
-import sqlite3
 import stat
 import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -51,22 +47,18 @@ from typing import IO, Any, Protocol, cast
 from dpadapt.accounting import chain
 from dpadapt.accounting.chain import FORMAT, Allowance, Charge, Past, Record, State, Terms, link
 from dpadapt.accounting.filter import Filter, Sums
-from dpadapt.accounting.receipt import Entry, entry_from_dict
-from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
+from dpadapt.accounting.receipt import Entry
+from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.file_systems import network_file_system
-from dpadapt.mechanisms.adjacency import Adjacency
 
-if sys.platform == "win32":
-    import msvcrt
-else:
+try:
     import fcntl
+except ImportError:  # Windows: `_require_tested` refuses every durable ledger there
+    fcntl = None  # type: ignore[assignment]
 
 # Takes a function, because adding up takes time that a ledger without a cap, or with one charge, can do without.
 Check = Callable[[Callable[[], Sums]], None]
 
-# Files of the first format are SQLite databases; `_converted` reads them.
-_FIRST_FORMAT = "dpadapt ledger 1"
-_SQLITE_MAGIC = b"SQLite format 3\0"
 # Number of records, number of bytes, hash of the last record, hash of these three.
 _COMMIT_LINE = re.compile(r"(\d{16}) (\d{16}) ([0-9a-f]{64}) ([0-9a-f]{64})\n", re.ASCII)
 _COMMIT_BYTES = 16 + 1 + 16 + 1 + 64 + 1 + 64 + 1
@@ -75,13 +67,10 @@ _FIRST_RECORD = _FIRST_COMMIT + 2 * _COMMIT_BYTES
 # Hash, time (UTC), JSON.
 _RECORD_LINE = re.compile(r"([0-9a-f]{64}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)", re.ASCII)
 
-# Seconds to wait for a lock. A charge holds it for some milliseconds, a conversion of an old file for seconds; a longer
-# wait would hide a process that hangs.
+# Seconds to wait for a lock. A charge holds it for some milliseconds; a longer wait would hide a process that hangs.
 _LOCK_PATIENCE = 60.0
 # Seconds between two attempts to get a lock: short against the time that a charge takes on a disk.
 _LOCK_PAUSE = 0.005
-# Byte that is locked on Windows, where a locked byte can't be read: far beyond the end of every ledger.
-_LOCKED_BYTE = 2**40
 
 NOTHING_HAPPENED = "Nothing was charged and nothing was released."
 _NOT_DURABLE = (
@@ -272,12 +261,6 @@ class DurableStore(Store):
         """Append the record of a charge if the check passes, with a record for a run that may be resumed."""
 
         def decide(state: State) -> Sequence[chain.Content]:
-            if state.closed:
-                raise BudgetExceeded(
-                    f"the ledger {self.name} is closed. It was made by an earlier version, and its charges exceed "
-                    f"its cap of epsilon={self.terms.epsilon:.4g} if each may depend on earlier releases. It can be "
-                    f"read, and accepts no charge. {NOTHING_HAPPENED}"
-                )
             check(state)
             return [content(state), chain.used(mark, 0)] if mark else [content(state)]
 
@@ -478,14 +461,6 @@ class FileStore(DurableStore):
         Resolved at once: a later change of the working folder does not matter.
     read_only : bool, default=False
         Never write, and do without the right to. Otherwise a file that can't be written to is refused at once.
-
-    Notes
-    -----
-    A file of the first format is converted when it is opened (read-only: in memory alone). Its charges were accepted on
-    the exact cost of all events together, which bounds what was released only if they had been chosen in advance,
-    without looking at earlier releases. They stay covered in that case alone; no conversion can mend it. For all later
-    charges each entry counts as a charge of its own under the filter of the rule "mixed". If one of the filter's sums
-    is within its cap, the ledger goes on; otherwise it can be read, and refuses every charge.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -493,11 +468,10 @@ class FileStore(DurableStore):
         self.name = self.path.name
         self.read_only = read_only
         self._inode: tuple[int, int] | None = None
-        self._content: bytes | None = None  # what the conversion of a file of the first format gave, if read only
         # Assigned as a whole and only while the file is locked: neither threads nor a fork see half of a change.
         self._known: _Position
+        _require_tested()
         _require_local(self.path)
-        self._convert()
         self._start_reading()
 
     @staticmethod
@@ -515,6 +489,7 @@ class FileStore(DurableStore):
     def create(cls, path: Path, terms: Terms) -> "FileStore":
         """Make a new file, complete or not at all; if another process made one first, open that."""
         path = _resolved(path)
+        _require_tested()
         _require_local(path)
         try:
             with _scratch(path, _content(terms, [])) as scratch, suppress(FileExistsError):
@@ -648,9 +623,6 @@ class FileStore(DurableStore):
         """Open the file and lock it, for reading too: else one could read half of a charge."""
         if write:
             self._require_writable()
-        if self._content is not None:
-            yield io.BytesIO(self._content)
-            return
         try:
             with self._locked("r+b" if write else "rb") as file:
                 try:
@@ -667,34 +639,30 @@ class FileStore(DurableStore):
 
     def _locked(self, mode: str) -> IO[bytes]:
         """Return the open and locked file, the same as ever."""
+        if not stat.S_ISREG(self.path.stat().st_mode):
+            raise LedgerError(f"{self.name} is not a file, so it can't be a ledger. {NOTHING_HAPPENED}")
         deadline = monotonic() + _LOCK_PATIENCE
-        while True:
-            if not stat.S_ISREG(self.path.stat().st_mode):
-                raise LedgerError(f"{self.name} is not a file, so it can't be a ledger. {NOTHING_HAPPENED}")
-            file: IO[bytes] = self.path.open(mode, buffering=0)
-            try:
-                while not _try_lock(file):
-                    if monotonic() > deadline:
-                        raise LedgerError(
-                            f"the ledger {self.name} is held by another process and did not become free within "
-                            f"{_LOCK_PATIENCE:.0f} seconds. {NOTHING_HAPPENED} Try again when the other process is "
-                            f"done."
-                        )
-                    sleep(_LOCK_PAUSE)
-                here, there = _identity(os.fstat(file.fileno())), _identity(self.path.stat())
-                if here == there and self._inode in (None, here):
-                    self._inode = here
-                    return file
-                if self._inode is not None:
+        file: IO[bytes] = self.path.open(mode, buffering=0)
+        try:
+            while not _try_lock(file):
+                if monotonic() > deadline:
                     raise LedgerError(
-                        f"the ledger {self.name} was replaced by another file while it was open. "
-                        f"{NOTHING_HAPPENED} Put the very file back that was there: an older copy lacks charges."
+                        f"the ledger {self.name} is held by another process and did not become free within "
+                        f"{_LOCK_PATIENCE:.0f} seconds. {NOTHING_HAPPENED} Try again when the other process is "
+                        f"done."
                     )
-                # Another process converted the file of the first format while this one waited.
-                file.close()
-            except BaseException:
-                file.close()
-                raise
+                sleep(_LOCK_PAUSE)
+            here, there = _identity(os.fstat(file.fileno())), _identity(self.path.stat())
+            if here != there or self._inode not in (None, here):
+                raise LedgerError(
+                    f"the ledger {self.name} was replaced by another file while it was open. "
+                    f"{NOTHING_HAPPENED} Put the very file back that was there: an older copy lacks charges."
+                )
+            self._inode = here
+            return file
+        except BaseException:
+            file.close()
+            raise
 
     def _require_only_name(self, file: IO[bytes]) -> None:
         """Refuse a file that is reached by several names, or no longer by its own.
@@ -724,114 +692,7 @@ class FileStore(DurableStore):
             f"budget of its data set must be taken as spent: an older copy or a new ledger would lack charges."
         )
 
-    # Files of the first format
 
-    def _convert(self) -> None:
-        """Put a file of this format in the place of one of the first format, or keep it in memory if read-only."""
-        with self._opened(write=not self.read_only) as file:
-            if file.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
-                return
-            try:
-                if self.read_only:
-                    with tempfile.TemporaryDirectory() as folder:
-                        copy = Path(folder) / "ledger"
-                        for suffix in ("", "-wal"):
-                            with suppress(FileNotFoundError):
-                                shutil.copyfile(f"{self.path}{suffix}", f"{copy}{suffix}")
-                        with closing(_connect(copy)) as connection:
-                            self._content = self._converted(connection)
-                else:
-                    with closing(_connect(self.path)) as connection:
-                        self._replace(connection, file)
-            except UnicodeDecodeError:
-                # SQLite's own message about a damaged file may quote its bytes.
-                raise LedgerError(self._damaged("SQLite finds it malformed")) from None
-            except sqlite3.Error as error:
-                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                if code in _SQLITE_CAUSES:
-                    raise OSError(_SQLITE_CAUSES[code], os.strerror(_SQLITE_CAUSES[code])) from None
-                raise LedgerError(self._damaged("SQLite finds it malformed")) from None
-
-    def _replace(self, connection: sqlite3.Connection, file: IO[bytes]) -> None:
-        """Put the converted content in the place of a database, after a mark that makes earlier versions refuse it."""
-        connection.execute("BEGIN IMMEDIATE")
-        # Every record must be readable before the database is replaced.
-        self._content = content = self._converted(connection)
-        self._start_reading()
-        self._content = None
-        facts = os.fstat(file.fileno())
-        with _scratch(self.path, content) as scratch:
-            if hasattr(os, "chown") and _owner(scratch.stat()) != _owner(facts):
-                os.chown(scratch, *_owner(facts))
-            scratch.chmod(stat.S_IMODE(facts.st_mode))
-            # A process of an earlier version may be waiting to charge the database. Without its head it refuses; this
-            # version finds the head under its other name, if a crash comes before the database is replaced.
-            connection.execute("UPDATE meta SET key = 'converted head' WHERE key = 'head'")
-            connection.execute("COMMIT")
-            # The mark must be in the main file: a process that has opened the database, and did not read it yet, would
-            # miss what is only in the log beside it. That fails while somebody else reads.
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-            connection.close()
-            os.replace(scratch, self.path)
-        for ending in ("-wal", "-shm"):
-            Path(f"{self.path}{ending}").unlink(missing_ok=True)
-        _sync_folder(self.path.parent)
-        self._inode = None
-
-    def _converted(self, connection: sqlite3.Connection) -> bytes:
-        """Return a file of this format with the terms and charges of a database of the first format.
-
-        Of the first format are a table ``meta`` (format, terms, number of records and hash of the last one) and a
-        table ``entries``, with one record per entry.
-        """
-        if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-            raise LedgerError(self._damaged("SQLite finds it malformed"))
-        meta = dict(connection.execute("SELECT key, value FROM meta"))
-        if meta.get("format") != _FIRST_FORMAT:
-            raise LedgerError(f"{self.name} is not a dpadapt ledger. {NOTHING_HAPPENED}")
-        try:
-            old = json.loads(meta["terms"])
-            made = Filter.of("mixed", old["epsilon"], old["delta"], Adjacency.of(old["adjacency"]))
-            cap = made.epsilon, made.delta, made.adjacency.value
-            terms = Terms(*cap, old["dataset"], made.share, made.order, plain_share=made.plain_share)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise LedgerError(self._damaged("its terms are of unknown form")) from None
-        head, records, sums = link(_FIRST_FORMAT, meta["terms"]), list[tuple[str, str]](), Sums()
-        rows = connection.execute("SELECT time, entry, hash FROM entries ORDER BY id")
-        for number, (at, text, digest) in enumerate(rows, 1):
-            if digest != link(head, at, text):
-                raise LedgerError(self._damaged(f"entry {number} is missing or altered"))
-            head = digest
-            try:
-                fields = json.loads(text)
-                if "mark" not in fields:
-                    entry = entry_from_dict(fields)
-                    added = made.sums([entry], sums)
-                    text, sums = chain.text_of(chain.charged((entry,), added)), sums + added
-            except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
-                raise LedgerError(self._damaged("it holds an entry of unknown form")) from None
-            records.append((at, text))
-        kept = meta.get("head") or meta.get("converted head")
-        if kept != head or meta.get("count") != str(len(records)):
-            raise LedgerError(self._damaged("entries are missing at its end"))
-        records.append((chain.now(), json.dumps({"converted": _FIRST_FORMAT, "head": head})))
-        return _content(terms, records)
-
-
-# Bits of SQLite's error codes, as causes that the system knows: busy, locked, no memory, read-only, I/O error, full,
-# can't open (for a journal, in the folder), no permission.
-_SQLITE_CAUSES = {
-    5: errno.EBUSY,
-    6: errno.EBUSY,
-    7: errno.ENOMEM,
-    8: errno.EACCES,
-    10: errno.EIO,
-    13: errno.ENOSPC,
-    14: errno.EACCES,
-    3: errno.EACCES,
-}
 _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -859,12 +720,6 @@ def _cause(error: OSError, action: str) -> str:
     return (
         f"the system reports {error.strerror or type(error).__name__!r}; use this very file again when that is mended"
     )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Connect to a database of the first format."""
-    # mode=rw: SQLite must not make an empty one.
-    return sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_LOCK_PATIENCE)
 
 
 def _read_record(line: bytes) -> Record | None:
@@ -901,8 +756,7 @@ def _scratch(path: Path, content: bytes) -> Iterator[Path]:
             _try_lock(file)
             _put(file, 0, content)
             yield scratch
-            if os.name == "posix":
-                scratch.unlink(missing_ok=True)  # before the lock ends; Windows keeps the name of an open file
+            scratch.unlink(missing_ok=True)  # before the lock ends
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -924,42 +778,29 @@ def _put(file: IO[bytes], place: int, data: bytes) -> None:
     file.seek(place)
     while data:
         data = data[file.write(data) :]
-    if sys.platform == "darwin":
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)  # fsync alone stops at the disk's cache
-    else:
-        os.fsync(file.fileno())
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make sure that the name of a new file survives a power failure; needed and possible on POSIX only."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    """Make sure that the name of a new file survives a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _try_lock(file: IO[bytes]) -> bool:
     """Lock the file for this opening of it, against other threads too; return False if somebody else holds it."""
     try:
-        if sys.platform == "win32":
-            file.seek(_LOCKED_BYTE)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            file.seek(0)
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
     return True
 
 
 def _unlock(file: IO[bytes]) -> None:
-    if sys.platform == "win32":
-        file.seek(_LOCKED_BYTE)
-        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_UN)
+    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _resolved(path: Path) -> Path:
@@ -973,8 +814,13 @@ def _identity(facts: os.stat_result) -> tuple[int, int]:
     return facts.st_dev, facts.st_ino
 
 
-def _owner(facts: os.stat_result) -> tuple[int, int]:
-    return facts.st_uid, facts.st_gid
+def _require_tested() -> None:
+    """Refuse a system on which no test shows that locks hold and that written data survive."""
+    if sys.platform != "linux":
+        raise LedgerError(
+            f"a ledger in a file is tested on Linux alone, and this is {sys.platform}. Keep it on a PostgreSQL server: "
+            f"Ledger.open('postgresql://user@host/database', dataset=...). {NOTHING_HAPPENED}"
+        )
 
 
 def _require_local(path: Path) -> None:

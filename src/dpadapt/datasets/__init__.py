@@ -1,6 +1,6 @@
-"""Data for the demo, the examples and the documentation: `bundled` real sets, and `synthetic` ones."""
+"""Data for the demo, the examples and the documentation: `bundled` real sets."""
 
-from dpadapt.datasets import bundled, synthetic
+from dpadapt.datasets import bundled
 from dpadapt.datasets.domains import Dataset, Domain, Domains, Source
 
 __all__ = [
@@ -9,5 +9,4 @@ __all__ = [
     "Domains",
     "Source",
     "bundled",
-    "synthetic",
 ]

@@ -50,8 +50,6 @@ def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
         "protects": f"{ledger.adjacency.protects(ledger.unit)}; {ledger.adjacency.counted(ledger.unit)}",
         "budget": _budget(ledger, "", len(charges)),
         "meaning": receipt.meaning,
-        # Not so for a converted ledger whose charges are over its cap.
-        "kept": receipt.epsilon <= ledger.epsilon * (1 + 1e-6),
         "rule": ledger.rule,
         "allowances": [
             _budget(ledger.allowance(allowance), allowance, sum(c["who"] == allowance for c in charges))

@@ -8,9 +8,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from benchmarks.data.synthetic import GaussianPair
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, audit
 from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.datasets.synthetic import GaussianPair
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
 from dpadapt.learning.descent import HuberLoss

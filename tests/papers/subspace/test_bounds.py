@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt.datasets.synthetic import shared_subspace
+from benchmarks.data.synthetic import shared_subspace
 from dpadapt.papers.subspace.bounds import lower_bound, private_rows_needed, subspace_bound, upper_bound
 from dpadapt.representation import PrivateSubspaceRegressor, PublicSubspace, subspace_distance
 

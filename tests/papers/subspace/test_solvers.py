@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.data.synthetic import shared_subspace
 from dpadapt import Ledger, PrivacyError, audit
-from dpadapt.datasets.synthetic import shared_subspace
 from dpadapt.mechanisms.mechanism import SampledEvent
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from dpadapt.datasets import synthetic
-from dpadapt.datasets.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair, shared_subspace
+from benchmarks.data import synthetic
+from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair, shared_subspace
 
 
 @pytest.mark.parametrize(("pair", "figure"), [(APPENDIX_C, 3e15), (APPENDIX_D_EASY, 1.35), (APPENDIX_D_HARD, 39.1)])
