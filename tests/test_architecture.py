@@ -249,6 +249,7 @@ TYPED_OR_PUBLIC = {
     "tables/reading.py": {
         "[str(name).strip() for name in frame.columns]": "names of columns, all texts",
         "[str(name).strip() for name in start.iloc[0]]": "names of columns, all texts",
+        "[str(name).strip() for name in table.column_names]": "names of columns, all texts",
     },
 }
 

@@ -37,7 +37,7 @@ _EXPECTED_FILE = "expected a file ending in .csv (or .tsv, .txt, also with .gz) 
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
 _OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
 _NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
-_NOT_PLAIN = "the columns can't be read as a table of plain cells."
+_NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
 _NOT_PARQUET = "can't be read as Parquet. Check that it is a Parquet file."
 # Encodings in which what a byte means depends on no earlier row, by Python's names. Not so in those with shifts between
 # alphabets (hz, iso2022, utf-7), and escapes such as \n make a line end of a cell without one.
@@ -110,9 +110,9 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
     if isinstance(data, str | Path):
         return read_table(data, origin=f"{origin} {data}", private=private, empty=empty, encoding=encoding)
     if isinstance(data, pd.DataFrame):
-        frame = without_values(lambda: _without_arrow(data), origin, _NOT_PLAIN)
+        frame = without_values(lambda: _without_arrow(data), origin, _NO_PLAIN_CELLS)
     elif hasattr(data, "__arrow_c_stream__"):
-        frame = without_values(lambda: from_arrow(data), origin, _NOT_PLAIN)
+        frame = without_values(lambda: from_arrow(data), origin, _NO_PLAIN_CELLS)
     else:
         raise TypeError(
             f"{origin} must be a data frame (pandas, polars, pyarrow) or the path of a CSV or Parquet file, got "
@@ -154,7 +154,7 @@ def from_arrow(data: Any) -> "pd.DataFrame":
         places = [place for place in places if place not in by_cell]
         frame = _to_pandas(table.select(places))
     if by_cell:
-        frame.columns = pd.Index(places)
+        frame.columns = pd.Index(places, dtype="int64")
         columns = [pd.Series(cells, dtype=object, name=place) for place, cells in by_cell.items()]
         frame = pd.concat([frame, *columns], axis=1)[list(range(table.num_columns))]
     frame.columns = pd.Index([str(name).strip() for name in table.column_names])
