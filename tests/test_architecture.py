@@ -229,7 +229,7 @@ TYPED_OR_PUBLIC = {
         "method(frame)": "predictions",
         "found": "predictions",
     },
-    "tables/cells.py": {"text": "one text"},
+    "tables/cells.py": {"text": "one text", "found": "distinct cells, which have the type of their column"},
     "tables/encoding.py": {"values": "classes of the schema"},
     "tables/model.py": {
         "tasks": "public",

@@ -247,7 +247,7 @@ def distinct_texts(series: "pd.Series[Any]") -> tuple[NDArray[np.int64], list[st
             codes, cells = np.array(series.cat.codes, dtype=np.int64), kind.categories.to_numpy(dtype=object)
         elif kind == "str" or (isinstance(kind, np.dtype) and kind.kind in "biufM"):
             codes, found = pd.factorize(series)
-            codes, cells = codes.astype(np.int64), cell_objects(pd.Series(found, dtype=kind))
+            codes, cells = codes.astype(np.int64), cell_objects(pd.Series(found))
         else:
             # As text first: among objects, 1 and True count as equal, and the first of them would stand for both.
             written = [_text(cell) for cell in cell_objects(series)]
