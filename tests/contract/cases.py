@@ -289,9 +289,12 @@ def nothing() -> dict[str, Any]:
     return {}
 
 
-def people(n: int, epsilon: float = 3.0, *, rows: str = "two classes") -> Callable[[], dict[str, Any]]:
+def people(
+    n: int, epsilon: float = 3.0, *, rows: str = "two classes", shift: float = 0.0
+) -> Callable[[], dict[str, Any]]:
     """Return people who contradict the private rows, so that no test is passed and every stage is reached."""
     X, y = made_up(rows, 2000, seed=6)
+    X = X + shift * (np.arange(X.shape[1]) == 0)
     labels = np.arange(len(X)) % 2 if rows == "bits" else np.where(X[:, 3] > 0, y, 1 - y)
     return lambda: {"agents": SimulatedAgents(X, labels, epsilon, n_people=n, random_state=1)}
 
@@ -489,7 +492,7 @@ RECIPES: dict[str, list[Recipe]] = {
         Recipe("nobody", "two classes", nothing),
         Recipe("people", "two classes", people(20_000)),
         # The budget is large enough for weights, so that all kinds of releases are made.
-        Recipe("people and weights", "two classes", people(20_000), {"mode": "hybrid", "epsilon": 60.0}),
+        Recipe("people and weights", "two classes", people(20_000, shift=0.5), {"mode": "hybrid", "epsilon": 60.0}),
         variant("categories", "two classes", nothing, groups=[[1, 2, 3]]),
     ],
     "SubsampleTestReweigh": [

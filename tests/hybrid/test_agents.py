@@ -280,7 +280,7 @@ def test_the_record_holds_each_question_and_its_answers():
         (lambda: SimulatedAgents([[1.0]], None, math.inf), "epsilon must be a positive number"),
         (lambda: SimulatedAgents([1.0], None, 1.0), "X must have one row per person"),
         (lambda: SimulatedAgents([[1.0], [1.0, 2.0]], None, 1.0), "X must have one row per person"),
-        (lambda: SimulatedAgents([["a"]], None, 1.0).check_columns(1), "agents must hold numbers"),
+        (lambda: SimulatedAgents(np.array([["a"]]), None, 1.0).check_columns(1), "agents must hold numbers"),
         (lambda: SimulatedAgents(np.zeros((0, 2)), None, 1.0), "X must have one row per person"),
         (lambda: SimulatedAgents([[1.0]], [1, 2], 1.0), "y must have one label per row"),
         (lambda: SimulatedAgents([[1.0]], None, 1.0, n_people=0), "n_people"),

@@ -38,6 +38,7 @@ from urllib.parse import quote, urlencode
 
 from dpadapt.accounting import chain
 from dpadapt.accounting.chain import Past, State, Terms
+from dpadapt.accounting.filter import Sums
 from dpadapt.accounting.store import NOTHING_HAPPENED, DurableStore
 from dpadapt.errors import LedgerError
 
@@ -353,6 +354,11 @@ class PostgresStore(DurableStore):
             return self._read(connection, self._start, head)[1]
 
         return self._attempts(self._reading(read))
+
+    @property
+    def last_sums(self) -> Sums:
+        """What all records added up to when this process last looked."""
+        return self._known.sums
 
     def state(self) -> State:
         """Return what all records add up to, with those that other processes made."""

@@ -225,10 +225,15 @@ class DurableStore(Store):
     def reopening(self) -> tuple[Any, ...]:
         """What a pickle of the ledger holds: the arguments of `Ledger._reopened`. No password is among them."""
 
+    @property
+    @abstractmethod
+    def last_sums(self) -> Sums:
+        """What all records added up to when this process last looked: nothing is read."""
+
     def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
         """Check and append while the ledger is locked."""
         # Before the lock: the costs of a sampled run take time, for which other processes would wait. They are kept.
-        self._filter.sums(charge, self.sums())
+        self._filter.sums(charge, self.last_sums)
         self._append(
             lambda state: chain.charged(charge, self._filter.sums(charge, state.sums)),
             lambda state: check(lambda: state.sums),
@@ -527,6 +532,11 @@ class FileStore(DurableStore):
             reading = self._read(file, self._known)
             self._known = reading.committed
             return reading.last.state
+
+    @property
+    def last_sums(self) -> Sums:
+        """What all records added up to when this process last looked."""
+        return self._known.state.sums
 
     # Reading
 

@@ -524,7 +524,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 y = np.zeros(len(X))
             else:
                 # The targets of a custom loss are numbers of one type.
-                y = y if multi_output else checks.cells(y)
+                y = y if multi_output or y is None else checks.cells(y)
                 require_plain(y, "y")
                 shapes |= {"multi_output": multi_output}
                 X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)

@@ -180,7 +180,7 @@ class PrivateProbe(LinearClassifier):
     ) -> "PrivateProbe":
         """Release the private moments, recolour the public rows to them, and fit the head with what is left."""
         counted, *runs = data.ledger.start_all([*count.charges, *plan.charges])
-        usable = count.release(counted, data.rows)
+        usable = count.usable_labels(counted, data.rows)
         moments = estimate(plan, release_moments(plan, runs[:2], data.rows))
         prepared = recoloured(plan.frame, moments, len(data.classes))
         change, adopted = np.zeros_like(prepared.start), 0.0

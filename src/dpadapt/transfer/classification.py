@@ -269,7 +269,7 @@ class PrivateTransferClassifier(LinearClassifier):
                     rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.ledger.fixed_rows))
                 plan = make_plan(prepared, budget, prior)
                 (counted, *runs), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
-                usable = count.release(counted, data.rows)
+                usable = count.usable_labels(counted, data.rows)
                 if usable.none:
                     notes = [NO_LABELS_NOTE]
                 else:

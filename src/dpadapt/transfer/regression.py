@@ -279,7 +279,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
             (counted, *runs), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
-            usable = count.release(counted, data.rows)
+            usable = count.usable_labels(counted, data.rows)
             if not usable.none:
                 change = shifted_change(replace(plan, budget=usable.budget(budget)), runs, scored)
         notes = [LINEAR_ONLY_NOTE] if self.public_model is None and len(base.models) == 1 else []
@@ -317,7 +317,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         if budget.worthwhile:
             plan = same_population_plan(geometry, budget)
             (counted, filtered), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
-            usable = count.release(counted, data.rows)
+            usable = count.usable_labels(counted, data.rows)
             notes = [NO_LABELS_NOTE] if usable.none else []
             if not usable.none:
                 precision = np.float32 if data.ledger.fixed_rows else np.float64

@@ -51,7 +51,7 @@ class CountPlan:
         """What is charged, together with the releases of the model."""
         return [(Repeated(Gaussian(self.multiplier)), "usable labels")]
 
-    def release(self, run: Run, rows: Blocks[Part]) -> UsableLabels:
+    def usable_labels(self, run: Run, rows: Blocks[Part]) -> UsableLabels:
         """Release how many rows have a readable label."""
         n_rows = self.budget.n_rows
         total = float(run.release(added(rows.results(_readable)))[0])
