@@ -1,5 +1,6 @@
 """Tables for the command line, and a way to run it."""
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,3 +136,25 @@ def site(tmp_path, run) -> Site:
     assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--dataset", "patients").code == 0
     Ledger.open(site.ledger, epsilon=3.0, delta=1e-6, dataset="patients")
     return site
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> Path:
+    """Return the folder of models that several tests use."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture
+def fitted(run, site, models):
+    """Return a function that puts a fitted model into the site: fitted once, then copied."""
+
+    def put(*flags: str, **changes) -> None:
+        model = models / "_".join([*flags, *(f"{name}-{value}" for name, value in sorted(changes.items())), "model"])
+        if model.exists():
+            shutil.copytree(model, site.out)
+            return
+        outcome = run(*site.fit(**changes), *flags)
+        assert outcome.code == 0, outcome.err
+        shutil.copytree(site.out, model)
+
+    return put

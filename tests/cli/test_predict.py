@@ -14,8 +14,8 @@ from dpadapt.tables import TableModel
 from tests.saved_models import json_of, rewrite
 
 
-def test_bad_models_rows_and_outputs_are_refused(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
+def test_bad_models_rows_and_outputs_are_refused(run, site, fitted, tmp_path):
+    fitted()
     new, out = tmp_path / "new.csv", tmp_path / "o.csv"
     refused(run("predict", tmp_path, new, "-o", out), "not a model")
     refused(run("predict", tmp_path / "nothing", new, "-o", out), "not a model")
@@ -28,16 +28,16 @@ def test_bad_models_rows_and_outputs_are_refused(run, site, tmp_path):
     assert not Path(out).exists()
 
 
-def test_text_classes_are_predicted_as_text(run, site, tmp_path):
-    assert run(*site.fit(label="region", task="classification")).code == 0
+def test_text_classes_are_predicted_as_text(run, site, fitted, tmp_path):
+    fitted(label="region", task="classification")
     rows = tmp_path / "rows.csv"
     pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
     assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
     assert set(pd.read_csv(tmp_path / "o.csv")["prediction"]) <= {"north", "south", "west"}
 
 
-def test_predictions_equal_those_of_the_loaded_model(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
+def test_predictions_equal_those_of_the_loaded_model(run, site, fitted, tmp_path):
+    fitted()
     rows = tmp_path / "rows.csv"
     pd.read_csv(site.private).drop(columns=["id", "cost"]).to_csv(rows, index=False)
     assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
@@ -47,8 +47,8 @@ def test_predictions_equal_those_of_the_loaded_model(run, site, tmp_path):
         assert np.allclose(pd.read_csv(tmp_path / "o.csv")["prediction"], model.predict(table))
 
 
-def test_messy_rows_are_predicted_without_a_message(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
+def test_messy_rows_are_predicted_without_a_message(run, site, fitted, tmp_path):
+    fitted()
     new = tmp_path / "new.csv"
     frame = pd.read_csv(new, dtype=str)
     frame.loc[0, "region"], frame.loc[1, "age"] = SECRET_TEXT, "?"
@@ -59,14 +59,14 @@ def test_messy_rows_are_predicted_without_a_message(run, site, tmp_path):
     assert pd.read_csv(tmp_path / "o.csv")["prediction"].notna().sum() == len(frame)
 
 
-def test_class_names_are_no_formulas_in_the_file(run, site, tmp_path):
+def test_class_names_are_no_formulas_in_the_file(run, site, fitted, tmp_path):
     names = {"north": "=1+1", "south": "-", "west": "@SUM(A1)"}
     for name in ("public", "private"):
         frame = pd.read_csv(tmp_path / f"{name}.csv")
         frame["region"] = frame["region"].map(names)
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--force").code == 0
-    assert run(*site.fit(label="region", task="classification", ledger=None)).code == 0
+    fitted(label="region", task="classification", ledger=None)
     rows = tmp_path / "rows.csv"
     pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
     assert run("predict", site.out, rows, "-o", tmp_path / "o.csv").code == 0
@@ -91,8 +91,8 @@ def test_class_names_are_no_formulas_in_the_file(run, site, tmp_path):
         lambda model: model.update(params={"epsilon": {"tuple": 3}}),
     ],
 )
-def test_a_model_with_wrong_contents_is_refused_by_one_line(run, site, tmp_path, change):
-    assert run(*site.fit(method="linear", ledger=None)).code == 0
+def test_a_model_with_wrong_contents_is_refused_by_one_line(run, site, fitted, tmp_path, change):
+    fitted(method="linear", ledger=None)
     model = json_of(site.out)
     change(model)
     rewrite(site.out, {"model.json": model})
@@ -125,8 +125,8 @@ def test_coverage_adds_the_ends_of_intervals(run, site, tmp_path):
     assert list(pd.read_csv(out)) == ["prediction"]
 
 
-def test_coverage_adds_the_classes_of_sets(run, site, tmp_path):
-    assert run(*site.fit(label="region", task="classification", epsilon=3), "--intervals").code == 0
+def test_coverage_adds_the_classes_of_sets(run, site, fitted, tmp_path):
+    fitted("--intervals", label="region", task="classification", epsilon=3)
     rows, out = tmp_path / "rows.csv", tmp_path / "o.csv"
     pd.read_csv(site.private).drop(columns="region").to_csv(rows, index=False)
     assert run("predict", site.out, rows, "-o", out, "--coverage", 0.8).code == 0
@@ -135,16 +135,16 @@ def test_coverage_adds_the_classes_of_sets(run, site, tmp_path):
     assert np.array_equal(members, persist.load(site.out).model.predict_set(rows, coverage=0.8))
 
 
-def test_a_coverage_that_can_not_be_calibrated_is_warned_about(run, site, tmp_path):
-    assert run(*site.fit(epsilon=0.2), "--intervals").code == 0
+def test_a_coverage_that_can_not_be_calibrated_is_warned_about(run, site, fitted, tmp_path):
+    fitted("--intervals", epsilon=0.2)
     outcome = run("predict", site.out, tmp_path / "new.csv", "-o", tmp_path / "o.csv", "--coverage", 0.99)
     assert outcome.code == 0
     assert "warning: intervals of coverage 0.99" in outcome.out
     assert np.isinf(pd.read_csv(tmp_path / "o.csv")["upper"]).all()
 
 
-def test_a_coverage_is_refused_without_intervals_or_outside_0_and_1(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
+def test_a_coverage_is_refused_without_intervals_or_outside_0_and_1(run, site, fitted, tmp_path):
+    fitted()
     new, out = tmp_path / "new.csv", tmp_path / "o.csv"
     refused(run("predict", site.out, new, "-o", out, "--coverage", 0.9), "without --intervals")
     refused(run("predict", site.out, new, "-o", out, "--coverage", 90), "--coverage must lie between 0 and 1")
@@ -205,8 +205,8 @@ def test_predictions_in_chunks_are_those_of_the_whole_table(run, site, tmp_path,
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("place", ["file", "folder"])
-def test_a_failure_midway_leaves_the_old_file_and_no_scraps(run, site, tmp_path, small_chunks, ending, place):
-    assert run(*site.fit()).code == 0
+def test_a_failure_midway_leaves_the_old_file_and_no_scraps(run, site, fitted, tmp_path, small_chunks, ending, place):
+    fitted()
     rows = tmp_path / "rows"
     rows.mkdir()
     table = pd.read_csv(site.private).to_csv(index=False)
@@ -228,9 +228,9 @@ def test_a_failure_midway_leaves_the_old_file_and_no_scraps(run, site, tmp_path,
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_full_disk_is_refused_and_leaves_no_scraps(run, site, tmp_path, small_chunks, ending):
+def test_a_full_disk_is_refused_and_leaves_no_scraps(run, site, fitted, tmp_path, small_chunks, ending):
     resource = pytest.importorskip("resource")
-    assert run(*site.fit()).code == 0
+    fitted()
     target = tmp_path / "out"
     target.mkdir()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -243,8 +243,8 @@ def test_a_full_disk_is_refused_and_leaves_no_scraps(run, site, tmp_path, small_
     assert not list(target.iterdir())
 
 
-def test_a_table_that_changes_while_it_is_read_is_refused(run, site, tmp_path, small_chunks, monkeypatch):
-    assert run(*site.fit()).code == 0
+def test_a_table_that_changes_while_it_is_read_is_refused(run, site, fitted, tmp_path, small_chunks, monkeypatch):
+    fitted()
     out, encode = tmp_path / "o.csv", TableModel.encode
 
     def encode_and_cut(self, X):
@@ -256,16 +256,16 @@ def test_a_table_that_changes_while_it_is_read_is_refused(run, site, tmp_path, s
     assert not out.exists()
 
 
-def test_predictions_may_replace_their_table(run, site, tmp_path, small_chunks):
-    assert run(*site.fit()).code == 0
+def test_predictions_may_replace_their_table(run, site, fitted, tmp_path, small_chunks):
+    fitted()
     rows = pd.read_csv(site.private)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     assert run("predict", site.out, tmp_path / "rows.csv", "-o", tmp_path / "rows.csv").code == 0
     assert pd.read_csv(tmp_path / "rows.csv").shape == (len(rows), 1)
 
 
-def test_folders_that_are_no_table_are_refused(run, site, tmp_path):
-    assert run(*site.fit()).code == 0
+def test_folders_that_are_no_table_are_refused(run, site, fitted, tmp_path):
+    fitted()
     rows, out = tmp_path / "rows", tmp_path / "o.csv"
     rows.mkdir()
     refused(run("predict", site.out, rows, "-o", out), "rows", "no CSV or Parquet files")
@@ -283,15 +283,15 @@ def test_folders_that_are_no_table_are_refused(run, site, tmp_path):
     assert not out.exists()
 
 
-def test_a_warning_about_intervals_is_given_once(run, site, tmp_path, small_chunks):
-    assert run(*site.fit(epsilon=0.2), "--intervals").code == 0
+def test_a_warning_about_intervals_is_given_once(run, site, fitted, tmp_path, small_chunks):
+    fitted("--intervals", epsilon=0.2)
     outcome = run("predict", site.out, site.private, "-o", tmp_path / "o.csv", "--coverage", 0.99)
     assert outcome.code == 0
     assert outcome.out.count("warning: intervals of coverage 0.99") == 1
 
 
-def test_memory_does_not_grow_with_the_number_of_rows(run, site, tmp_path, monkeypatch):
-    assert run(*site.fit()).code == 0
+def test_memory_does_not_grow_with_the_number_of_rows(run, site, fitted, tmp_path, monkeypatch):
+    fitted()
     monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 1_000)
     for out in (tmp_path / "o.csv", tmp_path / "o.parquet"):
         peaks = []
