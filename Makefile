@@ -21,7 +21,7 @@ GUARD_TESTS ?= tests/accounting/test_ledger.py
 DOCS_BIN := .venv-docs/bin
 DOCS_STAMP := .venv-docs/.installed
 
-.PHONY: demo test test-networks test-federated test-scale lint audit mutants guards bench docs release-check clean
+.PHONY: demo test test-all test-networks test-federated test-scale lint audit mutants guards bench docs release-check clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -56,10 +56,14 @@ $(DOCS_STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/dpadapt demo --out demo-report
 
-## everything but the heavy audits and benchmarks
+## what protects users, in five minutes on two cores
 test: $(STAMP)
 	# One thread per process: boosting would start one per core in both processes.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not thorough"
+
+## the rest but the heavy audits: variants, algorithms of the papers, benchmarks, code on pages, planted bugs
+test-all: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "thorough and not slow"
 
 ## what needs torch: networks, their examples and their page
 test-networks: $(TORCH_STAMP)

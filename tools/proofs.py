@@ -41,7 +41,7 @@ _HEAD = """# Register of proofs
 Every bounded statistic, every formula for a cost, and every other place where the guarantee rests on an argument. Each
 entry has the statement, its proof as it stands in the code beside the lines that enforce it, what is *not* proved, and
 how it is checked. *Planted bugs* break the statement on purpose: `make mutants` plants each of them, and one of the
-tests named must fail. The tests themselves run in `make test` unless another command is named.
+tests named must fail. The tests run in `make test` or `make test-all` unless another command is named.
 
 In a statement about a statistic, a prime marks the value on a neighbouring data set: one record is made null, added or
 removed. Bounds for a record that is replaced are marked *replaced*. Where shares count, a record may be a person.

@@ -138,9 +138,9 @@ def from_arrow(data: Any) -> "pd.DataFrame":
             # All rows share the dictionary, and pandas would choose one type for its values.
             cells, kind = cells.cast(kind.value_type), kind.value_type
             table = table.set_column(place, column.with_type(kind), cells)
-        if pyarrow.types.is_nested(kind) or pyarrow.types.is_time(kind):
-            # Claim: what a list or a time becomes depends on that cell alone. The lists of all rows would be parts of
-            # one array, whose type a gap in one of them changes; a time may have no object in Python.
+        if pyarrow.types.is_nested(kind):
+            # Claim: what a list becomes depends on that cell alone. Otherwise the lists of all rows would be parts of
+            # one array, whose type a gap in one of them changes.
             by_cell[place] = [_plain(cell) for cell in cells]
         elif not _is_utf_8(cells):
             by_cell[place] = _decoded(cells)
