@@ -34,24 +34,25 @@ def test_a_link_to_nowhere_is_refused(tmp_path):
 
 
 def test_the_ledger_of_a_folder_is_asked_for_when_the_folder_or_a_link_to_its_files_has_a_new_name(tmp_path):
-    raw, links = tmp_path / "raw", tmp_path / "links"
-    raw.mkdir()
+    store, links = tmp_path / "store", tmp_path / "links"
+    raw = store / "raw"
+    raw.mkdir(parents=True)
     links.mkdir()
     (raw / "x.csv").touch()
-    Ledger.open(tmp_path / "raw.ledger", epsilon=9.0, delta=1e-6)
-    (links / "x.csv").symlink_to("../raw/x.csv")
+    Ledger.open(store / "raw.ledger", epsilon=9.0, delta=1e-6)
+    (links / "x.csv").symlink_to("../store/raw/x.csv")
     with pytest.raises(ValueError, match=r"raw.ledger may be that of its rows"):
         ledger_of(links)
     with pytest.raises(ValueError, match=r"raw.ledger may be that of its rows"):
         ledger_of(links / "x.csv")
-    raw.rename(tmp_path / "renamed")
-    for private in (tmp_path / "renamed", tmp_path / "renamed" / "x.csv"):
+    raw.rename(store / "renamed")
+    for private in (store / "renamed", store / "renamed" / "x.csv"):
         with pytest.raises(ValueError, match=r"raw.ledger may be that of its rows"):
             ledger_of(private)
     # The ledger of another table in the folder above says nothing about these rows.
-    (tmp_path / "raw.csv").touch()
-    (tmp_path / "other").mkdir()
-    assert ledger_of(tmp_path / "other" / "y.csv")[0] == tmp_path / "other" / "y.ledger"
+    (store / "raw.csv").touch()
+    (store / "other").mkdir()
+    assert ledger_of(store / "other" / "y.csv")[0] == store / "other" / "y.ledger"
 
 
 def test_a_ledger_beside_the_folder_of_the_private_file_is_not_charged_unasked(tmp_path, monkeypatch):

@@ -137,10 +137,10 @@ def test_a_private_cell_that_is_no_label_counts_nothing_and_is_not_shown(run, fi
     assert (outcome.code, outcome.err) == (0, "")
 
 
-@pytest.mark.parametrize("folder", ["", "alone"])
+@pytest.mark.parametrize("folder", ["", "far/alone"])
 def test_rows_without_a_ledger_need_one_that_is_named_once(run, fitted, folder):
     """In a folder without any ledger, too: rows held out from a fit would otherwise get a budget of their own."""
-    (fitted.folder / "alone").mkdir()
+    (fitted.folder / "far" / "alone").mkdir(parents=True)
     (fitted.folder / "test.csv").rename(fitted.folder / folder / "rows.csv")
     command = ["evaluate", fitted.folder / "ill", "--private", fitted.folder / folder / "rows.csv", "--epsilon", "0.2"]
     before = Ledger.open(fitted.ledger).n_charges
