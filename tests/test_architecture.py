@@ -23,6 +23,7 @@ LAYERS = [
     {"rows", "weights", "streaming"},
     {"mechanisms"},
     {"accounting"},
+    {"inputs"},
     {"learning"},
     {"transfer", "networks"},
     {"clustering", "hybrid", "representation"},
