@@ -18,9 +18,9 @@ NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
 
 # Each may import what stands on earlier lines, and itself; parts on one line don't import each other.
 LAYERS = [
-    {"errors", "data", "persons", "file_systems", "notebook"},
+    {"errors", "data", "rows", "file_systems", "notebook"},
     {"checks"},
-    {"rows", "weights", "streaming"},
+    {"streaming"},
     {"mechanisms"},
     {"accounting"},
     {"inputs"},
@@ -203,7 +203,7 @@ def test_the_search_finds_what_it_looks_for():
 READERS = (
     *sorted((SOURCE / "tables").glob("*.py")),
     *sorted((SOURCE / "streaming").glob("*.py")),
-    *(SOURCE / f"{name}.py" for name in "checks evaluation persons weights hybrid/agents learning/estimator".split()),
+    *(SOURCE / f"{name}.py" for name in "checks evaluation inputs/persons hybrid/agents learning/estimator".split()),
 )
 INFERRING = re.compile(
     r"(pd|pandas)\.(Series|Index|array|to_datetime|to_numeric|to_timedelta)|(np|numpy)\.(array|asarray|asanyarray)"
@@ -223,7 +223,7 @@ TYPED_OR_PUBLIC = {
         "classes.tolist()": "the classes are assumed public",
         "self.classes_[codes]": "classes",
     },
-    "persons.py": {"ids": "has two dimensions, so it is an array"},
+    "inputs/persons.py": {"ids": "has two dimensions, so it is an array"},
     "streaming/blocks.py": {"[one.start for one in block_slices(n_rows)]": "whole numbers"},
     "streaming/workers.py": {
         "method(np.zeros((1, width)))": "of a null row",

@@ -24,6 +24,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.persons import IDS_ASSUMPTION, ids_assumption, person_shares
 from dpadapt.learning.estimator import public_table, warn_of_no_ledger
 from dpadapt.learning.row_by_row import (
     FailsOnPrivateRows,
@@ -37,7 +38,7 @@ from dpadapt.learning.row_by_row import (
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, histogram, soft_histogram
 from dpadapt.mechanisms.noise import Gaussian, Laplace
-from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, ids_assumption, person_shares
+from dpadapt.rows import Shares, Unit
 from dpadapt.tables.model import TableModel
 from dpadapt.tables.reading import Table
 

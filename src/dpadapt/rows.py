@@ -1,20 +1,88 @@
-"""`Rows`: private rows, summed over in blocks of bounded memory.
+"""`Rows`: private rows, summed over in blocks of bounded memory. `Shares`: how much each of them counts.
 
 A `Rows` holds private data and releases nothing. Its sums are plain arrays; they become a release only after a function
 of `mechanisms/bounded.py` has enforced a bound and the ledger has added noise.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.persons import Shares, Unit
+Unit = Literal["row", "person"]
+UNITS: tuple[Unit, ...] = ("row", "person")
+
+# The exact sum of a person's shares stays at most 1, though each share is rounded. (A sum that is computed in float64
+# can be larger by its own rounding, 1e-12 for a million rows, which is nothing beside the noise.)
+SHARE_MARGIN = 1.0 - 16.0 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """How much each private row counts. Made only by `row_shares` and by `person_shares` (`dpadapt.inputs.persons`).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Between 0 and 1. The shares of one unit's rows add up to at most 1. They are private.
+    unit : {"row", "person"}
+        What is protected.
+    n_units : int
+        Number of rows, or of persons with an id. Public unless the adjacency is add-remove.
+    codes : ndarray of shape (n_rows,)
+        The number of the unit that each row belongs to, from 0 on; -1 for a row without an id. They are private.
+    counted : float, optional
+        With sample weights: their mean over `max_weight` as it is assumed, a public number. None without weights.
+    """
+
+    values: NDArray[np.float64] = field(repr=False)
+    unit: Unit
+    n_units: int
+    codes: NDArray[np.int64] = field(repr=False)
+    counted: float | None = None
+
+    def take(self, index: Any) -> "Shares":
+        """Return the shares of the rows at `index`: those of a part of the rows add up to no more than those of all."""
+        return replace(self, values=self.values[index], codes=self.codes[index])
+
+    def where(self, present: NDArray[np.bool_]) -> "Shares":
+        """Return the same with 0 for the rows that are not `present`. The number of units stays, whoever is left."""
+        return replace(self, values=np.where(present, self.values, 0.0))
+
+    def by_unit(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Return for each unit the sum over its rows of row times share: the unit's part of a sum. It is private."""
+        order = np.argsort(self.codes, kind="stable")
+        order = order[np.searchsorted(self.codes[order], 0) :]  # without the rows that have no id
+        codes = self.codes[order]
+        first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: len(codes)]
+        return np.add.reduceat(rows[order] * self.values[order, None], first, axis=0) if len(codes) else rows[:0]
+
+    def of_units(self) -> "Shares":
+        """Return the shares of a table that has one row for each unit, such as `by_unit` returns."""
+        return replace(self, values=np.full(self.n_units, SHARE_MARGIN), codes=np.arange(self.n_units))
+
+
+def row_shares(present: NDArray[np.bool_]) -> Shares:
+    """Return shares of 1 for rows that are `present` and 0 for the others, which then count as null rows.
+
+    Examples
+    --------
+    >>> row_shares(np.array([True, False])).values
+    array([1., 0.])
+    """
+    return Shares(np.asarray(present, dtype=np.float64), "row", len(present), np.arange(len(present)))
+
+
+def joined_shares(parts: Sequence[Shares]) -> Shares:
+    """Return the shares of all rows, given those of consecutive parts of one table."""
+    values, codes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "codes"))
+    return replace(parts[0], values=values, codes=codes)
+
 
 # Bytes of features in one block. A step reads a block twice, the second time from the core's own cache if the block
 # fits: with 8 MiB, a transfer classifier of 10,000 rows and 134 columns takes 1.5 times as long as with 2, with 1 MiB

@@ -24,6 +24,7 @@ from dpadapt.accounting.cost import tally
 from dpadapt.accounting.filter import Filter
 from dpadapt.accounting.ledger import _reopened
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
+from dpadapt.inputs.persons import person_shares
 from dpadapt.mechanisms import (
     Adjacency,
     DiscreteGaussian,
@@ -39,7 +40,7 @@ from dpadapt.mechanisms import (
     votes,
 )
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
-from dpadapt.persons import person_shares, row_shares
+from dpadapt.rows import row_shares
 
 SUM = clipped_sum([[0.5], [0.25]], 1.0)
 

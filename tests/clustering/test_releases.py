@@ -21,8 +21,8 @@ from dpadapt.clustering.releases import (
     partition,
     stage_mechanisms,
 )
+from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares
 from dpadapt.mechanisms.bounded import histogram
-from dpadapt.persons import IDS_ASSUMPTION, person_shares
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 
 from dpadapt.mechanisms import Adjacency, clipped_sum
-from dpadapt.persons import UNITS
+from dpadapt.rows import UNITS
 
 
 def test_adjacency_by_name():

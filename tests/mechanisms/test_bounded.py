@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.persons import person_shares, weighted
 from dpadapt.mechanisms import Adjacency, bounded
 from dpadapt.mechanisms.bounded import (
     Bounded,
@@ -35,9 +36,7 @@ from dpadapt.mechanisms.bounded import (
     votes,
     weighted_votes,
 )
-from dpadapt.persons import person_shares, row_shares
-from dpadapt.rows import FLOAT32_EXCESS, Rows, norm_bounds
-from dpadapt.weights import weighted
+from dpadapt.rows import FLOAT32_EXCESS, Rows, norm_bounds, row_shares
 
 NORMS = {"l1": 1, "l2": 2, "linf": np.inf}
 ROUNDING = {np.float64: 1e-9, np.float32: 1e-5}

@@ -11,8 +11,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from dpadapt import Adjacency, Ledger, PrivacyError, PrivacyWarning, PrivateTransferClassifier, Public, audit
-from dpadapt.persons import row_shares
 from dpadapt.representation import PrivateProbe
+from dpadapt.rows import row_shares
 
 with_and_without_encoder = pytest.mark.parametrize("params", [{}, {"encoder": np.tanh}], ids=["features", "encoder"])
 

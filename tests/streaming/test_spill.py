@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from dpadapt import file_systems
-from dpadapt.persons import row_shares
-from dpadapt.rows import Rows
+from dpadapt.rows import Rows, row_shares
 from dpadapt.streaming import spill
 from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import Spill

@@ -21,7 +21,7 @@ from dpadapt import (
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.prefix_sums import cumulative
-from dpadapt.persons import row_shares
+from dpadapt.rows import row_shares
 from dpadapt.transfer import classification, regression
 from dpadapt.transfer.intervals import (
     Calibration,

@@ -18,7 +18,7 @@ from typing import Any
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.persons import UNITS, Unit
+from dpadapt.rows import UNITS, Unit
 
 Charge = tuple[Entry, ...]
 # Hash, time (UTC) and text.

@@ -29,7 +29,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import NormalsAhead, Random, random_source
-from dpadapt.persons import UNITS, Shares, Unit
+from dpadapt.rows import UNITS, Shares, Unit
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 

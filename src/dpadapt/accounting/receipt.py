@@ -12,7 +12,7 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, NonPrivateEvent, from_dict
-from dpadapt.persons import UNITS, Unit
+from dpadapt.rows import UNITS, Unit
 
 SEED_WARNING = "the noise came from a seed: this fit has no privacy guarantee"
 

@@ -17,7 +17,7 @@ from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
-from dpadapt.persons import Unit
+from dpadapt.rows import Unit
 
 
 class MechanismOutputs:

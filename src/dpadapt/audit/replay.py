@@ -25,7 +25,7 @@ from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism
 from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
-from dpadapt.persons import Unit
+from dpadapt.rows import Unit
 
 Fit = Callable[[Any, Ledger], Any]
 

@@ -19,10 +19,10 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.audit.battery import Verdict
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.persons import IDS_ASSUMPTION
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import NonPrivateEvent
 from dpadapt.persist import load
-from dpadapt.persons import IDS_ASSUMPTION
 from dpadapt.tables import TableModel
 
 # Relative difference between a receipt's epsilon and the cost of its entries that still counts as equal. Accountants of

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.places import Place
     from dpadapt.mechanisms.mechanism import Event
-    from dpadapt.persons import Unit
+    from dpadapt.rows import Unit
 
 
 def given_place(ledger: str | None, dataset: str | None) -> "Place | None":

@@ -32,13 +32,12 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
+from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
 from dpadapt.learning.descent import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.persons import IDS_ASSUMPTION, Shares, Unit, person_shares, row_shares
-from dpadapt.rows import products_by_row
+from dpadapt.rows import Shares, Unit, products_by_row, row_shares
 from dpadapt.streaming.blocks import Blocks, InMemory, block_slices
 from dpadapt.streaming.source import Part, in_chunks, is_dask, rows_of, source_of
-from dpadapt.weights import weighted, weights_assumption
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {

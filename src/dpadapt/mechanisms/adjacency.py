@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from dpadapt.persons import Unit
+from dpadapt.rows import Unit
 
 
 class Adjacency(Enum):

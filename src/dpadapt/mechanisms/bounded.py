@@ -6,8 +6,8 @@ is added or removed (ADD_REMOVE). Under REPLACE_ONE it is twice that, or the tig
 that are not finite count as null rows.
 
 Makers that take `shares` multiply the term of a row by its share, after clipping. The shares of one person's rows add
-up to at most 1 (`dpadapt.persons`), so the person's part is at most as long as one clipped term, and every bound holds
-for a whole person. Each maker proves what it needs beyond that.
+up to at most 1 (`dpadapt.rows.Shares`), so the person's part is at most as long as one clipped term, and every bound
+holds for a whole person. Each maker proves what it needs beyond that.
 """
 
 import math
@@ -23,8 +23,7 @@ from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.prefix_sums import furthest_columns, root_length, times_root
-from dpadapt.persons import Shares, Unit
-from dpadapt.rows import FLOAT32_EXCESS, Block, Rows, norm_bounds
+from dpadapt.rows import FLOAT32_EXCESS, Block, Rows, Shares, Unit, norm_bounds
 from dpadapt.streaming.blocks import Blocks
 
 Norm = Literal["l1", "l2", "linf"]

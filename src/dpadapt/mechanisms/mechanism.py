@@ -13,7 +13,7 @@ from dpadapt import checks
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
 from dpadapt.mechanisms.randomness import Random
-from dpadapt.persons import UNITS, Unit
+from dpadapt.rows import UNITS, Unit
 
 
 def _keep(owner: Any, **numbers: float) -> None:

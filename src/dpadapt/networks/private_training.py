@@ -27,7 +27,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.networks.public_training import public_batches
 from dpadapt.networks.row_gradients import Engine, clipped_gradient_sum
-from dpadapt.persons import Shares
+from dpadapt.rows import Shares
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")

@@ -28,7 +28,7 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.networks.private_training import Recipe, State, progress, train_privately
 from dpadapt.networks.public_training import Pair
 from dpadapt.networks.row_gradients import Engine
-from dpadapt.persons import Shares, Unit
+from dpadapt.rows import Shares, Unit
 
 _CHECKPOINT_FORMAT = "dpadapt network checkpoint 1"
 _RUN_LABEL = "gradients"

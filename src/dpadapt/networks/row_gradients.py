@@ -17,8 +17,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from dpadapt.mechanisms.bounded import Bounded, clipped_term_sum
-from dpadapt.persons import Shares
-from dpadapt.rows import norm_bounds
+from dpadapt.rows import Shares, norm_bounds
 
 Loss = Callable[[Any, Any], Any]
 # A function that takes one factor per row and returns the sum of factor times gradient.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.persons import Shares, row_shares
+from dpadapt.rows import Shares, row_shares
 from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks
 from dpadapt.streaming.spill import DEFAULT_MEMORY, Spill
 

@@ -18,8 +18,9 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
+from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
 from dpadapt.learning.estimator import PrivateEstimator
-from dpadapt.persons import Shares, ids_assumption, person_shares, row_shares
+from dpadapt.rows import Shares, row_shares
 from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import DEFAULT_MEMORY
 from dpadapt.tables.cells import parse_numbers
@@ -34,7 +35,6 @@ from dpadapt.tables.encoding import (
 )
 from dpadapt.tables.reading import Table, as_table
 from dpadapt.tables.schema import Encoded, Number, Schema, mixed_classes
-from dpadapt.weights import mean_factor
 
 _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
 _ASSUMED_OF_ALL_LABELS = "that every private row has a label of the kind that the schema states"

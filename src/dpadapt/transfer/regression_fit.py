@@ -18,8 +18,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import SquaredLoss, released_gradient
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_outer_sum, clipped_sum, votes
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.persons import Shares, joined_shares
-from dpadapt.rows import Block, Rows
+from dpadapt.rows import Block, Rows, Shares, joined_shares
 from dpadapt.streaming.blocks import Blocks
 from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import Base, combined

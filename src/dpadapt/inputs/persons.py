@@ -1,32 +1,40 @@
-"""`Shares`: how much each private row counts where a person may have several rows, and whose protection follows.
+"""How much each private row counts (`Shares`): where a person may have several rows, and where rows have weights.
 
 If the unit of privacy is the person, a row counts 1 / (number of rows of its person). Every bounded statistic
 multiplies a row's term by that share after clipping it. With terms c_i of length at most C and shares s_i >= 0 that
 add up to at most 1 over a person's rows, the person's part Σ s_i c_i has length at most C: a sum then moves by no more
 for a whole person than it did for one row. A share depends on the rows of its own person alone, so no other term moves.
-Sample weights (`dpadapt.weights`) only make shares smaller, so that the same holds.
+
+*Sample weights.* A weight w becomes the factor min(w, max_weight) / max_weight. It lies in [0, 1] and depends on the
+row's own weight and on a public maximum alone. The row's share is multiplied by it, after clipping. So the shares of a
+unit's rows are still at least 0 and still add up to at most 1, which is all that the makers in `mechanisms/bounded.py`
+ask of them: every bound holds as it is, for rows and for persons, and noise and cost do not change.
+
+What changes is how much the rows amount to. The factors f of n rows add up to n times their mean, which is the number
+that a sum must be divided by, and the number of rows that a plan has to reckon with: the noise of a weighted mean is
+that of a mean over Σ f rows, and its sampling error is at most that, because the effective sample size (Kish)
+(Σ f)² / Σ f² is at least Σ f where no f exceeds 1. The exact Σ f is private. The public n * mean_weight / max_weight
+takes its place; without `mean_weight`, n does, which is never too small: steps that are too short leave more of the
+public model, steps that are too long could diverge.
 """
 
+import math
 import numbers
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Unit = Literal["row", "person"]
-UNITS: tuple[Unit, ...] = ("row", "person")
+from dpadapt import checks
+from dpadapt.rows import SHARE_MARGIN, Shares
 
 # A whole number, as text: "+17.0" is the same id as 17. Leading zeros stay: "017" may be another id than "17".
 _WHOLE = re.compile(r"([+-]?)(\d+)(\.0*)?")
 # Texts that stand for a missing id.
 _MISSING = frozenset({"", "nan", "none", "null", "nat", "<na>"})
-# The exact sum of a person's shares stays at most 1, though each share is rounded. (A sum that is computed in float64
-# can be larger by its own rounding, 1e-12 for a million rows, which is nothing beside the noise.)
-_MARGIN = 1.0 - 16.0 * float(np.finfo(np.float64).eps)
 # For receipts.
 IDS_ASSUMPTION = "that every id is a whole number or a text, or a decimal number that is exact"
 
@@ -34,51 +42,6 @@ IDS_ASSUMPTION = "that every id is a whole number or a text, or a decimal number
 def ids_assumption(column: str) -> str:
     """Return for a receipt which column of a table holds the ids."""
     return f"the ids of persons: the column {column!r}"
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """How much each private row counts. Made only by `person_shares` and `row_shares`, and made less by `weighted`.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-        Between 0 and 1. The shares of one unit's rows add up to at most 1. They are private.
-    unit : {"row", "person"}
-        What is protected.
-    n_units : int
-        Number of rows, or of persons with an id. Public unless the adjacency is add-remove.
-    codes : ndarray of shape (n_rows,)
-        The number of the unit that each row belongs to, from 0 on; -1 for a row without an id. They are private.
-    counted : float, optional
-        With sample weights: their mean over `max_weight` as it is assumed, a public number. None without weights.
-    """
-
-    values: NDArray[np.float64] = field(repr=False)
-    unit: Unit
-    n_units: int
-    codes: NDArray[np.int64] = field(repr=False)
-    counted: float | None = None
-
-    def take(self, index: Any) -> "Shares":
-        """Return the shares of the rows at `index`: those of a part of the rows add up to no more than those of all."""
-        return replace(self, values=self.values[index], codes=self.codes[index])
-
-    def where(self, present: NDArray[np.bool_]) -> "Shares":
-        """Return the same with 0 for the rows that are not `present`. The number of units stays, whoever is left."""
-        return replace(self, values=np.where(present, self.values, 0.0))
-
-    def by_unit(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return for each unit the sum over its rows of row times share: the unit's part of a sum. It is private."""
-        order = np.argsort(self.codes, kind="stable")
-        order = order[np.searchsorted(self.codes[order], 0) :]  # without the rows that have no id
-        codes = self.codes[order]
-        first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))[: len(codes)]
-        return np.add.reduceat(rows[order] * self.values[order, None], first, axis=0) if len(codes) else rows[:0]
-
-    def of_units(self) -> "Shares":
-        """Return the shares of a table that has one row for each unit, such as `by_unit` returns."""
-        return replace(self, values=np.full(self.n_units, _MARGIN), codes=np.arange(self.n_units))
 
 
 def person_shares(ids: Any, n_rows: int) -> Shares:
@@ -106,25 +69,8 @@ def person_shares(ids: Any, n_rows: int) -> Shares:
     # Claim: Σ shares of a person <= 1, so |Σ s_i c_i| <= C for terms |c_i| <= C. Of m rows each has the share (1 - 16
     # eps) / m, rounded: m of them add up to less than 1. A share depends on its own person's rows alone.
     # Not proved: that a person has one id, and that a row is about one person.
-    values = np.where(known, _MARGIN / np.maximum(counts[codes], 1), 0.0)
+    values = np.where(known, SHARE_MARGIN / np.maximum(counts[codes], 1), 0.0)
     return Shares(values, "person", int(np.count_nonzero(counts)), codes)
-
-
-def row_shares(present: NDArray[np.bool_]) -> Shares:
-    """Return shares of 1 for rows that are `present` and 0 for the others, which then count as null rows.
-
-    Examples
-    --------
-    >>> row_shares(np.array([True, False])).values
-    array([1., 0.])
-    """
-    return Shares(np.asarray(present, dtype=np.float64), "row", len(present), np.arange(len(present)))
-
-
-def joined_shares(parts: Sequence[Shares]) -> Shares:
-    """Return the shares of all rows, given those of consecutive parts of one table."""
-    values, codes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "codes"))
-    return replace(parts[0], values=values, codes=codes)
 
 
 _NO_IDS = "persons must hold the id of each private row's person: one column with one id per row."
@@ -198,3 +144,97 @@ def _text(value: Any, largest: float) -> str:
         return text
     sign, digits, _ = whole.groups()
     return digits if sign != "-" or not digits.strip("0") else f"-{digits}"
+
+
+_NO_WEIGHTS = "sample_weight must hold one number for each private row."
+_NO_MAXIMUM = (
+    "max_weight must be given with sample_weight: the largest weight, known without looking at the private weights. "
+    "Larger weights count as this one."
+)
+
+
+def weighted(shares: Shares, weights: Any, *, max_weight: Any, mean_weight: Any = None) -> Shares:
+    """Return the shares, each times the factor of its row's weight.
+
+    A weight that is negative or no finite number counts as 0, without a message: it would tell something about a row.
+
+    Parameters
+    ----------
+    shares : Shares
+    weights : array-like of shape (n_rows,)
+        Private. No message shows one.
+    max_weight : float
+        Public. Larger weights count as this one.
+    mean_weight : float, optional
+        Public; see `mean_factor`.
+
+    Examples
+    --------
+    >>> from dpadapt.rows import row_shares
+    >>> shares = weighted(row_shares(np.ones(4)), [1.0, 8.0, -1.0, np.nan], max_weight=4.0, mean_weight=2.0)
+    >>> shares.values, shares.counted
+    (array([0.25, 1.  , 0.  , 0.  ]), 0.5)
+    """
+    counted = mean_factor(max_weight, mean_weight)
+    own = _numbers(weights, len(shares.values))
+    with np.errstate(all="ignore"):
+        # Claim: 0 <= factor <= 1, so that no share grows. w <= M gives w / M <= 1 also when rounded.
+        # Not proved: that max_weight is public.
+        factors = np.clip(np.where(np.isfinite(own), own, 0.0), 0.0, max_weight) / max_weight
+        return replace(shares, values=shares.values * factors, counted=counted)
+
+
+def mean_factor(max_weight: Any, mean_weight: Any = None) -> float:
+    """Return what the mean factor of the rows is assumed to be, or refuse bounds of weights; all are public.
+
+    Examples
+    --------
+    >>> mean_factor(10.0, 2.0), mean_factor(10.0)
+    (0.2, 1.0)
+    """
+    if max_weight is None:
+        raise ValueError(_NO_MAXIMUM)
+    most = checks.scale(max_weight, "max_weight")
+    if mean_weight is None:
+        return 1.0
+    mean = checks.scale(mean_weight, "mean_weight")
+    if mean > most:
+        raise ValueError(f"mean_weight must be at most max_weight, {most:g}, got {mean:g}.")
+    return mean / most
+
+
+def weights_assumption(max_weight: float, mean_weight: float | None) -> str:
+    """Return what weights assume to be public, for receipts."""
+    mean = "" if mean_weight is None else f", and their mean, {mean_weight:g}"
+    return f"the largest sample weight, {max_weight:g}{mean}; larger weights count as the largest"
+
+
+def _numbers(weights: Any, n_rows: int) -> NDArray[np.float64]:
+    """Return the weights in float64, or refuse them without showing one."""
+    numbers: NDArray[np.float64] | None = None
+    try:
+        array = np.ma.filled(weights.astype(np.float64), np.nan) if isinstance(weights, np.ma.MaskedArray) else weights
+        array = np.asarray(checks.cells(array))
+        if array.shape == (n_rows,) and array.dtype.kind == "O":
+            numbers = np.array([_number_of(weight) for weight in array], dtype=np.float64)
+        elif array.shape == (n_rows,) and array.dtype.kind in "biuf":
+            numbers = array.astype(np.float64)
+    except Exception:
+        numbers = None
+    if numbers is None:
+        # Outside the handler, and in words of our own: the original error may quote a weight. The number of rows may be
+        # private, so it is not shown.
+        raise ValueError(_NO_WEIGHTS)
+    return numbers
+
+
+def _number_of(weight: Any) -> float:
+    """Return one weight; NaN if it is missing or larger than any float, an error if it is no number."""
+    if weight is None:
+        return math.nan
+    if isinstance(weight, complex | np.complexfloating | np.datetime64 | np.timedelta64):
+        raise TypeError
+    try:
+        return float(weight)
+    except OverflowError:
+        return math.nan
