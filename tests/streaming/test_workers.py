@@ -299,6 +299,12 @@ def test_extreme_rows_on_a_worker_raise_nothing(client, rows):
     assert np.isfinite(model.coef_).all()
 
 
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+def test_a_worker_computes_an_extreme_row_without_a_warning(errors):
+    with np.errstate(all=errors):
+        assert workers._safely(lambda: np.exp(np.array([1e4]))) == np.inf
+
+
 def test_labels_of_dask_are_read_one_by_one(client):
     labels = np.array([2**53 + 1, 0.0, True, 1, np.float32(1)] * 4, dtype=object)
     classes = np.array([0, 1, 2**53 + 1])
