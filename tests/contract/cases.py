@@ -338,7 +338,7 @@ RECIPES: dict[str, list[Recipe]] = {
             "regression",
             shifted("regression"),
             epsilon=8.0,
-            public_model=DecisionTreeRegressor(max_depth=3),
+            public_model=DecisionTreeRegressor(max_depth=3, random_state=0),
         ),
         variant("linear public model", "regression", shifted("regression"), epsilon=8.0, public_model="linear"),
         variant("intervals", "regression", shifted("regression"), epsilon=8.0, intervals=True),
@@ -439,7 +439,7 @@ RECIPES: dict[str, list[Recipe]] = {
         variant("same population", "classes", labelled("classes"), prior="same-population"),
         variant("unseen column", "classes", lacking("classes"), epsilon=8.0),
         variant(
-            "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3)
+            "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3, random_state=0)
         ),
         variant("linear public model", "classes", shifted("classes"), epsilon=8.0, public_model="linear"),
         variant("intervals", "classes", shifted("classes"), epsilon=8.0, intervals=True),
