@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
 from dpadapt import Adjacency, Ledger, Public
@@ -14,7 +13,6 @@ from dpadapt.papers.adaptation.preparation import (
     target_scale,
     unit_geometry,
     unit_rows,
-    weighted_logistic,
     weighted_ridge,
 )
 from dpadapt.papers.adaptation.private_statistics import PrivateMixture, ReverseAdaptation
@@ -177,31 +175,3 @@ def test_weighted_ridge_equals_scikit_learns():
     coef, intercept = weighted_ridge(Z, y, weights, 0.2)
     assert coef == pytest.approx(oracle.coef_)
     assert intercept == pytest.approx(oracle.intercept_)
-
-
-def test_weighted_logistic_minimises_the_weighted_loss():
-    random = np.random.default_rng(0)
-    Z, weights = random.normal(size=(60, 2)), random.uniform(0, 1, 60)
-    codes = (Z[:, 0] + random.normal(size=60) > 0).astype(np.int64)
-    share = weights / weights.sum()
-    strength = 0.1 * share @ np.mean(Z**2, axis=1)
-
-    def value(w):
-        scores = Z @ w[:2] + w[2]
-        return share @ (np.logaddexp(0, scores) - codes * scores) + strength * (w[:2] @ w[:2]) / 2
-
-    oracle = minimize(value, np.zeros(3), tol=1e-12)
-    coef, intercept = weighted_logistic(Z, codes, weights, 0.1, 2)
-    assert np.append(coef[0], intercept) == pytest.approx(oracle.x, abs=1e-4)
-
-
-def test_weighted_logistic_never_predicts_a_class_without_rows():
-    random = np.random.default_rng(0)
-    Z = random.normal(size=(40, 2))
-    codes = (Z[:, 0] > 0).astype(np.int64) * 2  # classes 0 and 2 of three
-    coef, intercept = weighted_logistic(Z, codes, np.ones(40), 1e-3, 3)
-    scores = Z @ coef.T + intercept
-    assert np.mean(scores.argmax(axis=1) == codes) > 0.9
-    assert (scores[:, 1] < scores.max(axis=1) - 100).all()
-    only, level = weighted_logistic(Z, np.ones(40, np.int64), np.ones(40), 1e-3, 3)
-    assert ((Z @ only.T + level).argmax(axis=1) == 1).all()
