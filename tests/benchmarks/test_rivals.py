@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 
 from benchmarks.adaptation.nonprivate import BASELINES, baseline, best_of
 from benchmarks.rivals.adaptation import (
     AlphaMixture,
-    AlphaMixtureClassifier,
     DiscrepancyMinimization,
     KernelMeanMatching,
     KernelMeanMatchingClassifier,
@@ -41,13 +40,6 @@ def samples(task, seed=0, m=120, n=50):
     if task == "classification":
         return X, np.where(y > 0, "yes", "no"), Public(X_source, np.where(y_source > 0, "yes", "no"))
     return X, y, Public(X_source, y_source)
-
-
-@every_open
-def test_without_labelled_public_data_the_model_is_that_of_the_target(entry):
-    X, y, public = samples(entry.task)
-    alone = entry.estimator().fit(X, y).predict(X)
-    assert np.array_equal(alone, entry.estimator().fit(X, y, public=Public(public.X)).predict(X))
 
 
 @every_open
@@ -86,15 +78,6 @@ def test_mixture_minimises_the_mixed_error(alpha):
     model = AlphaMixture(alpha, ridge=1e-9).fit(X, y, public=public)
     assert model.coef_ == pytest.approx(oracle.coef_, abs=1e-6)
     assert model.intercept_ == pytest.approx(oracle.intercept_, abs=1e-6)
-
-
-def test_classifier_mixture_at_the_ends_is_one_sample_alone():
-    X, y, public = samples("classification")
-    target = AlphaMixtureClassifier(0.0, ridge=1e-6).fit(X, y, public=public)
-    oracle = LogisticRegression(C=1e9, max_iter=2000).fit(X, y)
-    assert np.mean(target.predict(X) == oracle.predict(X)) > 0.97
-    source = AlphaMixtureClassifier(1.0).fit(X, y, public=public)
-    assert np.array_equal(source.coef_, AlphaMixtureClassifier(1.0).fit(X, y[::-1], public=public).coef_)
 
 
 def test_best_of_picks_by_validation_rows():
@@ -183,12 +166,6 @@ def test_convex_form_is_the_huber_minimiser():
     everything = np.concatenate([public.y, y])
     predicted = (model.predict(np.vstack([public.X, X])) - everything.mean()) / everything.std()
     assert predicted == pytest.approx(rows @ oracle.x, abs=1e-4)
-
-
-def test_a_large_discrepancy_drops_the_source():
-    X, y, public = two_columns()
-    model = SBest(0.5, lambda1=1.0, discrepancy=5.0).fit(X, y, public=public)
-    assert model.coef_ == pytest.approx(AlphaMixture(0.0, ridge=1e-9).fit(X, y).coef_, abs=1e-5)
 
 
 def test_grid_always_holds_the_target_alone():

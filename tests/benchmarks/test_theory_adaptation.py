@@ -11,7 +11,6 @@ from benchmarks.theory.adaptation import (
     discrepancy,
     gradient_mapping,
     learning_bound,
-    linear_complexity,
     local_discrepancy,
     relaxation_bound,
 )
@@ -108,31 +107,11 @@ def test_the_gap_bounds_the_distance_from_the_minimum(penalties):
             assert value >= fine.objective - 1e-9
 
 
-def test_problem_5_falls_with_every_round_and_ends_where_neither_block_improves():
-    data = samples(seed=4)
-    values = [
-        solve(*data, alpha=0.5, radius=2.0, penalties=Penalties(0.3, 0.5, 1.0), form="original", max_rounds=k).objective
-        for k in (1, 2, 4, 60)
-    ]
-    assert values == sorted(values, reverse=True)
-    solution = solve(*data, alpha=0.5, radius=2.0, penalties=Penalties(0.3, 0.5, 1.0), form="original")
-    assert solution.gap <= 1e-8
-
-
 def test_without_a_source_and_with_weak_weights_it_is_least_squares():
     _, _, X, y = samples()
     solution = solve(None, None, X, y, radius=100.0, penalties=Penalties(1e3))
     assert solution.coef == pytest.approx(np.linalg.lstsq(X, y, rcond=None)[0], abs=1e-8)
     assert solution.weights == pytest.approx(np.full(len(y), 1 / len(y)))
-
-
-def test_fewer_rows_than_columns_and_constant_columns_are_solved():
-    rng = np.random.default_rng(0)
-    X = np.column_stack([np.ones(6), np.zeros(6), rng.standard_normal((6, 10))])
-    solution = solve(X[:3], X[:3, 2], X[3:], X[3:, 2], radius=2.0)
-    assert np.isfinite(solution.coef).all()
-    assert solution.objective == pytest.approx(0.0, abs=1e-9)
-    assert solution.gap <= 1e-9
 
 
 def smooth_problem(losses, q, p, penalties, sharpness):
@@ -245,19 +224,6 @@ def test_the_largest_term_and_its_remedy_are_shown():
     # At the reference weights the cost of choosing them is 0.
     assert few.distance == 0.0
     assert few.deviation == pytest.approx(4 * np.linalg.norm(p) * math.sqrt(math.log(20) / 2))
-
-
-def test_linear_complexity_bounds_the_complexity_of_squared_losses():
-    rng = np.random.default_rng(1)
-    X, y = rng.standard_normal((50, 3)), rng.uniform(-1, 1, 50)
-    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
-    q = rng.random(50) / 50
-    W = rng.standard_normal((500, 3))
-    W *= 2.0 / np.linalg.norm(W, axis=1, keepdims=True)
-    losses = (W @ X.T - y) ** 2
-    signs = rng.choice([-1.0, 1.0], (400, 50))
-    drawn = (losses @ (signs * q).T).max(axis=0).mean()
-    assert 0 < drawn <= linear_complexity(X, q, radius=2.0, lipschitz=2 * (2.0 + 1.0))
 
 
 @pytest.mark.parametrize("center", [None, [0.5, -0.2, 0.1]])
