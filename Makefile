@@ -13,7 +13,7 @@ RELEASE_STAMP := .venv-release/.installed
 # Interpreters that a release is tried with, such as "python3.11 python3.12 python3.13".
 RELEASE_PYTHONS ?= $(PYTHON)
 # Modules whose guards `make guards` removes.
-MODULES ?= mechanisms/bounded.py mechanisms/bounded_losses.py mechanisms/bounded_neighbours.py persist.py \
+MODULES ?= mechanisms/bounded.py papers/adaptation/bounded_losses.py mechanisms/bounded_neighbours.py persist.py \
 	evaluation.py transfer/public_models.py accounting/ledger.py accounting/store.py accounting/chain.py \
 	accounting/closed_forms.py accounting/cost.py accounting/oracles.py accounting/receipt.py
 # Tests that may also notice a guard that is missing: those of ledgers use all stores.

@@ -7,7 +7,6 @@ task that shares only the subspace with them. The truth is known, so errors can 
 import numpy as np
 
 from dpadapt import Ledger, Public
-from dpadapt.papers.subspace.bounds import lower_bound, upper_bound
 from dpadapt.papers.subspace.solvers import ProjectedDPSGD
 from dpadapt.representation import PrivateSubspaceRegressor, PublicSubspace, subspace_distance
 
@@ -44,9 +43,3 @@ for name, model in models.items():
 print(f"error of ours, predicted from public rows: {np.sqrt(models['ours'].predicted_excess_):.3f}")
 print(f"spent by all fits together: epsilon {ledger.spent():.2f} of {ledger.epsilon:g}")
 print(models["ours"].privacy_)
-
-print("\nBounds of the paper for a subspace at a sine of 0.2 (squared error, with constant 1):")
-for rows in (1000, 10_000):
-    low = lower_bound(5, rows, epsilon=1.1, angle=0.2)
-    high = upper_bound(5, rows, epsilon=1.1, delta=1e-5, angle=0.2)
-    print(f"{rows:6,} private rows: {low.total:.4f} to {high.total:.4f}")

@@ -178,8 +178,8 @@ def code_of(path):
 
 
 def test_bounded_statistics_are_made_where_the_bound_is_enforced():
-    names = "bounded bounded_losses bounded_neighbours parity"
-    makers = [f"mechanisms/{name}.py" for name in names.split()]
+    makers = [f"mechanisms/{name}.py" for name in ("bounded", "bounded_neighbours", "parity")]
+    makers.append("papers/adaptation/bounded_losses.py")
     assert sources(re.compile(r"\bBounded\("), but=makers) == []
 
 

@@ -19,21 +19,18 @@ from benchmarks.adaptation.figures import ADJACENCY, ALPHAS, DELTA
 from benchmarks.adaptation.nonprivate import TABLE_2_AND_6, baseline
 from benchmarks.adaptation.sets import Array, PaperSet, Split, named, split
 from benchmarks.pages import pipes, print_wide, write_between
+from benchmarks.rivals.adaptation import kernel_mean_weights, median_distance, weighted_logistic
 from benchmarks.running import command, cores, watched
+from benchmarks.theory.adaptation_problems import solve_smooth
 from benchmarks.transfer.common import claim, versions
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
-from dpadapt.papers.adaptation.matching import (
-    PrivateBestDA,
-    PrivateDiscrepancyMinimization,
-    kernel_mean_weights,
-    median_distance,
-)
+from dpadapt.papers.adaptation.matching import PrivateBestDA, PrivateDiscrepancyMinimization
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
-from dpadapt.papers.adaptation.preparation import bounded_rows, standard, unit_geometry, weighted_logistic
-from dpadapt.papers.adaptation.problem import Penalties, solve_smooth
+from dpadapt.papers.adaptation.preparation import bounded_rows, standard, unit_geometry
+from dpadapt.papers.adaptation.problem import Penalties
 
 START, END = "<!-- bench adaptation-limits -->", "<!-- end of bench adaptation-limits -->"
 PAPER_STEPS = 15_000

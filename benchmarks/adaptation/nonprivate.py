@@ -14,14 +14,13 @@ import numpy as np
 from sklearn.base import clone
 
 from benchmarks.adaptation.sets import PaperSet, Split, split
+from benchmarks.rivals.adaptation import SBestClassifier, sbest_grid
 from dpadapt.data import Public
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
-from dpadapt.papers.adaptation.sbest import SBestClassifier, sbest_grid
 
-# Baselines. All are estimators with `fit(X, y, *, public=Public(X_source, y_source), ledger=None)`, where `X`, `y` is
-# the target; only `reverse` protects the source instead. The receipts of those that are not private say so.
-
+# Baselines. All are estimators with `fit(X, y, *, public=Public(X_source, y_source))`, where `X`, `y` is the target;
+# only `reverse` protects the source instead.
 
 Task = Literal["regression", "classification"]
 
@@ -52,41 +51,43 @@ class Baseline:
     def estimator(self, **params: Any) -> Any:
         """Return a new, unfitted estimator."""
         module, _, name = self.path.rpartition(".")
-        return getattr(import_module(f"dpadapt.{module}"), name)(**{**dict(self.params), **params})
+        return getattr(import_module(module), name)(**{**dict(self.params), **params})
 
 
 BASELINES: tuple[Baseline, ...] = (
-    Baseline("train source", "regression", False, "papers.adaptation.unprotected.AlphaMixture", (("alpha", 1.0),)),
-    Baseline("train target", "regression", False, "papers.adaptation.unprotected.AlphaMixture", (("alpha", 0.0),)),
-    Baseline("mixture", "regression", False, "papers.adaptation.unprotected.AlphaMixture", (("alpha", 0.5),)),
-    Baseline("SBest", "regression", False, "papers.adaptation.sbest.SBest"),
-    Baseline("exact (6)", "regression", False, "papers.adaptation.sbest.SBest", (("form", "convex"),)),
-    Baseline("KMM", "regression", False, "papers.adaptation.matching.KernelMeanMatching"),
-    Baseline("DM", "regression", False, "papers.adaptation.matching.DiscrepancyMinimization"),
-    Baseline("noisy SGD", "regression", True, "papers.adaptation.noisy_sgd.NoisySGD"),
-    Baseline("private DM", "regression", True, "papers.adaptation.matching.PrivateDiscrepancyMinimization"),
-    Baseline("statistics", "regression", True, "learning.linear.PrivateLinearRegression", (("solver", "statistics"),)),
-    Baseline("private mixture", "regression", True, "papers.adaptation.private_statistics.PrivateMixture"),
-    Baseline("reverse", "regression", True, "papers.adaptation.private_statistics.ReverseAdaptation"),
+    Baseline("train source", "regression", False, "benchmarks.rivals.adaptation.AlphaMixture", (("alpha", 1.0),)),
+    Baseline("train target", "regression", False, "benchmarks.rivals.adaptation.AlphaMixture", (("alpha", 0.0),)),
+    Baseline("mixture", "regression", False, "benchmarks.rivals.adaptation.AlphaMixture", (("alpha", 0.5),)),
+    Baseline("SBest", "regression", False, "benchmarks.rivals.adaptation.SBest"),
+    Baseline("exact (6)", "regression", False, "benchmarks.rivals.adaptation.SBest", (("form", "convex"),)),
+    Baseline("KMM", "regression", False, "benchmarks.rivals.adaptation.KernelMeanMatching"),
+    Baseline("DM", "regression", False, "benchmarks.rivals.adaptation.DiscrepancyMinimization"),
+    Baseline("noisy SGD", "regression", True, "dpadapt.papers.adaptation.noisy_sgd.NoisySGD"),
+    Baseline("private DM", "regression", True, "dpadapt.papers.adaptation.matching.PrivateDiscrepancyMinimization"),
+    Baseline(
+        "statistics", "regression", True, "dpadapt.learning.linear.PrivateLinearRegression", (("solver", "statistics"),)
+    ),
+    Baseline("private mixture", "regression", True, "dpadapt.papers.adaptation.private_statistics.PrivateMixture"),
+    Baseline("reverse", "regression", True, "dpadapt.papers.adaptation.private_statistics.ReverseAdaptation"),
     Baseline(
         "train source",
         "classification",
         False,
-        "papers.adaptation.unprotected.AlphaMixtureClassifier",
+        "benchmarks.rivals.adaptation.AlphaMixtureClassifier",
         (("alpha", 1.0),),
     ),
     Baseline(
         "train target",
         "classification",
         False,
-        "papers.adaptation.unprotected.AlphaMixtureClassifier",
+        "benchmarks.rivals.adaptation.AlphaMixtureClassifier",
         (("alpha", 0.0),),
     ),
     Baseline(
-        "mixture", "classification", False, "papers.adaptation.unprotected.AlphaMixtureClassifier", (("alpha", 0.5),)
+        "mixture", "classification", False, "benchmarks.rivals.adaptation.AlphaMixtureClassifier", (("alpha", 0.5),)
     ),
-    Baseline("SBest", "classification", False, "papers.adaptation.sbest.SBestClassifier"),
-    Baseline("KMM", "classification", False, "papers.adaptation.matching.KernelMeanMatchingClassifier"),
+    Baseline("SBest", "classification", False, "benchmarks.rivals.adaptation.SBestClassifier"),
+    Baseline("KMM", "classification", False, "benchmarks.rivals.adaptation.KernelMeanMatchingClassifier"),
 )
 
 
@@ -141,7 +142,7 @@ def best_of(
     Examples
     --------
     >>> from dpadapt import Public
-    >>> from dpadapt.papers.adaptation.unprotected import AlphaMixture
+    >>> from benchmarks.rivals.adaptation import AlphaMixture
     >>> X, public = [[0.0], [1.0], [2.0]], Public([[0.0], [1.0]], [9.0, 9.0])
     >>> pair = [AlphaMixture(alpha) for alpha in (0.0, 1.0)]
     >>> best_of(pair, X, [0.0, 1.0, 2.0], X_validation=X, y_validation=[0.0, 1.0, 2.0], public=public).alpha

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.theory.adaptation import discrepancy
+from benchmarks.theory.adaptation_problems import solve
 from benchmarks.transfer.common import claim
 from dpadapt.accounting import oracles
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon
 from dpadapt.data import Public
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
-from dpadapt.papers.adaptation.bounds import discrepancy
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.noise import PAPER_SHARE, largest_valid_claim, paper_mu
-from dpadapt.papers.adaptation.problem import solve
 
 # Privacy cost of the printed noise, by two accountants that share no code: privacy-loss distributions, a closed form.
 # In the closed form all Gaussian releases are one release with known epsilon and delta; together with the discrepancy's

@@ -22,10 +22,10 @@ from benchmarks.adaptation.sets import named, split
 from benchmarks.adaptation.tuning import Setting, combinations, spoken, tuned
 from benchmarks.pages import pipes, print_wide, write_between
 from benchmarks.running import command, cores, in_order, resumes
+from benchmarks.theory.adaptation import ConvergenceBounds
 from benchmarks.transfer.common import claim, compared, everywhere, mean_intervals, versions
 from dpadapt.errors import DataUnavailable
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
-from dpadapt.papers.adaptation.convergence import ConvergenceBounds
 from dpadapt.papers.adaptation.noise import PAPER_SHARE
 from dpadapt.papers.adaptation.problem import Penalties
 

@@ -22,6 +22,7 @@ from benchmarks.clustering.claims import mean_gap, on_few_sets, rival_claims, va
 from benchmarks.clustering.measure import PROXIES, VARIANTS, Problem, Solutions, budget_of, cost_runs, variants
 from benchmarks.clustering.sets import named, papers_pairs
 from benchmarks.pages import pipes, write_between
+from benchmarks.rivals.clustering import accelerated_k_medoids
 from benchmarks.running import command, cores, watched
 from benchmarks.transfer.common import claim, real_data, run_text, versions
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
@@ -29,7 +30,6 @@ from dpadapt.clustering.solver import faster_pam, greedy, nearest
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.papers.source_target import proxies
-from dpadapt.papers.source_target.baselines import accelerated_k_medoids
 from dpadapt.papers.source_target.proxies import Ball, coreset
 
 Array = NDArray[Any]

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from benchmarks.clustering.sets import PaperSet
+from benchmarks.rivals.clustering import accelerated_k_medoids
+from benchmarks.theory.source_target import concentrated_bound, delta_t, diff_bound, pure_bound
 from dpadapt.accounting.closed_forms import gaussian_epsilon, rho_to_epsilon
 from dpadapt.clustering import inference, releases
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, faster_pam, greedy, nearest
 from dpadapt.data import Public
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource, accelerated_k_medoids
-from dpadapt.papers.source_target.bounds import concentrated_bound, delta_t, diff_bound, pure_bound
+from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.papers.source_target.proxies import NAS, NNA, Ball, ProxyClustering, coreset
 
 Array = NDArray[Any]
@@ -66,7 +67,7 @@ class Problem:
         return [float(np.minimum(cap, self.matrix[:, rows].min(axis=1)).mean(dtype=np.float64)) for rows in centres]
 
     def prior(self) -> Solutions:
-        """Return the centres for every k if sources were everywhere, as `baselines.public_prior`."""
+        """Return the centres for every k if sources were everywhere, as `public_prior`."""
         caps = [float(self.matrix[:, rows].min(axis=1).mean(dtype=np.float64)) for rows in self.alone]
         centres = []
         for k, cap in zip(self.ks, caps, strict=True):

@@ -35,7 +35,9 @@ from benchmarks.clustering.claims import CLOSE, CORESET, LIKE, gaps, interval, o
 from benchmarks.clustering.measure import DELTA, PROXIES, RHO, VARIANTS, Problem, budget_of, cost_runs
 from benchmarks.clustering.sets import named, papers_pairs
 from benchmarks.pages import pipes, write_between
+from benchmarks.rivals.clustering import accelerated_k_medoids
 from benchmarks.running import command, cores, in_order
+from benchmarks.theory.source_target import delta_t
 from benchmarks.transfer.common import claim, judged, real_data, run_text, versions
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.cost import epsilon as cost_of
@@ -46,8 +48,7 @@ from dpadapt.errors import DataUnavailable
 from dpadapt.mechanisms import bounded_neighbours
 from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
 from dpadapt.papers.source_target import baselines, proxies
-from dpadapt.papers.source_target.baselines import PrivateKMeansSource, accelerated_k_medoids
-from dpadapt.papers.source_target.bounds import delta_t
+from dpadapt.papers.source_target.baselines import PrivateKMeansSource
 from dpadapt.papers.source_target.proxies import RADIUS, Ball, ProxyClustering, coreset
 
 Array = NDArray[Any]

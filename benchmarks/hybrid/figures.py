@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, in_order
+from benchmarks.theory.reweigh import plan
 from benchmarks.transfer.common import claim, judged, versions
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Hypothesis, Squares
-from dpadapt.papers.reweigh.learners import Learner, OnlineLearner, Sample, SeparatorLearner
-from dpadapt.papers.reweigh.planning import Descent, plan
+from dpadapt.papers.reweigh.learners import Descent, Learner, OnlineLearner, Sample, SeparatorLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 # What `--only` chooses from, and the figure of each; every part has a section of its own on the page.

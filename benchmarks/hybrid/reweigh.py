@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from benchmarks.hybrid.reweigh_claims import DELTA, EPSILON, SIX, Row
+from benchmarks.theory.reweigh import parity_rows
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Squares
@@ -22,7 +23,6 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.parity import NOTHING, equations, pack
 from dpadapt.papers.reweigh.learners import DescentLearner, Learner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import ParityLearner, SparseLearner, most_frequent
-from dpadapt.papers.reweigh.planning import parity_rows
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 # Appendix B: private parity at the sizes of Corollary B.3, and at smaller sizes that suffice.

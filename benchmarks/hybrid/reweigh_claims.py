@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data.synthetic import APPENDIX_D_EASY
+from benchmarks.theory.reweigh import StrPlan, algorithm_4_cost, plan
 from benchmarks.transfer.common import claim
 from dpadapt.hybrid.deciding import people_needed
-from dpadapt.papers.reweigh.planning import Descent, StrPlan, algorithm_4_cost, plan
+from dpadapt.papers.reweigh.learners import Descent
 from dpadapt.papers.reweigh.rounds import Protocol
 
 EPSILON, DELTA = 0.5, 1e-4

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data.synthetic import SharedSubspace, shared_subspace
+from benchmarks.theory.subspace import lower_bound, upper_bound
 from benchmarks.transfer.common import claim, everywhere
 from dpadapt.learning.task_model import SUBSPACE_METHODS
 from dpadapt.learning.task_subspaces import subspace_distance
-from dpadapt.papers.subspace.bounds import lower_bound, upper_bound
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
 from dpadapt.representation.subspace import PublicSubspace
 from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor

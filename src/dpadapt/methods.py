@@ -1,7 +1,7 @@
 """The table of methods: what is listed here appears in `dpadapt fit`, its help, saved models and the test batteries.
 
-A new method joins by one line. Products have one-word names; a published algorithm has the name of its class in lower
-case, its words joined by hyphens.
+A new method joins by one line. Products come first and have one-word names; a published algorithm has the name of its
+class in lower case, its words joined by hyphens.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,18 @@ class Method:
     beside: Literal["public", "agents"] = "public"
     tasks: bool = False
 
+    @property
+    def published(self) -> bool:
+        """Whether it is a published algorithm, kept for comparison, and no product."""
+        return self.path.startswith("dpadapt.papers.")
+
     def estimator(self, **params: Any) -> Any:
         """Return a new, unfitted estimator."""
         module, _, name = self.path.rpartition(".")
         return getattr(import_module(module), name)(**params)
 
 
+# For each task its products, then the published algorithms.
 METHODS: tuple[Method, ...] = (
     Method(
         "transfer",
@@ -74,13 +80,6 @@ METHODS: tuple[Method, ...] = (
         "regression",
         "dpadapt.papers.adaptation.cnvx.CnvxAdap",
         "CnvxAdap of private domain adaptation: noisy descent on private and public rows together",
-        paper=1,
-    ),
-    Method(
-        "noisy-sgd",
-        "regression",
-        "dpadapt.papers.adaptation.noisy_sgd.NoisySGD",
-        "noisy descent on the private rows alone, the baseline of private domain adaptation",
         paper=1,
     ),
     Method(

@@ -68,7 +68,7 @@ def test_a_class_without_a_case_is_found():
 
 def test_a_reason_is_given_for_classes_that_exist_only(monkeypatch):
     reasons = reasons_not_audited()
-    assert {"NonPrivate", "AlphaMixture", "SBest"} <= reasons.keys()
+    assert "NonPrivate" in reasons
     assert not reasons.keys() & {case.subject.__name__ for case in CASES}
     known = {base.__name__ for cls in private_classes() for base in cls.__mro__}
     assert NOT_AUDITED.keys() <= known

@@ -10,14 +10,11 @@ import pytest
 
 from benchmarks.adaptation import claims, limits, nonprivate, privacy_and_speed, run, show, steps
 from benchmarks.adaptation.privacy_and_speed import verbatim
-from benchmarks.adaptation.sets import CLASSIFICATION, REGRESSION, PaperSet, named, split
-from benchmarks.adaptation.tuning import combinations, tuned
-from benchmarks.pages import adaptation_page
+from benchmarks.adaptation.sets import PaperSet, split
+from benchmarks.rivals.adaptation import KernelMeanMatchingClassifier
 from benchmarks.running import command
-from dpadapt.accounting.closed_forms import gaussian_delta
 from dpadapt.data import Public
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
-from dpadapt.papers.adaptation.matching import KernelMeanMatchingClassifier
 
 
 def cell(name="a", n=300, epsilon=0.5, *, ours=0.4, paper=0.6, exact=0.5, public=0.45, **values):
@@ -126,49 +123,6 @@ def test_costs_agree_with_the_formulas_of_two_accountants(monkeypatch):
     assert list(claims.privacy_claims(wrong, valid))[-1]["verdict"] == "missed"
 
 
-def test_delta_of_two_releases_is_between_that_of_one_and_a_bound():
-    one, both = gaussian_delta(1.0, 2.0), privacy_and_speed.mixed_delta(1.0, 0.5, 2.0)
-    assert one < both < gaussian_delta(1.0, 1.5)
-
-
-def test_tuning_looks_at_every_setting_and_reports_the_winner_on_all_seeds():
-    seen = []
-
-    def error(setting, seed):
-        seen.append((setting["a"], setting["b"], seed))
-        return math.nan if setting["a"] == 2 else abs(setting["a"] - 1) + setting["b"] + seed
-
-    chosen, errors = tuned(combinations(a=(0, 1, 2), b=(0, 1)), error, 4)
-    assert chosen == {"a": 1, "b": 0}
-    assert errors == [0, 1, 2, 3]
-    assert len({(a, b) for a, b, _ in seen}) == 6
-    assert len(seen) == len(set(seen)) == 6 + 2 * 2 + 1
-
-
-def test_repeated_rows_stand_on_both_sides_of_the_split_and_single_ones_do_not():
-    def load():
-        X = np.arange(20.0)[:, None]
-        return X, X[:, 0], X, X[:, 0]
-
-    for times in (1, 5):
-        part = split(PaperSet("made up", load, (8 * times, 2 * times, 10 * times, 20), True, "", repeated=times), 0)
-        shared = set(part.y) & set(part.y_test)
-        assert bool(shared) is (times > 1)
-        assert len(part.y) == 8 * times
-        assert part.thinned.X.shape == (20, 1)
-
-
-def test_every_set_of_the_tables_has_the_papers_figures_and_says_what_it_is():
-    for task in REGRESSION:
-        assert set(nonprivate.TABLE_1_AND_3[task.name]) < set(nonprivate.REGRESSION_METHODS)
-    for task in CLASSIFICATION:
-        assert set(nonprivate.TABLE_2_AND_6[task.name]) < set(nonprivate.CLASSIFICATION_METHODS)
-    for task in (*REGRESSION, *CLASSIFICATION):
-        assert any(word in task.note for word in ("complete", "partial", "stand-in", "times"))
-    assert [task.name for task in REGRESSION if task.complete] == ["Wind"]
-    assert not named("Accent, repeated").complete  # which accents are 1 is not in the paper
-
-
 def test_verbatim_loop_is_the_algorithm_of_the_estimator():
     random = np.random.default_rng(0)
     X_source, X = (part / np.linalg.norm(part, axis=1)[:, None] for part in random.standard_normal((2, 60, 3)))
@@ -218,63 +172,6 @@ def test_a_quick_run_gives_no_verdict_on_cells():
     }
 
 
-def test_page_draws_every_figure_marks_misses_and_stands_alone():
-    page = adaptation_page(show.summarise(results(figures=[*GRID, *GAS])))
-    assert page.count("<svg") == 5  # Wind, Gas, Figure 2, Figure 3, Adult
-    assert "epsilon 0.5" in page
-    assert "public only" in page
-    assert 'class="missed"' in page
-    assert "accuracy, Adult: not there" in page
-    assert "http" not in page.replace("http-equiv", "")
-
-
-def test_data_that_is_partial_trivial_or_not_there_is_said():
-    notes = " ".join(show.facts(results(figures=GAS, trivial=True)))
-    for words in (
-        "batch 7 (the paper's) is missing",
-        "Trivial: a model of the source",
-        "Not available: CIFAR-100, SVHN, ImageNet",
-    ):
-        assert words in notes
-    assert "Trivial" not in " ".join(show.facts(results(figures=GAS)))
-    assert "Algorithm 1 as printed in 0 of 4 cells" in notes
-
-
-def test_markdown_and_terminal_show_the_papers_figure_beside_ours(tmp_path, capsys):
-    page = tmp_path / "page.md"
-    sections = (text for group in show.GROUPS for text in (show.markers(group)[0], "stale", show.markers(group)[1]))
-    page.write_text("\n".join(["before", *sections, "after\n"]))
-    show.write_markdown(results(figures=GRID), page)
-    once = page.read_text()
-    assert once.startswith("before\n")
-    assert once.endswith("\nafter\n")
-    assert "stale" not in once
-    assert "| Wind | 1.050 ± 0.071 | 1.050 ± 0.071 [0.985] |" in once
-    assert "c \\| d" in once
-    show.write_markdown(results(figures=GRID), page)
-    assert page.read_text() == once
-    figures, rest = once.split(show.markers("accuracy")[0])
-    accuracy, rest = rest.split(show.markers("tables")[0])
-    tables, costs = rest.split(show.markers("costs")[0])
-    sections = (figures, accuracy, tables, costs)
-    for words, own in (
-        ("closest", figures),
-        ("Figure 1, classification", accuracy),
-        ("Tables 1, 3, Wind", tables),
-        ("Theorem 4.3", costs),
-    ):
-        assert [words in section for section in sections] == [own is section for section in sections]
-    # A run of the tables alone leaves the other sections of an earlier run.
-    others = dict.fromkeys((part for name, parts in show.GROUPS.items() if name != "tables" for part in parts), ())
-    kept = results(figures=GRID) | others
-    show.write_markdown(kept, page)
-    assert page.read_text() == once
-    show.show(results(figures=GRID))
-    printed = capsys.readouterr().out
-    assert "missed" in printed
-    assert "[0.985]" in printed.replace("\n", "")
-
-
 @pytest.fixture
 def tiny(monkeypatch):
     """One made-up set, one cell, few steps, one process, no speed."""
@@ -307,28 +204,6 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
         assert "Synthetic, d=20" in text
 
 
-def test_pieces_cover_the_papers_tables_and_figures_and_quick_is_less(monkeypatch):
-    monkeypatch.setenv("DPADAPT_DATA", "anywhere")
-    full, quick = run.pieces(quick=False), run.pieces(quick=True)
-    count = {part: sum(piece.part == part for piece in full) for part in run.PARTS}
-    assert count["figure 1"] == 4 * 3 * 5
-    assert count["accuracy"] == 2 * 3 * 4
-    assert count["dashed"] == (4 + 2) * 3
-    # A dashed line is measured with the figure that it is drawn in.
-    assert sum(piece.part == "dashed" and piece.group == "accuracy" for piece in full) == 2 * 3
-    assert (count["sentiment"], count["figure 3"]) == (12, 3)
-    assert (count["regression"], count["classification"]) == (50, 60)
-    assert {piece.part for piece in quick} == set(run.PARTS)
-    assert len(quick) < len(full) / 4
-
-
-def test_a_set_that_is_not_there_is_named_and_left_out(monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "nowhere")
-    measured = run.measure(run.Piece("regression", ("Slice", 0), run.QUICK))
-    assert measured["skipped"].startswith("regression, Slice: ")
-
-
 def limits_results():
     seven = [
         {"set": "Adult", "seed": s, "accuracy": 91.0 + 0.1 * s, "setting": [0.1, 10.0, 0.01, 0.01]} for s in range(5)
@@ -351,18 +226,6 @@ def test_limits_are_judged_and_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("DPADAPT_DATA", "anywhere")
     assert {piece.part for piece in limits.pieces(quick=True)} == {piece.part for piece in limits.pieces(quick=False)}
     assert len(limits.pieces(quick=True)) < len(limits.pieces(quick=False)) / 3
-
-
-def test_a_solution_of_7_is_chosen_by_validation_rows(monkeypatch):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 2))
-    y = (X[:, 0] + 0.3 * rng.standard_normal(400) > 0).astype(int)
-    flipped = (X[:, 0] < 0).astype(int)
-    made = PaperSet("made up", lambda: (X, flipped, X, y), (100, 100, 200, 400), True, "")
-    monkeypatch.setattr(limits, "named", lambda name: made)
-    row = limits.solved_exactly("made up", 0)
-    assert row["accuracy"] > 80  # the source's labels are wrong, so it must get little weight
-    assert row["setting"][0] < 0.5
 
 
 def unlabelled_row(name, seed, *, chosen, equal=1.0):
@@ -436,20 +299,6 @@ def test_kernel_mean_matching_needs_one_variant_near_the_papers_figure():
     assert first["paper"] == "74.62 ± 0.64"
 
 
-def test_tables_of_section_7_and_of_kernels_show_every_cell():
-    results = limits_results() | {
-        "unlabelled": [unlabelled_row("Wind", seed, chosen=1.5) for seed in range(5)],
-        "maps": [map_row(seed, learned=0.9) for seed in range(5)],
-        "kernel": [kernel_row(seed, swapped=74.0) for seed in range(5)],
-    }
-    text = limits.markdown(results)
-    assert "| Wind | 1.200 ± 0.158 | 1.200 ± 0.158 | 2.200 ± 0.158 | 1.700 ± 0.158 | 1.200 ± 0.158 |" in text
-    assert "| 3.7 | 10 | 1.100 ± 0.158 | 1.200 ± 0.158 | 0.900 ± 0.000 |" in text
-    assert "| Adult, swapped | standardised | standardised | 1000 | 74.00 ± 0.00 |" in text
-    assert text.count("| Adult | ") == len(limits.KERNEL_VARIANTS) + 1  # and the line of problem (7)
-    assert "The paper has 74.62; the frequent class has 88.60 ± 0.00" in text
-
-
 def regression_set(rng, rows=600):
     """Return a set whose domains have the same coefficients."""
     X, X_source = rng.standard_normal((2, rows, 3)) * [1.0, 2.0, 0.5]
@@ -475,14 +324,6 @@ def test_section_7_is_measured_from_end_to_end(monkeypatch):
     assert far["known"] < far["as it is"]
     assert len({cell["values"]["CnvxAdap, unmixed"] for cell in row["cells"][2::3]}) == 1  # no mixture reaches it
     assert limits.markdown(limits_results() | {"maps": [row]}).count("| inf |") == len(limits.MIXTURES)
-
-
-def test_the_true_map_gives_back_the_unmixed_source(monkeypatch):
-    made = regression_set(np.random.default_rng(0))
-    monkeypatch.setattr(limits, "named", lambda name: made)
-    monkeypatch.setattr(limits, "MAP_STEPS", 100)
-    known = [cell["values"]["known"] for cell in limits.with_other_columns("made up", 0)["cells"][2::3]]
-    assert known == pytest.approx([known[0]] * len(limits.MIXTURES), rel=1e-6)
 
 
 def test_kernels_are_measured_in_both_directions_and_as_the_estimator_does(monkeypatch):
@@ -547,34 +388,3 @@ def test_figure_1_with_more_steps_is_judged_by_the_deviation_without_noise(tmp_p
     assert "| Gas | 15,000 | 0.520 ± 0.016 (a) | 0.620 ± 0.016 (b) | 7e7; 0.200 of 36 |" in text
     assert "| 300 | 0.420 ± 0.016 | 0.420 ± 0.016 | 0.420 ± 0.016 | 0.520 ± 0.016 |" in text
     assert "| Adult | 91.50 ± 0.71 | 88.00 ± 0.00 |" in text
-
-
-def test_pieces_with_more_steps_cover_the_figures_and_table_5():
-    full = [(piece.part, piece.key) for piece in steps.pieces(quick=False)]
-    assert {part for part, _ in full} == set(steps.PARTS) == {piece.part for piece in steps.pieces(quick=True)}
-    assert len(full) == 4 * 2 + 3 + 12 + 1
-    assert len(steps.pieces(quick=True)) == 2 + 2 + 1 + 1
-
-
-def test_sets_that_are_not_there_are_skipped_with_more_steps(monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "nowhere")
-    for piece in steps.pieces(quick=True):
-        assert steps.measure(piece)["skipped"].startswith(piece.part)
-
-
-def test_a_fixed_mixture_is_a_weighted_logistic_regression(monkeypatch):
-    """Labels of the source are flipped, so that accuracy falls as its share grows."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 2))
-    y = (X[:, 0] > 0).astype(int)
-    made = PaperSet("made up", lambda: (X, 1 - y, X, y), (100, 100, 200, 400), True, "")
-    monkeypatch.setattr(steps, "named", lambda name: made)
-    values = steps.fixed_mixtures("made up", seeds=1)["values"]
-    assert values["0"][0] > 95
-    assert values["1"][0] < 5
-    assert sorted(values["0"] + values["0.5"] + values["1"], reverse=True) == [
-        *values["0"],
-        *values["0.5"],
-        *values["1"],
-    ]

@@ -3,8 +3,6 @@
 import numpy as np
 
 from benchmarks.bounds import run as bounds
-from dpadapt.learning.estimator import Budget
-from dpadapt.learning.ranges import TARGET_RANGE, plan_ranges
 
 
 def test_verdicts_follow_the_figures():
@@ -20,13 +18,6 @@ def test_verdicts_follow_the_figures():
 def test_widened_bounds_contain_the_exact_ones():
     assert bounds.widened((0.0, 2.0), centred=True) == (-9.0, 11.0)
     assert bounds.widened((0.0, 2.0), centred=False) == (0.0, 20.0)
-
-
-def test_without_ranges_the_whole_budget_is_left():
-    budget = Budget.of(1.0, 1e-6, 5000, "zero-out")
-    with bounds.without_ranges():
-        assert plan_ranges(budget, TARGET_RANGE).rest == budget
-    assert plan_ranges(budget, TARGET_RANGE).rest.mu < budget.mu
 
 
 def test_a_small_run_measures_what_it_says(monkeypatch, capsys):

@@ -1,15 +1,13 @@
 """The benchmark of the clustering paper measures what it says."""
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 
-from benchmarks.clustering import appendix, claims, measure, reasons, run, scale, show
-from benchmarks.clustering.sets import SETS, named, papers_pairs, synthetic_2, synthetic_3
-from benchmarks.pages import clustering_page, picture_svg
-from benchmarks.transfer.common import real_data
+from benchmarks.clustering import appendix, claims, measure, reasons, scale, show
+from benchmarks.clustering.sets import named, synthetic_2
+from benchmarks.pages import clustering_page
 from dpadapt import Public
 from dpadapt.papers.source_target import proxies
 
@@ -162,31 +160,6 @@ def test_a_coreset_harms_only_beyond_the_interval_of_its_runs():
     assert claims.rise(variant([1.8], [1.5]), "epsilon 3", "NAS, t 150", "NAS, no coreset")[1] == math.inf
 
 
-def test_all_pairs_of_the_paper_are_there():
-    families = Counter(dataset.family for dataset in SETS)
-    assert families == {
-        "synthetic": 3,
-        "MNIST": 10,
-        "Office": 12,
-        "Superconductivity": 12,
-        "other": 9,
-        "Adult": 1,
-        "Reviews": 1,
-    }
-    assert sum(not dataset.development for dataset in SETS) > sum(dataset.development for dataset in SETS)
-    assert sum(dataset.main for dataset in SETS) == 8
-    assert {piece.name for piece in run.pieces(quick=True)} <= {dataset.name for dataset in SETS}
-
-
-def test_the_synthetic_sets_are_as_described():
-    S, T = synthetic_2(0)
-    assert np.mean(S[:, 1] > 0.5) == pytest.approx(18 / 27, abs=0.05)
-    assert T[:, 1].max() < 0.5
-    assert np.mean(T[:, 0] > 0.5) == pytest.approx(0.5, abs=0.06)
-    assert not np.array_equal(synthetic_3(0)[0], synthetic_3(1)[0])
-    assert np.array_equal(synthetic_3(2)[1], synthetic_3(2)[1])
-
-
 def test_zcdp_asks_for_the_papers_noise():
     budget = measure.budget_of("rho 3")
     model = measure.PROXIES["NAS"](random_state=0, **budget)
@@ -230,13 +203,6 @@ def test_one_set_is_measured_shown_and_drawn(monkeypatch, tmp_path):
     show.show(whole)
 
 
-def test_the_picture_leaves_out_what_lies_far_away():
-    points = [[0.0, 0.0], [1.0, 1.0]]
-    run = {"set": "a", "budget": "b", "k": 1, "targets": points, "sources": points, "centres": {}, "costs": {}}
-    near, far = (picture_svg(run | {"proxies": [[x, 0.5]]}).count("<circle") for x in (0.5, 90.0))
-    assert near == far + 1
-
-
 def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch, tmp_path):
     monkeypatch.setattr(scale, "_EVALUATED", 200)
     monkeypatch.setattr(scale, "_NON_PRIVATE", 600)
@@ -254,13 +220,6 @@ def test_a_small_size_runs_through_the_benchmark_of_scale(monkeypatch, tmp_path)
     page.write_text(f"{scale.START}\n{scale.END}\n", encoding="utf-8")
     scale.write_markdown({"quick": True, "versions": {"dpadapt": "0"}, "scale": [row]}, page)
     assert "| 1,200 | 4,000 | " in page.read_text(encoding="utf-8")
-
-
-def test_the_appendix_has_the_papers_pairs():
-    names = papers_pairs()
-    families = Counter(named(name).family for name in names)
-    assert families == {"synthetic": 3, "MNIST": 6, "Office": 6, "Superconductivity": 12}
-    assert {"MNIST 1 → 7", "MNIST 7 → 1", "MNIST 9 → 6", "Office dslr → webcam"} <= set(names)
 
 
 def small_problem(monkeypatch, ks):
@@ -287,15 +246,6 @@ def test_centres_of_a_weighted_coreset_are_those_of_repeated_targets(monkeypatch
     # A free centre that serves everything but row 90 makes that row the centre.
     free[rows[[0, 1, 2, 4]]] = 0.0
     assert appendix.on_coreset(problem, free, rows, weights)[0].tolist() == [90]
-
-
-def test_a_coreset_of_all_targets_changes_nothing(monkeypatch):
-    problem = small_problem(monkeypatch, (3, 12))
-    monkeypatch.setattr(appendix, "DISTANCE", 1e-12)
-    row = appendix.with_coresets(problem, 1)
-    assert row["coreset"] == 150
-    for name in appendix.BASELINES:
-        assert appendix.change(row, name, "coreset") == appendix.change(row, name, "weighted coreset") == 0.0
 
 
 def test_the_appendix_is_measured_judged_and_written(monkeypatch, tmp_path):
@@ -352,15 +302,6 @@ def test_the_appendix_is_measured_judged_and_written(monkeypatch, tmp_path):
     assert "Runs of each method: 2 on a real set, where the paper has 30" in text
 
 
-def test_a_greedy_cover_is_small_and_covers_everything():
-    _, T = synthetic_2(0)
-    rows = reasons.cover(T, 0.05)
-    assert np.linalg.norm(T[:, None] - T[rows], axis=2).min(axis=1).max() <= 0.05
-    # 18 clusters, whose points are within 0.05 of their middle.
-    assert 18 <= len(rows) <= 36
-    assert len(rows) < len(proxies.coreset(T, 0.05))
-
-
 def test_the_noise_of_a_proxy_is_what_nas_adds():
     T = synthetic_2(0)[1][:200]
     ball = proxies.Ball.of(T)
@@ -373,23 +314,6 @@ def test_the_noise_of_a_proxy_is_what_nas_adds():
         expected = reasons.proxy_noise(200, 2, 150, budget)
         assert length == pytest.approx(expected, rel=0.2)
         assert length != pytest.approx(2 * expected, rel=0.2)
-
-
-def test_k_means_that_starts_anywhere_does_not_start_at_targets(monkeypatch):
-    S, T = synthetic_2(0)
-    seen = []
-    release = reasons.PrivateKMeansSource._proxies
-    monkeypatch.setattr(
-        reasons.PrivateKMeansSource,
-        "_proxies",
-        lambda self, S, T, ledger: (seen.append(T), release(self, S, T, ledger))[1],
-    )
-    model = reasons.KMeansAnywhere(3, random_state=0).fit(S, public=Public(T))
-    assert model.privacy_.epsilon <= 3.0
-    lengths = np.linalg.norm(seen[0], axis=1)
-    assert lengths.max() <= 0.5
-    # Uniform in a disc: a quarter of the points lie within half of its radius.
-    assert np.mean(lengths < 0.25) == pytest.approx(0.25, abs=0.06)
 
 
 def undecided(with_, without, **facts):
@@ -439,18 +363,6 @@ def test_reasons_are_judged_by_gaps():
     assert verdict(few, "NNA is close to non-private") == "few sets"
 
 
-def test_the_generator_is_charged_for_every_batch(monkeypatch):
-    charged = []
-    monkeypatch.setattr(reasons, "cost_of", lambda events, delta: charged.append(events) or 9.5)
-    monkeypatch.setattr(reasons, "calibrate", lambda epsilon, delta, *, steps, rate: steps * rate)
-    rows = {(one["m"], one["epochs"]): one for m in reasons.GAN_ROWS for one in reasons.generator(f"{m}", 1)}
-    # 20 epochs of 2,000 rows in batches of 128.
-    assert rows[2000, 20]["steps"] == 312
-    assert rows[2000, 20]["noise"] == pytest.approx(312 * 0.064)
-    assert {event.rate for events in charged for event in events} == {128 / m for m in reasons.GAN_ROWS}
-    assert "| 2,000 | 20 | 312 | 9.5 | 19.97 |" in reasons.markdown(empty_reasons(generator=list(rows.values())))
-
-
 def test_reasons_are_measured_and_written(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.clustering.sets.MOST_TARGETS", 150)
     monkeypatch.setattr(reasons, "SIZES", (300, 600))
@@ -475,24 +387,3 @@ def test_reasons_are_measured_and_written(monkeypatch, tmp_path):
     assert text.startswith(reasons.START)
     assert "| synthetic 2 | 600 | " in text
     assert "NAS: distance and noise by t" in text
-
-
-def test_reasons_have_all_undecided_pairs(monkeypatch):
-    monkeypatch.setattr(reasons, "real_data", lambda: True)
-    todo = reasons.pieces(reasons.PARTS, quick=False)
-    names = {piece.name for piece in todo if piece.part == "coresets"}
-    assert names == {one[0] for one in reasons.UNDECIDED} | {f"synthetic {number}" for number in (1, 2, 3)}
-    assert sum(piece.part == "pairs" for piece in todo) == 24
-    assert {piece.part for piece in reasons.pieces(["times"], quick=False)} == {"times"}
-
-
-@pytest.mark.realdata
-@pytest.mark.skipif(not real_data(), reason="needs the real data sets: set DPADAPT_DATA")
-@pytest.mark.parametrize("name", ["MNIST 6 → 9", "Office amazon → webcam", "Superconductivity h → mh"])
-def test_real_pairs_have_eight_dimensions(name):
-    S, T = named(name).draw(0)
-    assert S.shape[1] == T.shape[1] == 8
-    assert len(T) <= 1200
-    assert np.isfinite(S).all()
-    assert np.isfinite(T).all()
-    assert not np.array_equal(T, named(name).draw(1)[1])

@@ -2,21 +2,18 @@
 
 import json
 import math
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchmarks.hybrid import reweigh, reweigh_claims, run, transfer
-from benchmarks.hybrid.populations import POPULATIONS, population, rotating, two_classes, two_samples
+from benchmarks.hybrid.populations import POPULATIONS, population, rotating, two_samples
 from benchmarks.hybrid.reweigh import parity_row
 from benchmarks.hybrid.transfer import (
     ABLATIONS,
     CROWDS,
     PEOPLE,
-    SEEDS,
-    TARGETS,
     WAYS,
     Piece,
     claims,
@@ -25,9 +22,7 @@ from benchmarks.hybrid.transfer import (
     interval,
     losses,
     measure,
-    pieces,
     shown,
-    tables,
     target_claims,
 )
 
@@ -50,37 +45,6 @@ def results(**changes):
     versions = {"python": "3", "dpadapt": "0"}
     known = {"quick": True, "data": "made populations", "versions": versions, "processes": 1, "minutes": 1.0}
     return {**known, "measured": list(run.PARTS), "transfer": rows, "paper": [], **changes}
-
-
-def test_the_concept_turns_between_the_two_populations():
-    drawn = rotating(10, 5000)(0)
-    assert drawn.X.shape == (5000, 10)
-    assert drawn.X[:, 0].mean() == pytest.approx(-0.75, abs=0.1)
-    assert drawn.X_people[:, 0].mean() == pytest.approx(0.75, abs=0.1)
-    best = np.linalg.lstsq(drawn.X, 2.0 * drawn.y - 1, rcond=None)[0]
-    assert np.mean((drawn.X @ best > 0) == drawn.y) > 0.65
-    assert np.mean((drawn.X_test @ best > 0) == drawn.y_test) < 0.6
-    assert not np.array_equal(drawn.X, rotating(10, 5000)(1).X)
-    assert np.array_equal(drawn.X, rotating(10, 5000)(0).X)
-
-
-def test_every_target_is_a_population():
-    assert set(TARGETS) <= set(NAMES)
-    assert len(set(NAMES)) == len(NAMES)
-
-
-def test_without_files_only_made_populations_are_measured(monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    assert {piece.name for piece in pieces(quick=False)} == {"rot10", "rot50"}
-    assert {piece.name for piece in pieces(quick=True)} == {"rot10"}
-
-
-def test_every_number_of_people_and_every_population_has_five_seeds(monkeypatch):
-    monkeypatch.setenv("DPADAPT_DATA", "somewhere")
-    whole = [piece for piece in pieces(quick=False) if not piece.ablation]
-    assert len(whole) == len(set(whole)) == len(NAMES) * len(CROWDS) * SEEDS
-    assert {piece.ablation for piece in pieces(quick=False)} == {"", *ABLATIONS}
-    assert SEEDS >= 5
 
 
 def test_one_piece_has_every_way(monkeypatch):
@@ -147,50 +111,12 @@ def test_a_target_inside_the_interval_is_undecided():
     assert single["verdict"] == "undecided"
 
 
-def test_a_run_of_some_parts_leaves_the_sections_of_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "measure", lambda piece: row(piece.name, people=piece.people, seed=piece.seed))
-    monkeypatch.setattr(run, "cores", lambda: 1)
-    measured = run.run(quick=True, only=["targets"])
-    assert {(one["set"], one["people"]) for one in measured["transfer"]} == {("rot10", PEOPLE)}
-    path = tmp_path / "page.md"
-    lines = [line for part in run.PARTS for line in run.markers(part)]
-    path.write_text("\n".join([*lines, ""]))
-    run.write_markdown(measured, path)
-    text = path.read_text()
-    assert text.count("auto errs on at most") == 1
-    assert "part(s) targets" in text
-    assert text.endswith("\n".join([*lines[2:], ""]))
-
-
 def test_intervals_are_those_of_the_textbook():
     # Student's t with 4 degrees of freedom: 2.776; the standard error of 1 to 5 is 0.7071.
     assert shown(np.array([1.0, 2.0, 3.0, 4.0, 5.0])) == "3.000 ± 1.963"
     # Wilson (1927) for 2 of 20.
     assert interval(2, 20) == (pytest.approx(0.0279, abs=1e-4), pytest.approx(0.3010, abs=1e-4))
     assert interval(0, 10)[0] == 0.0
-
-
-def test_tables_have_every_way_in_every_row():
-    by_crowd = list(tables(results()["transfer"]))
-    assert [line[0] for line in by_crowd[0]["rows"]] == NAMES
-    assert all(len(line) == len(table["columns"]) for table in by_crowd for line in table["rows"])
-    harm, ablation = by_crowd[-2:]
-    assert harm["title"] == "Harmed runs"
-    assert harm["rows"][-1][0] == "all"
-    assert harm["rows"][-1][1].startswith(f"0 of {2 * len(NAMES)}")
-    assert ablation["rows"][0][0] == "no weights"
-    assert ablation["rows"][0][3].startswith("+0.0500")
-    (figure,) = figures(results()["transfer"])
-    assert [len(panel["lines"]) for panel in figure["panels"]] == [2] * len(figure["panels"])
-
-
-def test_labels_have_two_classes_whatever_the_target():
-    y, people = two_classes(np.arange(30.0), np.arange(20.0))
-    assert (y.mean(), people.mean()) == (20 / 30, 0.5)
-    y, people = two_classes(np.array([1, 2, 3]), np.array([3, 3, 2, 1]))
-    assert (y.tolist(), people.tolist()) == ([0, 0, 1], [1, 1, 0, 0])
-    y, people = two_classes(np.array([5, 7]), np.array([7, 5, 7]))
-    assert (y.tolist(), people.tolist()) == ([0, 1], [1, 0, 1])
 
 
 def test_two_samples_share_no_person_with_the_test_rows():
@@ -220,15 +146,6 @@ def test_results_become_a_page_and_a_part_of_a_page(tmp_path, capsys):
     assert "| rot50 |" in text
     run.show(measured)
     assert "rot10" in capsys.readouterr().out
-
-
-def test_pieces_are_small_picklable_and_fewer_when_quick():
-    quick, full = (reweigh.pieces(quick=flag) for flag in (True, False))
-    left_out = {piece.key for piece in full} - {piece.key for piece in quick}
-    assert 0 < len(left_out) < 4  # those with the largest tables
-    assert sum(piece.seeds for piece in quick) < sum(piece.seeds for piece in full) / 3
-    assert all(len(pickle.dumps(piece)) < 1000 for piece in full)
-    assert pickle.loads(pickle.dumps(full[0])) == full[0]
 
 
 def test_an_easy_piece_is_measured_and_judged():

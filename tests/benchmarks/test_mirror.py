@@ -1,14 +1,12 @@
 """The benchmark of the mirror-descent paper measures what it says."""
 
 import json
-import pickle
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks import running
 from benchmarks.mirror import figure1, networks, real, run, table2, theory
 from benchmarks.running import command, one_thread
 from dpadapt import Public
@@ -144,41 +142,6 @@ def test_one_split_of_a_network_has_no_verdict():
     assert "warm* above cold* in accuracy" in claims[-1]["claim"]
 
 
-def test_tuned_rows_are_starred_and_stand_beside_the_paper():
-    shown = networks.table(TASK, 0, NETWORK_ROWS)
-    assert shown["title"].startswith("Table 1")
-    assert [line[0].endswith("*") for line in shown["rows"]] == [False, True, True, True, True]
-    assert [line[-1] for line in shown["rows"]] == ["-", "80 / 0.7", "84 / 0.5", "85 / 0.45", "85 / 0.45"]
-
-
-def test_the_page_draws_each_method_at_its_best_rate(tmp_path):
-    drawn = networks.figure(TASK, NETWORK_ROWS)
-    (panel,) = drawn["panels"]
-    assert [line["points"][-1]["mean"] for line in panel["lines"]] == [0.80, 0.58, 0.53, 0.50]
-    part = {"figures": [drawn], "claims": [], "tables": [networks.table(TASK, 0, NETWORK_ROWS)], "skipped": "a reason"}
-    page = tmp_path / "page.html"
-    run.write_report({"quick": True, "parts": {"networks": part}, "versions": {"python": "3"}}, page)
-    text = page.read_text(encoding="utf-8")
-    assert text.count("<svg") == 1
-    assert "clamped" in text
-    assert "a reason" in text
-
-
-def test_without_torch_the_part_says_why_it_is_skipped(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(networks, "find_spec", lambda name: None)
-    part = networks.table1(quick=True)
-    assert "torch is not installed" in part["skipped"]
-    results = {"parts": {"networks": part}, "versions": {"python": "3"}}
-    run.show(results)
-    assert "skipped: networks" in capsys.readouterr().out
-    page = tmp_path / "page.md"
-    start, end = run.markers("networks")
-    page.write_text(f"before\n\n{start}\nold\n{end}\nafter\n", encoding="utf-8")
-    run.write_markdown(results, page)
-    # The results of an earlier run stay.
-    assert page.read_text(encoding="utf-8") == f"before\n\n{start}\nold\n{end}\nafter\n"
-
-
 def made_up(title):
     """A part that is measured at once."""
     table = {"title": title, "columns": ["a"], "rows": [["1"]]}
@@ -210,45 +173,6 @@ def test_only_the_chosen_parts_are_measured_and_replaced_on_the_page(tmp_path, m
     assert "new figure1" in capsys.readouterr().out
 
 
-def test_draws_do_not_depend_on_the_order_in_which_pieces_finish(monkeypatch):
-    """Later draws get the shortlist of the first draw of their size, whichever piece ends first."""
-    lists = {50: (("a", (figure1.Setting(0.0, 1, 1.0, 1.0),)),), 60: (("a", (figure1.Setting(0.0, 2, 1.0, 1.0),)),)}
-
-    def measure(piece):
-        if piece.methods == "untuned":
-            return {"losses": {"ours": [piece.p, piece.seed]}, "seconds": {"ours": 1.0}}
-        assert piece.settings == (None if piece.seed == 0 else lists[piece.p])
-        return {"losses": {"rival": [piece.p, piece.seed]}, "settings": lists[piece.p]}
-
-    def reordered(order):
-        def watched(measure, todo, processes, *, name):
-            return ((piece, measure(piece)) for piece in order(list(todo)))
-
-        return watched
-
-    monkeypatch.setattr(figure1, "measure", measure)
-    drawn = []
-    for order in (list, lambda todo: todo[::-1]):
-        monkeypatch.setattr(running, "watched", reordered(order))
-        drawn.append(figure1.run_draws({50: (3, 1), 60: (2, 2)}))
-    assert drawn[0] == drawn[1]
-    assert [(draw["p"], draw["seed"], len(draw["losses"])) for draw in drawn[0]] == [
-        (60, 0, 2),
-        (50, 0, 2),
-        (60, 1, 2),
-        (50, 1, 1),
-        (50, 2, 1),
-    ]
-
-
-def test_pieces_of_work_have_a_repr_that_names_them():
-    """Results are stored under it, so two processes must agree on it."""
-    settings = (("a", (figure1.Setting(0.0, 1, 1.0, 1.0),)),)
-    for piece in (figure1.Piece(500, 1, "tuned", settings), table2.grid(20)[0], table2.COSTS[0]):
-        assert " at 0x" not in repr(piece)
-        assert pickle.loads(pickle.dumps(piece)) == piece
-
-
 @pytest.mark.parametrize(
     ("leads", "verdict"),
     [
@@ -266,31 +190,6 @@ def test_the_network_of_table_2_is_judged_by_its_runs(leads, verdict):
         for method, gain in (("mirror", lead), ("warm", 0.0))
     ]
     assert [row["verdict"] for row in table2.claims({"rows": rows})] == [verdict] * 2
-
-
-def test_the_cost_of_a_fit_is_written_beside_earlier_fits(tmp_path):
-    row = {"network": "CIFAR-10", "batch_size": 500, "n_steps": 9600, "parameters": 550_570, "seconds": 2.5}
-    page = tmp_path / "page.md"
-    sections = ["\n".join([table2.markers(part)[0], f"old {part}", table2.markers(part)[1]]) for part in table2.PARTS]
-    page.write_text("\n".join(sections), encoding="utf-8")
-    table2.write_markdown({"quick": False, "cost": [row], "versions": {"python": "3"}}, page)
-    text = page.read_text(encoding="utf-8")
-    assert "| CIFAR-10 | 550,570 | 500 | 2.50 | 9,600 | 400 |" in text
-    assert "old fits" in text
-    assert "old cost" not in text
-
-
-def test_costs_are_measured_in_private_steps():
-    pytest.importorskip("torch")
-    row = table2.measure_cost(table2.Cost("EMNIST", 20, 100))
-    assert row["seconds"] > 0
-    assert row["parameters"] == 47_711
-
-
-def test_halved_images_are_means_of_four_pixels():
-    image = np.zeros((1, 4, 4), dtype=np.uint8)
-    image[0, :2, :2] = [[255, 0], [255, 0]]
-    assert np.allclose(networks._halved(image), [[[0.5, 0.0], [0.0, 0.0]]])
 
 
 def test_methods_run_on_a_tiny_set():
@@ -452,12 +351,3 @@ def test_stored_results_get_the_present_verdicts(capsys):
     assert "| kept |" in run.markdown(results, "theory")
     run.show(results)
     assert "old claim" not in capsys.readouterr().out
-
-
-def test_stored_networks_are_presented_as_they_were_measured():
-    steps = [{"what": what, "ms": 1.0, "ratio": 1.0} for what in ("plain", "private, ghost")]
-    part = {"rows": NETWORK_ROWS, "steps": steps, "agreement": 1e-6, "fashion": []}
-    shown = networks.present(json.loads(json.dumps(part)))
-    assert [table["title"] for table in shown["tables"]][1:] == ["networks, digits: epsilon 3"]
-    assert len(shown["figures"]) == 1
-    assert len(shown["claims"]) == 2 + 6

@@ -1,8 +1,6 @@
 """`python -m benchmarks peers`: every model gets the same rows, and who wins follows from the figures shown."""
 
 import json
-import os
-import sys
 
 import numpy as np
 import pytest
@@ -16,12 +14,9 @@ from benchmarks.peers.run import (
     cells,
     measure,
     outcomes,
-    picture,
     tables,
     write_markdown,
 )
-from benchmarks.transfer.common import split
-from benchmarks.transfer.sets import task_named
 
 
 def made_up(ours=0.5, rival=1.0, spread=0.01):
@@ -65,30 +60,6 @@ def test_the_page_bolds_the_least_error_and_names_what_was_left_out(tmp_path):
     assert f"Not measured: {OPACUS} and {DIFFPRIVLIB}." in text
     assert "| randhie by plan | 100 | 0.3 | **.5000** |" in text
     assert len(tables(results)) == 4
-
-
-def test_the_picture_is_a_file_of_its_own():
-    svg = picture(made_up())
-    assert svg.startswith("<svg")
-    assert 'xmlns="http://www.w3.org/2000/svg"' in svg
-    assert "best public model" in svg
-
-
-def test_other_environments_get_the_rows_of_ours(tmp_path, monkeypatch):
-    """A stand-in for the other environment, which gives back what it was given."""
-    script = tmp_path / "python"
-    script.write_text(
-        f"#!{sys.executable}\nimport sys, numpy as np\ngiven = np.load(sys.argv[2])\n"
-        "np.savez(sys.argv[3], **{f'{name}|0.3|0': given[name] for name in ('test 0', 'private 0', 'delta')})\n"
-    )
-    os.chmod(script, 0o755)
-    monkeypatch.setenv("DPADAPT_PEERS", str(script))
-    task = task_named("fair by age")
-    given = module._outside(task, 1)
-    test, private = split(3870, 0)
-    assert (given["test 0|0.3|0"] == test).all()
-    assert (given["private 0|0.3|0"] == private[0]).all()
-    assert given["delta|0.3|0"] == module.DELTA
 
 
 @pytest.mark.slow

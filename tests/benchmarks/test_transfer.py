@@ -3,12 +3,10 @@
 import json
 import math
 import sys
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from benchmarks.pages import transfer_page
-from benchmarks.running import command, measured
+from benchmarks.running import command
 from benchmarks.transfer import claims, common, fits, run, sets, tables
 from benchmarks.transfer.common import worst_rise
 from benchmarks.transfer.fits import EPSILONS, OURS, RIVALS, cells
@@ -138,59 +136,6 @@ def test_rise_compares_a_cell_with_smaller_ones_of_its_own_set_only():
     assert worst_rise([less, more | {"task": "other"}]) == 1.0
 
 
-def test_tables_show_landed_hard_sets_and_corruption():
-    row = {"task": "wind", "kind": "regression", "clean": 0.5, "labels": 0.55, "cells": 0.6}
-    made = results(grid(**{"best public": 0.3}), robustness=hard(ours=0.52), corruption=[row])
-    [summary, safety, robustness, corrupted, every_cell] = tables.tables(made)
-    line = ["regression", "all", "1", "landed", "0.800", "0.800", "0.800", "1.333"]
-    assert line in [row["cells"] for row in summary["rows"]]
-    assert safety["rows"] == [
-        {"cells": ["wind", ".5000", ".800", ".800", "-", ".800", "0 of 12", "0.0%"], "bad": False}
-    ]
-    assert [row["bad"] for row in robustness["rows"]] == [True]
-    assert corrupted["rows"] == [{"cells": ["wind", ".5000", "1.100", "1.200"], "bad": True}]
-    assert every_cell["header"][6:8] == ["ours", "landed"]
-
-
-def test_page_marks_harm_and_stands_alone():
-    made = results([*grid(ours=0.51), *grid(PAIR)], robustness=hard(ours=0.52))
-    page = transfer_page(tables.summarise(made))
-    assert page.count("<svg") == 4  # per kind, against the public model and against the best one
-    # Against the public model the last cell and the hard set are harmed; against the best one the last is behind.
-    assert page.count('class="heat harm"') == 3
-    assert transfer_page(tables.summarise(results(grid()))).count('class="heat harm"') == 0
-    assert 'class="missed"' in page
-    assert "a: not there" in page
-    assert "http" not in page.replace("http-equiv", "")
-
-
-def test_markdown_is_written_between_its_markers_and_again(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{tables.START}\nstale\n{tables.END}\nafter\n")
-    made = results(grid(**{"best public": 0.3}))
-    tables.write_markdown(made, page)
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    assert "stale" not in text
-    assert "| wind | .5000 | .800 .800 .800 .800 | .800 .800 .800 .800 | .800 .800 .800 **1.333** |" in text
-    assert "c \\| d" in text
-    assert "commit 0123456789ab" in text
-    assert "Left out, a: not there" in text
-    tables.write_markdown(made, page)
-    assert page.read_text() == text
-
-
-def test_heat_maps_are_pictures_beside_the_markdown(tmp_path):
-    page = tmp_path / "page.md"
-    tables.write_markdown(results(grid(**{"best public": 0.3})), page)
-    for name, harmed in (("page-regression-harm.svg", 0), ("page-regression-best.svg", 1)):
-        assert f"]({name})" in page.read_text()
-        drawn = ElementTree.fromstring((tmp_path / name).read_text())
-        assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
-        assert (tmp_path / name).read_text().count('class="heat harm"') == harmed
-
-
 def test_markdown_loses_no_text_of_a_page_without_both_markers(tmp_path):
     page = tmp_path / "page.md"
     tables.write_markdown(results(grid()), page)
@@ -257,33 +202,3 @@ def test_command_measures_prints_and_writes(tmp_path, capsys, monkeypatch):
     command("x", "About.", lambda quick: pytest.fail("measured"), tables.show, writers=writers)
     assert (report.read_text(), page.read_text()) == before
     assert before[0].startswith("<!doctype html>")
-
-
-@pytest.mark.parametrize(
-    "piece", [fits.Piece("wind", 1, 0), run.Corrupted("computers_time", 1), run.Setting("calibration")]
-)
-def test_a_set_that_is_not_there_is_named_and_left_out(piece, monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    skipped = run.measure(piece)
-    assert skipped["skipped"].startswith(f"{piece.name}: Data set")
-    assert not skipped.get("rows")
-
-
-def test_without_real_data_only_bundled_sets_are_planned(monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    bundled = {task.name for task in (*sets.TASKS, *sets.ROBUSTNESS_TASKS) if task.bundled}
-    assert len(bundled) > 15
-    assert {piece.name for piece in run.pieces(quick=False)} == bundled
-    monkeypatch.setenv("DPADAPT_DATA", "anywhere")
-    assert len(run.pieces(quick=True)) < len(run.pieces(quick=False))
-    assert {piece.name for piece in run.pieces(quick=False)} > bundled
-
-
-def test_another_process_gives_what_this_one_gives(monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    # A set that isn't there is measured quickly.
-    todo = [fits.Piece("wind", 1, 0)]
-    [(_, alone)], [(piece, elsewhere)] = measured(run.measure, todo, 1), measured(run.measure, todo, 2)
-    assert piece == todo[0]
-    assert alone == elsewhere
-    assert alone["skipped"].startswith("wind")

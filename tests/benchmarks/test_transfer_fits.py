@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.transfer import fits, store_landed
+from benchmarks.transfer import fits
 from benchmarks.transfer.fits import DP_EBM, OURS, RIVALS, cells, ratio_interval
-from benchmarks.transfer.sets import TASKS, loaded, task_named
 
 FIT = {"task": "wind", "kind": "regression", "size": 0, "n": 2000, "epsilon": 1.0, "seed": 0}
 FIT |= dict.fromkeys((*OURS, *RIVALS), 0.5) | {"ours": 0.4}
@@ -53,56 +52,6 @@ def test_interval_of_a_ratio_covers_it_95_times_in_100():
     # Four standard deviations around 950: a false alarm in 16,000 seeds.
     assert 922 <= covered <= 978
     assert ratio_interval([1.0], [1.0]) is None
-
-
-def test_stored_results_have_one_line_per_cell_and_are_read_back(tmp_path, monkeypatch):
-    row = {"task": "wind", "size": 0, "n": 2000, "epsilon": 1.0, "public": 0.512345678, "ours": 0.4, "fits": [0.4]}
-    file = tmp_path / "landed.json"
-    store_landed.write({"commit": "c", "seeds": 1, "rows": [row, row]}, file)
-    assert file.read_text().count('"task"') == sum('"task"' in line for line in file.read_text().splitlines()) == 2
-    monkeypatch.setattr(fits, "LANDED", file)
-    assert fits.landed()["rows"][1] == row | {"public": 0.51235}
-    file.unlink()
-    assert fits.landed() == {"rows": []}
-
-
-def test_stored_results_of_this_repository_name_their_sources_and_tasks():
-    stored = fits.landed()
-    assert len(stored["commit"]) == 40
-    assert (stored["seeds"], stored["delta"], stored["adjacency"]) == (8, 1e-6, "zero-out")
-    stored_tasks = {row["task"] for row in stored["rows"]}
-    assert len(stored_tasks) == 24
-    assert stored_tasks < {task.name for task in TASKS}
-    assert all(len(row["fits"]) == 8 for row in stored["rows"])
-
-
-def test_results_of_ours_are_measured_for_storing(monkeypatch):
-    monkeypatch.delenv("DPADAPT_DATA", raising=False)
-    monkeypatch.setattr(fits, "TASKS", tuple(task for task in TASKS if task.name == "fair by age"))
-    monkeypatch.setattr(fits, "RIVAL_SEEDS", (1, 1))
-    monkeypatch.setattr(store_landed, "committed", lambda: "c")
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
-    stored = store_landed.run(quick=True)
-    assert len(stored["rows"]) == 12
-    assert stored["rows"][-1]["fits"] == [stored["rows"][-1]["ours"][1]]
-
-
-def test_changed_sources_are_not_stored_under_a_commit(monkeypatch):
-    monkeypatch.setattr(store_landed, "_git", lambda *words: " M src/x.py" if words[0] == "status" else "abc")
-    with pytest.raises(SystemExit, match="not committed"):
-        store_landed.committed()
-
-
-def test_fine_tuning_from_a_remembered_start_is_fine_tuning():
-    task = task_named("fair by age")
-    domains, public = loaded(task)
-    made = [fits.fine_tuned(task, epsilon=1.0, random_state=0) for _ in range(3)]
-    made[0].fit(domains.X[:500], domains.y[:500], public=public)
-    fits._STARTS.clear()
-    for model in made[1:]:
-        fits.fit_from_one_start(task, model, domains.X[:500], domains.y[:500], public)
-        assert np.array_equal(model.coef_, made[0].coef_)
-    assert list(fits._STARTS) == ["fair by age"]
 
 
 def test_a_class_that_a_model_has_never_seen_gets_a_small_probability():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.running import command
-from benchmarks.transfer import ablation, common, forecasts, sets
+from benchmarks.transfer import ablation, forecasts, sets
 from dpadapt.transfer import base, regression_plan
 
 
@@ -64,14 +64,3 @@ def test_forecasts_stand_beside_what_the_fits_had(quick):
     assert {row["kind"] for row in results["rows"]} == {"regression", "classification"}
     assert abs(rows[-1]["estimated"] - rows[-1]["gained"]) < 0.3
     assert "had a gain within the 90% interval" in page
-
-
-def test_a_seed_has_the_same_test_rows_for_every_number_of_private_rows():
-    test, private = common.split(20_000, seed=1)
-    assert len(test) == 5000
-    assert {size: len(rows) for size, rows in private.items()} == {100: 100, 1000: 1000, 0: 15_000}
-    for rows in private.values():
-        assert not set(test) & set(rows)
-    assert list(private[0][:1000]) == list(private[1000])
-    # The stored results of the landed estimators have these test rows, so the draw must never change.
-    assert test[:4].tolist() == np.random.default_rng(3001).permutation(20_000)[:4].tolist()

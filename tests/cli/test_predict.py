@@ -152,7 +152,7 @@ def test_a_coverage_is_refused_without_intervals_or_outside_0_and_1(run, site, f
 
 
 def test_intervals_that_can_not_be_had_are_refused_before_anything_is_spent(run, site):
-    refused(run(*site.fit(method="noisy-sgd"), "--intervals"), "--intervals")
+    refused(run(*site.fit(method="private-mixture"), "--intervals"), "--intervals")
     refused(run(*site.fit(public=None), "--intervals"), "--intervals", "--public")
     assert site.untouched()
 

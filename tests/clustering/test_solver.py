@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from benchmarks.rivals.clustering import accelerated_k_medoids
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, each_k_medoids, faster_pam, greedy, nearest
-from dpadapt.papers.source_target.baselines import accelerated_k_medoids
 
 
 def cost_of(matrix, free, chosen):

@@ -29,7 +29,6 @@ from dpadapt import (
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
 from dpadapt.learning.estimator import PrivateEstimator
-from dpadapt.papers.adaptation.unprotected import Unprotected
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
 from dpadapt.tables import Category, Date, Number
@@ -102,11 +101,6 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.cls.__name__}, {self.recipe.name}"
-
-    @property
-    def protects(self) -> bool:
-        """Whether the estimator protects the private rows; baselines without privacy don't."""
-        return not issubclass(self.cls, Unprotected)
 
     @property
     def epsilon(self) -> float:
@@ -311,10 +305,6 @@ def with_every_public(rows: str, **params: Any) -> list[Recipe]:
 
 def variant(name: str, rows: str, beside: Callable[[], dict[str, Any]], **params: Any) -> Recipe:
     return Recipe(name, rows, beside, params, variant=True)
-
-
-def baseline(rows: str) -> list[Recipe]:
-    return [Recipe("labelled public", rows, labelled(rows)), Recipe("no public", rows, nothing)]
 
 
 def encoder(rows: np.ndarray) -> np.ndarray:
@@ -581,14 +571,6 @@ RECIPES: dict[str, list[Recipe]] = {
         variant("shifted public", "regression", shifted("regression"), estimator=PrivateTransferRegressor, epsilon=8.0),
         variant("linear", "regression", nothing, estimator=PrivateLinearRegression),
     ],
-    # Baselines without privacy.
-    "AlphaMixture": baseline("regression"),
-    "AlphaMixtureClassifier": baseline("classes"),
-    "DiscrepancyMinimization": baseline("regression"),
-    "KernelMeanMatching": baseline("regression"),
-    "KernelMeanMatchingClassifier": baseline("classes"),
-    "SBest": baseline("regression"),
-    "SBestClassifier": baseline("classes"),
     # Networks, where torch is installed.
     "PrivateNetwork": [
         Recipe("labelled public", "classes", labelled("classes"), {"n_steps": 3, "public_steps": 5, "batch_size": 400}),

@@ -64,8 +64,6 @@ def recorded(case: Case, adjacency: str = "zero-out") -> Tape:
 def neighbours(case: Case, adjacency: str) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
     """Return the case's data and some of its neighbours; all differ in the last record alone."""
     extreme = [case.with_record(*record) for record in case.records()]
-    if not case.protects:
-        return case.data(), extreme
     if adjacency == "replace-one":
         return extreme[0], extreme[1:]
     if adjacency == "zero-out":
@@ -113,7 +111,7 @@ def everything_that_is_drawn_was_charged(case: Case) -> None:
 
 @check
 def the_callers_ledger_is_charged_what_the_receipt_says(case: Case) -> None:
-    ledger = Ledger(epsilon=10 * case.epsilon if case.protects else math.inf, delta=case.delta)
+    ledger = Ledger(epsilon=10 * case.epsilon, delta=case.delta)
     model = case.fit(case.data(), ledger=ledger)
     receipt = model.privacy_
     name = type(getattr(model, "model_", model)).__name__
@@ -126,7 +124,7 @@ def the_callers_ledger_is_charged_what_the_receipt_says(case: Case) -> None:
 
 @check
 def too_small_a_cap_raises_before_any_draw(case: Case) -> None:
-    cap = 0.9 * recorded(case).result.privacy_.epsilon if case.protects else 1e6
+    cap = 0.9 * recorded(case).result.privacy_.epsilon
     ledger = Ledger(epsilon=cap, delta=case.delta)
     drawn: list[Any] = []
     ledger._draw = lambda *release: drawn.append(release)
@@ -433,39 +431,20 @@ def without_a_seed_every_draw_differs(case: Case) -> None:
 
 
 # Cases that a check is not for, by class or base class or by class and recipe, each with its reason.
-NOT_PRIVATE = "it protects nothing, and its receipt and the ledger say so"
 EXEMPTIONS: dict[str, dict[str, str]] = {
-    "receipt_stays_within_the_budget_and_verifies": {"Unprotected": NOT_PRIVATE},
-    "the_whole_budget_is_used": {"Unprotected": NOT_PRIVATE},
-    "the_number_of_rows_is_on_the_receipt": {"Unprotected": NOT_PRIVATE},
-    "a_ledger_of_another_adjacency_is_refused": {"Unprotected": NOT_PRIVATE},
-    "a_bad_epsilon_is_named": {"Unprotected": "it has no epsilon"},
-    "a_bad_delta_is_named": {"Unprotected": "it has no delta"},
     "a_hopeless_budget_spends_nothing_and_says_so": {
-        "Unprotected": NOT_PRIVATE,
         "ProxyClustering": "the paper's algorithms release at any budget",
         "PrivateSourceTargetClustering": "it judges by the released counts whether the sources are of use",
     },
     "a_large_delta_is_said_on_the_receipt": {
-        "Unprotected": NOT_PRIVATE,
         "ProxyClustering": "it uses no number of rows, not even a public one",
         "PrivateSourceTargetClustering": "it uses no number of rows, not even a public one",
     },
-    **{
-        f"{name}, {adjacency}": {"Unprotected": NOT_PRIVATE}
-        for name in (
-            "nothing_depends_on_private_rows_except_through_releases",
-            "no_record_moves_a_release_further_than_its_noise_assumes",
-        )
-        for adjacency in ADJACENCIES
-    },
     "a_records_part_in_a_release_depends_on_that_record_alone": {
-        "Unprotected": NOT_PRIVATE,
         "CnvxAdap, discrepancy": "the discrepancy is a largest value, not a sum",
         "NCnvxAdap, discrepancy": "the discrepancy is a largest value, not a sum",
         "PrivateSourceTargetClustering, bound on the cost": "a source counts where no other source is nearer",
     },
-    "extreme_rows_raise_nothing_and_change_no_charge": {"Unprotected": "numbers beyond 1e60 are refused by name"},
     "non_finite_rows_are_refused_and_nothing_is_spent": {
         "PrivateProbe, encoder": "the encoder makes a finite feature of an infinite cell",
         "ProxyClustering": "a source that is not finite counts as absent",
@@ -496,17 +475,16 @@ EXEMPTIONS: dict[str, dict[str, str]] = {
             "public_columns_must_match",
         )
     },
-    "without_a_seed_every_draw_differs": {"Unprotected": "it draws nothing"},
 }
 EXEMPTIONS["public_columns_must_match"]["FeatureMapAdaptation"] = "it maps public rows with other columns"
 for _name in (
     "nothing_depends_on_private_rows_except_through_releases, add-remove",
     "no_record_moves_a_release_further_than_its_noise_assumes, add-remove",
 ):
-    EXEMPTIONS[_name] |= dict.fromkeys(
+    EXEMPTIONS[_name] = dict.fromkeys(
         ("CnvxAdap, paper's noise", "NCnvxAdap, paper's noise"), "a weight per row tells their number: it is refused"
     )
-EXEMPTIONS["no_record_moves_a_release_further_than_its_noise_assumes, zero-out"] |= {
+EXEMPTIONS["no_record_moves_a_release_further_than_its_noise_assumes, zero-out"] = {
     "DescentProbe, Poisson samples": "rows are scaled to unit length, so that no row of numbers is a null row",
     "LeastSquaresProbe": "rows are scaled to unit length, so that no row of numbers is a null row",
     "TableModel": "the huge row is clipped to the ranges of the schema, so that it is no null row",

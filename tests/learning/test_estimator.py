@@ -36,7 +36,7 @@ from dpadapt.learning.estimator import (
     split_noise,
 )
 from dpadapt.methods import PREDICTORS
-from dpadapt.papers.adaptation.unprotected import AlphaMixtureClassifier
+from dpadapt.papers.adaptation import CnvxAdap
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 y = X[:, 0]
@@ -345,7 +345,7 @@ def test_fits_on_public_rows_and_inner_fits_do_not_warn():
 
 def test_a_fit_that_protects_nothing_is_not_asked_for_a_ledger():
     # There is no budget that a ledger could keep.
-    assert warned(lambda: AlphaMixtureClassifier().fit(X, y > 0, public=Public(X + 1, y > 0))) == []
+    assert warned(lambda: CnvxAdap(math.inf, n_steps=5).fit(X, y, public=Public(X + 1, y))) == []
 
 
 def test_scikit_learns_checks_do_not_warn():

@@ -22,7 +22,6 @@ from dpadapt.mechanisms import (
     RandomizedResponse,
     histogram,
 )
-from dpadapt.mechanisms.bounded_losses import own_losses
 from dpadapt.mechanisms.mechanism import (
     BoundedRangeEvent,
     ConcentratedEvent,
@@ -38,6 +37,7 @@ from dpadapt.mechanisms.mechanism import (
     from_dict,
 )
 from dpadapt.mechanisms.randomness import SeededRandom
+from dpadapt.papers.adaptation.bounded_losses import own_losses
 
 positive = st.floats(1e-6, 1e6)
 plain = st.one_of(

@@ -48,7 +48,6 @@ from dpadapt.mechanisms import (
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.mechanisms.parity import RandomParity, equations, pack
 from dpadapt.methods import PREDICTORS, Method
-from dpadapt.papers.adaptation.unprotected import Unprotected
 
 Data = tuple[Any, ...]
 
@@ -66,7 +65,6 @@ _NULL_VALUE = 1e200
 # Why a class that could be audited is not.
 NOT_AUDITED: dict[str, str] = {
     "NonPrivate": "it adds no noise on purpose; the ledger charges epsilon = inf for it",
-    "Unprotected": "a baseline without privacy: the ledger charges epsilon = inf for it",
     "ProjectedRegressor": "a base class without a solver; the classes derived from it are audited",
     "TableModel": "it encodes rows by public facts and releases nothing itself; the estimator inside is audited",
 }
@@ -159,8 +157,6 @@ def _derived(base: type) -> Iterator[type]:
 
 def reason_not_audited(cls: type) -> str | None:
     """Return why `cls` is not audited, or None if it must be."""
-    if issubclass(cls, Unprotected):
-        return NOT_AUDITED[Unprotected.__name__]
     return NOT_AUDITED.get(cls.__name__)
 
 
@@ -431,6 +427,9 @@ def _paper_cases() -> list[Case]:
     ten_classes, public = list(range(10)), {"public": _public_rows("classification")}
     both = {"classes": [0, 1], **_budget()}
     return [
+        _predictor_case(
+            Method("noisy-sgd", "regression", "dpadapt.papers.adaptation.NoisySGD", "no transfer"), 40, public=True
+        ),
         _fit_case("PDADPMDMean", PDADPMDMean, lambda: PDADPMDMean(**_budget()), (far,), (X_null,)),
         _fit_case(
             "FeatureMapAdaptation",

@@ -243,7 +243,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     Differences from the paper: the estimate of the subspace uses which task a row belongs to; rows are whitened by
     public ones; full-batch steps with exact accounting replace DP-AMBSSGD (available as `DPAMBSSGD`); coefficients are
     shrunk; and the solution may leave the subspace. Theorem 5.5 is a lower bound for methods that stay inside a given
-    subspace, so "soft" can be better than it. See `dpadapt.papers.subspace.bounds.upper_bound` for planning.
+    subspace, so "soft" can be better than it. Theorem 5.4 of [1]_ bounds the error of "hard".
 
     The paper's neighbours replace one row; its experiment accounts for adding or removing one. Set `adjacency`.
 

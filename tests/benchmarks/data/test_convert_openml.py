@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from benchmarks.data import convert_openml
-from benchmarks.data.convert_uci import ADULT_COLUMNS
 
 
 def test_wind_gets_four_digit_years_and_the_station_order():
@@ -18,42 +17,6 @@ def test_wind_gets_four_digit_years_and_the_station_order():
     assert convert_openml.wind(table.assign(year=[1961])).loc[0, "year"] == 1961
 
 
-def test_openml_adult_has_our_names_and_no_split():
-    words = {"workclass": None, "education": "HS-grad", "marital-status": "Divorced", "occupation": "Sales"}
-    words |= {"relationship": "Wife", "race": "White", "sex": "Female", "native-country": "Cuba", "class": "<=50K"}
-    table = pd.DataFrame({name: pd.Categorical([word]) for name, word in words.items()})
-    numbers = {"age": 25, "fnlwgt": 1, "education-num": 7, "capital-gain": 0, "capital-loss": 0, "hours-per-week": 40}
-    frame = convert_openml.adult(table.assign(**numbers))
-    assert list(frame.columns) == [*ADULT_COLUMNS, "split"]
-    assert frame.loc[0, "workclass"] == "?"
-    assert frame.loc[0, "split"] == "unknown"
-
-
-def credit_g(**changes):
-    row = {
-        "checking_status": "no checking", "duration": 6, "credit_history": "critical/other existing credit",
-        "purpose": "radio/tv", "credit_amount": 1169, "savings_status": "no known savings", "employment": ">=7",
-        "installment_commitment": 4, "personal_status": "male single", "other_parties": "none", "residence_since": 4,
-        "property_magnitude": "real estate", "age": 67, "other_payment_plans": "none", "housing": "own",
-        "existing_credits": 2, "job": "skilled", "num_dependents": 1, "own_telephone": "yes", "foreign_worker": "yes",
-        "class": "good",
-    }  # fmt: skip
-    return pd.DataFrame([{**row, **changes}])
-
-
-def test_credit_g_is_turned_back_into_the_codes_of_german_data():
-    # The first line of german.data, but for its status A11.
-    expected = "A14 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1"
-    frame = convert_openml.statlog_german(credit_g())
-    assert " ".join(map(str, frame.iloc[0])) == expected
-    assert convert_openml.statlog_german(credit_g(purpose="other")).loc[0, "purpose"] == "A410"
-
-
-def test_unknown_word_is_an_error():
-    with pytest.raises(ValueError, match="'housing' has unexpected values tent"):
-        convert_openml.statlog_german(credit_g(housing="tent"))
-
-
 def test_mnist_takes_the_last_ten_thousand_as_test():
     rows = 10_002
     table = pd.DataFrame(np.zeros((rows, 784), dtype=np.int64)).rename(columns=lambda index: f"pixel{index + 1}")
@@ -64,14 +27,6 @@ def test_mnist_takes_the_last_ten_thousand_as_test():
     assert arrays["X_train"][0, 1, 0] == 255
     assert arrays["y_train"].tolist() == [3, 7]
     assert arrays["X_train"].dtype == np.uint8
-
-
-def test_images_of_another_size_are_an_error():
-    table = pd.DataFrame(np.zeros((3, 10))).assign(**{"class": 1})
-    with pytest.raises(ValueError, match="10 pixel columns, not 784"):
-        convert_openml.mnist(table)
-    with pytest.raises(ValueError, match="3 rows, too few"):
-        convert_openml.mnist(pd.DataFrame(np.zeros((3, 784))).assign(**{"class": 1}))
 
 
 def test_cifar10_moves_the_channels_last(monkeypatch):

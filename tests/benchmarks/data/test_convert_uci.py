@@ -33,11 +33,6 @@ def test_gas_reads_all_ten_batches():
     assert frame.dtypes["batch"] == np.int8
 
 
-def test_gas_without_a_batch_is_an_error():
-    with pytest.raises(ValueError, match=r"no file 'batch2\.dat'"):
-        convert_uci.gas(zipped({"batch1.dat": gas_line(1, 10, 0)}))
-
-
 def test_news_strips_blanks_and_drops_the_address():
     header = "url, timedelta, n_tokens_title, data_channel_is_tech, weekday_is_sunday, is_weekend, shares"
     row = "http://example.org/, 731.0, 12.0, 1.0, 0.0, 0.0, 593"
@@ -52,16 +47,6 @@ def test_news_strips_blanks_and_drops_the_address():
     assert frame.dtypes["shares"] == np.int32
 
 
-def test_slices_are_found_in_a_zip_inside_the_zip():
-    names = ["patientId", *(f"value{index}" for index in range(384)), "reference"]
-    csv = ",".join(names) + "\n" + ",".join(["7", *["0.5"] * 384, "21.8"]) + "\n"
-    inner = zipped({"slice_localization_data.csv": csv})
-    frame = convert_uci.slices(zipped({"slice_localization_data.zip": inner}))
-    assert frame.shape == (1, 386)
-    assert frame["patientId"].tolist() == [7]
-    assert frame.dtypes["value383"] == np.float32
-
-
 def test_adult_joins_train_and_test_and_cleans_the_labels():
     row = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, Cuba, {}\n"
     content = {"adult.data": row.format("<=50K") + "\n", "adult.test": "|1x3 Cross validator\n" + row.format(">50K.")}
@@ -72,21 +57,6 @@ def test_adult_joins_train_and_test_and_cleans_the_labels():
     assert frame["occupation"].tolist() == ["?", "?"]
     assert frame.dtypes["age"] == np.int32
     assert isinstance(frame.dtypes["sex"], pd.CategoricalDtype)
-
-
-def test_south_german_gets_english_names():
-    names = list(convert_uci.SOUTH_GERMAN_COLUMNS)
-    content = " ".join(names) + "\n" + " ".join(str(value) for value in range(21)) + "\n"
-    frame = convert_uci.south_german(zipped({"SouthGermanCredit.asc": content, "codetable.txt": ""}))
-    assert frame.loc[0, "present_residence"] == names.index("wohnzeit")
-    assert frame.columns[-1] == "credit_risk"
-
-
-def test_accent_keeps_its_columns():
-    content = "language," + ",".join(f"X{index}" for index in range(1, 13)) + "\nES," + ",".join(["1.5"] * 12) + "\n"
-    frame = convert_uci.accent(zipped({"accent-mfcc-data-1.csv": content}))
-    assert frame.shape == (1, 13)
-    assert frame["language"].tolist() == ["ES"]
 
 
 def test_superconductivity_gets_quarters_of_equal_size():
@@ -106,10 +76,3 @@ def test_other_files_are_an_error_that_names_the_missing_file(convert):
         convert(zipped({"readme.txt": "moved"}))
     with pytest.raises(ValueError, match="not a zip file"):
         convert(b"<html>not found</html>")
-
-
-def test_missing_columns_are_named():
-    with pytest.raises(ValueError, match="lacks the columns X12"):
-        convert_uci.accent(
-            zipped({"accent-mfcc-data-1.csv": "language," + ",".join(f"X{i}" for i in range(1, 12)) + "\n"})
-        )

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from benchmarks.data import measurements, sources
 from benchmarks.data.convert_openml import WIND_STATIONS
 from dpadapt.data import Public
 from dpadapt.datasets.domains import Dataset, split_rows
-from dpadapt.errors import DataUnavailable
 
 
 def wind_table():
@@ -33,12 +31,6 @@ def test_source_of_domains_is_declared_public_in_one_step(fake_load):
     assert repr(Public(*measurements.wind_by_month().source)) == "Public(labelled)"
 
 
-def test_empty_domain_is_an_error(fake_load):
-    fake_load(measurements, "wind", wind_table())
-    with pytest.raises(ValueError, match="The target has no rows in 'wind'"):
-        measurements.wind_by_month(12)
-
-
 def test_split_leaves_the_table_alone():
     source = sources.find("wind", None)
     table = wind_table()
@@ -58,23 +50,3 @@ def test_airline_leaves_out_cancelled_flights_and_counts_minutes(fake_load):
     assert domains.target.y.tolist() == [2]
     assert domains.target.X["sched_dep_minute"].tolist() == [18 * 60 + 5]
     assert len(domains.feature_names) == 6
-
-
-def test_california_without_ocean_proximity_says_what_to_do(fake_load):
-    columns = {name: [1.0, 2.0] for name in measurements._HOUSING}
-    table = pd.DataFrame({**columns, "latitude": [34.0, 38.0], "median_house_value": [1e5, 2e5]})
-    fake_load(measurements, "california_housing", table.assign(ocean_proximity=[None, None]))
-    with pytest.raises(DataUnavailable, match="california_by_latitude"):
-        measurements.california_by_coast()
-    assert measurements.california_by_latitude().target.y.tolist() == [2.0]
-
-
-def test_dataset_names_the_property_that_has_the_data():
-    source = sources.find("wind", None)
-    table = Dataset(wind_table(), source, "complete", "")
-    with pytest.raises(TypeError, match=r"'wind' \(part 'speeds'\) is not made of arrays\. Use its `\.frame`"):
-        _ = table.arrays
-    with pytest.raises(TypeError, match=r"Use its `\.text`"):
-        _ = Dataset("words", source, "complete", "").frame
-    with pytest.raises(TypeError, match=r"Use its `\.arrays`"):
-        _ = Dataset({}, source, "complete", "").text

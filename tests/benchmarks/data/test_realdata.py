@@ -1,13 +1,10 @@
 """The real sets: shapes as documented, sizes as in the papers."""
 
-import io
-import zipfile
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.data import convert_openml, convert_uci, measurements, people
+from benchmarks.data import measurements, people
 from benchmarks.data.loading import available, load
 
 pytestmark = pytest.mark.realdata
@@ -68,55 +65,6 @@ def test_split_has_the_documented_sizes(make, source, target, features):
     assert not pd.isna(np.asarray(domains.target.y)).any()
     if isinstance(domains.source.X, pd.DataFrame):
         assert not domains.source.X.isna().any().any()
-
-
-def zipped(**files):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name.replace("_dot_", "."), content)
-    return buffer.getvalue()
-
-
-def test_adult_in_the_original_format_converts_to_the_compact_file():
-    frame = load("adult").frame
-    train, test = (
-        frame[frame["split"] == split].drop(columns="split").to_csv(index=False, header=False).replace(",", ", ")
-        for split in ("train", "test")
-    )
-    test = "|1x3 Cross validator\n" + test.replace("50K\n", "50K.\n")
-    pd.testing.assert_frame_equal(convert_uci.adult(zipped(adult_dot_data=train, adult_dot_test=test)), frame)
-
-
-def test_south_german_in_the_original_format_converts_to_the_compact_file():
-    frame = load("german", "south").frame
-    names = {english: german for german, english in convert_uci.SOUTH_GERMAN_COLUMNS.items()}
-    content = frame.rename(columns=names).to_csv(index=False, sep=" ")
-    pd.testing.assert_frame_equal(convert_uci.south_german(zipped(SouthGermanCredit_dot_asc=content)), frame)
-
-
-def test_slices_in_the_original_format_convert_to_the_compact_file():
-    frame = load("slice").frame
-    archive = zipped(slice_localization_data_dot_csv=frame.to_csv(index=False))
-    pd.testing.assert_frame_equal(convert_uci.slices(archive), frame)
-
-
-def test_wind_in_the_format_of_openml_converts_to_the_compact_file():
-    frame = load("wind").frame
-    original = frame.astype("float64").assign(year=frame["year"] - 1900)
-    pd.testing.assert_frame_equal(convert_openml.wind(original), frame)
-
-
-def test_superconductivity_in_the_original_format_converts_to_the_compact_file():
-    frame = load("superconductivity").frame
-    original = frame.drop(columns="quarter").rename(columns={"number_of_elements_derived": "number_of_elements"})
-    pd.testing.assert_frame_equal(convert_uci.superconductivity_columns(original), frame)
-
-
-def test_quarters_of_critical_temperature_are_those_of_the_file():
-    frame = load("superconductivity").frame
-    domains = measurements.superconductivity_by_quarter("low", "middle-low")
-    np.testing.assert_allclose(domains.source.y, frame.loc[frame["quarter"] == 0, "critical_temp"])
 
 
 def test_missing_batch_says_that_the_set_is_partial():

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data
-from benchmarks.data import sources
 from benchmarks.data.loading import available, load
-from dpadapt import datasets
 
 DOCS = Path(__file__).parents[3] / "docs" / "papers" / "data.md"
 
@@ -33,11 +31,6 @@ def test_parts_are_unique_and_checksums_well_formed():
         assert source.note
         assert source.origin
         assert source.licence
-
-
-def test_airline_is_an_alias_and_the_first_part_is_the_default():
-    assert sources.find("airline", None).file == "flights.parquet"
-    assert sources.find("german", None).part == "south"
 
 
 def test_unknown_names_and_parts_are_errors_that_list_the_choices():
@@ -67,7 +60,3 @@ def test_import_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
-
-
-def test_all_names_exist():
-    assert all(hasattr(module, name) for module in (data, datasets) for name in module.__all__)

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.theory.adaptation_problems import solve
 from dpadapt import Adjacency, Ledger, PrivacyError, Public, audit
-from dpadapt.mechanisms.bounded_losses import Moments, gradient_bounds
+from dpadapt.papers.adaptation.bounded_losses import Moments, gradient_bounds
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.preparation import bounded_rows, target_scale, unit_geometry
-from dpadapt.papers.adaptation.problem import Penalties, solve
+from dpadapt.papers.adaptation.problem import Penalties
 
 
 def make_data(m, n, d, seed=0):

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 from dpadapt import Adjacency, Ledger, Public, audit
-from dpadapt.mechanisms.trust_region import minimise_in_ball
 from dpadapt.papers.adaptation import CnvxAdap, FeatureMapAdaptation
+from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
 from dpadapt.papers.adaptation.feature_map import MappedSource
 
 

@@ -6,82 +6,16 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
+from benchmarks.rivals.adaptation import AlphaMixture, DiscrepancyMinimization
 from dpadapt import Public
 from dpadapt.papers.adaptation.matching import (
-    DiscrepancyMinimization,
-    KernelMeanMatching,
-    KernelMeanMatchingClassifier,
     PrivateBestDA,
     PrivateDiscrepancyMinimization,
     best_da_objective,
     discrepancy_weights,
-    kernel_mean_weights,
-    median_distance,
     solve_best_da,
 )
 from dpadapt.papers.adaptation.problem import Penalties
-from dpadapt.papers.adaptation.unprotected import AlphaMixture
-
-
-def kernel(left, right, bandwidth):
-    return np.exp(-((left[:, None] - right[None]) ** 2).sum(axis=2) / (2 * bandwidth**2))
-
-
-def kernel_problem(seed, m=40):
-    random = np.random.default_rng(seed)
-    source, target = random.normal(size=(m, 2)), 0.5 * random.normal(size=(25, 2)) + 1
-    K, k = kernel(source, source, 1.5), kernel(source, target, 1.5).mean(axis=1) * m
-    return source, target, lambda b: b @ K @ b / 2 - k @ b, lambda b: K @ b - k
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("largest", [1000.0, 3.0])
-def test_kernel_weights_equal_those_of_a_general_solver(seed, largest):
-    source, target, value, slope = kernel_problem(seed)
-    m = len(source)
-    weights = kernel_mean_weights(source, target, bandwidth=1.5, largest=largest, tolerance=1e-7, most_steps=20_000)
-    slack = (math.sqrt(m) - 1) / math.sqrt(m)
-    band = [
-        {"type": "ineq", "fun": lambda b: b.sum() - m * (1 - slack)},
-        {"type": "ineq", "fun": lambda b: m * (1 + slack) - b.sum()},
-    ]
-    bounds = [(0, largest)] * m
-    oracle = minimize(value, np.ones(m), jac=slope, bounds=bounds, constraints=band, options={"maxiter": 1000})
-    assert value(weights) <= oracle.fun + 1e-5 * abs(oracle.fun)
-    assert weights.min() >= 0
-    assert weights.max() <= largest
-    assert m * (1 - slack) - 1e-9 <= weights.sum() <= m * (1 + slack) + 1e-9
-
-
-def test_default_tolerance_is_within_a_thousandth_of_the_least_value():
-    source, target, value, _ = kernel_problem(0, m=200)
-    close = kernel_mean_weights(source, target, bandwidth=1.5, tolerance=1e-8, most_steps=20_000)
-    usual = kernel_mean_weights(source, target, bandwidth=1.5)
-    assert value(close) <= value(usual) <= value(close) + 1e-3 * abs(value(close))
-    assert value(np.ones(200)) > value(close) + 1e-2 * abs(value(close))  # equal weights are not within it
-
-
-def test_kernel_weights_stay_in_a_tight_band():
-    # The target is far off: without the band the weights would vanish.
-    source, target = np.zeros((9, 1)), np.full((5, 1), 50.0)
-    weights = kernel_mean_weights(source, target, bandwidth=1.0)
-    assert weights.sum() == pytest.approx(9 * (1 - 2 / 3))
-
-
-def test_kernel_weights_agree_with_skada():
-    reweight = pytest.importorskip("skada._reweight", reason="skada is not installed (extra bench)")
-    source, target, value, _ = kernel_problem(1, m=150)
-    theirs = reweight.KMMReweightAdapter(kernel="rbf", gamma=1 / (2 * 1.5**2), max_iter=5000)
-    theirs.fit(np.vstack([source, target]), sample_domain=np.repeat([1, -2], [150, 25]))
-    ours = kernel_mean_weights(source, target, bandwidth=1.5)
-    assert value(ours) <= value(np.ravel(theirs.source_weights_)) + 1e-3 * abs(value(ours))
-
-
-def test_median_distance_is_that_of_all_pairs():
-    rows = np.random.default_rng(0).normal(size=(60, 3))
-    apart = [np.linalg.norm(a - b) for i, a in enumerate(rows) for b in rows[:i]]
-    assert median_distance(rows) == pytest.approx(np.median(apart))
-    assert median_distance(np.ones((5, 2))) == 1.0
 
 
 def spectral_oracle(source, moment, n_angles=2000):
@@ -122,47 +56,6 @@ def test_discrepancy_of_a_sample_to_itself_needs_no_weights():
     source = np.random.default_rng(0).normal(size=(50, 4))
     matched = discrepancy_weights(source, source.T @ source / 50)
     assert matched.weights == pytest.approx(np.full(50, 0.02))
-
-
-def shifted(seed=0, m=400, n=80):
-    """A curved relation that is the same in source and target; the target lies to one side."""
-    random = np.random.default_rng(seed)
-    X_source, X = random.uniform(-2, 2, (m, 2)), random.uniform(1, 2, (n, 2))
-    curve = lambda X: X[:, 0] ** 2 + X[:, 1]  # noqa: E731
-    return X, curve(X), Public(X_source, curve(X_source))
-
-
-@pytest.mark.parametrize("estimator", [KernelMeanMatching(), DiscrepancyMinimization()])
-def test_matching_helps_where_only_the_features_shift(estimator):
-    X, y, public = shifted()
-    error = lambda model: np.mean((model.predict(X) - y) ** 2)  # noqa: E731
-    source_alone = AlphaMixture(1.0).fit(X, y, public=public)
-    assert error(estimator.fit(X, y, public=public)) < 0.5 * error(source_alone)
-
-
-@pytest.mark.parametrize("estimator", [KernelMeanMatching(), DiscrepancyMinimization()])
-def test_matching_does_not_use_target_labels(estimator):
-    X, y, public = shifted()
-    first = estimator.fit(X, y, public=public).coef_
-    assert np.array_equal(first, estimator.fit(X, y[::-1] * 100, public=public).coef_)
-
-
-def test_kernel_matching_classifies():
-    random = np.random.default_rng(0)
-    X_source, X = random.uniform(-2, 2, (400, 2)), random.uniform(0, 2, (80, 2))
-    labels = lambda X: np.where(np.abs(X[:, 0]) > 1, "far", "near")  # noqa: E731
-    model = KernelMeanMatchingClassifier().fit(X, labels(X), public=Public(X_source, labels(X_source)))
-    assert model.score(X, labels(X)) > 0.85
-    assert list(model.classes_) == ["far", "near"]
-
-
-def test_a_long_source_is_thinned_evenly():
-    X, y, public = shifted(m=400)
-    few = Public(public.X[np.linspace(0, 399, 100).astype(int)], public.y[np.linspace(0, 399, 100).astype(int)])
-    thinned = KernelMeanMatching(2.0, max_rows=100).fit(X, y, public=public)
-    # Not to the last digit: columns are standardised by all rows.
-    assert thinned.coef_ == pytest.approx(KernelMeanMatching(2.0).fit(X, y, public=few).coef_, rel=0.1)
-    assert KernelMeanMatching(2.0).fit(X, y, public=public).coef_ != pytest.approx(thinned.coef_, rel=1e-6)
 
 
 def shifted_features(m=800, n=2000):
@@ -268,12 +161,3 @@ def test_private_matching_without_budget_is_the_source_alone():
     model = PrivateDiscrepancyMinimization(1e-3, 1e-9).fit(X, y, public=public)
     assert model.privacy_.epsilon == 0.0
     assert model.predict(X) == pytest.approx(AlphaMixture(1.0).fit(X, y, public=public).predict(X), abs=1e-2)
-
-
-@pytest.mark.parametrize("params", [{"bandwidth": 0.0}, {"largest": 0.5}, {"max_rows": 1}, {"ridge": -1.0}])
-def test_bad_matching_parameters_are_named(params):
-    X, y, public = shifted()
-    with pytest.raises(ValueError, match=next(iter(params))):
-        KernelMeanMatching(**params).fit(X, y, public=public)
-    with pytest.raises(ValueError, match="tolerance"):
-        DiscrepancyMinimization(tolerance=0.0).fit(X, y, public=public)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, PrivacyError, Public, audit
-from dpadapt.mechanisms.bounded_losses import limited_rows
+from dpadapt.papers.adaptation.bounded_losses import limited_rows
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap, smoothness_of
 from dpadapt.papers.adaptation.preparation import unit_geometry
 from dpadapt.papers.adaptation.problem import CrossEntropy, Penalties, SquaredError

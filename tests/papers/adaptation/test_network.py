@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from dpadapt import Adjacency, Ledger, Public  # noqa: E402
-from dpadapt.papers.adaptation.network import ncnvx_network  # noqa: E402
+from dpadapt.papers.adaptation.ncnvx import ncnvx_network  # noqa: E402
 
 
 def made_up(seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, Public, calibrate
-from dpadapt.mechanisms.bounded_losses import gradient_bounds
+from dpadapt.papers.adaptation.bounded_losses import gradient_bounds
 from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.rivals.adaptation import AlphaMixture
 from dpadapt import PrivateLinearRegression, Public
 from dpadapt.papers.adaptation.private_statistics import (
     Moment,
@@ -12,7 +13,6 @@ from dpadapt.papers.adaptation.private_statistics import (
     kept_share,
     public_moment,
 )
-from dpadapt.papers.adaptation.unprotected import AlphaMixture
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 

@@ -81,13 +81,6 @@ def vars_of(map_):
     return {name: getattr(map_, name) for name in map_.__dataclass_fields__}
 
 
-def test_a_ball_that_is_wide_enough_changes_nothing():
-    map_, _, _ = quadratic()
-    wide = QuadraticMap(map_.hessian, Ball(np.zeros(4), 100.0))
-    gradient = np.ones(4)
-    assert np.array_equal(map_.step(np.zeros(4), gradient, 1.0), wide.step(np.zeros(4), gradient, 1.0))
-
-
 def test_inverse_hessian_is_normalised_to_one():
     map_, _, _ = quadratic()
     columns = np.column_stack([-map_.step(np.zeros(4), unit, 1.0) for unit in np.eye(4)])

@@ -15,6 +15,7 @@ from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.papers.reweigh.learners import (
+    Descent,
     DescentLearner,
     Facts,
     HingeLoss,
@@ -23,6 +24,7 @@ from dpadapt.papers.reweigh.learners import (
     SeparatorLearner,
     choice_of,
     noise_of,
+    paper_noise_variance,
     strength,
 )
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, SparseLearner
@@ -359,3 +361,27 @@ def test_strength_spends_the_budget_and_no_more():
 def test_bad_settings_are_named(make, name):
     with pytest.raises(ValueError, match=name):
         make()
+
+
+def test_the_papers_noise_is_the_larger_of_two_terms():
+    for epsilon, delta, size in ((0.5, 1e-4, 30.0), (0.5, 1e-4, 1e12), (0.9, 1e-2, 40.0), (0.1, 1e-6, 2.0)):
+        second = (16 / epsilon * math.log(1 / delta) + 8) / math.log(size)
+        assert paper_noise_variance(epsilon, delta, size) == pytest.approx(max(20.0, second), rel=1e-12)
+    with pytest.raises(ValueError, match="density times n_rows"):
+        paper_noise_variance(0.5, 1e-4, 1.0)
+
+
+def test_strongly_convex_losses_need_the_printed_number_of_steps():
+    L, D, d, alpha, beta, square, strong = 1.5, 2.0, 7, 0.01, 1e-6, 20.0, 0.3
+    length = L**2 + square * L**2 * d
+    first = 4 * length / (strong * alpha) * math.log(length / (strong * alpha))
+    second = 8 * D**2 * L**2 * math.log(2 / beta) / alpha**2
+    steps = Descent(L, D, d, strong).steps(alpha, beta, square)
+    assert steps == math.ceil(max(first, second))
+    convex = Descent(L, D, d).steps(alpha, beta, square)
+    assert convex == math.ceil(max(9 * D**2 * length / alpha**2, second))
+    # At small alpha the first term falls behind: R goes as 1 / alpha instead of 1 / alpha^2, up to the confidence term.
+    assert steps < convex / 5
+    # A strong term decides at once; a weak one makes the first term the larger.
+    assert Descent(L, D, d, 100.0).steps(alpha, beta, square) == math.ceil(second)
+    assert Descent(L, D, d, 1e-3).steps(alpha, beta, square) > convex

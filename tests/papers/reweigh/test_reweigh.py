@@ -1,12 +1,9 @@
 """Subsample-Test-Reweigh: what it spends, how many people it asks, what it returns, and what it refuses."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from benchmarks.data.synthetic import GaussianPair
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, audit
@@ -20,11 +17,6 @@ from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 FEW_STEPS = DescentLearner(n_steps=5)
-
-
-@parametrize_with_checks([SubsampleTestReweigh(FEW_STEPS, epsilon=100.0, delta=0.01, random_state=0)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def sample(n, seed, share=0.5):
@@ -76,22 +68,6 @@ def test_without_an_accepted_round_the_best_tested_is_returned():
     assert best.estimate == pytest.approx(0.3, abs=0.1)
     assert fitted.hypothesis_ is DOWN
     assert fitted.rounds_ == 8
-
-
-@pytest.mark.parametrize("learner", [FEW_STEPS, LISTED], ids=["descent", "finite"])
-@pytest.mark.parametrize("adjacency", ["zero-out", "add-remove", "replace-one"])
-def test_receipt_stays_within_the_budget_and_verifies(learner, adjacency):
-    X, y = sample(2000, 0)
-    n_rows = 2000 if adjacency == "add-remove" else None
-    settings = {"epsilon": 0.8, "delta": 1e-5, "adjacency": adjacency, "n_rows": n_rows, "n_rounds": 3}
-    ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=Adjacency.of(adjacency))
-    fitted = model(learner, **settings).fit(X, y, agents=people(0.5), ledger=ledger)
-    receipt = fitted.privacy_
-    assert 0.99 * 0.8 <= receipt.epsilon <= 0.8 * (1 + 1e-9)
-    verdict = receipt.verify()
-    assert verdict.lower <= receipt.epsilon * (1 + 1e-6) <= verdict.upper * (1 + 1e-3)
-    assert ledger.spent() == pytest.approx(receipt.epsilon, rel=1e-6)
-    assert sum("rounds with a correct label" in entry.label for entry in ledger.entries) == 1
 
 
 def test_all_rounds_are_charged_before_the_first_draw():
@@ -295,24 +271,6 @@ def test_the_receipt_warns_of_seeded_people(seed):
     assert not receipt.seeded
     assert any("people's noise came from a seed" in text for text in receipt.warnings) == (seed is not None)
     assert any("epsilon = 3 for each" in fact for fact in receipt.assumptions)
-
-
-def test_too_small_a_budget_spends_nothing_and_the_receipt_says_so():
-    X, y = sample(2000, 0)
-    fitted = model(FEW_STEPS, epsilon=1e-4, delta=1e-9).fit(X, y)
-    assert fitted.privacy_.entries == ()
-    assert any("nothing was spent" in text for text in fitted.privacy_.warnings)
-    assert set(fitted.predict(X)) == {0}
-
-
-def test_a_fitted_model_can_be_pickled_and_a_fit_repeated():
-    X, y = sample(2000, 0)
-    first = model(FEW_STEPS).fit(X, y)
-    again = clone(first).fit(X, y)
-    copy = pickle.loads(pickle.dumps(first))
-    assert (copy.predict(X) == first.predict(X)).all()
-    assert (again.predict(X) == first.predict(X)).all()
-    assert copy.privacy_ == first.privacy_
 
 
 def test_labels_may_be_strings():

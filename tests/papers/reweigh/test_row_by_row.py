@@ -9,10 +9,9 @@ from dpadapt import Ledger
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
-from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
+from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, labels_of
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
-from dpadapt.papers.reweigh.row_by_row import labels_of
 
 SECRET = 31415.9
 

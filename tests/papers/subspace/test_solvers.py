@@ -24,36 +24,6 @@ def test_all_of_the_budget_and_no_more_is_spent(make):
     assert all(isinstance(entry.event, SampledEvent) for entry in model.privacy_.entries)
 
 
-@both
-@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_neighbours_differ_only_in_releases_and_by_no_more_than_the_sensitivity(make, adjacency):
-    drawn = shared_subspace(500, 300, n_features=5, n_components=2, seed=1)
-
-    def ready():
-        return make(batch_size=30, basis=drawn.basis, adjacency=adjacency, random_state=0)
-
-    def fit(data, ledger):
-        return ready().fit(*data, ledger=ledger)
-
-    X, y = drawn.X.copy(), drawn.y.copy()
-    furthest = 0.0
-    for row, target in ((np.full(5, 1e6), -1e6), (np.full(5, -2.0), 8.0), (np.full(5, 1e200), 0.0)):
-        other, labels = X.copy(), y.copy()
-        other[3], labels[3] = row, target
-        assert audit.leaks(ready, (X, y), (other, labels)) == []
-        tape = audit.record(fit, (other, labels), adjacency=adjacency)
-        without = X.copy()
-        if adjacency == "zero-out":
-            without[3] = 1e200  # a null row: its square is not a number
-        played = audit.replay(fit, (without, labels if adjacency == "zero-out" else y), tape, adjacency=adjacency)
-        noise = tape.entries[0].event.event.noise_multiplier
-        for before, after in zip(tape.releases, played.releases, strict=True):
-            moved, bound = np.linalg.norm(before.value - after.value), before.scale / noise
-            assert moved <= bound * (1 + 1e-9)
-            furthest = max(furthest, moved / bound)
-    assert furthest > 0.4
-
-
 def test_every_row_takes_part_once_on_average():
     drawn = shared_subspace(500, 2000, seed=2)
     model = DPAMBSSGD(**BUDGET, basis=drawn.basis, batch_size=200, random_state=0).fit(drawn.X, drawn.y)

@@ -5,7 +5,6 @@ R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptatio
 with these algorithms in `benchmarks/adaptation`.
 """
 
-from dpadapt.papers.adaptation.bounds import discrepancy, learning_bound, local_discrepancy
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
 from dpadapt.papers.adaptation.matching import PrivateBestDA, PrivateDiscrepancyMinimization
@@ -27,7 +26,4 @@ __all__ = [
     "PrivateMixture",
     "ReverseAdaptation",
     "ReverseAdaptationClassifier",
-    "discrepancy",
-    "learning_bound",
-    "local_discrepancy",
 ]

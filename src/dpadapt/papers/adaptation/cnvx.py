@@ -19,17 +19,17 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded_losses import (
+from dpadapt.papers.adaptation.bounded_losses import (
     LimitedRows,
     Moments,
     SquaredLossGradients,
     gradient_bounds,
     loss_bound,
+    minimise_in_ball,
     own_losses,
     shorten,
     squared_loss_discrepancy,
 )
-from dpadapt.mechanisms.trust_region import minimise_in_ball
 from dpadapt.papers.adaptation.noise import ADAPTATION_NOISES, discrepancy_share
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,

@@ -24,8 +24,13 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.estimator import bounds_assumption, numeric_labels
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded_losses import Moments, SquaredLossGradients, gradient_bounds, shorten
-from dpadapt.mechanisms.trust_region import minimise_in_ball
+from dpadapt.papers.adaptation.bounded_losses import (
+    Moments,
+    SquaredLossGradients,
+    gradient_bounds,
+    minimise_in_ball,
+    shorten,
+)
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
     MAX_TARGET,

@@ -1,9 +1,8 @@
-"""Reweighing a labelled source to an unlabelled target: kernel mean matching and discrepancy minimisation.
+"""Reweighing a labelled source to a private target whose labels are not used.
 
-Kernel means: Huang et al., NeurIPS 2006. Second moments: Cortes and Mohri, Theoretical Computer Science 2014. Both are
-baselines without privacy; neither uses a label of the target. `PrivateDiscrepancyMinimization` (private-DM) is the
-private form of the second, after R. Bassily, M. Mohri, A. T. Suresh, "Private Domain Adaptation from a Public Source",
-2022 (arXiv:2208.06135), as far as Bassily, Cortes, Mao and Mohri (ICML 2024) describe it: its *Notes* say what is our
+`PrivateDiscrepancyMinimization` (private-DM) is the private form of Cortes and Mohri, Theoretical Computer Science
+2014, after R. Bassily, M. Mohri, A. T. Suresh, "Private Domain Adaptation from a Public Source", 2022
+(arXiv:2208.06135), as far as Bassily, Cortes, Mao and Mohri (ICML 2024) describe it: its *Notes* say what is our
 reading. `PrivateBestDA` chooses weights and model together, as section 7 of that paper proposes.
 """
 
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
@@ -21,7 +19,7 @@ from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.mechanisms.trust_region import minimise_in_ball
+from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
     AdaptationRegressor,
@@ -34,97 +32,7 @@ from dpadapt.papers.adaptation.preparation import (
     weighted_ridge,
 )
 from dpadapt.papers.adaptation.private_statistics import joint_length, moment_noise, private_moment
-from dpadapt.papers.adaptation.problem import Penalties, reference_weights
-from dpadapt.papers.adaptation.unprotected import TwoSamples, UnprotectedClassifier, UnprotectedRegressor
-
-# Rows of a kernel that are computed at once. Larger blocks need more memory for the distances, besides the kernel
-# itself. Chosen by hand.
-_KERNEL_BLOCK_ROWS = 512
-
-
-def median_distance(rows: Array, most: int = 1000) -> float:
-    """Return the median distance between rows, from at most `most` rows evenly spread; 1 if all are equal."""
-    some = rows[:: max(1, len(rows) // most)][:most]
-    squares = _square_distances(some, some)[np.triu_indices(len(some), 1)]
-    median = math.sqrt(float(np.median(squares))) if len(squares) else 0.0
-    return median if median > 0 else 1.0
-
-
-def kernel_mean_weights(
-    source: Array,
-    target: Array,
-    *,
-    bandwidth: float,
-    largest: float = 1000.0,
-    tolerance: float = 1e-3,
-    most_steps: int = 1000,
-) -> Array:
-    """Return weights, about 1 on average, that bring the source's mean in a Gaussian kernel close to the target's.
-
-    Minimises b'Kb / 2 - k'b over 0 <= b <= largest with a sum within m (1 ± (sqrt m - 1) / sqrt m), by accelerated
-    projected gradients that restart when the direction turns. Stops when a projected step moves less than `tolerance`,
-    relative to the first.
-    """
-    m = len(source)
-    kernel = _gaussian_kernel(source, source, bandwidth)
-    mean = np.asarray(_gaussian_kernel(source, target, bandwidth).sum(axis=1, dtype=np.float64)) * (m / len(target))
-    slack = (math.sqrt(m) - 1) / math.sqrt(m)
-    band = m * (1 - slack), m * (1 + slack)
-
-    def gradient(b: Array) -> Array:
-        return np.asarray(kernel @ b.astype(kernel.dtype), dtype=np.float64) - mean
-
-    # The largest eigenvalue of the kernel by power iteration, and 2% more for safety.
-    vector = np.ones(m)
-    for _ in range(20):
-        vector = np.asarray(kernel @ (vector / np.linalg.norm(vector)).astype(kernel.dtype), dtype=np.float64)
-    smoothness = 1.02 * float(np.linalg.norm(vector))
-    weights = leading = np.ones(m)
-    momentum, first = 1.0, 0.0
-    for step in range(most_steps):
-        following = _project(leading - gradient(leading) / smoothness, largest, *band)
-        moved = float(np.linalg.norm(following - leading))
-        first = moved if step == 0 else first
-        if moved <= tolerance * first:
-            return following
-        if float((leading - following) @ (following - weights)) > 0:
-            momentum = 1.0
-        faster = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        leading = following + (momentum - 1) / faster * (following - weights)
-        weights, momentum = following, faster
-    return weights
-
-
-def _square_distances(left: Array, right: Array) -> Array:
-    squares = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)[None]
-    return np.asarray(np.maximum(squares - 2.0 * left @ right.T, 0.0))
-
-
-def _gaussian_kernel(left: Array, right: Array, bandwidth: float) -> NDArray[np.float32]:
-    # Single precision halves the memory that is read in every step; its error, 1e-6, is far below any tolerance here.
-    kernel = np.empty((len(left), len(right)), np.float32)
-    for start in range(0, len(left), _KERNEL_BLOCK_ROWS):
-        part = slice(start, start + _KERNEL_BLOCK_ROWS)
-        np.exp(_square_distances(left[part], right) / (-2.0 * bandwidth**2), out=kernel[part], casting="same_kind")
-    return kernel
-
-
-def _project(point: Array, largest: float, low: float, high: float) -> Array:
-    """Return the nearest point with entries in [0, largest] and a sum in [low, high]."""
-    inside = np.clip(point, 0.0, largest)
-    total = float(inside.sum())
-    if low <= total <= high:
-        return inside
-    goal = low if total < low else high
-    # The sum of clip(point - shift) falls in shift; the root lies between these ends.
-    below, above = float(point.min()) - largest, float(point.max())
-    for _ in range(100):
-        shift = (below + above) / 2
-        if float(np.clip(point - shift, 0.0, largest).sum()) > goal:
-            below = shift
-        else:
-            above = shift
-    return np.clip(point - (below + above) / 2, 0.0, largest)
+from dpadapt.papers.adaptation.problem import Penalties
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,218 +112,6 @@ def _smoothed(values: Array, sharpness: float) -> tuple[float, Array]:
     mass = np.exp(both - top)
     total = float(mass.sum())
     return (top + math.log(total)) / sharpness, (mass[: len(values)] - mass[len(values) :]) / total
-
-
-class _KernelMeanWeights:
-    """Parameters and weights of kernel mean matching."""
-
-    bandwidth: float | None
-    largest: float
-    max_rows: int
-    ridge: float
-
-    def _check_parameters(self) -> None:
-        if self.bandwidth is not None:
-            checks.scale(self.bandwidth, "bandwidth")
-        if checks.scale(self.largest, "largest") < 1:
-            raise ValueError(f"largest must be at least 1, the average weight, got {self.largest!r}.")
-        checks.count(self.max_rows, "max_rows", least=2)
-        checks.scale(self.ridge, "ridge")
-
-    def _weights(self, samples: TwoSamples) -> Array:
-        m, n = samples.sizes
-        if m == 0:
-            return reference_weights(0, n, 0.0)
-        used = np.arange(m) if m <= self.max_rows else np.linspace(0, m - 1, self.max_rows).astype(np.int64)
-        width = median_distance(samples.rows) if self.bandwidth is None else self.bandwidth
-        weights = np.zeros(m + n)
-        weights[used] = kernel_mean_weights(samples.Z_public[used], samples.Z, bandwidth=width, largest=self.largest)
-        return weights / len(used)
-
-
-class KernelMeanMatching(_KernelMeanWeights, UnprotectedRegressor):
-    """Ridge regression on source rows weighted so that their kernel mean is the target's. Not private.
-
-    The target's labels are not used. Without labelled public data the model is that of the target alone.
-
-    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
-    it.
-
-    Parameters
-    ----------
-    bandwidth : float, optional
-        Width of the Gaussian kernel on standardised rows. Default: the median distance between rows.
-    largest : float, default=1000.0
-        Largest weight of a source row; the average weight is about 1.
-    max_rows : int, default=8000
-        From a longer source this many rows are used, evenly spread: the kernel takes 4 max_rows² bytes.
-    ridge : float, default=1e-3
-        Strength of the ridge, relative to the average variance of a standardised column. Positive.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    n_features_in_ : int
-    privacy_ : Receipt
-        States that nothing is protected.
-
-    Notes
-    -----
-    skada's `KMMReweight` states the same problem. This solver reaches a lower value in a sixth of its time at 6,000
-    source rows, and needs no further package; a test compares the two where skada is installed.
-
-    References
-    ----------
-    .. [1] J. Huang, A. Gretton, K. Borgwardt, B. Schölkopf, A. Smola. Correcting Sample Selection Bias by Unlabeled
-       Data. NeurIPS 2006.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> rng = np.random.default_rng(0)
-    >>> X_public, X = rng.uniform(-2, 2, (300, 1)), rng.uniform(1, 2, (50, 1))
-    >>> model = KernelMeanMatching().fit(X, X[:, 0] ** 2, public=Public(X_public, X_public[:, 0] ** 2))
-    >>> bool(model.coef_[0] > 2)  # the slope of the parabola where the target is; over the source it is 0
-    True
-    """
-
-    def __init__(
-        self,
-        bandwidth: float | None = None,
-        *,
-        largest: float = 1000.0,
-        max_rows: int = 8000,
-        ridge: float = 1e-3,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.largest = largest
-        self.max_rows = max_rows
-        self.ridge = ridge
-
-
-class KernelMeanMatchingClassifier(_KernelMeanWeights, UnprotectedClassifier):
-    """Logistic regression on source rows weighted so that their kernel mean is the target's. Not private.
-
-    The target's labels are not used. Without labelled public data the model is that of the target alone.
-
-    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
-    it.
-
-    Parameters
-    ----------
-    bandwidth : float, optional
-        Width of the Gaussian kernel on standardised rows. Default: the median distance between rows.
-    largest : float, default=1000.0
-        Largest weight of a source row; the average weight is about 1.
-    max_rows : int, default=8000
-        From a longer source this many rows are used, evenly spread: the kernel takes 4 max_rows² bytes.
-    ridge : float, default=1e-3
-        Strength of the ridge, relative to the average variance of a standardised column. Positive.
-    classes : array-like, optional
-        All labels that can occur. Default: those that do occur.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-    classes_ : ndarray of shape (n_classes,)
-    n_features_in_ : int
-    privacy_ : Receipt
-        States that nothing is protected.
-
-    References
-    ----------
-    .. [1] J. Huang, A. Gretton, K. Borgwardt, B. Schölkopf, A. Smola. Correcting Sample Selection Bias by Unlabeled
-       Data. NeurIPS 2006.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> rng = np.random.default_rng(0)
-    >>> X_public, X = rng.uniform(-2, 2, (300, 1)), rng.uniform(0, 2, (50, 1))
-    >>> side = lambda X: np.abs(X[:, 0]) > 1
-    >>> model = KernelMeanMatchingClassifier().fit(X, side(X), public=Public(X_public, side(X_public)))
-    >>> model.score(X, side(X)) > 0.8  # no linear model separates the sides over the whole source
-    True
-    """
-
-    def __init__(
-        self,
-        bandwidth: float | None = None,
-        *,
-        largest: float = 1000.0,
-        max_rows: int = 8000,
-        ridge: float = 1e-3,
-        classes: Any = None,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.largest = largest
-        self.max_rows = max_rows
-        self.ridge = ridge
-        self.classes = classes
-
-
-class DiscrepancyMinimization(UnprotectedRegressor):
-    """Ridge regression on source rows weighted so that their second moment is the target's. Not private.
-
-    For linear models and the squared loss the unlabelled discrepancy of two samples is the spectral norm of the
-    difference of their second moments; the weights minimise it. The constant 1 counts as a feature, so that means are
-    matched too. The target's labels are not used. Without labelled public data the model is that of the target alone.
-    `PrivateDiscrepancyMinimization` is the private form.
-
-    **Privacy.** None: a baseline for comparison. The receipt says epsilon = inf, and a ledger with a finite cap refuses
-    it.
-
-    Parameters
-    ----------
-    tolerance : float, default=0.01
-        How far above the least discrepancy to stop, relative to the target's second moment. Moments of a small target
-        are not more precise than this, and a closer match leaves fewer source rows with any weight.
-    ridge : float, default=1e-3
-        Strength of the ridge, relative to the average variance of a standardised column. Positive.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    n_features_in_ : int
-    privacy_ : Receipt
-        States that nothing is protected.
-
-    References
-    ----------
-    .. [1] C. Cortes, M. Mohri. Domain adaptation and sample bias correction theory and algorithm for regression.
-       Theoretical Computer Science 519, 2014.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> rng = np.random.default_rng(0)
-    >>> X_public, X = rng.uniform(-2, 2, (300, 1)), rng.uniform(1, 2, (50, 1))
-    >>> model = DiscrepancyMinimization().fit(X, X[:, 0] ** 2, public=Public(X_public, X_public[:, 0] ** 2))
-    >>> bool(model.coef_[0] > 1.5)  # the slope of the parabola where the target is; over the source it is 0
-    True
-    """
-
-    def __init__(self, tolerance: float = 0.01, *, ridge: float = 1e-3) -> None:
-        self.tolerance = tolerance
-        self.ridge = ridge
-
-    def _check_parameters(self) -> None:
-        checks.scale(self.tolerance, "tolerance")
-        checks.scale(self.ridge, "ridge")
-
-    def _weights(self, samples: TwoSamples) -> Array:
-        m, n = samples.sizes
-        if m == 0:
-            return reference_weights(0, n, 0.0)
-        source, target = (np.column_stack([Z, np.ones(len(Z))]) for Z in (samples.Z_public, samples.Z))
-        matched = discrepancy_weights(source, target.T @ target / n, tolerance=self.tolerance)
-        return np.concatenate([matched.weights, np.zeros(n)])
 
 
 class PrivateDiscrepancyMinimization(AdaptationRegressor):

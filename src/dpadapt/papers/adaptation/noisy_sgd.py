@@ -16,9 +16,15 @@ from dpadapt.data import Public
 from dpadapt.learning.estimator import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.bounded_losses import LimitedRows, Moments, gradient_bounds, limited_rows, squared_loss_gradient
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.papers.adaptation.bounded_losses import (
+    LimitedRows,
+    Moments,
+    gradient_bounds,
+    limited_rows,
+    squared_loss_gradient,
+)
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
     MAX_TARGET,

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.linear_model import LogisticRegression
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
@@ -21,9 +20,9 @@ from dpadapt.errors import PrivacyError
 from dpadapt.learning.estimator import Budget, PrivateEstimator, RegressionInput
 from dpadapt.learning.preparation import Geometry, centre_and_scale
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.bounded_losses import LimitedRows, limited_rows
 from dpadapt.mechanisms.mechanism import NonPrivate, Plan, Repeated
 from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.papers.adaptation.bounded_losses import LimitedRows, limited_rows
 from dpadapt.papers.adaptation.noise import PaperClaim, exact_spending, paper_multiplier, require_valid_claim
 
 Array = NDArray[np.float64]
@@ -39,9 +38,6 @@ _ROW_LENGTH_QUANTILE = 0.95
 _LABEL_RANGE_QUANTILE = 0.99
 # Least epsilon for the discrepancy: below it the noise is a billion times the sensitivity. Chosen by hand.
 _LEAST_DISCREPANCY_EPSILON = 1e-9
-# Score of a class that does not occur among the rows, below any score that a row can reach: exp(-1000) is 0 in floating
-# point.
-_IMPOSSIBLE_SCORE = 1e3
 
 
 # Public scales.
@@ -281,43 +277,3 @@ def weighted_ridge(Z: Array, y: Array, weights: Array, ridge: float) -> tuple[Ar
     strength = ridge * max(float(np.trace(gram)) / len(gram), 1e-12)
     coef = np.asarray(np.linalg.solve(gram + strength * np.eye(len(gram)), cross), dtype=np.float64)
     return coef, level - float(middle @ coef)
-
-
-def weighted_logistic(
-    Z: Array, codes: NDArray[np.int64], weights: Array, ridge: float, n_classes: int
-) -> tuple[Array, Array]:
-    """Return coefficients and intercepts, one row per score, that minimise the weighted log-loss plus a ridge.
-
-    `ridge` is relative to the average weighted square of a column. A class without weight gets a score so low that it
-    is never predicted.
-    """
-    total = float(weights.sum())
-    n_scores = 1 if n_classes == 2 else n_classes
-    coef, intercept = np.zeros((n_scores, Z.shape[1])), np.zeros(n_scores)
-    used = weights > 0
-    present = np.unique(codes[used])
-    if len(present) == 0:
-        return coef, intercept
-    if len(present) == 1:
-        # One class only: it is predicted for every row.
-        intercept[:] = -_IMPOSSIBLE_SCORE
-        if n_scores > 1 or present[0] == 1:
-            intercept[0 if n_scores == 1 else present[0]] = _IMPOSSIBLE_SCORE
-        return coef, intercept
-    share = weights[used] / total
-    rows = Z[used]
-    strength = ridge * max(float(share @ np.mean(rows**2, axis=1)), 1e-12)
-    # scikit-learn minimises C Σ weight loss + |w|²/2; the weights here add up to 1.
-    solver = LogisticRegression(C=1.0 / strength, solver="newton-cholesky", max_iter=200, tol=1e-8)
-    solver.fit(rows, codes[used], sample_weight=share)
-    if n_scores == 1:
-        return np.asarray(solver.coef_), np.asarray(solver.intercept_)
-    if len(present) == 2:
-        # Two of several classes: half the score for one, minus half for the other.
-        halves = np.array([[-0.5], [0.5]])
-        coef[present], levels = halves * solver.coef_, (halves * solver.intercept_)[:, 0]
-    else:
-        coef[present], levels = solver.coef_, solver.intercept_
-    intercept[:] = -_IMPOSSIBLE_SCORE
-    intercept[present] = levels
-    return coef, intercept

@@ -1,4 +1,4 @@
-"""Paper 2: mirror descent with the public loss as mirror map, for linear models, with its baselines and bounds.
+"""Paper 2: mirror descent with the public loss as mirror map, for linear models, with its baselines.
 
 "Public Data-Assisted Mirror Descent for Private Model Training", arXiv:2112.00193. Use
 `dpadapt.PrivateTransferRegressor` and `dpadapt.PrivateTransferClassifier` with ``prior="same-population"`` for real
@@ -6,13 +6,6 @@ work; they are compared with these algorithms in `benchmarks/mirror`.
 """
 
 from dpadapt.papers.mirror.base import paper_noise_multiplier
-from dpadapt.papers.mirror.bounds import (
-    ellipsoid_width,
-    empirical_risk_bound,
-    gaussian_width,
-    noise_stability_bound,
-    population_risk_bound,
-)
 from dpadapt.papers.mirror.estimators import PDADPMDClassifier, PDADPMDRegressor
 from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from dpadapt.papers.mirror.mean import PDADPMDMean
@@ -23,10 +16,5 @@ __all__ = [
     "PDADPMDRegressor",
     "PrivateGradientDescentClassifier",
     "PrivateGradientDescentRegressor",
-    "ellipsoid_width",
-    "empirical_risk_bound",
-    "gaussian_width",
-    "noise_stability_bound",
     "paper_noise_multiplier",
-    "population_risk_bound",
 ]

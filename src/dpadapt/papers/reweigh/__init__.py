@@ -1,11 +1,10 @@
-"""Paper 3: Subsample-Test-Reweigh in the hybrid model, its learners, and the sizes that its theorems ask for.
+"""Paper 3: Subsample-Test-Reweigh in the hybrid model and its learners.
 
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
 """
 
 from dpadapt.papers.reweigh.learners import DescentLearner, HingeLoss, OnlineLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
-from dpadapt.papers.reweigh.planning import plan
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "SeparatorLearner",
     "SparseLearner",
     "SubsampleTestReweigh",
-    "plan",
 ]

@@ -18,15 +18,22 @@ from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
-from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, MappedHypothesis, RowMap
+from dpadapt.hybrid.questions import (
+    ConstantHypothesis,
+    EllipsoidHypothesis,
+    Hypothesis,
+    LinearHypothesis,
+    MappedHypothesis,
+    ParityHypothesis,
+    RowMap,
+)
 from dpadapt.learning.descent import LogisticLoss, Loss, constant, private_descent, released_gradient
-from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row
+from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced, try_on_made_up_rows
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import ExponentialMechanism
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
 from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
-from dpadapt.papers.reweigh.planning import Descent, paper_noise_variance
 from dpadapt.rows import Rows
 
 Plans = Sequence[tuple[Plan | Mechanism, str]]
@@ -488,3 +495,71 @@ def _newton(X: Single, signs: Single, weights: Single, ridge: float, n_steps: in
         if before - value < 1e-3 * before:
             break
     return coef
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The terms of Algorithm 3, the paper's online descent.
+
+    Parameters
+    ----------
+    lipschitz, diameter : float
+        The Lipschitz constant of the loss and the diameter of the set of hypotheses: the largest loss is their product.
+    n_features : int
+    strong_convexity : float, default=0.0
+        lambda, if the loss is strongly convex; fewer steps are then enough for small alpha.
+    """
+
+    lipschitz: float
+    diameter: float
+    n_features: int
+    strong_convexity: float = 0.0
+
+    def steps(self, alpha: float, beta: float, square: float) -> int:
+        """Return R, for noise with a variance of `square` times the squared Lipschitz constant."""
+        confident = 8 * (self.diameter * self.lipschitz / alpha) ** 2 * math.log(2 / beta)
+        # The expected squared length of a noisy gradient, at most.
+        length = self.lipschitz**2 * (1 + square * self.n_features)
+        if self.strong_convexity:
+            ratio = length / (self.strong_convexity * alpha)
+            return math.ceil(max(4 * ratio * math.log(ratio), confident))
+        return math.ceil(max(9 * self.diameter**2 * length / alpha**2, confident))
+
+
+def paper_noise_variance(epsilon: float, delta: float, size: float) -> float:
+    """Return sigma² / L² of Algorithm 4, for a `size` of density times the number of records.
+
+    Examples
+    --------
+    >>> paper_noise_variance(0.5, 1e-4, 0.0148 * 324_700_000), round(paper_noise_variance(0.5, 1e-4, 100.0), 2)
+    (20.0, 65.74)
+    """
+    if size <= 1:
+        raise ValueError(f"density times n_rows must exceed 1, got {size:.3g}. Bring more rows or raise density.")
+    return max(20.0, (16 * math.log(1 / delta) / epsilon + 8) / math.log(size))
+
+
+# Hypotheses that a user brings: each must label a row by that row alone.
+
+# What messages call a hypothesis.
+_HYPOTHESIS = "predict of a hypothesis"
+
+# Hypotheses that treat each row by itself by construction: they need no trial, which would take long for long lists.
+_ROW_BY_ROW = (LinearHypothesis, ConstantHypothesis, EllipsoidHypothesis, ParityHypothesis)
+
+
+def require_hypothesis(hypothesis: Hypothesis, X: NDArray[Any]) -> None:
+    """Raise a ValueError if a hypothesis can't label the private rows, each by itself; before anything is charged."""
+    if type(hypothesis) in _ROW_BY_ROW:
+        try_on_made_up_rows(hypothesis.predict, np.zeros((2, X.shape[1]), dtype=X.dtype), _HYPOTHESIS, 1)
+    else:
+        labels_of(hypothesis, X)
+
+
+def labels_of(hypothesis: Hypothesis, X: NDArray[Any]) -> NDArray[Any]:
+    """Return the label that a hypothesis gives each private row, from that row alone."""
+    if type(hypothesis) in _ROW_BY_ROW:
+        with silenced():
+            return np.asarray(hypothesis.predict(X))
+    require_row_by_row(hypothesis.predict, X.shape[1], X.dtype, _HYPOTHESIS)
+    return on_private_rows(hypothesis.predict, X, _HYPOTHESIS)

@@ -4,6 +4,7 @@ R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. 
 """
 
 import math
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -31,7 +32,6 @@ from dpadapt.papers.reweigh.learners import (
     require_losses,
     strength,
 )
-from dpadapt.papers.reweigh.planning import check_divergence, paper_rounds
 from dpadapt.papers.reweigh.rounds import Checked, Outcome, Protocol, check_density, require_people, run_rounds
 
 # The share of mu² for the histograms that the weights are computed from; the learner has the rest. A larger share gives
@@ -391,3 +391,28 @@ def _baselines(outcome: Outcome) -> dict[str, Checked]:
     """Return the tests of the first round and of the constant hypothesis, if there were any."""
     baselines = {"S-only": outcome.tests[0]} if outcome.tests else {}
     return baselines if outcome.constant is None else {**baselines, "constant": outcome.constant}
+
+
+def paper_rounds(alpha: float, divergence: float, *, reach: float = 1.0, private: bool = True) -> int:
+    """Return T of Algorithms 2 and 4, or of Algorithm 1 if not `private`; `reach` is the largest loss.
+
+    Examples
+    --------
+    >>> paper_rounds(0.08, 0.3515)
+    141569
+    """
+    constant = 128 if private else 32
+    return math.ceil(constant * reach**2 * math.log2(8 * (divergence + 1) / alpha) / alpha**2)
+
+
+def check_divergence(divergence: float) -> float:
+    """Return the divergence, or raise a ValueError if the theorems can't use it."""
+    if isinstance(divergence, bool) or not isinstance(divergence, int | float):
+        raise ValueError(f"divergence must be a number, got {type(divergence).__name__}.")
+    # Not inf: a whole number may be too large for a float.
+    if not 0 <= divergence <= sys.float_info.max:
+        raise ValueError(
+            "divergence must be finite and not negative. It is infinite if the curator's "
+            "population lacks a part of the target population; then no weights can help."
+        )
+    return float(divergence)

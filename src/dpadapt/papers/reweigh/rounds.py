@@ -22,8 +22,7 @@ from dpadapt.hybrid.deciding import CUT_SHARE, decide, people_needed
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, LossQuestion
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.mechanism import NoiseMechanism, NonPrivate
-from dpadapt.papers.reweigh.learners import Facts, Learner, Sample
-from dpadapt.papers.reweigh.row_by_row import labels_of
+from dpadapt.papers.reweigh.learners import Facts, Learner, Sample, labels_of
 
 Array = NDArray[np.float64]
 

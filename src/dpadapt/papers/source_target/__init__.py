@@ -1,18 +1,11 @@
-"""Paper 5, source-target clustering: its algorithms (NAS, NNA), baselines and bounds.
+"""Paper 5, source-target clustering: its algorithms (NAS, NNA) and baselines.
 
 "Differentially Private Source-Target Clustering", anonymous, under review.
 
 Use `dpadapt.PrivateSourceTargetClustering` for real work.
 """
 
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource, accelerated_k_medoids
-from dpadapt.papers.source_target.bounds import (
-    approximate_bound,
-    concentrated_bound,
-    delta_t,
-    private_delta_t,
-    pure_bound,
-)
+from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.papers.source_target.proxies import NAS, NNA, coreset
 
 __all__ = [
@@ -20,11 +13,5 @@ __all__ = [
     "NNA",
     "PrivateHistogramSource",
     "PrivateKMeansSource",
-    "accelerated_k_medoids",
-    "approximate_bound",
-    "concentrated_bound",
     "coreset",
-    "delta_t",
-    "private_delta_t",
-    "pure_bound",
 ]

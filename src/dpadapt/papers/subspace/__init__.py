@@ -1,9 +1,8 @@
-"""Paper 4: algorithms and bounds for private learning in a public subspace and on public features.
+"""Paper 4: algorithms for private learning in a public subspace and on public features.
 
 "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
 """
 
-from dpadapt.papers.subspace.bounds import lower_bound, private_rows_needed, subspace_bound, upper_bound
 from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
 
@@ -12,8 +11,4 @@ __all__ = [
     "DescentProbe",
     "LeastSquaresProbe",
     "ProjectedDPSGD",
-    "lower_bound",
-    "private_rows_needed",
-    "subspace_bound",
-    "upper_bound",
 ]

@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
 from dpadapt.clustering.solver import nearest
 from dpadapt.mechanisms.bounded_neighbours import neighbour_distance_sum
-from dpadapt.mechanisms.noise import Laplace
 from dpadapt.papers.source_target.proxies import advanced_composition
 
 
@@ -31,41 +29,6 @@ def delta_t(S: NDArray[Any], T: NDArray[Any], t: int, *, diameter: float = 1.0) 
     """
     total = neighbour_distance_sum(S, T, t, np.full(len(T), diameter)).value[0]
     return float(total) / (t * len(T))
-
-
-def private_delta_t(
-    S: NDArray[Any], T: NDArray[Any], t: int, epsilon: float, ledger: Ledger, *, diameter: float = 1.0
-) -> float:
-    """Release Δ^t(S) with Laplace noise of scale `diameter` / (t epsilon).
-
-    Parameters
-    ----------
-    S : ndarray of shape (n_sources, n_features)
-        Private sources.
-    T : ndarray of shape (n_targets, n_features)
-        Public targets.
-    t : int
-        Number of neighbours, chosen without looking at the sources.
-    epsilon : float
-        Cost of the release.
-    ledger : Ledger
-        The sources' ledger.
-    diameter : float, default=1.0
-        Distances above it count as `diameter`. From public data.
-
-    Examples
-    --------
-    >>> from dpadapt import Ledger
-    >>> ledger = Ledger(epsilon=1.0, random_state=0)
-    >>> T = np.zeros((10, 2))
-    >>> 0.0 < private_delta_t(np.full((500, 2), 0.1), T, 100, 1.0, ledger) < 0.3
-    True
-    """
-    caps = np.full(len(T), checks.positive(diameter, "diameter"))
-    statistic = neighbour_distance_sum(S, T, t, caps)
-    mechanism = Laplace(1 / checks.positive(epsilon, "epsilon"))
-    noisy = ledger.release(mechanism, statistic, label="mean distance to the nearest sources")
-    return float(noisy[0]) / (t * len(T))
 
 
 def pure_bound(delta_t: float, *, n: int, d: int, t: int, epsilon: float, gamma: float) -> float:

@@ -5,13 +5,14 @@ Theorem A.3 and Corollary B.3. Everything here is arithmetic on public numbers.
 """
 
 import math
-import sys
 from dataclasses import dataclass
 
 from dpadapt import checks
 from dpadapt.accounting import oracles
 from dpadapt.hybrid.deciding import people_needed
 from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
+from dpadapt.papers.reweigh.learners import Descent, paper_noise_variance
+from dpadapt.papers.reweigh.reweigh import check_divergence, paper_rounds
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def plan(
     *,
     beta: float = 1e-6,
     sample_size: int | None = None,
-    descent: "Descent | None" = None,
+    descent: Descent | None = None,
     n_rounds: int | None = None,
     n_steps: int | None = None,
     density: float | None = None,
@@ -127,60 +128,6 @@ def plan(
         rows = needed
         square = paper_noise_variance(epsilon, delta, kappa * rows)
     return StrPlan(rounds, kappa, people, exact, rows, steps, math.sqrt(square))
-
-
-@dataclass(frozen=True)
-class Descent:
-    """The terms of Algorithm 3, the paper's online descent.
-
-    Parameters
-    ----------
-    lipschitz, diameter : float
-        The Lipschitz constant of the loss and the diameter of the set of hypotheses: the largest loss is their product.
-    n_features : int
-    strong_convexity : float, default=0.0
-        lambda, if the loss is strongly convex; fewer steps are then enough for small alpha.
-    """
-
-    lipschitz: float
-    diameter: float
-    n_features: int
-    strong_convexity: float = 0.0
-
-    def steps(self, alpha: float, beta: float, square: float) -> int:
-        """Return R, for noise with a variance of `square` times the squared Lipschitz constant."""
-        confident = 8 * (self.diameter * self.lipschitz / alpha) ** 2 * math.log(2 / beta)
-        # The expected squared length of a noisy gradient, at most.
-        length = self.lipschitz**2 * (1 + square * self.n_features)
-        if self.strong_convexity:
-            ratio = length / (self.strong_convexity * alpha)
-            return math.ceil(max(4 * ratio * math.log(ratio), confident))
-        return math.ceil(max(9 * self.diameter**2 * length / alpha**2, confident))
-
-
-def paper_noise_variance(epsilon: float, delta: float, size: float) -> float:
-    """Return sigma² / L² of Algorithm 4, for a `size` of density times the number of records.
-
-    Examples
-    --------
-    >>> paper_noise_variance(0.5, 1e-4, 0.0148 * 324_700_000), round(paper_noise_variance(0.5, 1e-4, 100.0), 2)
-    (20.0, 65.74)
-    """
-    if size <= 1:
-        raise ValueError(f"density times n_rows must exceed 1, got {size:.3g}. Bring more rows or raise density.")
-    return max(20.0, (16 * math.log(1 / delta) / epsilon + 8) / math.log(size))
-
-
-def paper_rounds(alpha: float, divergence: float, *, reach: float = 1.0, private: bool = True) -> int:
-    """Return T of Algorithms 2 and 4, or of Algorithm 1 if not `private`; `reach` is the largest loss.
-
-    Examples
-    --------
-    >>> paper_rounds(0.08, 0.3515)
-    141569
-    """
-    constant = 128 if private else 32
-    return math.ceil(constant * reach**2 * math.log2(8 * (divergence + 1) / alpha) / alpha**2)
 
 
 def paper_rows(alpha: float, beta: float, divergence: float, dimension: int) -> int:
@@ -250,19 +197,6 @@ def algorithm_4_cost(n_rows: int, density: float, n_rounds: int, n_steps: int, n
         truncated = rho * omega + math.log(1 / delta) / (omega - 1)
     event = SampledEvent(GaussianEvent(noise / 2), 1 / size)
     return Cost(truncated, float(oracles.rdp({event: n_rounds * n_steps}).get_epsilon(delta)))
-
-
-def check_divergence(divergence: float) -> float:
-    """Return the divergence, or raise a ValueError if the theorems can't use it."""
-    if isinstance(divergence, bool) or not isinstance(divergence, int | float):
-        raise ValueError(f"divergence must be a number, got {type(divergence).__name__}.")
-    # Not inf: a whole number may be too large for a float.
-    if not 0 <= divergence <= sys.float_info.max:
-        raise ValueError(
-            "divergence must be finite and not negative. It is infinite if the curator's "
-            "population lacks a part of the target population; then no weights can help."
-        )
-    return float(divergence)
 
 
 def _small(value: float, name: str) -> float:

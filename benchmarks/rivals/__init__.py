@@ -1,0 +1,1 @@
+"""What the papers' algorithms are compared with: baselines that protect nothing, and solvers by others."""
