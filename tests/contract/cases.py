@@ -429,7 +429,11 @@ RECIPES: dict[str, list[Recipe]] = {
         variant("same population", "classes", labelled("classes"), prior="same-population"),
         variant("unseen column", "classes", lacking("classes"), epsilon=8.0),
         variant(
-            "public model", "classes", shifted("classes"), epsilon=8.0, public_model=DecisionTreeClassifier(max_depth=3, random_state=0)
+            "public model",
+            "classes",
+            shifted("classes"),
+            epsilon=8.0,
+            public_model=DecisionTreeClassifier(max_depth=3, random_state=0),
         ),
         variant("linear public model", "classes", shifted("classes"), epsilon=8.0, public_model="linear"),
         variant("intervals", "classes", shifted("classes"), epsilon=8.0, intervals=True),
