@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt import Ledger, (
+from dpadapt import (
+    Ledger,
     PrivateLogisticRegression,
 )
 from dpadapt.inputs.labels import label_codes, label_set

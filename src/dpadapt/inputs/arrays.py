@@ -47,7 +47,7 @@ _HARMLESS = re.compile(
 _TOO_FEW = re.compile(r"Found array with \d+ (sample|feature)")
 
 
-def without_values(error: Exception) -> ValueError | TypeError:
+def without_private_values(error: Exception) -> ValueError | TypeError:
     """Return the error without any private value and without the number of private rows."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
     text = str(error)

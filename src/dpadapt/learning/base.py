@@ -33,7 +33,7 @@ from dpadapt.inputs.arrays import (
     public_table,
     require_plain,
     require_same_columns,
-    without_values,
+    without_private_values,
 )
 from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
@@ -454,7 +454,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
                 y = finite_numbers(y, "y") if y_numeric else y
         except Exception as error:
-            refusal = without_values(error)
+            refusal = without_private_values(error)
         else:
             return X, y
         # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
