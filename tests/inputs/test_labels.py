@@ -38,7 +38,8 @@ def test_labels_that_can_not_be_sorted_are_not_shown():
         ledger = Ledger(epsilon=9.0, delta=1e-5)
         with pytest.raises(ValueError, match=words) as failure:
             PrivateLogisticRegression(classes=classes).fit(X, mixed, ledger=ledger)
-        assert "7731" not in str(failure.value) and failure.value.__context__ is None and ledger.entries == []
+        assert "7731" not in str(failure.value)
+        assert (failure.value.__context__, ledger.entries) == (None, [])
 
 
 @pytest.mark.parametrize(
