@@ -12,8 +12,8 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 from markupsafe import Markup
 
 from dpadapt import __version__
+from dpadapt.report import environment as report_environment
 from dpadapt.report.charts import Level, Line, LineChart, Panel
-from dpadapt.report.html import environment as report_environment
 
 
 def environment() -> Environment:

@@ -17,7 +17,7 @@ from dpadapt import (
 )
 from dpadapt.mechanisms import Gaussian, NonPrivate
 from dpadapt.plots import plot_coefficients, plot_forecast, plot_ledger, plot_rehearsal
-from dpadapt.report.before_spending import summarise_forecast
+from dpadapt.report.previews import summarise_forecast
 
 RNG = np.random.default_rng(0)
 X_PUBLIC = RNG.uniform(-1, 1, (200, 3))

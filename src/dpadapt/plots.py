@@ -13,7 +13,6 @@ import numpy as np
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.inputs.arrays import public_table
-from dpadapt.report.before_spending import Part, rehearsal_panel, summarise_forecast
 from dpadapt.report.charts import (
     BarChart,
     LineChart,
@@ -22,7 +21,8 @@ from dpadapt.report.charts import (
     forecast_charts,
     spending_chart,
 )
-from dpadapt.report.summarise import coefficients_of
+from dpadapt.report.fit import coefficients_of
+from dpadapt.report.previews import Part, rehearsal_panel, summarise_forecast
 from dpadapt.tables.model import TableModel
 from dpadapt.transfer.rehearsal import Rehearsal
 
@@ -126,7 +126,7 @@ def plot_coefficients(
     for name, given in (("names", names), ("public", names if scales is None else scales)):
         if len(given) != n_features:
             raise ValueError(f"{name} must have one entry per coefficient: {n_features}, got {len(given)}.")
-    charts = coefficient_charts(coefficients_of(inner, list(names), label, scales))
+    charts = coefficient_charts(coefficients_of(inner.summary(), list(names), label, scales))
     if not charts:
         raise ValueError("all coefficients of the model are 0, so there is nothing to draw.")
     if len(charts) == 1:

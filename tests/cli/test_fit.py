@@ -374,7 +374,7 @@ ERRORS = {
 STAGES = {
     "fit": ("dpadapt.learning.linear.private_descent", "nothing was written there", []),
     "save": ("dpadapt.persist._content", "were saved to", []),
-    "report": ("dpadapt.report.html.fit_page", "model and its receipt are there", [MODEL_FILE, "receipt.json"]),
+    "report": ("dpadapt.report.fit.fit_page", "model and its receipt are there", [MODEL_FILE, "receipt.json"]),
     "print": ("dpadapt.report.terminal.fit_table", "everything was written there", [MODEL_FILE, "report.html"]),
 }
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from dpadapt.accounting import Ledger
-from dpadapt.demo.side_by_side import CASES, EPSILONS, side_by_side
+from dpadapt.demo.side_by_side import CASES, EPSILONS, demo_page, side_by_side, summarise_demo
 from dpadapt.mechanisms import Gaussian
 from dpadapt.methods import PREDICTORS
-from dpadapt.report.html import demo_page, fit_page
+from dpadapt.report.fit import fit_page
 from dpadapt.report.ledger import ledger_page, summarise_ledger
-from dpadapt.report.summarise import summarise_demo
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]

@@ -7,6 +7,7 @@ import pytest
 from dpadapt.accounting import Ledger, calibrate
 from dpadapt.mechanisms import Gaussian, Laplace
 from dpadapt.report.ledger import history_of, ledger_page, summarise_ledger
+from tests.pages import NASTY
 
 
 @pytest.fixture
@@ -92,10 +93,10 @@ def test_the_page_draws_what_was_spent_if_there_are_several_charges():
     assert "<svg" not in ledger_page(summarise_ledger(free, "x"))  # no axis reaches an infinite cap
 
 
-def test_names_and_labels_are_shown_as_they_are(tmp_path, nasty):
-    ledger = Ledger.open(tmp_path / "ledger", epsilon=3.0, delta=1e-6, dataset=nasty)
-    ledger.allow(nasty, 1.0).start(Gaussian(100.0), label=nasty)
-    page = ledger_page(summarise_ledger(ledger, nasty))
+def test_names_and_labels_are_shown_as_they_are(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", epsilon=3.0, delta=1e-6, dataset=NASTY)
+    ledger.allow(NASTY, 1.0).start(Gaussian(100.0), label=NASTY)
+    page = ledger_page(summarise_ledger(ledger, NASTY))
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 4
 

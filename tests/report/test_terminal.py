@@ -11,7 +11,7 @@ from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.ledger import history_of
-from dpadapt.report.summarise import receipt_facts
+from dpadapt.report.receipt import receipt_facts
 from dpadapt.report.terminal import (
     class_table,
     facts_table,
@@ -21,6 +21,7 @@ from dpadapt.report.terminal import (
     panel_tables,
     receipt_table,
 )
+from tests.pages import case, demo
 
 
 def render(table) -> str:
@@ -94,7 +95,7 @@ def test_a_history_is_readable_in_80_columns(tmp_path):
     assert charged.startswith("PrivateTransferRegressor, under the allowance anna: epsilon = ")
 
 
-def test_panels_show_every_mean(demo, case):
+def test_panels_show_every_mean():
     console = Console(file=io.StringIO(), width=80)
     panel_tables(console, demo(case([1.4, 0.7], [0.85, 0.6]))["cases"][0])
     text = console.file.getvalue()

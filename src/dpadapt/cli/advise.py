@@ -86,8 +86,7 @@ def _advise(
     from dpadapt import checks
     from dpadapt.advice import advise
     from dpadapt.cli.inputs import public_table
-    from dpadapt.report.before_spending import summarise_advice
-    from dpadapt.report.html import advice_page
+    from dpadapt.report.previews import advice_page, summarise_advice
     from dpadapt.tables import read_schema, to_toml
 
     epsilons = parse_epsilons(epsilon)

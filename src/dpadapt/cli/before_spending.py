@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpadapt.demo.side_by_side import Compared
-    from dpadapt.report.before_spending import Part
+    from dpadapt.report.previews import Part
     from dpadapt.tables import EncodedRows, Schema
 
 
@@ -82,8 +82,7 @@ def _forecast(
     """Check everything, then forecast, print and write a page."""
     from dpadapt import __version__, checks
     from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
-    from dpadapt.report.before_spending import summarise_forecast
-    from dpadapt.report.html import forecast_page
+    from dpadapt.report.previews import forecast_page, summarise_forecast
     from dpadapt.report.terminal import forecast_table
     from dpadapt.tables import read_schema
 
@@ -167,8 +166,7 @@ def _rehearse(
     from dpadapt import checks
     from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
     from dpadapt.demo.side_by_side import compared
-    from dpadapt.report.before_spending import summarise_rehearsal
-    from dpadapt.report.html import rehearsal_page
+    from dpadapt.report.previews import rehearsal_page, summarise_rehearsal
     from dpadapt.report.terminal import panel_tables
     from dpadapt.tables import read_schema
 
@@ -212,7 +210,7 @@ def _measure(
     """Rehearse every method under a progress bar, all on the same splits."""
     from threadpoolctl import threadpool_limits
 
-    from dpadapt.report.before_spending import Part
+    from dpadapt.report.previews import Part
     from dpadapt.transfer.rehearsal import rehearse
 
     parts = []

@@ -45,8 +45,7 @@ def _demo(
     from dpadapt.persist import prepare
 
     prepare(out, name="--out")
-    from dpadapt.report.html import demo_page
-    from dpadapt.report.summarise import summarise_demo
+    from dpadapt.demo.side_by_side import demo_page, summarise_demo
     from dpadapt.report.terminal import panel_tables
 
     screen = console()

@@ -242,7 +242,7 @@ def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as
         }
         print_json({**numbers, "receipt": result.receipt.to_dict(), "notes": notes})
         return
-    from dpadapt.report.summarise import receipt_facts
+    from dpadapt.report.receipt import receipt_facts
     from dpadapt.report.terminal import receipt_table
 
     receipt = receipt_facts(result.receipt)

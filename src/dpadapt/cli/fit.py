@@ -821,31 +821,27 @@ def _write_report(
     """Write report.html and return its summary."""
     from dpadapt import persist
     from dpadapt.cli.inputs import predicted
-    from dpadapt.report.before_spending import forecast_of_fit
-    from dpadapt.report.contributions import errors_on_public, fit_in_words
-    from dpadapt.report.html import fit_page
-    from dpadapt.report.summarise import summarise_fit
+    from dpadapt.report.fit import errors_on_public, fit_page, summarise_fit
+    from dpadapt.report.previews import forecast_of_fit
 
     model, public = of_table.model_, inputs.public
     declared = None if public is None else public.declared
     comparison = None
-    if public is not None and public.y is not None:
-        comparison = errors_on_public(public.X, public.y, task=predicted(order.task))
+    if declared is not None and declared.y is not None:
+        comparison = errors_on_public(model, declared, predicted(order.task))
     n_private = _n_units(inputs.private) if order.rows is None else order.rows
-    forecast = forecast_of_fit(model, declared, n_private)
     summary = summarise_fit(
         model,
         method=method,
         dataset=of_table.schema.dataset,
         label=str(order.label),
         names=list(of_table.get_feature_names_out()),
-        public=None if public is None else public.words,
+        public=declared,
+        public_words=None if public is None else public.words,
         comparison=comparison,
-        brought=fit_in_words(model, declared, comparison, forecast),
-        forecast=forecast,
+        forecast=forecast_of_fit(model, declared, n_private),
         ledger=None if ledger is None else _ledger_facts(ledger, order.ledger.allowance),
         n_private=None if _rows_are_private(order) else n_private,
-        X_public=None if public is None else public.X,
     )
     persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary
@@ -873,7 +869,7 @@ def _ledger_facts(ledger: "Ledger", allowance: str | None) -> dict[str, Any]:
 def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[str, Any]:
     """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
     from dpadapt import persist
-    from dpadapt.report.summarise import receipt_facts
+    from dpadapt.report.receipt import receipt_facts
     from dpadapt.tables import to_csv
 
     if inputs.public is None:

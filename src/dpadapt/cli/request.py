@@ -409,7 +409,7 @@ def _toml_table(name: str, fields: Mapping[str, Any]) -> list[str]:
 
 def _forecast(model: "TableModel", public: "EncodedRows", rows: int | None) -> list[str]:
     """Return the forecast of a method that has one, if the number of private rows is known."""
-    from dpadapt.report.before_spending import summarise_forecast
+    from dpadapt.report.previews import summarise_forecast
 
     estimator = model.configured()
     if rows is None or not hasattr(estimator, "forecast") or (model.label is not None and public.y is None):

@@ -35,7 +35,7 @@ def _statement(
 ) -> None:
     """Read the model's receipt, and write the statement."""
     from dpadapt.persist import load
-    from dpadapt.report.statement import statement_page, statement_text, summarise_statement
+    from dpadapt.report.receipt import statement_page, statement_text, summarise_statement
     from dpadapt.tables import TableModel
 
     if out is not None:

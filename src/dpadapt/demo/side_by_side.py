@@ -5,18 +5,23 @@ allowed for data that is to be protected.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpadapt import __version__
 from dpadapt.data import Public
 from dpadapt.demo.panels import centres_panel, digits_panel, people_panel
 from dpadapt.methods import PREDICTORS, Method, Task, find
-from dpadapt.report.contributions import public_only
+from dpadapt.report import page
+from dpadapt.report.charts import case_chart
+from dpadapt.report.previews import Curve, clearly_less, help_in_words, with_spread
 
 if TYPE_CHECKING:
     from dpadapt.datasets.domains import Domains
@@ -316,3 +321,129 @@ def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> fl
     baseline = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
     chance = np.clip(model.predict_proba(X)[:, 1], 1e-12, 1 - 1e-12)
     return float(-np.mean(np.where(y == 1, np.log(chance), np.log(1 - chance))) / baseline)
+
+
+def public_only(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
+    """Return a fitted non-private model: ridge regression (penalty by cross-validation) or logistic regression."""
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+
+    if task == "regression":
+        return RidgeCV(np.logspace(-3, 3, 13)).fit(X, y)
+    if len(np.unique(y)) < 2:
+        return DummyClassifier().fit(X, y)
+    with warnings.catch_warnings():
+        # As a reference, a fit that stops a few steps before the optimum is good enough.
+        warnings.simplefilter("ignore")
+        return LogisticRegression(C=10.0, max_iter=500).fit(X, y)
+
+
+# The page of the demo.
+
+
+def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `results` with means and spreads, and with sentences for each case.
+
+    Parameters
+    ----------
+    results : mapping
+        As `dpadapt demo` measures them: under ``cases``, ``papers`` and ``others``, panels of levels and curves with
+        one value per seed.
+    """
+    parts = {
+        part: [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results[part]]
+        for part in ("cases", "papers", "others")
+    }
+    cases = [{**case, "words": demo_in_words(case)} for case in parts["cases"]]
+    return {**results, "kind": "demo", "version": __version__, **parts, "cases": cases}
+
+
+def demo_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of the demo; `summary` is from `summarise_demo`."""
+    charts = {part: [case_chart(case) for case in summary[part]] for part in ("cases", "papers", "others")}
+    return page("demo", summary, charts=charts)
+
+
+def demo_in_words(case: Mapping[str, Any]) -> list[str]:
+    """Return sentences on a case of the demo: what each part contributed, and how many rows the public ones replace.
+
+    Parameters
+    ----------
+    case : mapping
+        With ``middle`` (an epsilon), ``rows`` and two ``panels``, over epsilon and over rows, means included.
+    """
+    by_epsilon, by_rows = case["panels"]
+    levels = {level["key"]: level for level in by_epsilon["levels"]}
+    at = by_epsilon["x"].index(case["middle"])
+    points = {curve["key"]: curve["points"][at] for curve in by_epsilon["curves"]}
+    where = f"At ε = {case['middle']:g} with {case['rows']['private']:,} private rows"
+    shares = contributions(levels["public only"], points["private only"], points["together"], levels["not private"])
+    replaced = worth_in_rows(by_rows, case["middle"])
+    return [
+        f"{where}. {shares}",
+        *([replaced] if replaced else []),
+        *help_in_words(by_epsilon["levels"], by_epsilon["curves"]),
+    ]
+
+
+def contributions(public: Curve, alone: Curve, together: Curve, floor: Curve) -> str:
+    """Return what each part of the data contributed, from errors measured on the same splits.
+
+    Parameters
+    ----------
+    public, alone, together, floor : mapping
+        Public rows alone, private rows alone, both, and the private rows without privacy; each with ``values``, one per
+        split, and ``mean``.
+
+    Examples
+    --------
+    >>> parts = [{"values": [error] * 3, "mean": error} for error in (0.62, 0.91, 0.45, 0.36)]
+    >>> print(contributions(*parts).partition("privacy: 0.360. ")[2])
+    The private rows gave 65% of their possible gain. The public rows removed 84% of the cost of privacy.
+    """
+    stated = (
+        f"Public rows alone: error {public['mean']:.3f}. Private rows alone: {alone['mean']:.3f}. "
+        f"Together: {together['mean']:.3f}. Without any privacy: {floor['mean']:.3f}."
+    )
+    if not clearly_less(floor["values"], public["values"]):
+        private = "Even without privacy, the private rows are not clearly better than the public rows alone"
+    elif clearly_less(together["values"], public["values"]):
+        share = (public["mean"] - together["mean"]) / (public["mean"] - floor["mean"])
+        private = f"The private rows gave {f'{share:.0%}' if share < 1 else 'all'} of their possible gain"
+    elif clearly_less(public["values"], together["values"]):
+        private = "The private rows made the model clearly worse than the public rows alone"
+    else:
+        private = "The private rows made no clear difference"
+    if not clearly_less(floor["values"], alone["values"]):
+        shared = "Privacy has no clear cost, even without the public rows"
+    elif clearly_less(together["values"], alone["values"]):
+        share = (alone["mean"] - together["mean"]) / (alone["mean"] - floor["mean"])
+        shared = f"The public rows removed {f'{share:.0%}' if share < 1 else 'all'} of the cost of privacy"
+    elif clearly_less(alone["values"], together["values"]):
+        shared = "The public rows made the model clearly worse than the private rows alone"
+    else:
+        shared = "The public rows made no clear difference"
+    return f"{stated} {private}. {shared}."
+
+
+def worth_in_rows(panel: Mapping[str, Any], epsilon: float) -> str | None:
+    """Return how many private rows alone do as well as fewer private rows with the public ones.
+
+    None if at no number of rows both together are clearly better than either alone.
+    """
+    curves = {curve["key"]: curve["points"] for curve in panel["curves"]}
+    alone, together = curves["private only"], curves["together"]
+    public = next(level["values"] for level in panel["levels"] if level["key"] == "public only")
+    for before, both in zip(alone, together, strict=True):
+        # Also better than the public rows alone: otherwise the gain needs no private row.
+        if clearly_less(both["values"], before["values"]) and clearly_less(both["values"], public):
+            break
+    else:
+        return None
+    start = f"At ε = {epsilon:g}, {both['x']:,} private rows with the public ones do"
+    for first, second in pairwise(alone):
+        if first["x"] >= both["x"] and second["mean"] <= both["mean"]:
+            share = (first["mean"] - both["mean"]) / (first["mean"] - second["mean"])
+            rows = math.exp((1 - share) * math.log(first["x"]) + share * math.log(second["x"]))
+            return f"{start} as well as about {float(f'{rows:.2g}'):,.0f} private rows alone."
+    return f"{start} better than all {alone[-1]['x']:,} private rows alone."

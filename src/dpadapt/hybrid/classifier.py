@@ -22,6 +22,7 @@ from dpadapt.hybrid.classifier_plan import MODES, make_plan
 from dpadapt.hybrid.mapped_questions import PublicMap, public_map
 from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.learning.base import LinearClassifier
+from dpadapt.learning.fit_summary import FitSummary, People
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Rows
 
@@ -233,6 +234,13 @@ class PrivateHybridClassifier(LinearClassifier):
         self.estimates_, self.people_asked_ = outcome.estimates, outcome.people
         self.usable_share_ = None if outcome.usable is None else outcome.usable.interval()
         return self
+
+    def summary(self) -> FitSummary:
+        """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
+        error = self.estimates_.get(f"error of {self.chosen_}")
+        tested = None if error is None else (float(error), float(self.estimates_["noise of an error"]))
+        people = People(self.people_asked_, self.chosen_, tested)
+        return replace(super().summary(), readable_labels=self.usable_share_, people=people)
 
     def source_scores(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the source model: positive where it predicts the second class."""

@@ -40,6 +40,7 @@ from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weig
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.call_warnings import asked_by, is_budget, no_ledger, warn_once_per_line
 from dpadapt.learning.descent import softmax
+from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Shares, Unit, products_by_row, row_shares
 from dpadapt.streaming.blocks import Blocks, InMemory, block_slices
@@ -201,6 +202,13 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
             cls.fit = _guarded(cls.fit)
         for name in _PREDICTING & vars(cls).keys():
             setattr(cls, name, _lazy_on_dask(vars(cls)[name]))
+
+    def summary(self) -> FitSummary:
+        """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
+        check_is_fitted(self)
+        # scikit-learn's names, where a class has them.
+        fitted = vars(self)
+        return FitSummary(self.privacy_, self.epsilon, fitted.get("classes_", ()), coefficients=fitted.get("coef_"))
 
     def __sklearn_tags__(self) -> Any:
         """Declare to scikit-learn that scores on small data sets are poor."""
@@ -658,6 +666,12 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """Return the most probable class of each row, or where there is a threshold, the class that it decides on."""
         codes = self._decided(self.predict_proba(X))
         return np.asarray(self.classes_[codes])
+
+    def summary(self) -> FitSummary:
+        """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
+        threshold = vars(self).get("decision_threshold_")
+        rule = None if threshold is None else (threshold, self.get_params(deep=False)["decision_threshold"])
+        return replace(super().summary(), threshold=rule)
 
     def _linear_probabilities(self, X: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         """Return the probabilities of rows that were checked before, by the coefficients alone; None without rows."""

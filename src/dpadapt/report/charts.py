@@ -51,6 +51,10 @@ class Chart:
         width, height, parts = self._drawn()
         return "".join([self._opening(width, height, 0, ""), *parts, "</svg>"])
 
+    def __html__(self) -> str:
+        """Return what a template shows."""
+        return self.svg()
+
     def picture(self) -> str:
         """Return the chart as an SVG file that stands alone, with its title and its note above it."""
         width, height, parts = self._drawn()

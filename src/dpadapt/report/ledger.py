@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from markupsafe import Markup
-
 from dpadapt import __version__
 from dpadapt.accounting.chain import Past
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import SEED_WARNING, Entry
+from dpadapt.report import page
 from dpadapt.report.charts import spending_chart
-from dpadapt.report.html import environment
 
 
 def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
@@ -80,8 +78,8 @@ def ledger_page(summary: Mapping[str, Any]) -> str:
     chart = None
     # One charge makes no curve, and there is no axis up to an infinite cap.
     if len(summary["spending"]) > 1 and math.isfinite(summary["cap"]):
-        chart = Markup(spending_chart(summary["spending"], summary["cap"]).svg())
-    return str(environment().get_template("ledger.html.j2").render(summary, chart=chart))
+        chart = spending_chart(summary["spending"], summary["cap"])
+    return page("ledger", summary, chart=chart)
 
 
 def _budget(ledger: Ledger, name: str, charges: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dpadapt.inputs.arrays import public_table
 from dpadapt.inputs.labels import label_set
 from dpadapt.learning.base import ClassificationInput, LinearClassifier
 from dpadapt.learning.budget import Budget
+from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
 from dpadapt.representation.feature_moments import (
     MomentPlan,
@@ -200,6 +201,10 @@ class PrivateProbe(LinearClassifier):
         self.coef_, self.intercept_ = corrected(prepared, change, adopted)
         self.adopted_, self.classes_, self.usable_share_ = adopted, data.classes, usable.interval()
         return self
+
+    def summary(self) -> FitSummary:
+        """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
+        return replace(super().summary(), adopted=self.adopted_, readable_labels=self.usable_share_)
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
         """Return the forecast of a fit on `n_private` rows, from public data alone; nothing is spent.

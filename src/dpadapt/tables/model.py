@@ -20,6 +20,7 @@ from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
 from dpadapt.learning.base import PrivateEstimator
+from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.rows import Shares, row_shares
 from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import DEFAULT_MEMORY
@@ -512,6 +513,12 @@ class TableModel(PrivateEstimator):
         table = as_table(X, origin="X", private=True, encoding=self.encoding)
         check_columns(table, self.schema, label=self.label, optional=self.label)
         return encode_features(table, self.schema, label=self.label)
+
+    def summary(self) -> FitSummary:
+        """Return what the fit of the estimator released, adopted, estimated and assumed."""
+        check_is_fitted(self)
+        summary: FitSummary = self.model_.summary()
+        return summary
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the encoded features, such as "plan = free"."""

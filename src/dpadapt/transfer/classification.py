@@ -14,6 +14,7 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
+from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.rows import products_by_row
@@ -121,6 +122,9 @@ class PrivateTransferClassifier(LinearClassifier):
         does not exceed its noise, the model is the public one. None without public data, or if nothing was released.
     public_coef_, public_intercept_ : ndarray
         The public linear model; 0 where there is a blend, None without public labels. See `public_only`.
+    public_errors_ : dict or None
+        Errors on public rows, of no model and of the public model, which was not fitted to the rows that it predicts.
+        None without public labels, or with few rows.
     calibration_ : Calibration or None
         How probable the model finds the classes of private rows, as released; None without `intervals`.
     n_features_in_ : int
@@ -330,6 +334,7 @@ class PrivateTransferClassifier(LinearClassifier):
     ) -> None:
         """Choose the threshold, and keep recall and precision of each class, by public rows and releases alone."""
         self.public_by_class_: dict[str, Any] | None = None
+        self.public_errors_: dict[str, Any] | None = None
         start = self.public_only()
         if held_out is None or start is None:
             self.decision_threshold_ = best_threshold(rule, self._linear_probabilities(X_public))
@@ -338,6 +343,7 @@ class PrivateTransferClassifier(LinearClassifier):
         found = {name: class_probabilities(model._of_held_out(held_out, shift)) for name, model in known.items()}
         self.decision_threshold_ = best_threshold(rule, found["this model"])
         n_classes = len(self.classes_)
+        self.public_errors_ = held_out_errors(held_out.codes, class_probabilities(held_out.scores))
         self.public_by_class_ = {
             "support": np.bincount(held_out.codes, minlength=n_classes).tolist(),
             **{name: by_class(held_out.codes, self._decided(p), n_classes) for name, p in found.items()},
@@ -370,6 +376,22 @@ class PrivateTransferClassifier(LinearClassifier):
         if getattr(self, "score_coef_", None) is not None:
             model.score_coef_ = np.zeros_like(self.score_coef_)
         return model
+
+    def summary(self) -> FitSummary:
+        """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
+        base = self.public_base_
+        return replace(
+            super().summary(),
+            adopted=None if self.estimated_gain_ is None else self.adopted_,
+            gain=self.estimated_gain_,
+            readable_labels=self.usable_share_,
+            public_model=self.public_only(),
+            public_errors=self.public_errors_,
+            own_effect=self.own_effect_,
+            beside_public_model=base is not None and base.linear is None,
+            by_class=self.public_by_class_,
+            has_intervals=self.calibration_ is not None,
+        )
 
     def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
         """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.

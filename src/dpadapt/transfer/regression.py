@@ -15,6 +15,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
+from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import products_by_row
@@ -144,6 +145,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         Public numbers by which `predict` standardises and shortens rows. None where it does not.
     public_coef_, public_intercept_ : ndarray, float
         The public ridge model of the prior "same-population"; None otherwise. See `public_only`.
+    public_errors_ : dict or None
+        Errors on public rows, of no model and of the public model, which was not fitted to the rows that it predicts.
+        None without public labels, or with few rows.
     calibration_ : Calibration or None
         How large the residuals of private rows are, as released; None without `intervals`.
     n_features_in_ : int
@@ -193,6 +197,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
     public_target_mean_: float | None
     public_coef_: NDArray[np.float64] | None
     public_intercept_: float | None
+    public_errors_: dict[str, Any] | None
     calibration_: Calibration | None
     coef_noise_: NDArray[np.float64] | None
 
@@ -294,6 +299,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.calibration_ = None
         self._forget_linear()
         self._keep(base, geometry, change)
+        self.public_errors_ = held_out_errors(public_base.labels, combined(public_base.scores, base.weights))
         self.usable_share_ = None if usable is None else usable.interval()
         if run is not None and calibration is not None and geometry is not None:
             self._calibrate(run, calibration, geometry, data)
@@ -331,6 +337,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_center_, self.public_scale_ = geometry.center, geometry.scale
         self.public_longest_, self.public_target_mean_ = geometry.longest, geometry.target_center
         self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
+        self.public_errors_ = held_out_errors(y_public, y_public - geometry.residuals)
         self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
         self.coef_noise_, self.adopted_ = noise, adopted
         self.usable_share_ = None if usable is None else usable.interval()
@@ -399,7 +406,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_base_, self.correction_, self.stages_ = None, None, dict.fromkeys(CHANGED_PARTS, 0.0)
         self.score_coef_, self.level_, self.estimated_gain_ = np.zeros(0), 0.0, None
         self.own_effect_ = np.full(self.n_features_in_, np.nan)
-        self.usable_share_ = None
+        self.usable_share_, self.public_errors_ = None, None
 
     def _forget_linear(self) -> None:
         self.public_center_, self.public_scale_, self.public_longest_ = None, None, None
@@ -424,6 +431,22 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         model.coef_, model.intercept_, model.adopted_ = coef.copy(), intercept, 0.0
         model.coef_noise_ = np.zeros(len(coef))
         return model
+
+    def summary(self) -> FitSummary:
+        """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
+        base = self.public_base_
+        return replace(
+            super().summary(),
+            adopted=None if base is None else self.adopted_,
+            gain=self.estimated_gain_,
+            readable_labels=self.usable_share_,
+            public_model=self.public_only(),
+            public_errors=self.public_errors_,
+            coefficient_noise=self.coef_noise_,
+            own_effect=self.own_effect_,
+            beside_public_model=base is not None and base.linear is None,
+            has_intervals=self.calibration_ is not None,
+        )
 
     def forecast(self, public: Public, n_private: int) -> TransferForecast:
         """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.

@@ -1,13 +1,107 @@
-"""A one-page statement about a saved model, for a data-protection assessment: made from its receipt alone."""
+"""A receipt in words: the guarantee, the facts, and a one-page statement about a saved model for a privacy officer."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from dpadapt import __version__
-from dpadapt.accounting.receipt import Receipt
-from dpadapt.report.html import environment
-from dpadapt.report.summarise import guarantee_in_words, receipt_facts
+from dpadapt.accounting.receipt import SEED_WARNING, Receipt
+from dpadapt.report import page
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """Return the largest probability with which an attacker decides correctly between two equally likely neighbours.
+
+    An (epsilon, delta)-private output has total variation at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) between
+    neighbours, and the best guess between two equally likely data sets is right with probability (1 + that) / 2.
+
+    Examples
+    --------
+    >>> round(best_guess(1.0, 0.0), 3)
+    0.731
+    """
+    return 1.0 if epsilon > 700 else min(1.0, (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
+
+
+def percent(share: float) -> str:
+    """Return e.g. 73.2%, rounded up, with enough digits to differ from 100%.
+
+    Examples
+    --------
+    >>> percent(best_guess(1.0, 1e-6)), percent(best_guess(10.0, 1e-6))
+    ('73.2%', '99.996%')
+    """
+    if share >= 1.0:
+        return "100%"
+    digits = max(1, math.ceil(-math.log10(1.0 - share)) - 2)
+    return f"{min(math.ceil(share * 10 ** (digits + 2)), 10 ** (digits + 2)) / 10**digits:.{digits}f}%"
+
+
+def guarantee_in_words(receipt: Receipt) -> list[str]:
+    """Return the guarantee as sentences for a reader who does not know what epsilon is.
+
+    Examples
+    --------
+    >>> from dpadapt.accounting import Ledger
+    >>> print(guarantee_in_words(Ledger(epsilon=1.0, delta=1e-6).receipt())[0][:34])
+    Suppose somebody knows all private
+    """
+    if receipt.seeded:
+        return [
+            "There is no guarantee: the noise came from a seed, so whoever knows the seed can subtract it. Fit again "
+            "without a seed before you publish or share this model."
+        ]
+    if math.isinf(receipt.epsilon):
+        return ["There is no guarantee: something was released without noise."]
+    highest = percent(best_guess(receipt.epsilon, receipt.delta))
+    rows = "all private rows but one" if receipt.unit == "row" else "the private rows of all persons but one"
+    unit = (
+        "The privacy unit is one row, not one person. For a person with k rows, epsilon is about k times as large."
+        if receipt.unit == "row"
+        else "The privacy unit is one person: all rows with one id. A person with two ids is protected less."
+    )
+    return [
+        f"Suppose somebody knows {rows}, sees this model and all of this page, and has to guess "
+        f"{receipt.adjacency.question(receipt.unit)}. A random guess is right half of the time. Their guess is right "
+        f"at most {highest} of the time, whatever else they know and however much they compute.",
+        f"{unit} T{receipt.adjacency.counted(receipt.unit)[1:]}.",
+        "What the rows have in common is meant to be learned: a model may say something true about a person because it "
+        "is true about similar people, whether or not that person's row was used. Public rows are not protected at "
+        "all.",
+    ]
+
+
+def receipt_facts(receipt: Receipt) -> dict[str, Any]:
+    """Return `Receipt.to_dict` and what tables and pages show beside it.
+
+    Added are ``cost`` and ``protects`` in words, a readable ``mechanism`` in each of the ``entries``, ``released`` (one
+    line per entry), a warning if the noise was seeded, and in ``verification`` the bounds of a second accountant.
+
+    Examples
+    --------
+    >>> from dpadapt.accounting import Ledger
+    >>> from dpadapt.mechanisms import Gaussian, clipped_sum
+    >>> ledger = Ledger(epsilon=1.0, delta=1e-6)
+    >>> noisy = ledger.release(Gaussian(30.0), clipped_sum([[1.0]], 1.0), label="sum")
+    >>> facts = receipt_facts(ledger.receipt())
+    >>> facts["cost"], facts["released"]
+    ('epsilon = 0.1227, delta = 1e-06', ['sum: Gaussian(noise_multiplier=30)'])
+    """
+    verification = receipt.verify()
+    seeded = [f"{SEED_WARNING[0].upper()}{SEED_WARNING[1:]}."] if receipt.seeded else []
+    return receipt.to_dict() | {
+        "cost": f"epsilon = {receipt.epsilon:.4g}, delta = {receipt.delta:.3g}",
+        "protects": receipt.adjacency.protects(receipt.unit),
+        "entries": [entry.to_dict() | {"mechanism": str(entry.event)} for entry in receipt.entries],
+        "released": [str(entry) for entry in receipt.entries],
+        "warnings": [*seeded, *receipt.warnings],
+        "verification": {
+            "lower": verification.lower,
+            "upper": verification.upper,
+            "accountant": verification.accountant,
+        },
+    }
+
 
 _FOLDER = {
     "model.dpadapt": "method, parameters, the schema of the table, the receipt, coefficients computed from noisy "
@@ -117,4 +211,4 @@ def statement_text(summary: Mapping[str, Any]) -> str:
 
 def statement_page(summary: Mapping[str, Any]) -> str:
     """Return the statement as a self-contained HTML page."""
-    return str(environment().get_template("statement.html.j2").render(summary))
+    return page("statement", summary)

@@ -1,17 +1,18 @@
-"""Forecasts and rehearsals as plain dictionaries with sentences: what is known before any budget is spent."""
+"""Previews as plain dictionaries, sentences and pages: forecasts, rehearsals and advice, before any budget is spent."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone, is_classifier
 
 from dpadapt import __version__
 from dpadapt.advice import VERDICTS, Advice
 from dpadapt.data import Public
-from dpadapt.report.contributions import help_in_words
-from dpadapt.report.summarise import with_spread
+from dpadapt.report import page
+from dpadapt.report.charts import advice_chart, case_chart, forecast_charts
 from dpadapt.transfer.forecast import CAVEAT
 from dpadapt.transfer.rehearsal import Rehearsal
 
@@ -219,3 +220,136 @@ def summarise_advice(advice: Advice, *, label: str, public: str, n_public: int, 
         "public": public,
         "rows": {"public": n_public, "private": advice.n_private},
     }
+
+
+def rehearsal_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of a rehearsal; `summary` is from `summarise_rehearsal`."""
+    return page("rehearsal", summary, chart=case_chart(summary))
+
+
+def forecast_page(summary: Mapping[str, Any]) -> str:
+    """Return the report of a forecast; ``summary["forecast"]`` is from `summarise_forecast`."""
+    return page("forecast", summary, forecast_charts=forecast_charts(summary["forecast"]))
+
+
+def advice_page(summary: Mapping[str, Any]) -> str:
+    """Return the page of an advice; `summary` is from `summarise_advice`."""
+    return page("advice", summary, chart=advice_chart(summary))
+
+
+# Errors over splits, of rehearsals and of the demo.
+
+
+def with_spread(panel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a panel with the mean and the standard deviation of each level and of each point of its curves."""
+    return {
+        **panel,
+        "levels": [{**level, **_mean_and_spread(level["values"])} for level in panel["levels"]],
+        "curves": [
+            {**curve, "points": [{**point, **_mean_and_spread(point["values"])} for point in curve["points"]]}
+            for curve in panel["curves"]
+        ],
+    }
+
+
+def _mean_and_spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": float(np.mean(values)), "spread": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
+
+
+# With ``points`` or ``values`` over splits; see `help_in_words`.
+Curve = Mapping[str, Any]
+
+
+def help_in_words(levels: Sequence[Mapping[str, Any]], curves: Sequence[Curve]) -> list[str]:
+    """Return a comparison of each method with the private rows alone and with the public rows alone.
+
+    The last sentence says what "clearly" means.
+
+    Parameters
+    ----------
+    levels : sequence of mapping
+        With ``key`` ("public only" and, if there is one, "not private"), ``values`` and ``mean``.
+    curves : sequence of mapping
+        With ``key`` ("private only" for one of them), ``method``, ``public`` and ``points``, each with ``x`` (epsilon),
+        ``values`` (one per seed) and ``mean``.
+
+    Examples
+    --------
+    >>> levels = [{"key": key, "values": [0.8] * 3, "mean": 0.8} for key in ("public only", "not private")]
+    >>> points = lambda mean: [{"x": 1.0, "values": [mean] * 3, "mean": mean}]
+    >>> curves = [{"key": "together", "method": "m", "public": True, "points": points(0.7)}]
+    >>> curves += [{"key": "private only", "method": "m", "public": False, "points": points(0.9)}]
+    >>> print(help_in_words(levels, curves)[0][:98])
+    With m, public rows clearly helped at every ε, most at ε = 1: the error falls from 0.900 to 0.700.
+    """
+    known = {level["key"]: level for level in levels}
+    alone = next(curve for curve in curves if curve["key"] == "private only")
+    floor = known["not private"]["mean"] if "not private" in known else -math.inf
+    sentences = [
+        f"{_against_private(curve, alone, floor)} {_against_public(curve, known['public only'])}"
+        for curve in curves
+        if curve["public"]
+    ]
+    if len(known["public only"]["values"]) < 2:
+        return [*sentences, 'With one split there is no standard error: every difference is called "clear" here.']
+    return [*sentences, '"Clearly" means by more than two standard errors over the splits, and by more than 0.001.']
+
+
+def _against_private(curve: Curve, alone: Curve, floor: float) -> str:
+    pairs = list(zip(alone["points"], curve["points"], strict=True))
+    helped = [(a, b) for a, b in pairs if clearly_less(b["values"], a["values"])]
+    harmed = [a["x"] for a, b in pairs if clearly_less(a["values"], b["values"])]
+    harm = f" They clearly raised the error at {_where(harmed, len(pairs))}." if harmed else ""
+    if not helped:
+        return f"With {curve['method']}, public rows did not clearly help at any ε.{harm}"
+    a, b = max(helped, key=lambda pair: float(pair[0]["mean"] - pair[1]["mean"]))
+    where = _where([a["x"] for a, _ in helped], len(pairs))
+    share = (a["mean"] - b["mean"]) / (a["mean"] - floor) if a["mean"] > floor else 0.0
+    # A share makes sense only where the model with public rows still has a larger error than the non-private one.
+    closed = f", {share:.0%} of the way to the model without privacy" if 0 < share < 1 and floor < b["mean"] else ""
+    most = "" if len(helped) == 1 < len(pairs) else f", most at ε = {a['x']:g}"
+    return (
+        f"With {curve['method']}, public rows clearly helped at {where}{most}: the error falls from "
+        f"{a['mean']:.3f} to {b['mean']:.3f}{'' if share < 0.005 else closed}.{harm}"
+    )
+
+
+def _against_public(curve: Curve, level: Mapping[str, Any]) -> str:
+    """Say where the error is lower or higher than that of the public rows alone, and where clearly so.
+
+    Means are compared as tables print them, with three digits, so that sentence and table agree.
+    """
+    points, shown = curve["points"], round(level["mean"], 3)
+    relations = {
+        "lower": [point["x"] for point in points if round(point["mean"], 3) < shown],
+        "higher": [point["x"] for point in points if round(point["mean"], 3) > shown],
+        "the same": [point["x"] for point in points if round(point["mean"], 3) == shown],
+    }
+    where = ", ".join(f"{word} at {_where(xs, len(points))}" for word, xs in relations.items() if xs)
+    sentence = f"Compared with the public rows alone ({level['mean']:.3f}), its error is {where}"
+    if len(relations["the same"]) == len(points):
+        return f"{sentence}."
+    clear = [
+        point["x"]
+        for point in points
+        if point["x"] not in relations["the same"]
+        and (clearly_less(point["values"], level["values"]) or clearly_less(level["values"], point["values"]))
+    ]
+    return f"{sentence}; the difference is clear at {_where(clear, len(points)) if clear else 'no ε'}."
+
+
+def clearly_less(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Return whether `first` is below `second` by two standard errors and by 0.001; both come from the same splits.
+
+    With a single split there is no standard error, and any difference counts.
+    """
+    differences = np.asarray(second) - np.asarray(first)
+    if len(differences) < 2:
+        return bool(differences[0] > 0)
+    error = float(np.std(differences, ddof=1)) / np.sqrt(len(differences))
+    return bool(np.mean(differences) > 2 * error and np.mean(differences) > 1e-3)
+
+
+def _where(epsilons: Sequence[float], n_points: int) -> str:
+    """Return e.g. "every ε" or "ε = 0.1, 0.3"."""
+    return "every ε" if len(epsilons) == n_points else f"ε = {', '.join(f'{epsilon:g}' for epsilon in epsilons)}"

@@ -1,0 +1,329 @@
+"""The report of a fit: the verdict and the sentences agree with the numbers, and the page stands alone."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+from dpadapt import (
+    Ledger,
+    PrivateLinearRegression,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+    advise,
+    forecast,
+)
+from dpadapt.learning.fit_summary import FitSummary, People
+from dpadapt.methods import PREDICTORS
+from dpadapt.report.fit import (
+    coefficients_of,
+    errors_on_public,
+    fit_in_words,
+    fit_page,
+    groups_in_words,
+    public_model_of,
+    verdict_on_fit,
+)
+from dpadapt.report.previews import forecast_of_fit
+from tests.pages import NASTY, check_page
+
+random = np.random.default_rng(3)
+X = random.uniform(-1, 1, (4000, 3))
+X_public = random.uniform(-1, 1, (300, 3))
+y_public = X_public @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(300)
+y = X @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(4000)
+moved = X @ [1.0, -2.0, -1.0] + 0.3 * random.standard_normal(4000)
+
+CASES = {
+    "regression": (PrivateTransferRegressor(random_state=0), y_public, y, moved),
+    "classification": (PrivateTransferClassifier(random_state=0), y_public > 0, y > 0, moved > 0),
+}
+TASKS = pytest.mark.parametrize("task", CASES)
+
+
+# The verdict.
+
+
+def fitted(gain, *, adopted=0.5, entries=(1,), seeded=False, public=True, **facts):
+    """Return what a fit at epsilon 1 tells about itself."""
+    receipt = SimpleNamespace(entries=entries, seeded=seeded, epsilon=1.0)
+    model = object() if public else None
+    return FitSummary(receipt, 1.0, adopted=adopted, gain=gain, public_model=model, **facts)
+
+
+def points(*opens_at):
+    return {"points": [{"epsilon": 10.0**k, "opens_at": value} for k, value in enumerate(opens_at)]}
+
+
+@pytest.mark.parametrize(
+    ("summary", "forecast", "kind", "title"),
+    [
+        (fitted((0.24, 0.17, 0.3)), None, "go", "Use this model"),
+        (fitted((0.02, -0.05, 0.09)), None, "more", "gain is uncertain"),
+        (fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.05, 0.01), "stay", "Use the public model"),
+        (fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.5, 0.1), "more", "would tell more"),
+        (fitted((0.0, 0.0, 0.0), adopted=0.0, entries=()), points(None, 0.1), "more", "are needed"),
+        (fitted(None, adopted=None), None, "open", "Measure this model"),
+        (fitted(None, public=False), None, "open", "Measure this model"),
+        (fitted(None), None, "more", "gain is uncertain"),
+        (fitted((-0.16, -0.5, 0.18)), None, "more", "Measure this model"),
+        (fitted((0.24, 0.17, 0.3), seeded=True), None, "more", "Do not use"),
+    ],
+)
+def test_verdicts(summary, forecast, kind, title):
+    verdict = verdict_on_fit(summary, forecast, 600)
+    assert verdict["kind"] == kind
+    assert title in verdict["title"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({}, "Use the public model; compare how labels are written"),
+        ({"public": False}, "Do not use this model; compare how labels are written"),
+        ({"people": People({"labels": 200}, "source", None)}, "Do not use this model yet; compare how labels are"),
+    ],
+)
+def test_a_model_is_not_recommended_if_no_label_could_be_read(facts, title):
+    verdict = verdict_on_fit(fitted((0.24, 0.17, 0.3), readable_labels=(0.03, 0.0, 0.13), **facts), None, None)
+    assert verdict["title"].startswith(title)
+    assert "could be read (0% to 13%): not more than noise explains" in verdict["words"]
+
+
+def test_the_share_of_readable_labels_stands_beside_the_gain_unless_it_may_be_all():
+    some, all_of_them = (
+        verdict_on_fit(fitted((0.24, 0.17, 0.3), readable_labels=share), None, 600)["words"]
+        for share in ((0.5, 0.4, 0.6), (0.95, 0.88, 1.0))
+    )
+    assert "about 50% of the private labels could be read (40% to 60%)" in some
+    assert "could be read" not in all_of_them
+
+
+def test_the_words_have_the_numbers_and_what_would_pay():
+    words = verdict_on_fit(fitted((0.24, 0.17, 0.3)), None, 600)["words"]
+    assert "The 600 private rows lower the public model's mean squared error by about 24% (17% to 30%" in words
+    assert "(50% to 100% with" in verdict_on_fit(fitted((0.77, 0.5, 1.04)), None, 600)["words"]
+    words = verdict_on_fit(fitted((-0.16, -0.5, 0.18)), None, None)["words"]
+    assert "can't be told yet: about 16% more (50% more to 18% less with 90% confidence)" in words
+    assert "-" not in words.replace("log-loss", "")
+    words = verdict_on_fit(fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.5, 0.1), None)["words"]
+    assert words.startswith("The private rows")
+    assert "10 times the epsilon" in words
+    assert "10%" in words
+
+
+# What each part of the data contributed.
+
+
+@pytest.fixture(scope="module")
+def sentences_on_fit():
+    """Return a function that fits and returns the sentences as one text; each fit is made once."""
+    made = {}
+
+    def text(task, target, epsilon, *, public=True, labels=True):
+        key = (task, target, epsilon, public, labels)
+        if key not in made:
+            estimator, labels_public, same, shifted = CASES[task]
+            declared = Public(X_public, labels_public if labels else None) if public else None
+            model = type(estimator)(epsilon=epsilon, random_state=2)
+            if task == "classification":
+                model.set_params(classes=[False, True])
+            model.fit(X, {"same": same, "shifted": shifted}[target], public=declared)
+            comparison = errors_on_public(model, declared, task) if public and labels else None
+            made[key] = " ".join(fit_in_words(model, declared, comparison, forecast_of_fit(model, declared, len(X))))
+        return made[key]
+
+    return text
+
+
+@TASKS
+def test_a_shut_gate_and_an_open_one_have_different_sentences(sentences_on_fit, task):
+    shut, opened = sentences_on_fit(task, "same", 0.01), sentences_on_fit(task, "shifted", 3.0)
+    assert "the gate stayed shut" in shut
+    assert "The error of the model on the private population is unknown." in shut
+    assert "was estimated" not in shut
+    assert "the private correction changes" in opened
+    assert "the gate stayed shut" not in opened
+    assert "less than the public model's was estimated from the releases. The error itself is unknown." in opened
+    assert "On public rows that it was not fitted on, the public model has a " in opened
+
+
+@TASKS
+def test_a_budget_that_buys_nothing_brings_nothing(sentences_on_fit, task):
+    text = sentences_on_fit(task, "same", 1e-5)
+    assert "The private rows brought nothing" in text
+    assert "Nothing was spent" in text
+
+
+@TASKS
+def test_without_a_public_model_all_comes_from_private_rows(sentences_on_fit, task):
+    assert "There were no public rows" in sentences_on_fit(task, "same", 1.0, public=False)
+    assert "no labels" in sentences_on_fit(task, "same", 1.0, labels=False)
+
+
+def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_rows():
+    public = Public(X_public, y_public)
+    model = PrivateLinearRegression(epsilon=1.0, random_state=0).fit(X, y, public=public)
+    alone = public_model_of(model, public)
+    assert alone.privacy_.entries == ()
+    # Public rows alone explain public labels; the two rows that stand in for private ones explain nothing.
+    assert np.mean((alone.predict(X_public) - y_public) ** 2) < 0.2 * np.var(y_public)
+    change = float(np.sqrt(np.mean((model.predict(X_public) - alone.predict(X_public)) ** 2)))
+    text = " ".join(fit_in_words(model, public, errors_on_public(model, public, "regression"), None))
+    assert f"the private correction changes the predictions by {change:.3g}" in text
+    assert "the linear model of the public rows has a mean squared error of 0." in text
+    # As if nothing of the correction had been left: a method without a gate is not said to have one.
+    model.coef_, model.intercept_ = alone.coef_, alone.intercept_
+    text = " ".join(fit_in_words(model, public, None, None))
+    assert "no correction exceeded its noise, and the model is the public one" in text
+    assert "gate" not in text
+
+
+def test_a_fit_that_keeps_its_public_model_states_that_models_errors(fit):
+    for task in CASES:
+        method = next(method for method in PREDICTORS if method.name == "transfer" and method.task == task)
+        model, X, y = fit(method)
+        assert errors_on_public(model, Public(X, y), task) == model.public_errors_
+        assert public_model_of(model, Public(X, y)).privacy_ is model.privacy_
+
+
+def test_one_class_is_not_compared():
+    model = PrivateLinearRegression(random_state=0).fit(X, y)
+    assert errors_on_public(model, Public(X_public, np.zeros(300, dtype=int)), "classification") is None
+
+
+@pytest.mark.parametrize(("task", "name"), [("regression", "mean squared error"), ("classification", "log-loss")])
+def test_advice_forecast_verdict_and_report_name_the_same_error(task, name):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 3))
+    label = X[:, 0] + 0.1 * rng.standard_normal(300)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["y"] = label if task == "regression" else np.where(label > 0, "yes", "no")
+    advice = advise(frame, 5000, label="y", epsilons=(1.0,), random_state=0)
+    assert f"the {name}" in " ".join(advice.sentences)
+    assert advice.table()[1].startswith(f"{name} / public model's")
+    assert " error" not in " ".join(advice.sentences).replace("mean squared error", "").replace("sampling error", "")
+    public = Public(X, frame["y"].to_numpy())
+    assert errors_on_public(PrivateLinearRegression().fit(X, label), public, task)["measure"] == name
+    assert name in str(forecast(CASES[task][0], public, 5000))
+    gained = fitted((0.2, 0.1, 0.3), adopted=1.0, classes=["no", "yes"] if task == "classification" else ())
+    assert f"public model's {name} by about" in verdict_on_fit(gained, None, 5000)["words"]
+
+
+def test_an_error_that_people_tested_is_stated_and_not_called_unknown():
+    for tested, known in (((0.125, 0.01), True), (None, False)):
+        people = People({"test": 1000}, "corrected", tested)
+        summary = fitted(None, adopted=None, public=False, people=people)
+        text = " ".join(fit_in_words(SimpleNamespace(summary=lambda summary=summary: summary), None, None, None))
+        verdict = verdict_on_fit(summary, None, None)["words"]
+        assert ("is about 0.125, with a standard deviation of at most 0.010" in text) == known
+        assert ("unknown" in text) != known
+        assert ("0.125" in verdict) == known
+        assert ("nothing here says how good it is" in verdict) != known
+
+
+# Coefficients, classes and groups.
+
+
+def summary_with(**facts):
+    return FitSummary(Ledger(1.0, 1e-6).receipt(), 1.0, **facts)
+
+
+def test_only_columns_that_public_rows_lack_are_said_to_lean_on_the_overall_level():
+    names = [str(k) for k in range(30)]
+    assert groups_in_words(summary_with(own_effect=np.full(3, np.nan)), names[:3]) == []
+    leaning, own = groups_in_words(summary_with(own_effect=np.array([np.nan, 0.2, 0.7]), adopted=0.5), names[:3])[1:]
+    assert leaning == "1: leans on the overall level: 20% of its own effect was kept."
+    assert own == "At least 70% of its own effect was kept of each of these: 2."
+    lacking = groups_in_words(summary_with(own_effect=np.full(30, 0.1), adopted=0.5), names)
+    assert lacking[-1].startswith("18 more such columns")
+    # The model is the public one.
+    assert groups_in_words(summary_with(own_effect=np.full(30, 0.1), adopted=0.0), names) == []
+
+
+def test_groups_with_few_public_rows_are_named_with_their_number_and_the_noise():
+    rows = np.zeros((100, 4))
+    rows[:, 0] = np.linspace(-1, 1, 100)
+    rows[:7, 1], rows[:60, 2], rows[:20, 3] = 1.0, 1.0, 1.0
+    names = ["age", "plan = gold", "plan = free", "plan = paid"]
+    (plain,) = groups_in_words(summary_with(), names, rows)
+    assert "plan = gold (7), plan = paid (20)." in plain
+    assert not any(name in plain for name in ("age", "plan = free"))
+    known = summary_with(coefficient_noise=np.array([0.1, 1.5, 0.2, 0.7]))
+    assert "plan = gold (7, noise 1.5), plan = paid (20, noise 0.7)." in groups_in_words(known, names, rows)[0]
+    # Beside a group that public rows lack; and nothing where all groups have many rows.
+    assert len(groups_in_words(summary_with(own_effect=np.array([np.nan, np.nan, 0.2, np.nan])), names, rows)) == 3
+    assert groups_in_words(summary_with(), names, np.tile(rows, (20, 1))) == []
+
+
+@pytest.mark.parametrize(
+    ("public_model", "words"),
+    [
+        (None, "what the correction adds to"),
+        ("linear", "change of"),
+        (DecisionTreeRegressor(max_depth=2), "what the correction adds to"),
+    ],
+    ids=["blend", "linear", "given"],
+)
+def test_coefficients_beside_a_public_model_that_is_not_linear_are_called_those_of_the_correction(
+    fit, public_model, words
+):
+    model, *_ = fit(PREDICTORS[0], public_model=public_model)
+    model.coef_ = np.array([0.0, 2.0, -1.0])
+    (part,) = coefficients_of(model.summary(), ["b", "c", "d"], "a", np.array([1.0, 0.5, 3.0]))["parts"]
+    assert part["unit"] == f"{words} a"
+    # Per standard deviation, the largest first.
+    assert [(row["name"], row["value"]) for row in part["rows"]] == [("d", -3.0), ("c", 1.0), ("b", 0.0)]
+    model.coef_ = np.zeros(3)
+    assert coefficients_of(model.summary(), ["b", "c", "d"], "a", None)["parts"] == []
+
+
+# The page.
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: method.name)
+def test_every_method_has_a_page_that_stands_alone(summary_of, method, n_classes):
+    if method.name == "hybrid" and n_classes > 2:
+        pytest.skip("two classes only")
+    summary = summary_of(method, n_classes, name=NASTY, delta=0.5)
+    json.dumps(summary, allow_nan=False)
+    page = fit_page(summary)
+    check_page(page)
+    assert "<script>" not in page
+    assert "svg" in page
+    assert summary["comparison"]["rows"][-1]["error"] < summary["comparison"]["rows"][0]["error"]
+    assert all(isinstance(value, str) for value in summary["parameters"].values())
+    # Warnings, and the verdict first.
+    assert "1/n" in page
+    assert "no privacy guarantee" in page
+    assert page.index('class="verdict') < page.index("<h2>")
+    assert page.index(summary["verdict"]["title"]) < page.index("epsilon</dt>")
+
+
+def test_numbers_of_each_class_are_on_the_page_with_what_they_do_not_show(summary_of):
+    method = next(method for method in PREDICTORS if method.name == "transfer" and method.task == "classification")
+    summary = summary_of(method, decision_threshold={"miss": 3, "false alarm": 1})
+    section = fit_page(summary).partition("<h3>By class</h3>")[2].partition("</section>")[0]
+    assert section.count("<tr><td>") == 2
+    assert "another population" in section
+    assert "does not show\nwhether the private rows helped" in section
+    assert "a = 1 is predicted from a probability of 0.25 on" in section
+    assert sum(row["support"] for row in summary["by_class"]["rows"]) == 60
+
+
+def test_groups_and_errors_on_public_rows_have_sections_of_their_own(summary_of):
+    groups = ["Public rows say nothing.", f"{NASTY}: leans on the overall level (10% of its own effect was kept)."]
+    page = fit_page(summary_of(PREDICTORS[0]) | {"groups": groups})
+    check_page(page)
+    section = page.partition("<h2>Groups that public rows lack, or have few of</h2>")[2].partition("</section>")[0]
+    assert "leans on the overall level (10%" in section
+    # The errors on public rows say nothing about the private population: none of them is the result.
+    section = page.partition("<h2>For reference: errors on public rows</h2>")[2].partition("</section>")[0]
+    assert "strong" not in section
+    assert "not whether the private rows helped" in section
+    assert "this model" not in section

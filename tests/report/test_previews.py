@@ -1,0 +1,145 @@
+"""Previews are plain data and pages, made from public rows alone; sentences agree with the numbers."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, rehearse
+from dpadapt.report.previews import (
+    Part,
+    clearly_less,
+    forecast_of_fit,
+    forecast_page,
+    help_in_words,
+    rehearsal_page,
+    summarise_forecast,
+    summarise_rehearsal,
+    with_spread,
+)
+from tests.pages import case
+
+random = np.random.default_rng(3)
+X = random.uniform(-1, 1, (4000, 3))
+X_public = random.uniform(-1, 1, (300, 3))
+y_public = X_public @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(300)
+y = X @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(4000)
+moved = X @ [1.0, -2.0, -1.0] + 0.3 * random.standard_normal(4000)
+
+CASES = {
+    "regression": (PrivateTransferRegressor(random_state=0), y_public, y, moved),
+    "classification": (PrivateTransferClassifier(random_state=0), y_public > 0, y > 0, moved > 0),
+}
+TASKS = pytest.mark.parametrize("task", CASES)
+
+
+@TASKS
+def test_a_forecast_is_plain_data_and_makes_a_page(task):
+    estimator, labels, _, _ = CASES[task]
+    forecast = summarise_forecast(estimator, Public(X_public, labels), 500, [0.001, 0.3, 1.0, 3.0])
+    json.dumps(forecast, allow_nan=False)
+    assert [point["worthwhile"] for point in forecast["points"]] == [False, True, True, True]
+    assert forecast["points"][0]["verdict"] == "unspent"
+    page = forecast_page({"forecast": forecast, "label": "<b>y</b>", "public": "300 rows", "version": "0"})
+    assert "<b>y</b>" not in page
+    assert page.count("<svg") == 1
+    assert "not an error bar" in page
+
+
+def test_a_forecast_of_budgets_that_are_all_too_small_still_makes_a_page():
+    forecast = summarise_forecast(CASES["classification"][0], Public(X_public, y_public > 0), 10, [0.001])
+    page = forecast_page({"forecast": forecast, "label": "y", "public": "300 rows", "version": "0"})
+    assert "<svg" not in page
+    assert "unspent" in page
+
+
+def test_methods_and_data_without_a_forecast_have_none():
+    labelled, bare = Public(X_public, y_public), Public(X_public)
+    assert forecast_of_fit(PrivateLinearRegression(), labelled, 100) is None
+    assert forecast_of_fit(PrivateTransferRegressor(), bare, 100) is None
+    assert forecast_of_fit(PrivateTransferRegressor(), None, 100) is None
+    assert forecast_of_fit(PrivateTransferRegressor(prior="same-population"), labelled, 100) is None
+
+
+def test_a_rehearsal_makes_a_page_and_compares():
+    options = {"epsilons": (0.3, 3.0), "repeats": 3, "random_state": 0}
+    public = Public(X_public, y_public)
+    lines = [("together", True, PrivateTransferRegressor()), ("other", True, PrivateLinearRegression())]
+    lines.append(("private only", False, PrivateTransferRegressor()))
+    parts = [
+        Part(key, key, "m", shared, rehearse(model, public, 60, use_public=shared, **options))
+        for key, shared, model in lines
+    ]
+    summary = summarise_rehearsal(parts, label="<i>y</i>", n_public=300, n_private=60, delta=1e-6, split_by=None)
+    json.dumps(summary, allow_nan=False)
+    assert "With m, public rows clearly helped" in " ".join(summary["words"])
+    page = rehearsal_page(summary)
+    assert "<i>y</i>" not in page
+    assert page.count("<svg") == 1
+    assert "nothing was spent" in page
+
+
+def help_of(alone, shared, public=0.9):
+    """Return the sentences on errors without and with public rows, at two epsilons."""
+    panel = with_spread(case(alone, shared, public)["panels"][0])
+    return " ".join(help_in_words(panel["levels"], panel["curves"]))
+
+
+def test_help_is_stated_with_its_size():
+    text = help_of([1.4, 0.7], [0.85, 0.6])
+    assert "clearly helped at every ε, most at ε = 0.1: the error falls from 1.400 to 0.850, 61% of the way" in text
+    assert "public rows alone (0.900), its error is lower at every ε; the difference is clear at every ε." in text
+
+
+def test_harm_is_stated_too():
+    text = help_of([0.7, 0.6], [1.2, 0.8])
+    assert "did not clearly help at any ε" in text
+    assert "clearly raised the error at every ε" in text
+    assert "its error is lower at ε = 1, higher at ε = 0.1; the difference is clear at every ε." in text
+
+
+def test_no_difference_is_no_help():
+    assert "did not clearly help" in help_of([0.7, 0.6], [0.7, 0.6])
+
+
+def two_methods(public, errors, epsilons):
+    """Return levels and curves of a rehearsal; `errors` has one row per split."""
+    levels = [{"key": "public only", "values": public, "mean": float(np.mean(public))}]
+    points = [
+        {"x": x, "values": list(column), "mean": float(np.mean(column))}
+        for x, column in zip(epsilons, np.transpose(errors), strict=True)
+    ]
+    keys = [("together", True), ("private only", False)]
+    return levels, [{"key": key, "method": "m", "public": public, "points": points} for key, public in keys]
+
+
+def test_the_sentence_names_every_epsilon_at_which_the_table_shows_a_higher_error():
+    # Higher at both epsilons; by more than two standard errors at the second alone.
+    text = " ".join(help_in_words(*two_methods([0.8, 0.8, 0.8], [[0.7, 0.83], [0.9, 0.83], [0.9, 0.83]], (1.0, 3.0))))
+    assert "its error is higher at every ε; the difference is clear at ε = 3." in text
+    text = " ".join(help_in_words(*two_methods([0.8, 0.8, 0.8], [[0.7], [0.9], [0.9]], (1.0,))))
+    assert "its error is higher at every ε; the difference is clear at no ε." in text
+
+
+def test_errors_that_print_alike_are_called_the_same():
+    text = " ".join(help_in_words(*two_methods([0.8], [[0.8002, 0.7]], (1.0, 3.0))))
+    assert "its error is lower at ε = 3, the same at ε = 1; the difference is clear at ε = 3." in text
+    assert "With one split there is no standard error" in text
+
+
+def test_clear_means_two_standard_errors_of_paired_differences():
+    rising = np.linspace(0, 5, 8)
+    assert clearly_less(rising, rising + 0.01)
+    assert not clearly_less(rising, rising + 0.0005)
+    assert not clearly_less(rising, rising[::-1])
+    # A standard error of 0.5 / sqrt(8) = 0.19 around a difference of 0.3.
+    assert not clearly_less(np.zeros(8), 0.3 + np.tile([-0.5, 0.5], 4))
+    assert clearly_less(np.zeros(8), 0.5 + np.tile([-0.5, 0.5], 4))
+
+
+def test_spreads_are_standard_deviations_over_the_seeds():
+    panel = {"levels": [{"values": [1.0, 3.0]}], "curves": [{"points": [{"x": 1.0, "values": [2.0]}]}]}
+    shown = with_spread(panel)
+    assert shown["levels"][0]["mean"] == 2.0
+    assert shown["levels"][0]["spread"] == pytest.approx(2**0.5)
+    assert shown["curves"][0]["points"][0] == {"x": 1.0, "values": [2.0], "mean": 2.0, "spread": 0.0}
