@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dpadapt.hybrid.questions import LinearHypothesis
-from dpadapt.mechanisms.parity import NOTHING
 from dpadapt.papers.reweigh import learners_discrete as module
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner, most_frequent
+from dpadapt.papers.reweigh.parity import NOTHING
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 

@@ -1,0 +1,1 @@
+"""What needs another system: a PostgreSQL server. Each is reached by a seam, and imported when it is used."""
