@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms import clipped_sum
 from dpadapt.streaming.blocks import InMemory
 from dpadapt.streaming.source import Part
