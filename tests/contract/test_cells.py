@@ -37,9 +37,9 @@ from dpadapt import (
     weights,
 )
 from dpadapt.evaluation import EVALUATION_METRICS
+from dpadapt.integrations import dask as workers
 from dpadapt.learning.estimator import label_codes
 from dpadapt.representation import encoders
-from dpadapt.streaming import workers
 from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells
 from dpadapt.tables.chunks import table_chunks
 

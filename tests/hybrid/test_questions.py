@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpadapt.hybrid import questions
-from dpadapt.hybrid.device import pack, unpack
 from dpadapt.hybrid.questions import (
     ConstantHypothesis,
     EllipsoidHypothesis,
@@ -19,6 +18,7 @@ from dpadapt.hybrid.questions import (
     Squares,
     question_from,
 )
+from dpadapt.integrations.device import pack, unpack
 
 RNG = np.random.default_rng(0)
 X, COINS = RNG.standard_normal((60, 4)), np.zeros(60, dtype=np.int64)

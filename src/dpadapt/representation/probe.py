@@ -16,6 +16,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.sources import in_chunks
 from dpadapt.learning.estimator import Budget, ClassificationInput, LinearClassifier, label_set, public_table
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
 from dpadapt.representation.feature_moments import (
@@ -26,7 +27,6 @@ from dpadapt.representation.feature_moments import (
     recoloured,
     release_moments,
 )
-from dpadapt.streaming.source import in_chunks
 from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan

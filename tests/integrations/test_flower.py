@@ -21,9 +21,9 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.deciding import decide
-from dpadapt.hybrid.device import Device, unpack
-from dpadapt.hybrid.flower import FlowerAgents, client_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.integrations.device import Device, unpack
+from dpadapt.integrations.flower import FlowerAgents, client_app
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, 0.0]))
