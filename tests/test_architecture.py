@@ -210,8 +210,9 @@ def test_the_search_finds_what_it_looks_for():
 # Where private cells, labels, weights and ids are read.
 READERS = (
     *sorted((SOURCE / "tables").glob("*.py")),
-    *(SOURCE / f"{name}.py" for name in "rows inputs/sources inputs/spill integrations/dask".split()),
-    *(SOURCE / f"{name}.py" for name in "checks evaluation inputs/persons hybrid/agents learning/estimator".split()),
+    *sorted((SOURCE / "streaming").glob("*.py")),
+    *sorted((SOURCE / "inputs").glob("*.py")),
+    *(SOURCE / f"{name}.py" for name in "checks evaluation hybrid/agents learning/base".split()),
 )
 INFERRING = re.compile(
     r"(pd|pandas)\.(Series|Index|array|to_datetime|to_numeric|to_timedelta)|(np|numpy)\.(array|asarray|asanyarray)"
@@ -226,11 +227,9 @@ TYPED_OR_PUBLIC = {
         "function(rows)": "what a model predicts: its type must be the one that it has for null rows",
     },
     "hybrid/agents.py": {"question.value(X, y, coins)": "of a single person"},
-    "learning/estimator.py": {
-        "values": "public labels; where it looks for dates, private values are arrays already",
-        "classes.tolist()": "the classes are assumed public",
-        "self.classes_[codes]": "classes",
-    },
+    "inputs/arrays.py": {"values": "public labels; where it looks for dates, private values are arrays already"},
+    "inputs/labels.py": {"classes.tolist()": "the classes are assumed public"},
+    "learning/base.py": {"self.classes_[codes]": "classes"},
     "inputs/persons.py": {"ids": "has two dimensions, so it is an array"},
     "rows.py": {"[one.start for one in block_slices(n_rows)]": "whole numbers"},
     "integrations/dask.py": {

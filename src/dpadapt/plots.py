@@ -12,7 +12,7 @@ import numpy as np
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import public_table
+from dpadapt.inputs.arrays import public_table
 from dpadapt.report.before_spending import Part, rehearsal_panel, summarise_forecast
 from dpadapt.report.charts import (
     BarChart,

@@ -17,8 +17,7 @@ from dpadapt import (
     Public,
     Source,
 )
-from dpadapt.inputs.sources import Part, _in_blocks, memory_in_bytes
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.papers.adaptation import NoisySGD
 from dpadapt.papers.mirror import (
     PDADPMDClassifier,

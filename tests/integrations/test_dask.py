@@ -24,11 +24,10 @@ from dpadapt import (
     checks,
 )
 from dpadapt.accounting.ledger import Run
-from dpadapt.integrations import dask as workers
-from dpadapt.integrations.dask import OnCluster, OnWorkers, _Group
-from dpadapt.learning.estimator import label_codes
-from dpadapt.rows import rows_by_block
-from tests.inputs.streamed import MAKERS, assert_same, data_of
+from dpadapt.inputs.labels import label_codes
+from dpadapt.streaming import workers
+from dpadapt.streaming.blocks import rows_by_block
+from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
 import cloudpickle

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.label_share import UsableLabels
 
 

@@ -8,8 +8,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
-from dpadapt.inputs.sources import Part
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms import clipped_sum
 from dpadapt.rows import InMemory
 from dpadapt.transfer.classification_fit import _varying, private_change

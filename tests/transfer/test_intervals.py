@@ -19,7 +19,7 @@ from dpadapt import (
     save,
 )
 from dpadapt.accounting.closed_forms import gaussian_epsilon
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.rows import row_shares
 from dpadapt.transfer import classification, regression

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression_plan import (
     PLANE_STEPS,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from scipy.special import ndtri
 
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 
 # Labels count as readable if their number exceeds 0 by this many standard deviations of its noise: if there are none,
 # 6 of 1,000 fits take noise for labels. A larger number leaves more fits of few rows at the public model.

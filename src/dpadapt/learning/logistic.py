@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
+from dpadapt.learning.base import ClassificationInput, LinearClassifier, features_assumption
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
 from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
-from dpadapt.learning.estimator import Budget, ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
 from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry
 from dpadapt.learning.shrinkage import james_stein

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.inputs.sources import Part
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import centred_residuals, softmax
-from dpadapt.learning.estimator import Budget
 from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_sum
 from dpadapt.rows import Block, Blocks, Rows, row_products
 from dpadapt.transfer.base import CONSTANT_DEVIATION

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public
+from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.descent import clipped_curvature, softmax
-from dpadapt.learning.estimator import Budget, split_noise
 from dpadapt.learning.preparation import Remembered, centre_and_scale
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated

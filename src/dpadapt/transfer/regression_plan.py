@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import constant, tail_noise
-from dpadapt.learning.estimator import Budget
 from dpadapt.learning.preparation import (
     WHITENING_FLOOR,
     Remembered,

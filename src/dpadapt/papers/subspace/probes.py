@@ -19,9 +19,9 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
+from dpadapt.learning.base import LinearClassifier, PrivateEstimator
+from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.descent import SoftmaxLoss, released_gradient
-from dpadapt.learning.estimator import Budget, LinearClassifier, PrivateEstimator, split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
