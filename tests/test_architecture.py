@@ -210,7 +210,7 @@ def test_the_search_finds_what_it_looks_for():
 # Where private cells, labels, weights and ids are read.
 READERS = (
     *sorted((SOURCE / "tables").glob("*.py")),
-    *sorted((SOURCE / "streaming").glob("*.py")),
+    SOURCE / "integrations" / "dask.py",
     *sorted((SOURCE / "inputs").glob("*.py")),
     *(SOURCE / f"{name}.py" for name in "checks evaluation hybrid/agents learning/base".split()),
 )
@@ -231,7 +231,6 @@ TYPED_OR_PUBLIC = {
     "inputs/labels.py": {"classes.tolist()": "the classes are assumed public"},
     "learning/base.py": {"self.classes_[codes]": "classes"},
     "inputs/persons.py": {"ids": "has two dimensions, so it is an array"},
-    "rows.py": {"[one.start for one in block_slices(n_rows)]": "whole numbers"},
     "integrations/dask.py": {
         "method(np.zeros((1, width)))": "of a null row",
         "method(frame)": "predictions",

@@ -17,6 +17,7 @@ from dpadapt import (
     Public,
     Source,
 )
+from dpadapt.inputs.sources import Part, _in_blocks, memory_in_bytes
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.papers.adaptation import NoisySGD
 from dpadapt.papers.mirror import (

@@ -25,9 +25,10 @@ from dpadapt import (
 )
 from dpadapt.accounting.ledger import Run
 from dpadapt.inputs.labels import label_codes
-from dpadapt.streaming import workers
-from dpadapt.streaming.blocks import rows_by_block
-from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group
+from dpadapt.integrations import dask as workers
+from dpadapt.integrations.dask import OnCluster, OnWorkers, _Group
+from dpadapt.rows import rows_by_block
+from tests.inputs.streamed import MAKERS, assert_same, data_of
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
 import cloudpickle

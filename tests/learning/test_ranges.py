@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.preparation import declared_geometry
 from dpadapt.learning.ranges import (

@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms import clipped_sum
 from dpadapt.rows import InMemory

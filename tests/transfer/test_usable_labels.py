@@ -8,6 +8,7 @@ import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.inputs.persons import person_shares
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.label_share import UsableLabels
 from dpadapt.mechanisms.adjacency import Adjacency

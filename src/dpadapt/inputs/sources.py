@@ -172,7 +172,7 @@ def is_dask(X: Any) -> bool:
 
 
 def lazily(method: Callable[..., Any], X: Any, width: int) -> Any:
-    """Return what `method` gives for each row of a Dask collection of `width` columns, computed when it is asked for."""
+    """Return what `method` gives for each row of a Dask collection of `width` columns, computed on demand."""
     return _integration().lazily(method, X, width)
 
 

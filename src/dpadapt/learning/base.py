@@ -37,6 +37,7 @@ from dpadapt.inputs.arrays import (
 )
 from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
+from dpadapt.inputs.sources import Part, in_chunks, is_dask, lazily, rows_of, source_of
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.call_warnings import asked_by, is_budget, no_ledger, warn_once_per_line
 from dpadapt.learning.descent import softmax

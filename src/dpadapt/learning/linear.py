@@ -16,6 +16,7 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise

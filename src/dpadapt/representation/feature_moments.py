@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram, histogram

@@ -17,6 +17,7 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, PrivateRows, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import SquaredLoss, released_gradient

@@ -19,6 +19,8 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
+from dpadapt.inputs.sources import Source
+from dpadapt.inputs.spill import DEFAULT_MEMORY
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.rows import Shares, row_shares
 from dpadapt.tables.cells import parse_numbers

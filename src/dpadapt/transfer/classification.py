@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
 from dpadapt.learning.label_share import UsableLabels

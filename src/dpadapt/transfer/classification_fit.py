@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import centred_residuals, softmax
 from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_sum

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.linear import PrivateLinearRegression

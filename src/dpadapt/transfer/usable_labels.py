@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpadapt.accounting.ledger import Run
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.label_share import UsableLabels
 from dpadapt.mechanisms.bounded import Bounded, added, votes

@@ -18,6 +18,7 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, bounds_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, released_gradient

@@ -19,6 +19,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import LinearClassifier, PrivateEstimator
 from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.descent import SoftmaxLoss, released_gradient

@@ -20,6 +20,7 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import SquaredLoss, released_gradient
