@@ -52,12 +52,6 @@ def test_with_far_too_much_noise_the_gate_stays_shut():
     assert change(Budget(0.002, 4000.0, 1.0))[2] < 0.05
 
 
-def test_without_public_labels_there_is_no_gate():
-    prepared, _, fraction = change(Budget(1.0, 4000.0, 1.0), None)
-    assert fraction == 1.0
-    assert not prepared.start.any()
-
-
 @pytest.mark.parametrize("mu", [0.3, 3.0])
 def test_every_charged_release_is_used(mu):
     prepared = prepare(X_PUBLIC, CODES_PUBLIC, 2)
