@@ -1,1 +1,1 @@
-"""What needs another system: a PostgreSQL server. Each is reached by a seam, and imported when it is used."""
+"""What needs an extra: ledgers on a PostgreSQL server, rows on the workers of Dask, people asked through Flower."""

@@ -15,11 +15,11 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, cg
 
 from dpadapt import checks
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
 from dpadapt.learning.preparation import centre_and_scale, public_classifier
 from dpadapt.papers.mirror.maps import solve_factored
 from dpadapt.rows import Rows, row_products
-from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 
