@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpadapt import rows as module
-from dpadapt.learning.descent import SquaredLoss, gradient_weights
+from dpadapt.learning.descent import gradient_weights
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.rows import FLOAT32_EXCESS, Rows, norm_bounds, products_by_row

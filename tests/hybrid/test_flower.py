@@ -20,10 +20,10 @@ from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, Record
 from flwr.supercore.task_identity import TaskIdentity
 
 from dpadapt.errors import PrivacyError
-from dpadapt.hybrid.deciding import decide
 from dpadapt.hybrid.device import Device, unpack
 from dpadapt.hybrid.flower import FlowerAgents, client_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.papers.reweigh.deciding import decide
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, 0.0]))

@@ -8,7 +8,6 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.learning.estimator import Budget
-from dpadapt.learning.preparation import declared_geometry
 from dpadapt.learning.ranges import (
     ROWS_RANGE,
     TARGET_RANGE,
@@ -16,6 +15,7 @@ from dpadapt.learning.ranges import (
     shrunk_geometry,
     target_range,
 )
+from dpadapt.learning.scaling import declared_geometry
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.streaming.blocks import InMemory
 from dpadapt.streaming.source import Part

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dpadapt import Ledger, PrivacyError
-from dpadapt.learning.descent import SquaredLoss, private_descent
+from dpadapt.learning.descent import private_descent
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms import Gaussian
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Repeated, Sampled

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 import dpadapt
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, persist
-from dpadapt.learning.descent import SoftmaxLoss
+from dpadapt.learning.losses import SoftmaxLoss
 from dpadapt.transfer import base as module
 from dpadapt.transfer.base import (
     FEWEST_BOOSTED_ROWS,

@@ -33,7 +33,7 @@ from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Shares, Unit, products_by_row, row_shares
 from dpadapt.streaming.blocks import Blocks, InMemory, block_slices

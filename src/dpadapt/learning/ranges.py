@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.estimator import Budget, split_noise
-from dpadapt.learning.preparation import Geometry
+from dpadapt.learning.scaling import Geometry
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_sum, histogram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.streaming.blocks import Blocks

@@ -10,7 +10,7 @@ from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, audit
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
-from dpadapt.learning.descent import HuberLoss
+from dpadapt.learning.losses import HuberLoss
 from dpadapt.mechanisms.mechanism import NonPrivate
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner

@@ -9,10 +9,10 @@ from scipy.stats import binom, norm
 from dpadapt import Ledger, PrivacyError
 from dpadapt.accounting import delta
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.deciding import decide, people_needed
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 from dpadapt.mechanisms import Gaussian
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
+from dpadapt.papers.reweigh.deciding import decide, people_needed
 from dpadapt.papers.reweigh.learners import DescentLearner, Facts
 from dpadapt.papers.reweigh.rounds import (
     Protocol,
