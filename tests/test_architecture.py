@@ -203,7 +203,8 @@ def test_the_search_finds_what_it_looks_for():
 READERS = (
     *sorted((SOURCE / "tables").glob("*.py")),
     *sorted((SOURCE / "streaming").glob("*.py")),
-    *(SOURCE / f"{name}.py" for name in "checks evaluation inputs/persons hybrid/agents learning/estimator".split()),
+    *sorted((SOURCE / "inputs").glob("*.py")),
+    *(SOURCE / f"{name}.py" for name in "checks evaluation hybrid/agents learning/base".split()),
 )
 INFERRING = re.compile(
     r"(pd|pandas)\.(Series|Index|array|to_datetime|to_numeric|to_timedelta)|(np|numpy)\.(array|asarray|asanyarray)"
@@ -218,11 +219,9 @@ TYPED_OR_PUBLIC = {
         "function(rows)": "what a model predicts: its type must be the one that it has for null rows",
     },
     "hybrid/agents.py": {"question.value(X, y, coins)": "of a single person"},
-    "learning/estimator.py": {
-        "values": "public labels; where it looks for dates, private values are arrays already",
-        "classes.tolist()": "the classes are assumed public",
-        "self.classes_[codes]": "classes",
-    },
+    "inputs/arrays.py": {"values": "public labels; where it looks for dates, private values are arrays already"},
+    "inputs/labels.py": {"classes.tolist()": "the classes are assumed public"},
+    "learning/base.py": {"self.classes_[codes]": "classes"},
     "inputs/persons.py": {"ids": "has two dimensions, so it is an array"},
     "streaming/blocks.py": {"[one.start for one in block_slices(n_rows)]": "whole numbers"},
     "streaming/workers.py": {

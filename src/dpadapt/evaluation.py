@@ -24,8 +24,9 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.arrays import public_table
 from dpadapt.inputs.persons import IDS_ASSUMPTION, ids_assumption, person_shares
-from dpadapt.learning.estimator import public_table, warn_of_no_ledger
+from dpadapt.learning.call_warnings import warn_of_no_ledger
 from dpadapt.learning.row_by_row import (
     FailsOnPrivateRows,
     RowFunction,

@@ -417,7 +417,7 @@ def test_a_failure_before_the_charge_spends_nothing(run, site, monkeypatch, kind
     def fail(*_args, **_options):
         raise error
 
-    monkeypatch.setattr("dpadapt.learning.estimator.PrivateEstimator._check_rows", fail)
+    monkeypatch.setattr("dpadapt.learning.base.PrivateEstimator._check_rows", fail)
     outcome = run(*site.fit(method="linear"))
     assert outcome.code == (130 if code == 130 else 2)
     assert ("Nothing was spent" if code == 130 else said) in outcome.err
@@ -430,7 +430,7 @@ def test_a_refused_charge_is_no_spending_although_others_spend_at_the_same_time(
         Ledger.open(site.ledger).start(Gaussian(10.0), label="another process")
         raise BudgetExceeded("the cap does not allow it")
 
-    monkeypatch.setattr("dpadapt.learning.estimator.PrivateEstimator._ledger", refuse)
+    monkeypatch.setattr("dpadapt.learning.base.PrivateEstimator._ledger", refuse)
     outcome = run(*site.fit(method="linear"))
     assert outcome.code == 2
     assert "spent" not in outcome.err

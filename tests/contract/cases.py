@@ -28,7 +28,7 @@ from dpadapt import (
 )
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
 from dpadapt.tables import Category, Date, Number

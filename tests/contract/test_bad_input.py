@@ -32,7 +32,7 @@ from sklearn.base import is_classifier
 import dpadapt
 from dpadapt import Adjacency, Ledger, PrivacyError, Public
 from dpadapt.errors import BudgetExceeded
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.mechanisms import Gaussian
 

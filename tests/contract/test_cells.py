@@ -37,7 +37,7 @@ from dpadapt import (
     weights,
 )
 from dpadapt.evaluation import EVALUATION_METRICS
-from dpadapt.learning.estimator import label_codes
+from dpadapt.inputs.labels import label_codes
 from dpadapt.representation import encoders
 from dpadapt.streaming import workers
 from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells

@@ -10,7 +10,7 @@ from requirements import CHECKS
 
 from dpadapt import Ledger
 from dpadapt.audit import PathDiffers
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms import Bounded, Gaussian, clipped_sum, histogram
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 

@@ -19,7 +19,6 @@ pytest.importorskip("flwr", reason="needs the extra `federated`; make test-feder
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.device import Device, unpack
 from dpadapt.hybrid.flower import FlowerAgents, client_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
@@ -123,14 +122,6 @@ def test_a_second_survey_is_refused_by_every_device(hall):
     assert len(answers) == 0
     assert agents.unanswered == 8
     assert agents.available == 0
-
-
-def test_people_who_are_offline_fail_or_allow_less_are_missing(hall):
-    agents, answers = ask(hall(manners={1: "silent", 2: "failing", 3: "silent"}))
-    assert len(answers) == 5
-    assert agents.unanswered == 1
-    agents, answers = ask(hall(epsilon=0.5))
-    assert len(answers) == 0
 
 
 def test_duplicate_answers_are_refused(hall):
@@ -255,13 +246,6 @@ def test_a_reply_that_flower_cannot_read_costs_nobody_else_an_answer(hall):
     assert agents.reception.refused == Counter(unreadable=1)
 
 
-@pytest.mark.parametrize("thing", [None, 5, "reply", b"", [], RecordDict({}), ConfigRecord({"bit": 1}), object()])
-def test_what_is_no_message_is_refused(hall, thing):
-    agents, answers = ask(hall(manners={4: lambda message, reply: thing}))
-    assert len(answers) == 7
-    assert agents.reception.refused == Counter(stranger=1)
-
-
 def test_late_replies_that_cannot_be_read_do_no_harm(hall):
     made = hall(manners={1: "late"})
     agents = FlowerAgents(made, 1.0, timeout=0.3)
@@ -285,15 +269,6 @@ def test_without_a_connection_the_error_is_shown_and_people_count_as_asked(hall)
     assert (agents.asked, agents.available) == (3, 5)
 
 
-def test_messages_that_could_not_be_sent_are_not_waited_for(hall):
-    made = hall()
-    push = made.push_messages
-    made.push_messages = lambda messages: [None, *list(push(messages))[1:]]
-    agents, answers = ask(made)
-    assert len(answers) == 7
-    assert agents._silent == {}
-
-
 def test_two_nodes_of_one_person_give_one_answer(tmp_path):
     def device(context):
         return Device([2.0, 0.0], 1, 1.0, tmp_path / "one")
@@ -314,17 +289,6 @@ def test_the_server_is_not_told_why_a_device_failed():
     fields = dict(replies[0].content["dpadapt"])
     assert fields.keys() == {"name", "refused"}
     assert fields["refused"] == "ValueError"
-
-
-def test_nodes_that_join_later_can_be_asked_later(hall):
-    small, large = hall(2), hall(5)
-    agents = FlowerAgents(small, 1.0, timeout=0.3)
-    agents.ask(QUESTION, 2)
-    with pytest.raises(PrivacyError, match="only 0 have not been asked"):
-        agents.ask(QUESTION, 1)
-    small.apps.update(large.apps)
-    assert agents.available == 3
-    assert len(agents.ask(QUESTION, 3)) == 3
 
 
 def test_a_question_that_cannot_be_sent_is_refused_before_anybody_is_asked(hall):

@@ -18,7 +18,7 @@ from dpadapt import (
     Public,
     Source,
 )
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.papers.adaptation import NoisySGD
 from dpadapt.papers.mirror import (
     PDADPMDClassifier,

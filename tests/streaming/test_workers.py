@@ -25,7 +25,7 @@ from dpadapt import (
     checks,
 )
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.estimator import label_codes
+from dpadapt.inputs.labels import label_codes
 from dpadapt.streaming import workers
 from dpadapt.streaming.blocks import rows_by_block
 from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group

@@ -7,7 +7,7 @@ import pytest
 
 from dpadapt.data import Public
 from dpadapt.inputs.persons import person_shares
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.rows import Rows
 from dpadapt.streaming.blocks import InMemory
 from dpadapt.transfer.base import regression_base

@@ -8,7 +8,7 @@ import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.inputs.persons import person_shares
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import row_shares
 from dpadapt.streaming.source import Part

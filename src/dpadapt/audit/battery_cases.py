@@ -27,7 +27,7 @@ from dpadapt.audit.releases import MechanismOutputs, ReleaseScores, weakened
 from dpadapt.audit.replay import fit_of, record
 from dpadapt.data import Public
 from dpadapt.hybrid.agents import SimulatedAgents, noisy_bits
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms import (
     Adjacency,
     Bounded,

@@ -11,7 +11,7 @@ from dpadapt.clustering import releases
 from dpadapt.clustering.inference import choose, choose_neighbours
 from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 
 # Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
 _LEAST_BOUND_EPSILON = 1e-9

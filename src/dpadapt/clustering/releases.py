@@ -23,8 +23,9 @@ from dpadapt.clustering.public_cells import BANDS, Cells, Surroundings, prepare
 from dpadapt.clustering.solver import Centres
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.arrays import moderate, public_table, require_plain, require_same_columns
 from dpadapt.inputs.persons import IDS_ASSUMPTION
-from dpadapt.learning.estimator import moderate, public_table, require_plain, require_same_columns, split_noise
+from dpadapt.learning.budget import split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, coarser_histogram, histogram, histogram_of_blocks
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum

@@ -20,7 +20,8 @@ from dpadapt.hybrid.agents import Agents
 from dpadapt.hybrid.classifier_fit import fit_plan
 from dpadapt.hybrid.classifier_plan import MODES, make_plan
 from dpadapt.hybrid.mapped_questions import PublicMap, public_map
-from dpadapt.learning.estimator import LinearClassifier, label_codes, label_set
+from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.learning.base import LinearClassifier
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Rows
 

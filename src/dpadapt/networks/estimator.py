@@ -17,7 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
+from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.learning.base import PrivateEstimator
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.losses import softmax
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
 from dpadapt.networks.private_training import OPTIMIZERS, SCHEDULES, Recipe, mixing_weights

@@ -21,7 +21,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import BudgetExceeded
-from dpadapt.learning.estimator import warn_of_no_ledger
+from dpadapt.learning.call_warnings import warn_of_no_ledger
 from dpadapt.networks.public_training import as_inputs, as_targets, split_rows, train_publicly
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
 

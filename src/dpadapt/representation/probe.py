@@ -16,7 +16,10 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.estimator import Budget, ClassificationInput, LinearClassifier, label_set, public_table
+from dpadapt.inputs.arrays import public_table
+from dpadapt.inputs.labels import label_set
+from dpadapt.learning.base import ClassificationInput, LinearClassifier
+from dpadapt.learning.budget import Budget
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
 from dpadapt.representation.feature_moments import (
     MomentPlan,

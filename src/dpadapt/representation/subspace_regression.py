@@ -17,15 +17,9 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
+from dpadapt.learning.base import PrivateEstimator, PrivateRows, RegressionInput, bounds_assumption, features_assumption
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import released_gradient
-from dpadapt.learning.estimator import (
-    Budget,
-    PrivateEstimator,
-    PrivateRows,
-    RegressionInput,
-    bounds_assumption,
-    features_assumption,
-)
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.shrinkage import water_fill

@@ -19,7 +19,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.rows import Shares, row_shares
 from dpadapt.streaming.source import Source
 from dpadapt.streaming.spill import DEFAULT_MEMORY

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.learning.base import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
-from dpadapt.learning.estimator import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.rows import products_by_row
 from dpadapt.streaming.source import Part

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public, Remembered
-from dpadapt.learning.estimator import Budget, split_noise
+from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.losses import clipped_curvature, softmax
 from dpadapt.learning.scaling import centre_and_scale
 from dpadapt.learning.shrinkage import water_fill

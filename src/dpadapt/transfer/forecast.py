@@ -11,7 +11,9 @@ import numpy as np
 
 from dpadapt import checks, notebook
 from dpadapt.data import Public
-from dpadapt.learning.estimator import Budget, label_codes, label_set, numeric_labels, public_labels, public_table
+from dpadapt.inputs.arrays import numeric_labels, public_labels, public_table
+from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.learning.budget import Budget
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses

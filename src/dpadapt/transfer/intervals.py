@@ -18,7 +18,7 @@ from sklearn.isotonic import isotonic_regression
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.errors import CalibrationWarning
-from dpadapt.learning.estimator import Budget
+from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, square_root_histogram
 from dpadapt.mechanisms.mechanism import Repeated

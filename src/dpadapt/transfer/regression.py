@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.estimator import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
+from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import products_by_row
 from dpadapt.streaming.source import Part

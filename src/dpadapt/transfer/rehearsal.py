@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 from dpadapt import checks, notebook
 from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
-from dpadapt.learning.estimator import public_labels, public_table
+from dpadapt.inputs.arrays import public_labels, public_table
 
 # A budget at which every estimator returns what the public data alone gives.
 PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}

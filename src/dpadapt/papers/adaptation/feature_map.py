@@ -22,7 +22,8 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.estimator import bounds_assumption, numeric_labels
+from dpadapt.inputs.arrays import numeric_labels
+from dpadapt.learning.base import bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.papers.adaptation.bounded_losses import (
     Moments,

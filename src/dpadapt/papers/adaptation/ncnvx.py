@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.learning.base import LinearClassifier
+from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import gradient_weights
-from dpadapt.learning.estimator import Budget, LinearClassifier
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.papers.adaptation.bounded_losses import limited_rows, listed_discrepancy, own_losses

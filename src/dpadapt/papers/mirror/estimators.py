@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.estimator import LinearClassifier
+from dpadapt.learning.base import LinearClassifier
 from dpadapt.papers.mirror.base import MirrorEstimator, Problem
 from dpadapt.papers.mirror.maps import Ball, LogisticMap, MirrorMap, QuadraticMap
 from dpadapt.papers.mirror.public_fit import DescentModel, PublicFit, checked_ridge, mirror_descent_model

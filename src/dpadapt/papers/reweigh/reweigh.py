@@ -17,7 +17,9 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import Agents
 from dpadapt.hybrid.questions import ConstantHypothesis, Hypothesis
-from dpadapt.learning.estimator import Budget, PrivateEstimator, label_codes, label_set
+from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.learning.base import PrivateEstimator
+from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import as_plan
 from dpadapt.mechanisms.randomness import random_source

@@ -20,7 +20,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.clustering.releases import assumed_public, checked_inputs
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 from dpadapt.data import Public
-from dpadapt.learning.estimator import PrivateEstimator
+from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms.bounded_neighbours import cell_sums, each_neighbour_sum, neighbour_sums
 from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Repeated
 from dpadapt.mechanisms.noise import Gaussian, Laplace

@@ -1,38 +1,44 @@
-"""`PrivateEstimator`, the base of every private estimator: the gate for its input, budget, ledger and receipt.
+"""`PrivateEstimator`, the base of every private estimator: how it reads its input, its budget, ledger and receipt.
 
-The gate (`_read_regression`, `_read_classification`) converts and checks all private and public input of a fit before
-anything is charged. What it says about private input shows no value and no number of rows. Also here: the label set of
-a classifier, and `LinearClassifier`, the base of classifiers that are linear in the features.
+`_read_regression` and `_read_classification` convert and check all private and public input of a fit before anything is
+charged. Also here: `LinearClassifier`, the base of classifiers that are linear in the features.
 """
 
-import math
 import re
 import sys
-import warnings
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from importlib import import_module
 from inspect import signature
 from textwrap import indent
-from types import FrameType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
+from dpadapt.inputs.arrays import (
+    finite_numbers,
+    numeric_labels,
+    public_labels,
+    public_table,
+    require_plain,
+    require_same_columns,
+    without_private_values,
+)
+from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
+from dpadapt.learning.budget import Budget
+from dpadapt.learning.call_warnings import asked_by, is_budget, no_ledger, warn_once_per_line
 from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Shares, Unit, products_by_row, row_shares
@@ -91,50 +97,6 @@ _SHARED_PARAMETERS = {
     together, and a `NoLedgerWarning` says so.""",
 }
 
-# Least n * mu at which anything is released. At 7, a single mean of clipped terms has noise of a seventh of its range:
-# below, every correction would be noise. Chosen by hand.
-_LEAST_SIGNAL = 7.0
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a fit may spend, in the units of plans.
-
-    Parameters
-    ----------
-    mu : float
-        The budget in one number; larger is less private. The noise multipliers s_t of all releases must
-        satisfy Σ 1 / s_t² <= mu².
-    n_rows : float
-        A public number of rows to divide sums by; with sample weights, times what a row counts on average.
-    factor : float
-        How far a sum of bounded terms can move, per bound: 2 under replace-one, else 1. For planning only.
-    counted : float, optional
-        With sample weights: what a row counts on average, as it is assumed. It is in `n_rows` already.
-    """
-
-    mu: float
-    n_rows: float
-    factor: float
-    counted: float | None = None
-
-    @classmethod
-    def of(cls, epsilon: float, delta: float, n_rows: float, adjacency: Adjacency | str) -> "Budget":
-        """Check the privacy parameters and return the budget of a fit with `n_rows` rows, a public number."""
-        epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
-        if delta == 0:
-            raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
-        return cls(gaussian_mu(epsilon, delta), float(n_rows), Adjacency.of(adjacency).factor)
-
-    @property
-    def worthwhile(self) -> bool:
-        """Whether the budget is enough for this many rows; if not, nothing is released and nothing is spent."""
-        return self.n_rows * self.mu / self.factor > _LEAST_SIGNAL
-
-    def noise(self, clip_norm: float) -> float:
-        """Return the standard deviation of a mean of terms up to `clip_norm`, if the whole budget goes into it."""
-        return self.factor * clip_norm / (self.n_rows * self.mu)
-
 
 def _with_shared_parameters(doc: str | None) -> str | None:
     """Return a docstring with its marks, such as {epsilon}, replaced by the text of that parameter."""
@@ -146,18 +108,6 @@ def _with_shared_parameters(doc: str | None) -> str | None:
         doc,
         flags=re.M,
     )
-
-
-# Libraries whose frames stand between a fit and the line that asked for it.
-_BETWEEN = ("sklearn.", "joblib.")
-# Fits that these ask for are on public or made-up rows, or inside a fit that has warned already: they get no warnings.
-_QUIET_CALLERS = ("dpadapt.", "sklearn.utils.estimator_checks")
-# Warnings that were shown, with their places. Python's own record of them is emptied whenever scikit-learn checks an
-# array, so that a search over parameters would repeat each warning for each fit.
-_SHOWN: set[tuple[str, int, str]] = set()
-# Unit: the first fit's epsilon. The cap that is proposed for a new ledger: room for a few more fits, none of them free.
-# Chosen by hand.
-PROPOSED_FITS = 3.0
 
 
 def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,10 +124,10 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"{type(self).__name__} can't read private rows in chunks: it needs all of them at once. Give arrays "
                 f"or data frames in memory."
             )
-        caller = _asked_by(sys._getframe(1))
+        caller = asked_by(sys._getframe(1))
         if caller is not None:
             for category, text in self._taken_for_granted(kwargs):
-                _warn_once_per_line(text, category, caller)
+                warn_once_per_line(text, category, caller)
         # Claim: a numerical error or warning of NumPy shows no row. All are ignored while a fit runs.
         with np.errstate(all="ignore"):
             return fit(self, *args, **kwargs)
@@ -205,31 +155,6 @@ def _lazy_on_dask(method: Any) -> Any:
         return lazily(lambda rows: method(model, rows, *args, **kwargs), X, self.n_features_in_)
 
     return lazy
-
-
-def _asked_by(frame: FrameType | None) -> FrameType | None:
-    """Return the frame of the line that asked for a fit, or None if it gets no warnings."""
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        if name.startswith(_QUIET_CALLERS):
-            return None
-        if not name.startswith(_BETWEEN):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def _warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
-    """Warn as Python's default filter does; where the filters ask for every warning, or for errors, each time."""
-    place = (caller.f_code.co_filename, caller.f_lineno, category.__name__)
-    matching = (
-        action
-        for action, message, kind, *_ in warnings.filters
-        if issubclass(category, kind) and (message is None or message.match(text))
-    )
-    if place not in _SHOWN or next(matching, "default") in ("error", "always", "all"):
-        warnings.warn_explicit(text, category, place[0], place[1], registry={})
-    _SHOWN.add(place)
 
 
 class _ShownByPublicPath(ABCMeta):
@@ -318,10 +243,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         """Return the warnings about a call of `fit` with these keyword arguments; no private row is read."""
         texts: list[tuple[type[Warning], str]] = []
         budget = getattr(self, "epsilon", None), getattr(self, "delta", 0.0)
-        if given.get("ledger") is None and _is_budget(*budget):
+        if given.get("ledger") is None and is_budget(*budget):
             unit: Unit = "row" if given.get("persons") is None else "person"
             adjacency = str(getattr(self, "adjacency", Adjacency.ZERO_OUT.value))
-            texts.append((NoLedgerWarning, _no_ledger("fit", *budget, adjacency, unit)))
+            texts.append((NoLedgerWarning, no_ledger("fit", *budget, adjacency, unit)))
         public = given.get("public")
         assumed = []
         if getattr(self, "target_bounds", 0) is None and getattr(public, "y", None) is None:
@@ -527,9 +452,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 require_plain(y, "y")
                 shapes |= {"multi_output": multi_output}
                 X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
-                y = _finite_numbers(y, "y") if y_numeric else y
+                y = finite_numbers(y, "y") if y_numeric else y
         except Exception as error:
-            refusal = _without_values(error)
+            refusal = without_private_values(error)
         else:
             return X, y
         # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
@@ -694,162 +619,6 @@ class ClassificationInput(_OfPrivateRows):
         return self.private.table.y
 
 
-def require_plain(values: Any, name: str) -> None:
-    """Refuse dates, spans of time and masked cells: NumPy would take them for numbers without a word."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise _Refused(f"{name} must not be a masked array: fill the masked cells, or leave those rows out.")
-    types = getattr(values, "dtypes", None)  # of a data frame
-    if not isinstance(types, Iterable):
-        types = [values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype]
-    kinds = {getattr(each, "kind", "") for each in types}
-    if "O" in kinds:
-        # Such a cell would be converted too.
-        cells = np.asarray(values, dtype=object).flat
-        kinds |= {"M"} if any(isinstance(cell, np.datetime64 | np.timedelta64) for cell in cells) else set()
-    if kinds & {"m", "M"}:
-        raise _Refused(f"{name} must not hold dates or times. Turn them into numbers, such as days since a fixed day.")
-    if "V" in kinds:
-        raise _Refused(f"{name} must not be a structured array. Make a table with one column for each of its fields.")
-
-
-class _Refused(ValueError):
-    """A refusal whose text shows no value."""
-
-
-# What scikit-learn says about shapes, types and column names, up to where a value or a number of rows may follow. All
-# its other messages may quote a cell.
-_HARMLESS = re.compile(
-    r"Feature names are only supported if all input features have string names|Sparse data was passed[^.]*|"
-    r"Expected 2D array, got (scalar|1D) array instead|Expected a 2-dimensional container|Found array with dim \d+|"
-    r"Found input variables with inconsistent numbers of samples|Complex data not supported|y should be a 1d array|"
-    r"Input [Xy] contains (NaN|infinity or a value too large for dtype\('float\d+'\))|"
-    r"(float\(\) )?argument must be a string or a (real )?number|"
-    r"This \w+ estimator requires y to be passed, but the target y is None"
-)
-_TOO_FEW = re.compile(r"Found array with \d+ (sample|feature)")
-
-
-def _without_values(error: Exception) -> ValueError | TypeError:
-    """Return the error without any private value and without the number of private rows."""
-    kind = TypeError if isinstance(error, TypeError) else ValueError
-    text = str(error)
-    if isinstance(error, _Refused):
-        return ValueError(text)
-    few = _TOO_FEW.match(text)
-    if few is not None and few[1] == "sample":
-        return ValueError("X must have at least two rows: one sample, or none, is not enough.")
-    if few is not None:
-        # The wording that scikit-learn's checks expect, without the number of rows.
-        return ValueError("X must have columns: 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.")
-    harmless = _HARMLESS.match(text)
-    if harmless is not None:
-        which = "X and y must hold only numbers; " if "argument must be" in text else ""
-        return kind(f"{which}{harmless[0]}.")
-    return kind(
-        "X must hold only numbers, in rows of equal length, and y one number or label for each row, without missing "
-        "values. What came instead is private and not shown."
-    )
-
-
-def require_same_columns(public: Public, X: Any) -> None:
-    """Refuse public data whose column names differ from those of the private data, if both have names."""
-    theirs, ours = getattr(public.X, "columns", None), getattr(X, "columns", None)
-    if theirs is None or ours is None or list(theirs) == list(ours):
-        return
-    # Claim: no name of a private column is shown: in a file without a header, they are the cells of a private row.
-    raise ValueError("public and private columns must be the same, in the same order.")
-
-
-def public_table(values: Any, **options: Any) -> NDArray[np.float64]:
-    """Return public features as an array of finite numbers; `options` are those of scikit-learn's `check_array`."""
-    try:
-        require_plain(values, "public X")
-        names = {"input_name": "public X", "estimator": "public X"}
-        table = check_array(values, dtype=np.float64, order="C", **names, **options)
-    except Exception as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        text = str(error).strip().partition("\n")[0].rstrip(":. ")
-        refusal = f"public X must be a table of finite numbers. {text}."
-        refusal = str(error) if isinstance(error, _Refused) else refusal
-    else:
-        return moderate(np.asarray(table, dtype=np.float64), "public X")
-    raise kind(refusal)
-
-
-def public_labels(values: Any, n_rows: int, *, multi_output: bool = False) -> NDArray[Any]:
-    """Return public labels as an array with one entry per public row; with `multi_output`, entries may be arrays."""
-    labels, refusal = None, "public y must have one label per public row."
-    try:
-        require_plain(values, "public y")
-        labels = np.asarray(values)
-    except ValueError as error:
-        refusal = str(error) if isinstance(error, _Refused) else refusal
-    if labels is None:
-        raise ValueError(refusal)
-    if not multi_output and labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels.ravel()
-    if labels.shape[:1] != (n_rows,) or (labels.ndim != 1 and not multi_output):
-        raise ValueError(
-            f"public y must have one label per public row, shape ({n_rows},), got an array of shape {labels.shape}."
-        )
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError("public y must be finite; remove the rows where it is not.")
-    return labels
-
-
-def numeric_labels(y_public: NDArray[Any]) -> NDArray[np.float64]:
-    """Return public labels as finite numbers, or refuse them."""
-    try:
-        labels = _finite_numbers(y_public, "public y")
-    except _Refused as error:
-        text = str(error)
-    except Exception:
-        text = "public y must hold numbers for a regression; it holds text or something else."
-    else:
-        return moderate(labels, "public y")
-    raise ValueError(text)
-
-
-def _finite_numbers(labels: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Return labels as float64; None and text such as "nan" are found only by the conversion."""
-    if np.iscomplexobj(labels):
-        raise _Refused(f"{name} must hold real numbers. Complex data not supported.")
-    numbers = np.asarray(labels, dtype=np.float64)
-    if not np.isfinite(numbers).all():
-        raise _Refused(f"{name} must be finite; remove the rows where it is not.")
-    return numbers
-
-
-def moderate(values: NDArray[np.float64], name: str, largest: float = checks.LARGEST) -> NDArray[np.float64]:
-    """Refuse numbers so large that their powers overflow. Private ones may be: every statistic of them is bounded."""
-    if values.size and not max(values.max(), -values.min()) <= largest:
-        raise ValueError(f"{name} must hold numbers up to {largest:g}. Choose a larger unit.")
-    return values
-
-
-def _is_budget(epsilon: Any, delta: Any) -> bool:
-    """Return whether these are a finite budget; a fit refuses anything else, or protects nothing."""
-    return all(isinstance(number, int | float) for number in (epsilon, delta)) and 0 < epsilon < math.inf
-
-
-def _no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -> str:
-    """Return the text of a `NoLedgerWarning` about a call, with the line to write."""
-    further = "" if adjacency == Adjacency.ZERO_OUT.value else f', adjacency="{adjacency}"'
-    further += "" if unit == "row" else f', unit="{unit}"'
-    line = f'Ledger.open("private.ledger", epsilon={PROPOSED_FITS * epsilon:.12g}, delta={delta:.12g}{further})'
-    return (
-        f"no ledger is charged, so nothing adds up what further fits on the same rows cost. Write {call}(..., "
-        f"ledger={line}), with the name of your private data set."
-    )
-
-
-def warn_of_no_ledger(call: str, epsilon: float, delta: float, adjacency: str, unit: Unit) -> None:
-    """Warn whoever called the function that calls this one, whose name is `call`: it was given no ledger."""
-    caller = _asked_by(sys._getframe(2))
-    if caller is not None:
-        _warn_once_per_line(_no_ledger(call, epsilon, delta, adjacency, unit), NoLedgerWarning, caller)
-
-
 def features_assumption(X_public: Any) -> list[str]:
     """Return the range of the features that a fit assumed, for its receipt; nothing if public rows show it."""
     return ["the range of the features: about -1 to 1, the default without public rows"] if X_public is None else []
@@ -859,69 +628,6 @@ def bounds_assumption(target_bounds: Any) -> str:
     """Return the bounds of the target that a fit assumed, for its receipt."""
     low, high = checks.bounds(target_bounds, "target_bounds")
     return f"the bounds of the target: {low:g} to {high:g}{', the default' if target_bounds is None else ''}"
-
-
-def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
-    """Return noise multipliers that spend the given shares of mu²; the shares must add up to at most 1."""
-    if math.fsum(shares) > 1 + 1e-12:
-        raise ValueError("shares of the budget must not add up to more than 1.")
-    return [1.0 / (mu * math.sqrt(share)) for share in shares]
-
-
-def label_set(declared: Any, y_public: Any, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
-    """Return the sorted classes, and for the receipt where they come from."""
-    if declared is not None:
-        classes, source = _distinct(declared, "classes"), "the label set (declared)"
-    elif y_public is not None:
-        classes, source = _distinct(y_public, "public y"), "the label set (that of the public labels)"
-    else:
-        classes, source = _distinct(y, "y"), "the label set: it was taken from y; declare it with classes="
-    if len(classes) < 2:
-        raise ValueError("there must be at least two classes, got one class. Declare all of them with classes=.")
-    return classes, source
-
-
-def _distinct(labels: Any, name: str) -> NDArray[Any]:
-    """Return the sorted distinct labels, or refuse labels that can't be sorted; no label is shown."""
-    refusal = f"{name} must hold labels of one kind, all numbers or all text. Declare them with classes=."
-    with warnings.catch_warnings():
-        # A warning about many or huge labels would reveal something about private labels.
-        warnings.simplefilter("ignore")
-        try:
-            labels = checks.cells(labels)
-            require_plain(labels, name)
-            classes = np.unique(labels)
-            # The classes are public, so they may have one type, unless it changes them.
-            typed = np.asarray(classes.tolist())
-            classes = typed if typed.tolist() == classes.tolist() and typed.dtype.kind != "S" else classes
-            kind = classes.dtype.kind
-            whole = all(label == label for label in classes.tolist())  # NaN differs from itself
-            if whole and labels.ndim == 1 and (kind in "biuOSU" or (kind == "f" and np.isfinite(classes).all())):
-                if name == "y":
-                    check_classification_targets(classes)
-                return classes
-        except _Refused as error:
-            refusal = str(error)
-        except ValueError as error:
-            # scikit-learn says of which type the labels are, as a whole.
-            refusal = str(error) if str(error).startswith("Unknown label type") else refusal
-        except Exception:
-            pass
-    # Outside the handler: the original error may quote a label and would stay attached as the context of this one.
-    raise ValueError(refusal)
-
-
-def label_codes(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Return the index of each label in the sorted `classes`; an unknown label is refused and not shown."""
-    # Each label by itself, and equal numbers are one class, whatever their types.
-    positions = {label: code for code, label in enumerate(classes.tolist())}
-    try:
-        codes = [positions.get(label, -1) for label in np.asarray(checks.cells(labels)).tolist()]
-    except TypeError:  # a list is no label
-        codes = [-1]
-    if -1 in codes:
-        raise ValueError(f"{name} holds a label that is not among the classes. Declare all of them with classes=.")
-    return np.asarray(codes, dtype=np.int64)
 
 
 def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:

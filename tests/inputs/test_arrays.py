@@ -1,0 +1,127 @@
+"""Conversion of private and public arrays, and refusals that show no value and no number of rows."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadapt import (
+    Ledger,
+    PrivateLinearRegression,
+    Public,
+)
+from dpadapt.inputs.arrays import numeric_labels, public_labels, public_table
+
+X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+y = X[:, 0]
+
+
+def test_a_refused_cell_is_neither_shown_nor_attached_to_the_error():
+    rows = X.astype(object)
+    rows[3, 1] = "secret-7731"
+    with pytest.raises(ValueError, match="only numbers") as failure:
+        PrivateLinearRegression().fit(rows, y)
+    assert failure.value.__context__ is None
+    assert "7731" not in str(failure.value)
+
+
+def refusal(rows, labels, *, model=None, **beside):
+    """Return the message with which a fit refuses its input, having charged nothing and attached nothing."""
+    ledger = Ledger(epsilon=9.0, delta=1e-5)
+    model = PrivateLinearRegression() if model is None else model
+    with pytest.raises((ValueError, TypeError)) as failure:
+        model.fit(rows, labels, ledger=ledger, **beside)
+    assert ledger.entries == []
+    assert failure.value.__context__ is None
+    return str(failure.value)
+
+
+@pytest.mark.parametrize("cell", [None, "secret-7731", "nan", math.inf, b"x7731", {7731: 1}, 10**400])
+def test_every_target_of_a_regression_must_be_a_finite_number(cell):
+    labels = y.astype(object)
+    labels[5] = cell
+    assert "7731" not in refusal(X, labels)
+
+
+def test_targets_in_text_that_are_numbers_are_converted_as_features_are():
+    model, read = PrivateLinearRegression(random_state=0), y.astype(str)
+    assert np.array_equal(model.fit(X.astype(str), read).coef_, model.fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("values", ["1977-03-01", np.timedelta64(7, "s")])
+def test_dates_and_times_are_no_numbers(values):
+    kind = "datetime64[D]" if isinstance(values, str) else "timedelta64[s]"
+    dates = np.full(60, values, dtype=kind)
+    for rows, labels in (
+        (np.column_stack([dates, dates]), y),
+        (X, dates),
+        (pd.DataFrame({"a": X[:, 0], "b": dates}), y),
+        (np.column_stack([X[:, 0].astype(object), dates.astype(object)]), y),
+        (X, [np.datetime64("1977-03-01"), *y[1:]]),
+    ):
+        assert "must not hold dates or times" in refusal(rows, labels) or "only numbers" in refusal(rows, labels)
+    assert "public X must not hold dates" in refusal(X, y, public=Public(np.column_stack([dates, dates])))
+    assert "public y must not hold dates" in refusal(X, y, public=Public(X[:, :], dates))
+
+
+def test_masked_cells_are_not_read():
+    masked = np.ma.masked_array(X, mask=X > 0.9)
+    assert "masked" in refusal(masked, y)
+    assert "masked" in refusal(X, np.ma.masked_array(y, mask=y > 0.9))
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([[0.5, 0.5]] * 59 + [[0.5]], y),
+        (X, y[:-1]),
+        (X, np.column_stack([y, y])),
+        (X[:, :0], y),
+        (X[:1], y[:1]),
+        (X[:, 0], y),
+        (X[:, :, None], y),
+    ],
+    ids=["ragged", "lengths", "2-d labels", "no columns", "one row", "1-d", "3-d"],
+)
+def test_no_refusal_shows_the_number_of_private_rows(rows, labels):
+    message = refusal(rows, labels)
+    assert not any(number in message for number in ("59", "60", "(1,", "1 sample"))
+
+
+@pytest.mark.parametrize("rows", [np.array([0.77317, 0.5, 0.25]), 0.77317], ids=["1-d", "scalar"])
+def test_rows_of_a_wrong_shape_are_not_shown(rows):
+    message = refusal(rows, y[:3])
+    assert "2D" in message
+    assert "77317" not in message
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.full((5, 2), 1e100), "numbers up to 1e\\+60"),
+        ([["a", "b"], ["c", "d"]], "could not convert string"),
+        (np.full((5, 2), np.nan), "contains NaN"),
+        (np.zeros(5), "Expected 2D array"),
+    ],
+)
+def test_public_features_must_be_finite_numbers_of_usual_size(values, message):
+    with pytest.raises(ValueError, match=f"public X must .*{message}"):
+        public_table(values)
+
+
+def test_public_labels_are_one_per_row():
+    assert public_labels(np.ones((5, 1)), 5).shape == (5,)
+    for labels in (np.ones((5, 2)), np.ones(4), [[1], [1, 2]], 7):
+        with pytest.raises(ValueError, match="public y must have one label per public row"):
+            public_labels(labels, 5)
+    with pytest.raises(ValueError, match="public y must be finite"):
+        public_labels([1.0, np.inf], 2)
+
+
+def test_public_labels_of_a_regression_must_be_finite_numbers():
+    assert list(numeric_labels(np.array(["1", "2.5"]))) == [1.0, 2.5]
+    with pytest.raises(ValueError, match="holds text"):
+        numeric_labels(np.array(["low", "high"]))
+    with pytest.raises(ValueError, match="must be finite"):
+        numeric_labels(np.array([1.0, np.nan]))
