@@ -2,13 +2,11 @@
 
 from dpadapt.hybrid.agents import Agents, Answers, SimulatedAgents
 from dpadapt.hybrid.classifier import PrivateHybridClassifier
-from dpadapt.hybrid.device import Device
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question, Squares, question_from
 
 __all__ = [
     "Agents",
     "Answers",
-    "Device",
     "LinearHypothesis",
     "LossQuestion",
     "PrivateHybridClassifier",

@@ -12,8 +12,7 @@ from dpadapt.accounting.ledger import Batch, Run
 from dpadapt.learning.losses import Loss
 from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_outer_sums
 from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.rows import Block, Rows
-from dpadapt.streaming.blocks import Blocks, rows_by_block
+from dpadapt.rows import Block, Blocks, Rows, rows_by_block
 
 
 def private_descent(

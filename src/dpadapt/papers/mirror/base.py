@@ -18,6 +18,7 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, bounds_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import released_gradient
@@ -36,9 +37,7 @@ from dpadapt.papers.mirror.public_fit import (
     public_coordinates,
     regression_fit,
 )
-from dpadapt.rows import Rows
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Blocks, Rows
 
 Vector = NDArray[np.float64]
 MIRROR_NOISES = ("exact", "paper")

@@ -15,12 +15,12 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, cg
 
 from dpadapt import checks
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.losses import log_loss, softmax
 from dpadapt.learning.public_models import public_classifier
 from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.mirror.maps import solve_factored
 from dpadapt.rows import Rows, row_products
-from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 
