@@ -10,7 +10,8 @@ from dpadapt import Ledger, PrivacyError
 from dpadapt import rows as module
 from dpadapt.inputs.sources import Part
 from dpadapt.inputs.spill import Spill
-from dpadapt.learning.descent import SquaredLoss, gradient_weights, private_descent
+from dpadapt.learning.descent import gradient_weights, private_descent
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms import Gaussian
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum

@@ -9,7 +9,6 @@ import pytest
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import declared_geometry
 from dpadapt.learning.ranges import (
     ROWS_RANGE,
     TARGET_RANGE,
@@ -17,6 +16,7 @@ from dpadapt.learning.ranges import (
     shrunk_geometry,
     target_range,
 )
+from dpadapt.learning.scaling import declared_geometry
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import InMemory
 

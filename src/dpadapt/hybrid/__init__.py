@@ -2,7 +2,6 @@
 
 from dpadapt.hybrid.agents import Agents, Answers, SimulatedAgents
 from dpadapt.hybrid.classifier import PrivateHybridClassifier
-from dpadapt.hybrid.deciding import Verdict, decide, people_needed
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question, Squares, question_from
 
 __all__ = [
@@ -14,8 +13,5 @@ __all__ = [
     "Question",
     "SimulatedAgents",
     "Squares",
-    "Verdict",
-    "decide",
-    "people_needed",
     "question_from",
 ]

@@ -40,7 +40,7 @@ from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weig
 from dpadapt.inputs.sources import Part, in_chunks, is_dask, lazily, rows_of, source_of
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.call_warnings import asked_by, is_budget, no_ledger, warn_once_per_line
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Blocks, InMemory, Shares, Unit, block_slices, products_by_row, row_shares
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpadapt.accounting.ledger import Run
 from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget, split_noise
-from dpadapt.learning.preparation import Geometry
+from dpadapt.learning.scaling import Geometry
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_sum, histogram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Blocks

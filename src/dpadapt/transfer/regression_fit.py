@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.inputs.sources import Part
-from dpadapt.learning.descent import SquaredLoss, released_gradient
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_outer_sum, clipped_sum, votes
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import Block, Blocks, Rows, Shares, joined_shares

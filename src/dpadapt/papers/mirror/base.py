@@ -21,7 +21,8 @@ from dpadapt.errors import PrivacyError
 from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, bounds_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, released_gradient
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import Loss, SquaredLoss, log_loss
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.mirror.maps import Ball, EuclideanMap, MirrorMap
@@ -197,7 +198,7 @@ class DescentEstimator(PrivateEstimator):
         codes = data.codes_public if self._uses_public_labels else None
         coordinates, Z_public = self._coordinates(data.X_public, data.n_features)
         public_fit = classification_fit(coordinates, Z_public, codes, len(data.classes))
-        loss: Loss = LogisticLoss() if public_fit.n_scores == 1 else SoftmaxLoss()
+        loss = log_loss(public_fit.n_scores)
         problem = Problem(
             coordinates, data.rows, Z_public, codes, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
         )
