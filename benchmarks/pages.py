@@ -14,7 +14,6 @@ from markupsafe import Markup
 from dpadapt import __version__
 from dpadapt.report.charts import Level, Line, LineChart, Panel
 from dpadapt.report.html import environment as report_environment
-from dpadapt.report.svg import line_svg
 
 
 def environment() -> Environment:
@@ -83,7 +82,7 @@ def adaptation_page(summary: Mapping[str, Any]) -> str:
 
 def _adaptation_chart(curve: Mapping[str, Any]) -> Markup:
     panels = [_adaptation_panel(panel) for panel in curve["panels"]]
-    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {curve['axis']} by rows", curve["axis"])))
+    return Markup(LineChart(panels, f"{curve['title']}: {curve['axis']} by rows", curve["axis"]).svg())
 
 
 def _adaptation_panel(panel: Mapping[str, Any]) -> Panel:
@@ -123,7 +122,7 @@ def _clustering_chart(curve: Mapping[str, Any]) -> Markup:
         for panel in curve["panels"]
     ]
     axis = "cost over ClusterT's"
-    return Markup(line_svg(LineChart(panels, f"{curve['title']}: {axis} by k", axis)))
+    return Markup(LineChart(panels, f"{curve['title']}: {axis} by k", axis).svg())
 
 
 def _line(line: Mapping[str, Any]) -> Line:
@@ -346,7 +345,7 @@ def paper_page(summary: Mapping[str, Any]) -> str:
 def figure_file(figure: Mapping[str, Any]) -> str:
     """Return a figure of a paper's benchmark as one picture: all of its panels side by side."""
     panels = [_panel(panel) for panel in figure["panels"]]
-    return chart_file(line_svg(LineChart(panels, figure["title"], figure["y_label"])))
+    return chart_file(LineChart(panels, figure["title"], figure["y_label"]).svg())
 
 
 def _charts(figure: Mapping[str, Any]) -> list[Markup]:
@@ -355,7 +354,7 @@ def _charts(figure: Mapping[str, Any]) -> list[Markup]:
     # Rows of about equal length.
     ends = [len(panels) * row // n_rows for row in range(n_rows + 1)]
     return [
-        Markup(line_svg(LineChart(panels[first:last], figure["title"], figure["y_label"])))
+        Markup(LineChart(panels[first:last], figure["title"], figure["y_label"]).svg())
         for first, last in pairwise(ends)
     ]
 

@@ -27,7 +27,6 @@ from benchmarks.transfer import fits
 from benchmarks.transfer.common import print_tables, setting_text, split, titled, value_text, versions
 from benchmarks.transfer.sets import Task, classes_of, loaded, task_named
 from dpadapt.report.charts import Level, Line, LineChart, Panel
-from dpadapt.report.svg import line_svg
 
 SETS = ("randhie by plan", "randhie by health", "fair by age", "fair by children", "digits")
 EPSILONS = (0.3, 1.0, 3.0)
@@ -295,7 +294,7 @@ def picture(results: Mapping[str, Any]) -> str:
         levels = [Level("best public model", 1.0)]
         panels.append(Panel(lines, levels, "epsilon", f"{task}, {of_task[0]['n']:,} private rows"))
     title = "Error over that of the best public model, by epsilon; below 1 the private rows were worth their budget"
-    return chart_file(line_svg(LineChart(panels, title, "error over best public")))
+    return chart_file(LineChart(panels, title, "error over best public").svg())
 
 
 def write_picture(results: Mapping[str, Any], path: Path) -> None:

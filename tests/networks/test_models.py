@@ -28,13 +28,6 @@ def test_networks_return_a_score_per_class_for_each_row_by_itself(name):
         assert torch.allclose(module(inputs[1:2])[0], scores[1], atol=1e-5)
 
 
-def test_parameters_are_counted_and_frozen_ones_are_not():
-    module = models.perceptron(12, 3, hidden=(7,))
-    assert models.n_parameters(module) == 12 * 7 + 7 + 7 * 3 + 3
-    module[1].requires_grad_(False)
-    assert models.n_parameters(module) == 7 * 3 + 3
-
-
 def test_the_lstm_layer_computes_what_torchs_lstm_computes():
     torch.manual_seed(0)
     layer, reference = models.LSTMLayer(3, 5), nn.LSTM(3, 5, batch_first=True)
@@ -67,10 +60,3 @@ def test_losses_are_one_per_row():
     assert torch.allclose(models.sequence_loss(scores, words), torch.stack(expected))
     outputs, targets = torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 5.0])
     assert models.squared_loss(outputs, targets).tolist() == [1.0, 4.0]
-
-
-def test_sizes_are_checked():
-    with pytest.raises(ValueError, match="side must be"):
-        models.emnist_cnn(side=13)
-    with pytest.raises(ValueError, match="hidden must be"):
-        models.perceptron(4, 2, hidden=(0,))

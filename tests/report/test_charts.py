@@ -1,13 +1,33 @@
-"""What a chart shows, before it is drawn."""
+"""What charts show, and how they are drawn: finite, inside the plot, without overlapping labels."""
 
+import base64
+import re
+from xml.etree import ElementTree
+
+import numpy as np
 import pytest
 
-from dpadapt.report.charts import Level, Line, LineChart, Panel, coefficient_charts, forecast_charts, spending_chart
+from dpadapt.report.charts import (
+    BarChart,
+    Level,
+    Line,
+    LineChart,
+    Panel,
+    coefficient_charts,
+    forecast_charts,
+    spending_chart,
+)
+
+
+def lines_of(*means, x=None, name="a", level=1.0):
+    """Return a panel with one line for each list of means."""
+    places = x or [10.0**k for k in range(len(means[0]))]
+    lines = [Line(f"{name}{k}", places, each, each, each, "s1") for k, each in enumerate(means)]
+    return Panel(lines, [] if level is None else [Level("r", level)], "x")
 
 
 def test_the_axis_leaves_out_very_large_values_unless_all_are_wanted():
-    line = Line("a", [1, 10], [300.0, 0.5], [300.0, 0.5], [300.0, 0.5], "s1")
-    panel = Panel([line], [Level("r", 1.0)], "x")
+    panel = lines_of([300.0, 0.5])
     assert LineChart([panel], "t", "y").limits()[1] < 2
     assert LineChart([panel], "t", "y", whole=True).limits()[1] > 300
 
@@ -30,9 +50,10 @@ def test_coefficients_keep_their_noise():
     rows = [{"name": "age", "value": 2.0, "noise": 0.5}, {"name": "bmi", "value": -1.0, "noise": None}]
     (chart,) = coefficient_charts({"parts": [{"title": "cost", "unit": "change of cost", "rows": rows}]})
     assert (chart.names, chart.values, chart.spreads) == (["age", "bmi"], [2.0, -1.0], [0.5, None])
+    assert "standard deviation of the privacy noise" in chart.note
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 199, 200, 201, 1001])
+@pytest.mark.parametrize("n", [0, 1, 199, 200, 201, 1001])
 def test_the_chart_of_a_ledger_begins_at_nothing_and_ends_at_the_last_charge(n):
     spending = [float(k) for k in range(1, n + 1)]
     (line,) = spending_chart(spending, cap=5000.0).panels[0].lines
@@ -41,3 +62,78 @@ def test_the_chart_of_a_ledger_begins_at_nothing_and_ends_at_the_last_charge(n):
     assert list(line.mean) == [float(x) for x in line.x]
     assert len(line.x) <= 201
     assert n > 200 or len(line.x) == n + 1
+
+
+@pytest.mark.parametrize("values", [[0.0], [0.0, 0.0], [1e9, -1e-9], [-1.0, -2.0], [3e-7, 1e-7]], ids=str)
+def test_bars_are_finite(values):
+    svg = BarChart([f"n{k}" for k in range(len(values))], values, [None] * len(values), "t", "x").svg()
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("means", [[1.0, 1.0], [0.0, 0.0], [1e9, 1.0], [1.0, 1e-9]], ids=str)
+def test_lines_are_finite_and_inside(means, whole):
+    panel = lines_of(means)
+    svg = LineChart([panel, panel], "t", "y", whole=whole).svg()
+    assert "nan" not in svg
+    heights = [float(v) for v in re.findall(r'cy="([^"]*)"', svg)]
+    heights += [float(y) for drawn in re.findall(r'points="([^"]*)"', svg) for y in re.findall(r",([-0-9.]+)", drawn)]
+    assert all(0 <= height <= 400 for height in heights)
+    assert ('<path class="dot' in svg) == (max(means) > 1 and not whole)
+
+
+def test_a_curve_leaves_the_plot_at_its_own_slope_and_carries_its_value():
+    svg = LineChart([lines_of([300.0, 0.9, 0.5])], "t", "y").svg()
+    assert ">300<" in svg
+    (drawn,) = re.findall(r'<polyline class="line s1" points="([^"]*)"', svg)
+    (x0, y0), (x1, _), _ = (tuple(map(float, point.split(","))) for point in drawn.split())
+    # Cut where it crosses the top edge, hardly left of its second point; not flat along the edge.
+    assert x1 - x0 < 2
+    assert y0 == pytest.approx(18)
+
+
+def test_labels_do_not_overlap():
+    above = LineChart([lines_of(*([300.0 + k, 0.5] for k in range(3)))], "t", "y").svg()
+    places = [float(re.search(rf'y="([0-9.]+)">{300 + k}<', above)[1]) for k in range(3)]
+    assert min(np.diff(places)) > 16
+    ends = LineChart([lines_of(*[[1.0, 0.5]] * 6, level=0.5)], "t", "y").svg()
+    places = sorted(float(y) for y in re.findall(r'class="end [^"]*" x="[^"]*" y="([^"]*)"', ends))
+    assert len(places) == 7
+    assert min(np.diff(places)) > 16
+    # Below an axis the last one stays.
+    below = LineChart([lines_of([1.0] * 5, x=[0.3, 0.31, 0.4, 5.0, 5.1], level=None)] * 6, "t", "y").svg()
+    assert below.count(">5.1</text>") == 6
+    assert ">5</text>" not in below
+    assert below.count('class="mark"') == 30
+
+
+def test_panels_stand_beside_each_other():
+    left, right = (Panel(lines_of([1.0, 0.5], level=None).lines, [], "x", title) for title in ("left", "right"))
+    svg = LineChart([left, right], "t", "y", whole=True).svg()
+    centres = [float(x) for x in re.findall(r'cx="([^"]*)"', svg)]
+    assert max(centres[:2]) < min(centres[2:])
+    assert svg.count('class="end s1"') == 1
+    assert "left" in svg
+    assert "right" in svg
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [LineChart([lines_of([1.0, 0.5])], "a <b> & 'c'", "y", note="n < 1"), BarChart(["<i>"], [1.0], [0.1], "t", "x")],
+    ids=["lines", "bars"],
+)
+def test_a_picture_stands_alone_as_a_file_and_in_a_notebook(chart, tmp_path):
+    chart.save(tmp_path / "chart.svg")
+    text = (tmp_path / "chart.svg").read_text(encoding="utf-8")
+    root = ElementTree.fromstring(text)
+    texts = ["".join(part.itertext()) for part in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert chart.title in texts
+    assert chart.note in texts
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"href|@import|url\(", text)
+    shown = chart._repr_html_()
+    assert base64.b64decode(re.search(r"base64,([^']*)'", shown)[1]).decode() == text
+    assert "<b>" not in shown
+    with pytest.raises(ValueError, match=r"path must end in \.svg, got 'chart\.png'"):
+        chart.save(tmp_path / "chart.png")

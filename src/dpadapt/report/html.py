@@ -7,14 +7,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dpadapt.report.charts import LineChart, advice_chart, case_chart, coefficient_charts, forecast_charts
-from dpadapt.report.svg import bar_svg, line_svg
+from dpadapt.report.charts import Chart, advice_chart, case_chart, coefficient_charts, forecast_charts
 
 
 def fit_page(summary: Mapping[str, Any]) -> str:
     """Return the report of one fit; `summary` is from `summarise_fit`."""
     parts = zip(summary["coefficients"]["parts"], coefficient_charts(summary["coefficients"]), strict=True)
-    charts = [{"title": part["title"], "svg": Markup(bar_svg(chart))} for part, chart in parts]
+    charts = [{"title": part["title"], "svg": _drawn(chart)} for part, chart in parts]
     forecast = summary["forecast"]
     plots = [] if forecast is None else [_drawn(chart) for chart in forecast_charts(forecast)]
     return str(environment().get_template("fit.html.j2").render(summary, charts=charts, forecast_charts=plots))
@@ -44,8 +43,8 @@ def advice_page(summary: Mapping[str, Any]) -> str:
     return str(environment().get_template("advice.html.j2").render(summary, chart=drawn))
 
 
-def _drawn(chart: LineChart) -> Markup:
-    return Markup(line_svg(chart))
+def _drawn(chart: Chart) -> Markup:
+    return Markup(chart.svg())
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,6 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import SEED_WARNING, Entry
 from dpadapt.report.charts import spending_chart
 from dpadapt.report.html import environment
-from dpadapt.report.svg import line_svg
 
 
 def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def ledger_page(summary: Mapping[str, Any]) -> str:
     chart = None
     # One charge makes no curve, and there is no axis up to an infinite cap.
     if len(summary["spending"]) > 1 and math.isfinite(summary["cap"]):
-        chart = Markup(line_svg(spending_chart(summary["spending"], summary["cap"])))
+        chart = Markup(spending_chart(summary["spending"], summary["cap"]).svg())
     return str(environment().get_template("ledger.html.j2").render(summary, chart=chart))
 
 
