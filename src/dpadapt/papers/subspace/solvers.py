@@ -350,5 +350,5 @@ class ProjectedDPSGD(ProjectedRegressor):
         expected = rate * budget.n_rows
         for batch in run.batches(rows.n_rows):
             gradient = released_gradient(run, rows, SquaredLoss(), current, self.clip_norm, expected, batch=batch)
-            current = current - float(self.learning_rate) * gradient
+            current = current - self.learning_rate * gradient
         return current, []
