@@ -7,7 +7,8 @@ from benchmarks.performance import networks, peers, performance
 from benchmarks.performance.performance import Case
 from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights, released_gradients
+from dpadapt.learning.descent import gradient_weights, released_gradients
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.noise import Gaussian

@@ -37,8 +37,8 @@ from dpadapt import (
 from dpadapt.evaluation import EVALUATION_METRICS
 from dpadapt.inputs import persons
 from dpadapt.inputs.labels import label_codes
+from dpadapt.integrations import dask as workers
 from dpadapt.representation import encoders
-from dpadapt.streaming import workers
 from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells
 from dpadapt.tables.chunks import table_chunks
 

@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import chi2
 
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.device import pack, unpack
 from dpadapt.hybrid.mapped_questions import (
     ErrorQuestion,
     LabelQuestion,
@@ -16,6 +15,7 @@ from dpadapt.hybrid.mapped_questions import (
     scores,
 )
 from dpadapt.hybrid.questions import question_from
+from dpadapt.integrations.device import pack, unpack
 
 GROUPS = [[2, 3, 4], [5, 6]]
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt.hybrid.device import pack, unpack
 from dpadapt.hybrid.questions import (
     ConstantHypothesis,
     EllipsoidHypothesis,
@@ -16,6 +15,7 @@ from dpadapt.hybrid.questions import (
     Squares,
     question_from,
 )
+from dpadapt.integrations.device import pack, unpack
 
 RNG = np.random.default_rng(0)
 X, COINS = RNG.standard_normal((60, 4)), np.zeros(60, dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.transfer import boosting
 from dpadapt.transfer.boosting import LEAST_CLASS_PROBABILITY, BoostedModel, Trees, centred_logs, fit_boosting
 

@@ -8,10 +8,10 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms import clipped_sum
-from dpadapt.streaming.blocks import InMemory
-from dpadapt.streaming.source import Part
+from dpadapt.rows import InMemory
 from dpadapt.transfer.classification_fit import _varying, private_change
 from dpadapt.transfer.classification_plan import make_plan, prepare
 

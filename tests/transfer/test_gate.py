@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.transfer import gate
 from dpadapt.transfer.gate import (
     Path,

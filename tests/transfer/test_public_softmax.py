@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
-from dpadapt.learning.descent import softmax
-from dpadapt.learning.preparation import WHITENING_FLOOR
+from dpadapt.learning.losses import softmax
+from dpadapt.learning.scaling import WHITENING_FLOOR
 from dpadapt.transfer import public_softmax as module
 from dpadapt.transfer.public_softmax import cross_fitted_softmax, mixed_units, public_softmax, whitening
 

@@ -37,13 +37,12 @@ from dpadapt.inputs.arrays import (
 )
 from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
+from dpadapt.inputs.sources import Part, in_chunks, is_dask, lazily, rows_of, source_of
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.call_warnings import asked_by, is_budget, no_ledger, warn_once_per_line
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.rows import Shares, Unit, products_by_row, row_shares
-from dpadapt.streaming.blocks import Blocks, InMemory, block_slices
-from dpadapt.streaming.source import Part, in_chunks, is_dask, rows_of, source_of
+from dpadapt.rows import Blocks, InMemory, Shares, Unit, block_slices, products_by_row, row_shares
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {
@@ -148,8 +147,6 @@ def _lazy_on_dask(method: Any) -> Any:
     def lazy(self: "PrivateEstimator", X: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_dask(X):
             return method(self, X, *args, **kwargs)
-        from dpadapt.streaming.workers import lazily
-
         check_is_fitted(self)
         model = self.without_seed()
         return lazily(lambda rows: method(model, rows, *args, **kwargs), X, self.n_features_in_)

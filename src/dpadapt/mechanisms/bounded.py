@@ -23,8 +23,7 @@ from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.prefix_sums import furthest_columns, root_length, times_root
-from dpadapt.rows import FLOAT32_EXCESS, Block, Rows, Shares, Unit, norm_bounds
-from dpadapt.streaming.blocks import Blocks
+from dpadapt.rows import FLOAT32_EXCESS, Block, Blocks, Rows, Shares, Unit, norm_bounds
 
 Norm = Literal["l1", "l2", "linf"]
 # A name for the type: inside an inner function the annotation would be evaluated at every step of a descent.

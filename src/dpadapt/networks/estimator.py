@@ -20,7 +20,7 @@ from dpadapt.data import Public
 from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
 from dpadapt.networks.private_training import OPTIMIZERS, SCHEDULES, Recipe, mixing_weights
 from dpadapt.networks.public_training import (

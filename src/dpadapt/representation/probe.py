@@ -18,6 +18,7 @@ from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.inputs.arrays import public_table
 from dpadapt.inputs.labels import label_set
+from dpadapt.inputs.sources import in_chunks
 from dpadapt.learning.base import ClassificationInput, LinearClassifier
 from dpadapt.learning.budget import Budget
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
@@ -29,7 +30,6 @@ from dpadapt.representation.feature_moments import (
     recoloured,
     release_moments,
 )
-from dpadapt.streaming.source import in_chunks
 from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan

@@ -17,18 +17,18 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, PrivateRows, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.descent import SquaredLoss, released_gradient
+from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.linear import PrivateLinearRegression
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.shrinkage import water_fill
-from dpadapt.learning.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
-from dpadapt.rows import Rows, row_products
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
+from dpadapt.rows import Blocks, Rows, row_products
 
 Vector = NDArray[np.float64]
 

@@ -12,12 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.rows import products_by_row
-from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
@@ -35,7 +34,7 @@ from dpadapt.transfer.intervals import (
 )
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, count_plan
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 

@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import products_by_row
-from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
@@ -48,7 +47,7 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
     worthwhile,
 )
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, count_plan
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _PRIORS = ("shifted", "same-population")
 _NOTHING_ADOPTED = (

@@ -10,7 +10,7 @@ from dpadapt import Adjacency, Ledger, audit
 from dpadapt.accounting import epsilon as cost
 from dpadapt.audit.replay import differing
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
-from dpadapt.learning.descent import HuberLoss, LogisticLoss
+from dpadapt.learning.losses import HuberLoss, LogisticLoss
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom

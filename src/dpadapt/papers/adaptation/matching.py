@@ -17,7 +17,8 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import bounds_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry
+from dpadapt.learning.linear import joint_length
+from dpadapt.learning.scaling import Geometry, Scaling, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
@@ -27,12 +28,11 @@ from dpadapt.papers.adaptation.preparation import (
     Array,
     TargetScale,
     bounded_rows,
-    standard,
     target_scale,
     unit_geometry,
     weighted_ridge,
 )
-from dpadapt.papers.adaptation.private_statistics import joint_length, moment_noise, private_moment
+from dpadapt.papers.adaptation.private_statistics import moment_noise, private_moment
 from dpadapt.papers.adaptation.problem import Penalties
 
 
@@ -236,8 +236,8 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
             moment, noise = _feature_moment(data.ledger, data.budget, geometry.transform(data.X))
             loose = max(tolerance, noise / max(float(np.linalg.norm(moment, 2)), 1e-300))
             weights = discrepancy_weights(_shortened(geometry, X_public), moment, tolerance=loose).weights
-        scaling = standard(X_public)
-        coef, intercept = scaling.undo(*weighted_ridge(scaling.apply(X_public), labels, weights, ridge))
+        scaling = Scaling.of(X_public)
+        coef, intercept = scaling.raw(*weighted_ridge(scaling.scaled(X_public), labels, weights, ridge))
         self._finish(data, coef, intercept, TargetScale(0.0, 1.0), [])
         return self
 

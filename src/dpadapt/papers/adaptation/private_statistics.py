@@ -19,17 +19,15 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, RegressionInput, bounds_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
+from dpadapt.learning.linear import joint_length, ridge_by_noise
+from dpadapt.learning.public_models import ridge_by_leave_one_out
+from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
 from dpadapt.rows import row_products
 
-# Length that joint rows of features and target are clipped to, in typical lengths of public rows. Clipping a joint
-# row keeps its linear relation: the row gets a smaller weight in the least squares, and no bias arises. Once most
-# rows are clipped, noise and signal shrink alike, so nothing is gained by a longer bound. Chosen by hand.
-_JOINT_CLIP_IN_TYPICAL_LENGTHS = 0.8
 # Ridge of every solution, in average eigenvalues of the second moment: it keeps directions that no row has shown from
 # blowing up. A stronger ridge shrinks the coefficients. Chosen by hand.
 _MOMENT_RIDGE_FLOOR = 1e-4
@@ -73,12 +71,9 @@ class Moment:
         One column for each target; a vector if there is one target.
         """
         k = len(self.value) - self.n_targets
-        values, vectors = np.linalg.eigh(self.value[:k, :k])
-        spectral = self.noise * math.sqrt(2 * k)
-        floor = _MOMENT_RIDGE_FLOOR * max(float(values.mean()), 0.0) + 1e-12
-        ridge = max(0.0, spectral - float(values[0])) + floor
-        coef = vectors @ ((vectors.T @ self.value[:k, k:]) / (values + ridge)[:, None])
-        return np.asarray(coef[:, 0] if self.n_targets == 1 else coef)
+        gram, cross = self.value[:k, :k], self.value[:k, k:]
+        coef = ridge_by_noise(gram, cross, self.noise, floor=_MOMENT_RIDGE_FLOOR, least=1e-12)
+        return coef[:, 0] if self.n_targets == 1 else coef
 
 
 def public_moment(Z: Array, e: Array) -> Moment:
@@ -107,11 +102,6 @@ def moment_noise(budget: Budget, clip_norm: float) -> float:
     """Return the noise in each entry of an average of outer products, if the whole budget is spent on it."""
     # Under replace-one the bound is sqrt 2 clip_norm², where `Budget.noise` counts twice.
     return budget.noise(clip_norm**2) / (math.sqrt(2) if budget.factor == 2.0 else 1.0)
-
-
-def joint_length(geometry: Geometry) -> float:
-    """Return the clipping norm of joint rows, for targets on the scale of a feature."""
-    return _JOINT_CLIP_IN_TYPICAL_LENGTHS * math.hypot(geometry.typical_norm, 1.0)
 
 
 class PrivateMixture(AdaptationRegressor):

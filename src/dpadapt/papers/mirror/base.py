@@ -18,9 +18,11 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, bounds_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, released_gradient
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import Loss, SquaredLoss, log_loss
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.mirror.maps import Ball, EuclideanMap, MirrorMap
@@ -35,9 +37,7 @@ from dpadapt.papers.mirror.public_fit import (
     public_coordinates,
     regression_fit,
 )
-from dpadapt.rows import Rows
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Blocks, Rows
 
 Vector = NDArray[np.float64]
 MIRROR_NOISES = ("exact", "paper")
@@ -198,7 +198,7 @@ class DescentEstimator(PrivateEstimator):
         codes = data.codes_public if self._uses_public_labels else None
         coordinates, Z_public = self._coordinates(data.X_public, data.n_features)
         public_fit = classification_fit(coordinates, Z_public, codes, len(data.classes))
-        loss: Loss = LogisticLoss() if public_fit.n_scores == 1 else SoftmaxLoss()
+        loss = log_loss(public_fit.n_scores)
         problem = Problem(
             coordinates, data.rows, Z_public, codes, public_fit, loss, _CLASSIFICATION_LEAST_CLIP_QUANTILE
         )

@@ -19,24 +19,21 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import LinearClassifier, PrivateEstimator
 from dpadapt.learning.budget import Budget, split_noise
-from dpadapt.learning.descent import SoftmaxLoss, released_gradient
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import SoftmaxLoss
+from dpadapt.learning.scaling import WHITENING_FLOOR
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Block, Rows, row_products
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Block, Blocks, Rows, row_products
 
 ROWS = ("unit", "whitened")
 _GRAMS = ("public", "private")
 
-# Floor added to the public variances when rows are whitened, as a share of their average. A larger floor amplifies
-# directions with little public variance less, but whitens less exactly. The same share as in learning/preparation.py;
-# neighbouring values were not compared.
-_PROBE_WHITENING_FLOOR = 1e-2
 # Ridge of the least-squares probe where the noise is small, as a share of the mean eigenvalue of the Gram matrix. A
 # larger ridge is more stable and shrinks more. Chosen by hand.
 _LEAST_PROBE_RIDGE = 0.01
@@ -84,7 +81,7 @@ def probe_rows(X_public: NDArray[np.float64] | None, n_features: int, rows: str)
         return ProbeRows(center, None, np.sqrt(2.0))
     values, vectors = np.linalg.eigh((X_public - center).T @ (X_public - center) / len(X_public))
     values = np.maximum(values, 0.0)
-    basis = vectors / np.sqrt(values + _PROBE_WHITENING_FLOOR * max(float(values.mean()), 1e-300))
+    basis = vectors / np.sqrt(values + WHITENING_FLOOR * max(float(values.mean()), 1e-300))
     lengths = np.linalg.norm((X_public - center) @ basis, axis=1)
     return ProbeRows(center, basis, float(np.sqrt(np.median(lengths) ** 2 + 1.0)))
 

@@ -20,18 +20,18 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.descent import SquaredLoss, released_gradient
-from dpadapt.learning.task_model import SUBSPACE_METHODS
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
-from dpadapt.rows import Rows, products_by_row, row_products
-from dpadapt.streaming.blocks import Blocks, rows_by_block
-from dpadapt.streaming.source import Part
+from dpadapt.representation.task_model import SUBSPACE_METHODS
+from dpadapt.rows import Blocks, Rows, products_by_row, row_products, rows_by_block
 
 Vector = NDArray[np.float64]
 

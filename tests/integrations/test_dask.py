@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from streamed import MAKERS, assert_same, data_of
 
 from dpadapt import (
     Ledger,
@@ -26,9 +25,10 @@ from dpadapt import (
 )
 from dpadapt.accounting.ledger import Run
 from dpadapt.inputs.labels import label_codes
-from dpadapt.streaming import workers
-from dpadapt.streaming.blocks import rows_by_block
-from dpadapt.streaming.workers import OnCluster, OnWorkers, _Group
+from dpadapt.integrations import dask as workers
+from dpadapt.integrations.dask import OnCluster, OnWorkers, _Group
+from dpadapt.rows import rows_by_block
+from tests.inputs.streamed import MAKERS, assert_same, data_of
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'dpadapt[scale]'")
 import cloudpickle
@@ -226,7 +226,7 @@ def test_row_numbers_of_a_sample_are_never_logged(client, rows):
     def broken():
         import pickle
 
-        from dpadapt.streaming import workers
+        from dpadapt.integrations import dask as workers
 
         class Broken:
             loads = pickle.loads
@@ -240,7 +240,7 @@ def test_row_numbers_of_a_sample_are_never_logged(client, rows):
     def mended():
         import pickle
 
-        from dpadapt.streaming import workers
+        from dpadapt.integrations import dask as workers
 
         workers.pickle = pickle
 

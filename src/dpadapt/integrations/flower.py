@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.hybrid.agents import Agents
-from dpadapt.hybrid.device import Device, Sent, pack, reply_to, request
 from dpadapt.hybrid.questions import Question
+from dpadapt.integrations.device import Device, Sent, pack, reply_to, request
 from dpadapt.mechanisms.randomness import SecureRandom
 
 try:
@@ -36,7 +36,7 @@ except ModuleNotFoundError as error:
     if error.name != "flwr":
         raise
     raise ModuleNotFoundError(
-        "dpadapt.hybrid.flower needs Flower: pip install 'dpadapt[federated]'.", name="flwr"
+        "dpadapt.integrations.flower needs Flower: pip install 'dpadapt[federated]'.", name="flwr"
     ) from None
 
 # The name of the one record in a message, and the name of the request in it.

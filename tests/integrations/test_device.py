@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import binomtest
 
 from dpadapt.errors import PrivacyError
-from dpadapt.hybrid import device as module
-from dpadapt.hybrid.device import Device, Sent, pack, reply_to, request, unpack
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.integrations import device as module
+from dpadapt.integrations.device import Device, Sent, pack, reply_to, request, unpack
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, -1.0]))
 

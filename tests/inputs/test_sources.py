@@ -7,7 +7,6 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
-from streamed import MAKERS, N_COLUMNS, assert_same, data_of
 
 from dpadapt import (
     Ledger,
@@ -18,6 +17,7 @@ from dpadapt import (
     Public,
     Source,
 )
+from dpadapt.inputs.sources import Part, _in_blocks, memory_in_bytes
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.papers.adaptation import NoisySGD
 from dpadapt.papers.mirror import (
@@ -27,7 +27,7 @@ from dpadapt.papers.mirror import (
     PrivateGradientDescentRegressor,
 )
 from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe, LeastSquaresProbe, ProjectedDPSGD
-from dpadapt.streaming.source import Part, _in_blocks, memory_in_bytes
+from tests.inputs.streamed import MAKERS, N_COLUMNS, assert_same, data_of
 
 
 def in_chunks(X, y, size, **options):

@@ -1,11 +1,22 @@
-"""Models that read the same rows from everywhere."""
+"""Rows of three blocks, and models that read them from everywhere."""
 
 import numpy as np
+import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
-from dpadapt.streaming.blocks import BLOCK_ROWS
+from dpadapt.rows import BLOCK_ROWS
 
 N_ROWS, N_COLUMNS = 2 * BLOCK_ROWS + 777, 4
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """Private and public rows with their labels."""
+    random = np.random.default_rng(3)
+    X, X_public = random.standard_normal((N_ROWS, N_COLUMNS)), random.standard_normal((200, N_COLUMNS))
+    coef = np.array([0.2, 0.6, -1.0, 0.0])
+    y = X @ coef + 0.3 + 0.5 * random.standard_normal(N_ROWS)
+    return X, y, X_public, X_public @ (coef + 0.3) + 0.5 * random.standard_normal(200)
 
 
 def regressor(**options):

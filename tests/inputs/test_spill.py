@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dpadapt import file_systems
+from dpadapt.inputs import spill
+from dpadapt.inputs.sources import Source
+from dpadapt.inputs.spill import Spill
 from dpadapt.rows import Rows, row_shares
-from dpadapt.streaming import spill
-from dpadapt.streaming.source import Source
-from dpadapt.streaming.spill import Spill
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 from flwr.app import Message
 from flwr.simulation import run_simulation
 
-from dpadapt.hybrid.device import Device
-from dpadapt.hybrid.flower import client_app, server_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.integrations.device import Device
+from dpadapt.integrations.flower import client_app, server_app
 
 PEOPLE, FOLDER = 24, Path(sys.argv[1])
 

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import binom
 
 from dpadapt.errors import PrivacyError
-from dpadapt.hybrid import deciding
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.deciding import decide, people_needed
 from dpadapt.hybrid.questions import Question
+from dpadapt.papers.reweigh import deciding
+from dpadapt.papers.reweigh.deciding import decide, people_needed
 
 CASES = [
     (0.16, 0.32, 1e-9, 0.5),

@@ -20,7 +20,7 @@ from weakref import finalize
 import numpy as np
 
 from dpadapt.file_systems import network_file_system
-from dpadapt.streaming.blocks import Blocks, P
+from dpadapt.rows import Blocks, P
 
 Q = TypeVar("Q")
 

@@ -19,10 +19,10 @@ pytest.importorskip("flwr", reason="needs the extra `federated`; make test-feder
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from dpadapt.hybrid.deciding import decide
-from dpadapt.hybrid.device import Device, unpack
-from dpadapt.hybrid.flower import FlowerAgents, client_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.integrations.device import Device, unpack
+from dpadapt.integrations.flower import FlowerAgents, client_app
+from dpadapt.papers.reweigh.deciding import decide
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, 0.0]))

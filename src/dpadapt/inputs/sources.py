@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.rows import Shares, row_shares
-from dpadapt.streaming.blocks import BLOCK_ROWS, Blocks
-from dpadapt.streaming.spill import DEFAULT_MEMORY, Spill
+from dpadapt.inputs.spill import DEFAULT_MEMORY, Spill
+from dpadapt.rows import BLOCK_ROWS, Blocks, Shares, row_shares
 
 # Rows that are decoded from a file at once: four times as many take as long, and eighty megabytes more with 22 columns.
 _DECODED_ROWS = BLOCK_ROWS
@@ -161,9 +160,7 @@ def in_chunks(X: Any) -> bool:
 def source_of(X: Any, y: Any) -> Any:
     """Return where private rows come from, given the arguments of `fit`."""
     if is_dask(X):
-        from dpadapt.streaming.workers import OnCluster
-
-        return OnCluster(X, y)
+        return _integration().OnCluster(X, y)
     if y is not None:
         raise ValueError("y must be left out: a Source holds the labels too.")
     return X
@@ -172,6 +169,18 @@ def source_of(X: Any, y: Any) -> Any:
 def is_dask(X: Any) -> bool:
     """Return whether `X` is a collection of Dask; nothing is imported."""
     return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
+def lazily(method: Callable[..., Any], X: Any, width: int) -> Any:
+    """Return what `method` gives for each row of a Dask collection of `width` columns, computed on demand."""
+    return _integration().lazily(method, X, width)
+
+
+def _integration() -> Any:
+    """Return the module for collections of Dask, which is imported where one is given."""
+    from dpadapt.integrations import dask
+
+    return dask
 
 
 def memory_in_bytes(memory: Any, name: str) -> int:
