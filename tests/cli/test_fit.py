@@ -314,7 +314,7 @@ def _full_disk(monkeypatch, *, refuses):
             raise OSError(28, "No space left on device")
         sync(file)
 
-    monkeypatch.setattr(persist, "_sync", fail)
+    monkeypatch.setattr("dpadapt.disk.sync", fail)
 
 
 def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, temporary, monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpadapt import file_systems
+from dpadapt import disk
 from dpadapt.inputs import spill
 from dpadapt.inputs.sources import Source
 from dpadapt.inputs.spill import Spill
@@ -137,7 +137,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
 def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr(file_systems, "_MOUNTS", mounts)
+    monkeypatch.setattr(disk, "_MOUNTS", mounts)
     with pytest.raises(ValueError, match=r"network file system \(nfs4\).*TMPDIR"):
         Spill(0, tmp_path)
 

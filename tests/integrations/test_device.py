@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import threading
 
 import numpy as np
@@ -19,7 +20,7 @@ QUESTION = LossQuestion(LinearHypothesis([1.0, -1.0]))
 @pytest.fixture
 def quick(monkeypatch):
     """Skip waiting for the disk, so that many devices take little time."""
-    monkeypatch.setattr(module.os, "fsync", lambda file: None)
+    monkeypatch.setattr("os.fsync", lambda file: None)
 
 
 def sent(name="first", *, coin=0, epsilon=1.0, question=QUESTION):
@@ -62,9 +63,9 @@ def test_after_a_crash_while_answering_the_device_never_answers(tmp_path, monkey
 
 
 def test_a_device_is_marked_as_used_on_disk_before_it_draws(tmp_path, monkeypatch):
-    done, noisy, sync = [], module.noisy_bits, module.os.fsync
+    done, noisy, sync = [], module.noisy_bits, os.fsync
     monkeypatch.setattr(module, "noisy_bits", lambda *told: done.append("drawn") or noisy(*told))
-    monkeypatch.setattr(module.os, "fsync", lambda file: done.append("on disk") or sync(file))
+    monkeypatch.setattr("os.fsync", lambda file: done.append("on disk") or sync(file))
     make(tmp_path).answer(sent())
     assert done[:2] == ["on disk", "drawn"]
 

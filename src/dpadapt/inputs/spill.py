@@ -19,7 +19,7 @@ from weakref import finalize
 
 import numpy as np
 
-from dpadapt.file_systems import network_file_system
+from dpadapt.disk import network_file_system
 from dpadapt.rows import Blocks, P
 
 Q = TypeVar("Q")

@@ -1,1 +1,1 @@
-"""What needs an extra: rows on the workers of Dask, people who are asked through Flower."""
+"""What needs an extra: ledgers on a PostgreSQL server, rows on the workers of Dask, people asked through Flower."""

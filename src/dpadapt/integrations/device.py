@@ -7,7 +7,6 @@ import base64
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
+from dpadapt.disk import sync
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.agents import noisy_bits
 from dpadapt.hybrid.questions import Question, question_from
@@ -217,8 +217,8 @@ class Device:
             # Claim: a device gives at most 1 answer. The file that marks the budget as spent is on disk before noise is
             # drawn.
             # Not proved: a file system that loses the name of a new file in a power failure.
-            print(digest, epsilon, file=memory, flush=True)
-            os.fsync(memory.fileno())
+            print(digest, epsilon, file=memory)
+            sync(memory)
             ledger = Ledger(epsilon, adjacency=Adjacency.REPLACE_ONE)
             bit = int(noisy_bits(self._value(question, coins), epsilon, ledger, SecureRandom().generator)[0])
             print(bit, file=memory)

@@ -18,9 +18,10 @@ from crash_books import DRIVER, accepted, check_books
 from ledger_files import UNSAFE, ServerPlace
 from postgres_server import PASSWORD, Server
 
-from dpadapt.accounting import Ledger, postgres
-from dpadapt.accounting.postgres import Address
+from dpadapt.accounting import Ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
+from dpadapt.integrations import postgres
+from dpadapt.integrations.postgres import Address
 from dpadapt.mechanisms import Gaussian, RandomizedResponse, clipped_sum
 from dpadapt.mechanisms.mechanism import Repeated
 

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 PASSWORD = "sesame/open@once"
 
 
@@ -104,3 +106,19 @@ class Server:
     def close(self):
         self.stop("immediate")
         shutil.rmtree(self.folder)
+
+
+@pytest.fixture(scope="session")
+def running_server():
+    if why_not():
+        pytest.skip(why_not())
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(running_server, monkeypatch):
+    """Return a PostgreSQL server that runs, whose password is in the environment."""
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    return running_server

@@ -46,7 +46,6 @@ _Result = TypeVar("_Result")
 # psycopg's, which is imported when a server is used: it is an extra.
 _Connection = Any
 
-_SCHEMES = ("postgresql://", "postgres://")
 # Seconds to wait for the ledger's row. A charge holds it for some milliseconds; a longer wait would hide a process that
 # hangs.
 _ROW_PATIENCE = 60.0
@@ -100,11 +99,6 @@ _RECORDS_AFTER = (
 )
 # One clock for all machines.
 _TIME = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
-
-
-def is_address(place: object) -> bool:
-    """Return whether `place` is the address of a server, not the path of a file."""
-    return isinstance(place, str) and place.startswith(_SCHEMES)
 
 
 def without_passwords(address: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 from dpadapt import Adjacency, Ledger
 from dpadapt.errors import BudgetExceeded, PrivacyError
 from dpadapt.mechanisms import Gaussian, clipped_sum
-from dpadapt.mechanisms import parity as module
-from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack, solve
+from dpadapt.papers.reweigh import parity as module
+from dpadapt.papers.reweigh.parity import NOTHING, RandomParity, equations, pack, solve
 
 VECTORS = np.array(list(itertools.product([0, 1], repeat=2)), dtype=np.int8)
 # A record of two bits and its label; (0, 0) labelled 0 is the null record.
