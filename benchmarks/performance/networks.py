@@ -184,7 +184,7 @@ def fashion(*, seeds: int, names: list[str]) -> list[dict[str, Any]]:
                     "seed": seed,
                     "accuracy": float(model.score(X[test], y[test])),
                     "loss": SoftmaxLoss().value(scores, y[test]),
-                    "scaled loss": SoftmaxLoss().value(scores, y[test], model.temperature_),
+                    "scaled loss": SoftmaxLoss().value(scores / model.temperature_, y[test]),
                     "epsilon": 0.0 if name == "public only" else model.privacy_.epsilon,
                     "cpu s": time.process_time() - start,
                 }
