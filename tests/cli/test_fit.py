@@ -379,6 +379,7 @@ STAGES = {
 }
 
 
+@pytest.mark.every_fourth
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("kind", "ledger"), [*((kind, "a file") for kind in ERRORS), ("memory", "none")])
 def test_any_failure_after_the_charge_is_said_to_be_one(run, site, monkeypatch, stage, kind, ledger):

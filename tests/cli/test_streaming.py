@@ -71,6 +71,7 @@ def nothing_happened(site):
 # One model
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_files_and_folders_give_the_model_of_the_same_rows_in_memory(run, site, rows, task, monkeypatch):
     changes = {"task": task, "label": TASKS[task], "ledger": None}

@@ -7,6 +7,8 @@ from dpadapt.demo import side_by_side as module
 from dpadapt.demo.side_by_side import CASES, compared, side_by_side
 from dpadapt.methods import PREDICTORS, find
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def without_other_panels(monkeypatch):

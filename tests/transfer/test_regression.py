@@ -42,6 +42,7 @@ def _worst_harm(d=50, seeds=8):
     return max(private / public for private, public in errors)
 
 
+@pytest.mark.thorough
 def test_without_a_shift_the_model_is_no_worse_than_the_public_one():
     assert _worst_harm() <= 1.01
 
@@ -58,6 +59,7 @@ def _overconfident_few(change, variance, *, error):
     return gate.keep_few(change, variance / 100, error=error)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "gate"),
     [

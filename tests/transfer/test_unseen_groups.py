@@ -7,6 +7,8 @@ from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression_plan import base_geometry
 
+pytestmark = pytest.mark.thorough
+
 EFFECTS = np.array([0.0, 0.15, -0.15, 0.1])
 NEW = 4  # the last category
 

@@ -54,6 +54,7 @@ def _count_of_60_fits(task, *, level, hide_labels):
     return adopted, above
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", [0.0, 1.0], ids=["same population", "shifted"])
 @pytest.mark.parametrize("task", ESTIMATORS)
 def test_at_most_1_of_60_fits_adopts_anything_without_readable_labels(task, level):
