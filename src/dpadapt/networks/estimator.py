@@ -33,8 +33,11 @@ from dpadapt.networks.public_training import (
     train_publicly,
 )
 from dpadapt.networks.resumable_training import Keeping, carry_out, digest, digest_of_function, fingerprint
-from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
+from dpadapt.networks.row_gradients import Engine, RowsLoss, cross_entropy
 from dpadapt.networks.trial import n_words, new_module, require_private_rows, tried_engine
+from dpadapt.rows import Shares
+
+Table = tuple[NDArray[Any], NDArray[Any]]
 
 TRANSFERS = ("cold", "warm", "mirror", *WAYS)
 
@@ -260,53 +263,10 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         shares = self._counting(persons, None, len(X))
         budget, child = self._spending(ledger, len(X), shares)
         generator = np.random.default_rng(self.random_state)
+        public_table = None if X_public is None else (X_public, y_public)
         with _torch_seed(generator):
-            n_scores = None if classes is None else len(classes)
-            module = new_module(self.module, X.shape[1:], n_scores)
-            module = prepare_module(module, self.transfer, n_scores)
-            words = n_words(module)
-            # A further row changes how float32 rounds the gradients of all others (see `clipped_term_sum`).
-            dtype = np.float32 if child.fixed_rows else np.float64
-            rows = as_inputs(X, words, "X", dtype=dtype), as_targets(y, "y", dtype=dtype)
-            public_rows = None
-            if X_public is not None:
-                labelled = (
-                    as_inputs(X_public, words, "public X", dtype=dtype),
-                    as_targets(y_public, "public y", dtype=dtype),
-                )
-                public_rows = split_rows(*labelled, float(self.holdout), generator)
-            recipe = self._recipe(budget, public=public_rows is not None)
-            trained = copy.deepcopy(module)
-            trained = trained.double() if dtype is np.float64 else trained
-            rows_loss = RowsLoss(trained, cross_entropy if self.loss is None else self.loss)
-            engine = tried_engine(rows_loss, rows, None if public_rows is None else public_rows.training, classes)
-            if self.module is not None or self.loss is not None:
-                require_private_rows(rows_loss, rows)
-            prepare = partial(self._prepare, rows_loss, public_rows, generator)
-            if not budget.worthwhile:
-                prepare()
-            else:
-                # The facts do not include the true number of rows, which is private under add-remove and with persons.
-                fixed = [weights for weights in module.parameters() if not weights.requires_grad]
-                fixed = [weights.detach().double().numpy() for weights in (*fixed, *module.buffers())]
-                facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module)]
-                facts += [digest(X_public, y_public), digest(*fixed)]
-                carry_out(
-                    child,
-                    engine,
-                    recipe,
-                    rows,
-                    shares=shares,
-                    prepare=prepare,
-                    public=None if public_rows is None else public_rows.training,
-                    public_batch_size=self.public_batch_size,
-                    generator=generator,
-                    keeping=self._keeping(facts, ledger),
-                    verbose=self.verbose,
-                    look=None if self.watch is None else partial(self._look, RowsLoss(module, rows_loss.loss)),
-                )
-            # The trained parameters are put into a fresh module: the trained one may have stored private rows.
-            RowsLoss(module, rows_loss.loss).put(rows_loss.get())
+            trained = self._trained((X, y), public_table, classes, shares, budget, child, ledger, generator)
+        module, engine, public_rows = trained
         temperature = 1.0
         if classifies and public_rows is not None:
             held_out = public_rows.held_out[0]
@@ -321,6 +281,64 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         if self.checkpoint is not None:
             Path(self.checkpoint).unlink(missing_ok=True)
         return self
+
+    def _trained(
+        self,
+        private: Table,
+        public: Table | None,
+        classes: NDArray[Any] | None,
+        shares: Shares | None,
+        budget: Budget,
+        child: Ledger,
+        ledger: Ledger | None,
+        generator: np.random.Generator,
+    ) -> tuple[Any, Engine, PublicRows | None]:
+        """Return the trained module, the engine that clipped its gradients, and the public rows as they were split."""
+        (X, y), n_scores = private, None if classes is None else len(classes)
+        module = prepare_module(new_module(self.module, X.shape[1:], n_scores), self.transfer, n_scores)
+        words = n_words(module)
+        # A further row changes how float32 rounds the gradients of all others (see `clipped_term_sum`).
+        dtype = np.float32 if child.fixed_rows else np.float64
+        rows = as_inputs(X, words, "X", dtype=dtype), as_targets(y, "y", dtype=dtype)
+        public_rows = None
+        if public is not None:
+            inputs, targets = public
+            labelled = as_inputs(inputs, words, "public X", dtype=dtype), as_targets(targets, "public y", dtype=dtype)
+            public_rows = split_rows(*labelled, float(self.holdout), generator)
+        recipe = self._recipe(budget, public=public_rows is not None)
+        trained = copy.deepcopy(module)
+        trained = trained.double() if dtype is np.float64 else trained
+        rows_loss = RowsLoss(trained, cross_entropy if self.loss is None else self.loss)
+        training = None if public_rows is None else public_rows.training
+        engine = tried_engine(rows_loss, rows, training, classes)
+        if self.module is not None or self.loss is not None:
+            require_private_rows(rows_loss, rows)
+        prepare = partial(self._prepare, rows_loss, public_rows, generator)
+        if not budget.worthwhile:
+            prepare()
+        else:
+            # The facts do not include the true number of rows, which is private under add-remove and with persons.
+            fixed = [weights for weights in module.parameters() if not weights.requires_grad]
+            fixed = [weights.detach().double().numpy() for weights in (*fixed, *module.buffers())]
+            facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module)]
+            facts += [digest(*((None, None) if public is None else public)), digest(*fixed)]
+            carry_out(
+                child,
+                engine,
+                recipe,
+                rows,
+                shares=shares,
+                prepare=prepare,
+                public=training,
+                public_batch_size=self.public_batch_size,
+                generator=generator,
+                keeping=self._keeping(facts, ledger),
+                verbose=self.verbose,
+                look=None if self.watch is None else partial(self._look, RowsLoss(module, rows_loss.loss)),
+            )
+        # The trained parameters are put into a fresh module: the trained one may have stored private rows.
+        RowsLoss(module, rows_loss.loss).put(rows_loss.get())
+        return module, engine, public_rows
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
