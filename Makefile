@@ -73,15 +73,15 @@ test-networks: $(TORCH_STAMP)
 
 ## what needs Flower: people behind real clients, in simulation and as separate processes
 test-federated: $(FLOWER_STAMP)
-	OMP_NUM_THREADS=1 $(FLOWER_BIN)/python -m pytest -q tests/hybrid/test_flower.py src/dpadapt/hybrid/flower.py
+	OMP_NUM_THREADS=1 $(FLOWER_BIN)/python -m pytest -q tests/integrations/test_flower.py src/dpadapt/integrations/flower.py
 	# Ray leaves its own processes to the garbage collector, which pytest would report.
 	OMP_NUM_THREADS=1 $(FLOWER_BIN)/python -m pytest -q -p no:unraisableexception tests/test_docs.py -k federated
 
 ## what needs a PostgreSQL server (Debian: apt-get install postgresql) or Dask: ledgers and rows on several machines
 test-scale: $(SCALE_STAMP)
-	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/accounting/test_postgres.py tests/cli/test_ledger_on_a_server.py
+	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/integrations/test_postgres.py tests/cli/test_ledger_on_a_server.py
 	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/accounting/test_store.py tests/accounting/test_ledger.py -k server
-	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/streaming/test_workers.py
+	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -m "not slow" tests/integrations/test_dask.py
 	# Dask leaves sockets to the garbage collector, and warns where its ports are taken.
 	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -q -W default tests/test_docs.py -k large-data
 
@@ -93,7 +93,7 @@ lint: $(STAMP)
 ## statistical audits of every mechanism and estimator, crash tests at full size; prints what each of them counted
 audit: $(STAMP) $(SCALE_STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow -r aP
-	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -m slow -r aP tests/accounting/test_postgres.py tests/streaming/test_workers.py
+	OMP_NUM_THREADS=1 $(SCALE_BIN)/python -m pytest -m slow -r aP tests/integrations/test_postgres.py tests/integrations/test_dask.py
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -q tests/mechanisms/test_bounded.py tests/tables tests/accounting
 
 ## planted privacy bugs, one at a time: the tests named for each must find it

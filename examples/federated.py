@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from flwr.simulation import run_simulation
 
-from dpadapt.hybrid.device import Device
-from dpadapt.hybrid.flower import client_app, server_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.integrations.device import Device
+from dpadapt.integrations.flower import client_app, server_app
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"  # before Flower is imported
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # or Ray warns of GPUs, here and in workers

@@ -8,6 +8,8 @@ from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public,
 from dpadapt.advice import RANDOM, Candidate, _preferred, _recommended, shift_columns
 from dpadapt.methods import find
 
+pytestmark = pytest.mark.thorough
+
 QUICK = {"epsilons": (0.3, 1.0), "random_state": 0}
 
 

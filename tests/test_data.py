@@ -10,6 +10,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from dpadapt import Public
+from dpadapt.data import Remembered
 
 X = np.zeros((3, 2))
 
@@ -57,3 +58,13 @@ def test_parts_must_have_equal_lengths():
 def test_rows_of_different_lengths_are_no_table():
     with pytest.raises(ValueError, match="public X must be an array or a table"):
         Public([[1.0], [1.0, 2.0]])
+
+
+def test_a_preparation_is_made_again_when_the_content_changes():
+    memory, made, X = Remembered(), [], np.zeros((2, 2))
+    public = Public(X)
+    for _ in range(2):
+        memory.get(public, [X], lambda: made.append(1))
+    X[0, 0] = 1.0
+    memory.get(public, [X, None], lambda: made.append(1))
+    assert len(made) == 2

@@ -28,6 +28,7 @@ def run(code, name, namespace):
         exec(compile(code, name, "exec"), namespace)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -78,6 +79,7 @@ def test_a_guide_has_at_most_1500_words(page):
     assert len(page.read_text(encoding="utf-8").split()) <= 1500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_examples_run(example, capsys):
     code = example.read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ def source(tmp_path_factory):
     return Source(tmp_path_factory.mktemp("mutants"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mutant", QUICK, ids=[mutant.id for mutant in QUICK])
 def test_the_tests_find_a_planted_bug(mutant, source):
     outcome = try_mutant(mutant, source, Path(sys.executable))
@@ -42,6 +43,7 @@ def test_a_mutant_fits_the_code_and_its_tests_exist(mutant):
         assert function.partition("[")[0] in functions(file)
 
 
+@pytest.mark.thorough
 def test_parameters_in_the_names_of_tests_exist():
     """A test that was renamed would leave its mutants untried; those of networks are found by `make mutants` alone."""
     named = {test for mutant in MUTANTS if mutant.environment == ".venv" for test in mutant.tests if "[" in test}
@@ -82,6 +84,7 @@ def changed(**fields):
     return Mutant(**{**vars(HARMLESS), **fields})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mutant", "verdict"),
     [
@@ -99,6 +102,7 @@ def test_a_mutant_is_killed_by_a_failed_check_alone(mutant, verdict, source):
     assert (source.folder / PACKAGE / mutant.file).read_bytes() == before == (ROOT / PACKAGE / mutant.file).read_bytes()
 
 
+@pytest.mark.thorough
 def test_tests_that_fail_without_a_mutant_are_found(source):
     missing = "tests/mechanisms/test_adjacency.py::test_there_is_no_such_test"
     assert failing_without(HARMLESS.tests, source, Path(sys.executable)) == set()

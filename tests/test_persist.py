@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -183,20 +182,6 @@ def test_a_file_that_was_cut_off_or_altered_is_refused(folder, kept):
         persist.load(folder)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    persist.write_atomically(path, b"old")
-
-    def fail(handle):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        persist.write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
 def test_a_saved_model_of_an_unknown_class_is_refused(tmp_path):
     model, _ = fitted(PREDICTORS[0])
     persist.save(model, tmp_path)
@@ -357,25 +342,6 @@ def test_prepare_finds_a_disk_without_room_and_a_folder_in_the_way(tmp_path, mon
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list((tmp_path / "c").iterdir())
-
-
-def test_a_device_is_written_to_and_never_replaced(tmp_path):
-    """As root, a file in the place of /dev/null would break the whole machine."""
-    device = tmp_path / "null"
-    try:
-        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        device.read_bytes()
-    except OSError as error:
-        pytest.skip(f"needs the right to make a device: {error}")
-    persist.write_atomically(device, b"content")
-    assert device.is_char_device()
-    assert device.read_bytes() == b""
-
-
-def test_a_pipe_is_not_replaced(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="not a regular file"):
-        persist.write_atomically(tmp_path / "pipe", b"content")
 
 
 class Planted:

@@ -13,7 +13,7 @@ from tools.check_site import problems
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(dpadapt.__file__).parent
-NEED_EXTRAS = ("dpadapt.networks", "dpadapt.hybrid.flower")
+NEED_EXTRAS = ("dpadapt.networks", "dpadapt.integrations.flower")
 # Shared with the loaders of the benchmarks, not for users.
 HELPERS = {"dpadapt.datasets.bundled.check_digits", "dpadapt.datasets.bundled.digit_domain"}
 
@@ -75,7 +75,7 @@ def test_names_of_the_reference_resolve_to_what_they_say(name):
     """The path that a reader copies must import, and give an object of that name with a docstring of its own."""
     if name.startswith("dpadapt.networks"):
         pytest.importorskip("torch")
-    if name.startswith("dpadapt.hybrid.flower"):
+    if name.startswith("dpadapt.integrations.flower"):
         pytest.importorskip("flwr")
     value = of_name(name)
     assert inspect.isclass(value) or inspect.isfunction(value)

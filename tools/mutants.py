@@ -86,7 +86,7 @@ class Mutant:
     @property
     def environment(self) -> str:
         """The environment of its tests: that of torch for networks, that with psycopg and Dask for several machines."""
-        if self.file in ("accounting/postgres.py", "streaming/workers.py"):
+        if self.file in ("integrations/postgres.py", "integrations/dask.py"):
             return ".venv-scale"
         return ".venv-torch" if self.file.startswith("networks/") else ".venv"
 

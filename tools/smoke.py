@@ -20,7 +20,7 @@ from dpadapt.datasets.bundled import breast_cancer
 from dpadapt.report.ledger import ledger_page, summarise_ledger
 
 # Modules that import an extra when they are imported themselves.
-NEEDS_EXTRA = ("dpadapt.networks", "dpadapt.hybrid.flower")
+NEEDS_EXTRA = ("dpadapt.networks", "dpadapt.integrations.flower")
 
 
 def check_names() -> int:

@@ -25,11 +25,12 @@ from benchmarks.theory.adaptation_problems import solve_smooth
 from benchmarks.transfer.common import claim, versions
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
+from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
 from dpadapt.papers.adaptation.matching import PrivateBestDA, PrivateDiscrepancyMinimization
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
-from dpadapt.papers.adaptation.preparation import bounded_rows, standard, unit_geometry
+from dpadapt.papers.adaptation.preparation import bounded_rows, unit_geometry
 from dpadapt.papers.adaptation.problem import Penalties
 
 START, END = "<!-- bench adaptation-limits -->", "<!-- end of bench adaptation-limits -->"
@@ -208,8 +209,8 @@ def with_other_columns(name: str, seed: int) -> dict[str, Any]:
     """
     part = split(named(name), seed)
     source, labels = np.asarray(part.public.X, dtype=np.float64), np.asarray(part.public.y, dtype=np.float64)
-    scaling = standard(source)
-    scaled, X, X_test = (scaling.apply(rows) / 2 for rows in (source, part.X, part.X_test))
+    scaling = Scaling.of(source)
+    scaled, X, X_test = (scaling.scaled(rows) / 2 for rows in (source, part.X, part.X_test))
     part = replace(part, X=X, X_test=X_test)
     unmixed = Public(scaled, labels)
     alone = _error(baseline("train target").estimator(), part, unmixed)
@@ -297,7 +298,7 @@ def _matched(part: Split, kernel: str, model: str, width: float, largest: float)
 def _scaled(rows: Array, pooled: Array, how: str) -> Array:
     """Return rows scaled by the pooled rows of both domains."""
     if how == "standardised":
-        return standard(pooled).apply(rows)
+        return Scaling.of(pooled).scaled(rows)
     if how == "in [0, 1]":
         low, span = pooled.min(axis=0), np.ptp(pooled, axis=0)
         return np.asarray((rows - low) / np.where(span > 0, span, 1.0))

@@ -20,9 +20,9 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Squares
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.parity import NOTHING, equations, pack
 from dpadapt.papers.reweigh.learners import DescentLearner, Learner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import ParityLearner, SparseLearner, most_frequent
+from dpadapt.papers.reweigh.parity import NOTHING, equations, pack
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 # Appendix B: private parity at the sizes of Corollary B.3, and at smaller sizes that suffice.

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.data.synthetic import APPENDIX_D_EASY
 from benchmarks.theory.reweigh import StrPlan, algorithm_4_cost, plan
 from benchmarks.transfer.common import claim
-from dpadapt.hybrid.deciding import people_needed
+from dpadapt.papers.reweigh.deciding import people_needed
 from dpadapt.papers.reweigh.learners import Descent
 from dpadapt.papers.reweigh.rounds import Protocol
 

@@ -31,7 +31,7 @@ from benchmarks.transfer.common import (
 from benchmarks.transfer.fits import estimator, measured
 from benchmarks.transfer.sets import TASKS, Task, classes_of, loaded
 from dpadapt import CalibrationWarning
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.transfer.base import classification_base, regression_base
 from dpadapt.transfer.intervals import log_losses
 

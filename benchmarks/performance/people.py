@@ -47,8 +47,8 @@ def flower(n_clients: int) -> list[dict[str, Any]]:
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     from flwr.simulation import run_simulation
 
-    from dpadapt.hybrid.device import Device
-    from dpadapt.hybrid.flower import client_app, server_app
+    from dpadapt.integrations.device import Device
+    from dpadapt.integrations.flower import client_app, server_app
 
     rounds: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -168,7 +168,7 @@ def _speed() -> dict[str, float]:
     import tracemalloc
 
     from dpadapt.data import Public
-    from dpadapt.learning.descent import SoftmaxLoss
+    from dpadapt.learning.losses import SoftmaxLoss
     from dpadapt.transfer.classification_plan import STEPS
 
     n, d, k = 50_000, 512, 45

@@ -21,8 +21,9 @@ from benchmarks.theory.adaptation import discrepancy as exact_discrepancy
 from benchmarks.theory.adaptation_problems import FORMS, best_weights, objective, solve
 from dpadapt import checks
 from dpadapt.data import Public
+from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.adaptation.matching import discrepancy_weights
-from dpadapt.papers.adaptation.preparation import Standard, standard, weighted_ridge
+from dpadapt.papers.adaptation.preparation import weighted_ridge
 from dpadapt.papers.adaptation.problem import Array, CrossEntropy, Penalties, mixture_share, reference_weights
 
 # Score of a class that does not occur among the rows, below any score that a row can reach: exp(-1000) is 0 in floating
@@ -71,15 +72,15 @@ class TwoSamples:
         return reference_weights(*self.sizes, alpha if len(self.Z_public) else 0.0)
 
 
-def _two_samples(X: Any, y: NDArray[Any], public: Public | None, y_public: NDArray[Any]) -> tuple[Standard, TwoSamples]:
+def _two_samples(X: Any, y: NDArray[Any], public: Public | None, y_public: NDArray[Any]) -> tuple[Scaling, TwoSamples]:
     """Standardise both samples by their pooled means and spreads; leave unlabelled public rows out."""
     rows = np.asarray(X, dtype=np.float64)
     if public is None or len(y_public) == 0:
-        scaling = standard(rows)
-        return scaling, TwoSamples(np.empty((0, rows.shape[1])), y_public[:0], scaling.apply(rows), y)
+        scaling = Scaling.of(rows)
+        return scaling, TwoSamples(np.empty((0, rows.shape[1])), y_public[:0], scaling.scaled(rows), y)
     above = np.asarray(public.X, dtype=np.float64)
-    scaling = standard(np.vstack([above, rows]))
-    return scaling, TwoSamples(scaling.apply(above), y_public, scaling.apply(rows), y)
+    scaling = Scaling.of(np.vstack([above, rows]))
+    return scaling, TwoSamples(scaling.scaled(above), y_public, scaling.scaled(rows), y)
 
 
 class _Unprotected(BaseEstimator):  # type: ignore[misc]
@@ -107,7 +108,7 @@ class UnprotectedRegressor(RegressorMixin, _Unprotected):  # type: ignore[misc]
         self._check_parameters()
         labels = np.empty(0) if public is None or public.y is None else np.asarray(public.y, dtype=np.float64)
         scaling, samples = _two_samples(X, np.asarray(y, dtype=np.float64), public, labels)
-        coef, intercept = scaling.undo(*self._solve(samples))
+        coef, intercept = scaling.raw(*self._solve(samples))
         self.coef_, self.intercept_ = coef, float(intercept)
         return self
 
@@ -133,8 +134,9 @@ class UnprotectedClassifier(ClassifierMixin, _Unprotected):  # type: ignore[misc
         classes = np.unique(np.concatenate([*above, labels]) if self.classes is None else self.classes)
         codes_public = np.searchsorted(classes, above[0]) if above else np.empty(0, np.int64)
         scaling, samples = _two_samples(X, np.searchsorted(classes, labels), public, codes_public)
-        coef, intercept = scaling.undo(*self._solve(samples, len(classes)))
-        self.coef_, self.intercept_, self.classes_ = coef, intercept, classes
+        coef, intercept = self._solve(samples, len(classes))
+        coef, intercept = scaling.raw(coef.T, intercept)
+        self.coef_, self.intercept_, self.classes_ = coef.T, intercept, classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from dpadapt import checks
 from dpadapt.accounting import oracles
-from dpadapt.hybrid.deciding import people_needed
 from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
+from dpadapt.papers.reweigh.deciding import people_needed
 from dpadapt.papers.reweigh.learners import Descent, paper_noise_variance
 from dpadapt.papers.reweigh.reweigh import check_divergence, paper_rounds
 

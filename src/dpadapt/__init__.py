@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     )
     from dpadapt.evaluation import Evaluation, evaluate
     from dpadapt.hybrid.classifier import PrivateHybridClassifier
+    from dpadapt.inputs.sources import Source
     from dpadapt.learning.linear import PrivateLinearRegression
     from dpadapt.learning.logistic import PrivateLogisticRegression
     from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.persist import load, save
     from dpadapt.representation.probe import PrivateProbe
     from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
-    from dpadapt.streaming.source import Source
     from dpadapt.tables.checking import check_tables
     from dpadapt.tables.model import TableModel
     from dpadapt.tables.schema import Schema
@@ -104,7 +104,7 @@ _HOME = {
     "Public": "data",
     "Receipt": "accounting.receipt",
     "Schema": "tables.schema",
-    "Source": "streaming.source",
+    "Source": "inputs.sources",
     "TableModel": "tables.model",
     "advise": "advice",
     "calibrate": "accounting.calibrate",

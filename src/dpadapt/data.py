@@ -1,9 +1,14 @@
-"""`Public`: public data, declared as such."""
+"""`Public`: public data, declared as such; and `Remembered`, so that each `Public` is prepared once."""
 
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Public:
@@ -70,3 +75,52 @@ def _length(part: Any, name: str) -> int:
     if len(shape) == 0:
         raise TypeError(f"public {name} must be an array, a list or a data frame, got {type(part).__name__}.")
     return int(shape[0])
+
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """One preparation for each `Public`, kept while the object lives and its content stays the same; thread-safe.
+
+    Examples
+    --------
+    >>> memory, made = Remembered(), []
+    >>> X = np.zeros((3, 2))
+    >>> public = Public(X)
+    >>> _ = [memory.get(public, [X], lambda: made.append(1)) for _ in range(3)]
+    >>> X[0, 0] = 1.0
+    >>> memory.get(public, [X], lambda: made.append(1))
+    >>> len(made)
+    2
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[Public, tuple[bytes, T]] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def get(self, public: Public, parts: Iterable[NDArray[Any] | None], make: Callable[[], T]) -> T:
+        """Return the result of `make` for these parts of `public`: the stored one if they have not changed."""
+        digest = _digest(parts)
+        with self._lock:
+            known = self._known.get(public)
+        if known is not None and known[0] == digest:
+            return known[1]
+        made = make()
+        with self._lock:
+            self._known[public] = digest, made
+        return made
+
+
+def _digest(parts: Iterable[NDArray[Any] | None]) -> bytes:
+    """Return a fingerprint of arrays of numbers or text, with their shapes and types."""
+    digest = hashlib.blake2b()
+    for part in parts:
+        if part is None:
+            digest.update(b"none")
+            continue
+        # The bytes of an object array are addresses; the text of its values is used instead.
+        array = np.ascontiguousarray(part.astype(str) if part.dtype == object else part)
+        digest.update(f"{array.shape}{array.dtype.str}".encode())
+        digest.update(array.tobytes())
+    return digest.digest()

@@ -14,25 +14,23 @@ A model is one file, a zip archive that any program can open:
 The file is replaced at one instant: wherever a `save` is interrupted, `load` gives the model before or the new one.
 """
 
-import errno
 import io
 import json
 import math
-import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import __version__
 from dpadapt.accounting.receipt import Receipt
+from dpadapt.disk import write_atomically
 from dpadapt.methods import METHODS, Method
 from dpadapt.tables.model import TableModel
 from dpadapt.tables.schema import Schema
@@ -283,59 +281,6 @@ def prepare(folder: str | Path, *, name: str = "folder") -> Path:
     if in_the_way:
         raise ValueError(f"{name} {folder}: {MODEL_FILE} is a folder there. Choose another folder.")
     return folder
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, as `atomic_file` does."""
-    with atomic_file(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write that takes its place when the block ends, and leaves nothing behind if the block fails.
-
-    A terminal or another device, such as /dev/stdout or /dev/null, is written to; a file in its place would break it.
-    """
-    if path.is_char_device():
-        with path.open("wb") as file:
-            yield file
-        return
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    scratch = Path(name)
-    try:
-        with scratch.open("wb") as file:
-            yield file
-            _sync(file)
-        # mkstemp makes files for the owner alone; give the rights that open() would have given.
-        scratch.chmod(0o666 & ~_umask())
-        os.replace(scratch, path)
-        _sync_folder(path.parent)
-    finally:
-        scratch.unlink(missing_ok=True)
-
-
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the names in a folder through to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _description(path: Path, members: Mapping[str, bytes]) -> dict[str, Any]:

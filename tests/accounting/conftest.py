@@ -7,27 +7,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "integrations"))
 
 from ledger_files import FilePlace, ServerPlace
-from postgres_server import PASSWORD, Server, why_not
+from postgres_server import running_server, server  # noqa: F401
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def running_server():
-    if why_not():
-        pytest.skip(why_not())
-    server = Server()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def server(running_server, monkeypatch):
-    """Return a PostgreSQL server that runs, whose password is in the environment."""
-    monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    return running_server
 
 
 @pytest.fixture(params=["file", "server"])

@@ -40,12 +40,14 @@ def check_sampled_calibration(target, budget, steps, rate, adjacency):
     assert target * 0.998 <= cost <= target
 
 
+@pytest.mark.thorough
 @settings(max_examples=3, deadline=None, derandomize=True)
 @given(plans)
 def test_sampled_calibration_spends_the_budget_and_no_more(plan):
     check_sampled_calibration(*plan)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(plans)
@@ -63,5 +65,6 @@ def test_calibration_refuses_delta_zero_and_impossible_plans():
         calibrate(-1.0, 1e-5)
 
 
+@pytest.mark.thorough
 def test_rows_that_are_hardly_ever_sampled_still_get_noise():
     assert calibrate(1.0, 1e-6, steps=10, rate=1e-50) == pytest.approx(0.1, rel=0.5)

@@ -452,6 +452,7 @@ TWO_STEPS = {"firsts": (0.02, 0.3, 0.5, 0.7, 0.9)}
 THREE_STEPS = {"firsts": (0.1, 0.5, 0.9), "middles": (0.3, 0.8), "nodes": 201}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", RULES)
 def test_no_adaptive_analyst_gets_past_the_cap(rule):
     terms = Filter.of(rule, 1.0, 1e-6, ROWS)
@@ -459,6 +460,7 @@ def test_no_adaptive_analyst_gets_past_the_cap(rule):
     assert reach(terms, **THREE_STEPS) <= 1 + 1e-6
 
 
+@pytest.mark.thorough
 def test_the_analyst_is_strong():
     """Gaussian noise alone reaches the cap of a filter that adds it up exactly, whatever the steps."""
     assert reach(Filter(1.0, 1e-6, ROWS, 1.0, 2), **TWO_STEPS) > 0.95
@@ -491,6 +493,7 @@ def test_the_ledger_refuses_what_the_filter_refuses():
             ledger.start(make[kind](size * 0.999), label="second")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(("cap", "delta"), CAPS)
 @pytest.mark.parametrize("rule", RULES)

@@ -57,7 +57,7 @@ def test_the_ledger_of_a_folder_is_asked_for_when_the_folder_or_a_link_to_its_fi
 
 def test_a_ledger_beside_the_folder_of_the_private_file_is_not_charged_unasked(tmp_path, monkeypatch):
     """Whoever can write to the folder above does not choose the ledger, nor a server that is connected to."""
-    monkeypatch.setattr("dpadapt.accounting.postgres.without_passwords", lambda address: pytest.fail("a server"))
+    monkeypatch.setattr("dpadapt.integrations.postgres.without_passwords", lambda address: pytest.fail("a server"))
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "june.csv").touch()
     (tmp_path / "rows.ledger").write_text("postgresql://stranger@host/budgets\nrows\n", encoding="utf-8")

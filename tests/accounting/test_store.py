@@ -29,8 +29,8 @@ from hypothesis import strategies as st
 from ledger_files import FIRST_RECORD, UNSAFE, commits_of, records_of, with_records
 
 import dpadapt
-from dpadapt import file_systems
-from dpadapt.accounting import Ledger, postgres, store
+from dpadapt import disk
+from dpadapt.accounting import Ledger, store
 from dpadapt.accounting.receipt import entry_from_dict
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse, clipped_sum
@@ -789,7 +789,7 @@ def test_network_file_systems_are_refused(tmp_path, monkeypatch, kind):
     mounts = tmp_path / "mountinfo"
     named = {"folder": str(folder).replace(" ", "\\040"), "local": str(local).replace(" ", "\\040")}
     mounts.write_text(MOUNTS.format(kind=kind, **named))
-    monkeypatch.setattr(file_systems, "_MOUNTS", mounts)
+    monkeypatch.setattr(disk, "_MOUNTS", mounts)
     for action in (
         lambda: Ledger.open(folder / "ledger"),
         lambda: Ledger.open(folder / "new", epsilon=1.0, delta=0.0),
@@ -801,7 +801,7 @@ def test_network_file_systems_are_refused(tmp_path, monkeypatch, kind):
     Ledger.open(local / "ledger", epsilon=1.0, delta=0.0)
     mounts.write_text(MOUNTS.format(kind="btrfs", **named))
     assert Ledger.open(folder / "ledger").entries == ledger.entries
-    monkeypatch.setattr(file_systems, "_MOUNTS", tmp_path / "no such file")
+    monkeypatch.setattr(disk, "_MOUNTS", tmp_path / "no such file")
     assert Ledger.open(folder / "ledger").entries == ledger.entries
 
 
@@ -896,8 +896,8 @@ def test_a_new_ledger_needs_a_folder(tmp_path):
 
 
 def test_no_message_of_the_ledger_gives_unsafe_advice():
-    for name in ("store", "postgres", "ledger"):
-        tree = ast.parse((Path(dpadapt.__file__).parent / "accounting" / f"{name}.py").read_text())
+    for name in ("accounting/store", "accounting/ledger", "integrations/postgres"):
+        tree = ast.parse((Path(dpadapt.__file__).parent / f"{name}.py").read_text())
         raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise | ast.Return | ast.Assign)]
         texts = [
             node.value
@@ -980,7 +980,7 @@ def test_charges_after_a_fork_survive_the_end_of_the_other_process(place):
 def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_it(place, monkeypatch):
     """A fork copies the open file and its lock; the charge of the parent ends the lock for both."""
     monkeypatch.setattr(store, "_LOCK_PATIENCE", 5.0)
-    monkeypatch.setattr(postgres, "_ROW_PATIENCE", 5.0)
+    monkeypatch.setattr("dpadapt.integrations.postgres._ROW_PATIENCE", 5.0)
     ledger = place.open(epsilon=2.0, delta=0.0)
     children = []
 

@@ -20,6 +20,8 @@ from dpadapt.audit.battery_cases import (
 from dpadapt.audit.replay import fit_of
 from dpadapt.methods import PREDICTORS
 
+pytestmark = pytest.mark.thorough
+
 MECHANISMS = mechanism_cases()
 # Of classes that fit in similar ways one is audited by default. All are in the slow audit.
 SLOW_TO_FIT = {"PrivateProbe", "PrivateLogisticRegression", "PrivateLinearRegression", "PrivateSubspaceRegressor"}

@@ -10,7 +10,7 @@ from dpadapt.audit import MechanismOutputs, lower_bound
 from dpadapt.audit.releases import ReleaseScores, weakened
 from dpadapt.mechanisms import ExponentialMechanism, Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
 from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.mechanisms.parity import RandomParity
+from dpadapt.papers.reweigh.parity import RandomParity
 
 X = np.linspace(-1, 1, 24).reshape(12, 2)
 y = np.tile([0, 1], 6)

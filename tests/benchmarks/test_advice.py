@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.advice import run as module
-from benchmarks.advice.run import Case, Piece, claims, in_range, measure, tables, write_markdown
+from benchmarks.advice.run import Case, Piece, in_range, measure, tables, write_markdown
 from dpadapt import Schema
 
 
@@ -43,29 +43,3 @@ def test_a_gain_that_public_rows_do_not_show_is_realised_and_not_foreseen(row, t
     page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")
     write_markdown(results, page)
     assert "| d | 900 |" in page.read_text()
-
-
-def case_of(expected, realised):
-    return {
-        "task": "d",
-        "foreseen": [[1.0, 1.0], [expected, expected]],
-        "expected": [expected, expected],
-        "realised": [[realised, realised]],
-        "verdict": module.verdict([expected] * 2),
-        "right verdict": module.verdict([realised] * 2),
-    }
-
-
-@pytest.mark.parametrize(
-    ("pairs", "verdicts"),
-    [
-        ([(0.9, 0.9), (0.8, 0.8), (0.7, 0.75)], ["holds"] * 4),
-        # Too hopeful, in the right order.
-        ([(0.8, 0.9), (0.7, 0.8), (0.6, 0.75)], ["holds", "holds", "missed", "holds"]),
-        # Gains that come are not foreseen, and the other way round.
-        ([(1.0, 0.9), (0.8, 1.0), (1.0, 0.8)], ["missed", "missed", "holds", "missed"]),
-    ],
-)
-def test_verdicts_follow_the_figures(pairs, verdicts):
-    shown = claims({"rows": [case_of(*pair) for pair in pairs]})
-    assert [claim["verdict"] for claim in shown] == verdicts

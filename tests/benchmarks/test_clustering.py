@@ -40,20 +40,6 @@ def verdict(judged, words):
     return next(claim["verdict"] for claim in judged if words in claim["claim"])
 
 
-def test_the_gap_is_between_without_privacy_and_without_sources():
-    assert claims.gaps(row(), "epsilon 3", "ours") == pytest.approx([0.05])
-    assert claims.gaps(row(), "epsilon 3", "NNA") == pytest.approx([0.9])
-    assert claims.prior_gap(row()) == pytest.approx(0.8)
-    # The ratio of sums over k weighs each k by what sources are worth there; the mean over k does not.
-    uneven = row() | {"ClusterT": [2.0, 1.2]}
-    assert claims.gaps(uneven, "epsilon 3", "ours") == pytest.approx([0.1 / 1.2])
-    assert claims.gaps_by_k(uneven, "epsilon 3", "ours") == pytest.approx([0.25])
-    # Where sources are worth nothing, the solver's noise is no gap.
-    worthless = row() | {"ClusterT": [1.0, 1.00001]}
-    assert claims.gaps(worthless, "epsilon 3", "ours") == pytest.approx([0.0])
-    assert claims.gaps_by_k(worthless, "epsilon 3", "ours") == pytest.approx([0.0])
-
-
 def test_targets_are_met_or_missed_by_the_numbers():
     good = list(claims.our_claims(results(*[row()] * 15)))
     assert {claim["verdict"] for claim in good} == {"holds"}
@@ -70,94 +56,10 @@ def test_targets_are_met_or_missed_by_the_numbers():
     assert verdict(claims.our_claims(slow), "solver") == "missed"
 
 
-def test_a_target_inside_the_interval_is_undecided():
-    # Gaps 0.05 and 0.1, target 0.07.
-    mixed = [row(), row(ours=[[1.1, 1.1]])] * 8
-    judged = list(claims.our_claims(results(*mixed)))
-    assert claims.interval([0.05, 0.1] * 8) == (0.075, 0.013)
-    assert verdict(judged, "mean gap of 16 set-draws") == "undecided"
-
-
-def test_a_quick_run_refutes_but_does_not_confirm_what_is_said_of_every_set():
-    judged = list(claims.our_claims(results(row()) | {"quick": True}))
-    for words in ("mean gap of 1 set-draws", "at single k and run", "worst cost"):
-        assert verdict(judged, words) == "few sets"
-    bad = list(claims.our_claims(results(row(ours=[[1.0, 2.1], [2.0, 2.0]])) | {"quick": True}))
-    for words in ("at single k and run", "worst cost"):
-        assert verdict(bad, words) == "missed"
-    rivals = list(claims.paper_claims(results(row(NAS=[[1.1, 1.1]])) | {"quick": True}))
-    assert verdict(rivals, "NAS improves on ClusterT on every set") == "few sets"
-    assert verdict(rivals, "NNA is close to non-private") == "missed"
-
-
-def test_bounds_are_judged_by_how_near_they_are_and_how_often_they_hold():
-    near = {"set": "a", "real": True, "ks": [20], "ratios": [1.2] * 99 + [0.9]}
-    far = {"set": "b", "real": True, "ks": [20], "ratios": [1.7] * 80 + [0.9] * 20}
-    good = list(claims.our_claims(results(row(), certificates=[near])))
-    assert verdict(good, "median at most") == verdict(good, "holds in 95%") == "holds"
-    bad = list(claims.our_claims(results(row(), certificates=[near, far])))
-    assert verdict(bad, "median at most") == verdict(bad, "holds in 95%") == "missed"
-
-
 def test_a_bound_on_a_synthetic_set_holds_about_as_often_as_it_says():
     certificates = measure.certificates(measure.Problem(named("synthetic 1"), 4, (5, 9)), 2)
     assert len(certificates["ratios"]) == 4
     assert np.mean(np.array(certificates["ratios"]) >= 1) >= 0.75
-
-
-def test_synthetic_sets_and_real_pairs_are_judged_by_what_the_paper_says_of_each():
-    rivals = {name: [[2.1, 2.1]] for name in ("NAS", "private k-means", "private generator")}
-    other = {"real": True, "set": "Adult men → women", "family": "Adult"}
-    judged = list(claims.paper_claims(results(*[row(**rivals)] * 2, *[row(**rivals) | other] * 15)))
-    synthetic = [claim for claim in judged if "2 draws of the synthetic sets" in claim["claim"]]
-    real = [claim for claim in judged if "15 real pairs that the paper does not have" in claim["claim"]]
-    assert len(synthetic) + len(real) == len(judged)
-    # The paper: on synthetic sets both algorithms improve and are close to non-private.
-    assert verdict(synthetic, "NNA improves on ClusterT on every set") == "holds"
-    assert verdict(synthetic, "NAS improves on ClusterT on every set") == "missed"
-    assert verdict(synthetic, "NNA is close to non-private") == "missed"
-    assert verdict(synthetic, "NAS is close to non-private") == "missed"
-    # A baseline may be worse than ClusterT there; on real pairs it is like ClusterT.
-    assert verdict(synthetic, "private k-means is no better") == "holds"
-    assert verdict(real, "private k-means is like ClusterT") == "missed"
-    # On real pairs, NAS at epsilon 3 is the paper's one exception.
-    assert verdict(real, "NNA improves on ClusterT on every set") == "holds"
-    assert verdict(real, "NAS improves on ClusterT on no set") == "holds"
-    assert {claim["paper"] for claim in synthetic} == {"yes"}
-    assert {claim["paper"] for claim in real} == {"not shown"}
-    # A gap that is shown as 1.00 is no improvement.
-    near = row(NAS=[[1.999, 1.997]]) | other
-    assert verdict(claims.rival_claims([near], "epsilon 3", real=True, quick=False), "NAS improves") == "holds"
-    # The paper's own pairs are judged by the other benchmark; what was not measured is not judged.
-    own = row(**rivals) | {"real": True, "set": "MNIST 6 → 9"}
-    assert list(claims.paper_claims(results(own))) == []
-    assert list(claims.rival_claims([own], "rho 3", real=True, quick=False)) == []
-
-
-def test_a_coreset_harms_only_beyond_the_interval_of_its_runs():
-    def variant(with_, without):
-        costs = {name: [[1.5, 1.5]] * 3 for name in measure.VARIANTS}
-        values = costs | {"NAS, t 150": [[c, c] for c in with_], "NAS, no coreset": [[c, c] for c in without]}
-        return row() | {"values": {"epsilon 3": values, "rho 3": costs}}
-
-    worse = variant([1.8, 1.81, 1.79], [1.5, 1.5, 1.5])
-    better = variant([1.5, 1.5, 1.5], [1.8, 1.81, 1.79])
-    unclear = variant([1.2, 1.9, 1.7], [1.5, 1.2, 1.5])
-    never, some = "Figure 7, epsilon 3: a coreset never harms NAS", "Figure 7, epsilon 3: a coreset improves NAS"
-    for rows, harm, gain in (
-        ([worse, better], "missed", "holds"),
-        ([unclear], "undecided", "missed"),
-        ([better, unclear], "undecided", "holds"),
-        ([variant([1.5] * 3, [1.5] * 3)], "holds", "missed"),
-    ):
-        judged = list(claims.variant_claims(rows, real=False))
-        assert verdict(judged, never) == harm
-        assert verdict(judged, some) == gain
-        assert not any("not sensitive to t" in claim["claim"] for claim in judged)
-    assert verdict(claims.variant_claims([worse], real=True), "Figures 4, 5, epsilon 3") == "missed"
-    assert claims.rise(worse, "epsilon 3", "NAS, t 150", "NAS, no coreset")[0] == pytest.approx(0.3)
-    # One run has no interval, so it is never clear.
-    assert claims.rise(variant([1.8], [1.5]), "epsilon 3", "NAS, t 150", "NAS, no coreset")[1] == math.inf
 
 
 def test_zcdp_asks_for_the_papers_noise():
@@ -316,12 +218,6 @@ def test_the_noise_of_a_proxy_is_what_nas_adds():
         assert length != pytest.approx(2 * expected, rel=0.2)
 
 
-def undecided(with_, without, **facts):
-    values = {"NNA, coreset": [[c, c] for c in with_], "NNA, no coreset": [[c, c] for c in without]}
-    facts = {"set": "a", "real": True, "budget": "epsilon 3", "method": "NNA", **facts}
-    return row() | facts | {"names": list(values), "values": {facts["budget"]: values}}
-
-
 def empty_reasons(**parts):
     empty = {part: [] for part in reasons.PARTS}
     return {
@@ -333,34 +229,6 @@ def empty_reasons(**parts):
         **empty,
         **parts,
     }
-
-
-def test_more_runs_decide_whether_a_coreset_harms():
-    harm = undecided([1.8, 1.81, 1.79], [1.5, 1.5, 1.5])
-    safe = undecided([1.5, 1.51, 1.5], [1.5, 1.5, 1.5])
-    unclear = undecided([1.2, 1.9, 1.7], [1.5, 1.2, 1.5])
-    for rows, expected in (([harm, unclear], "missed"), ([safe], "holds"), ([safe, unclear], "undecided")):
-        assert verdict(reasons.verdicts(empty_reasons(coresets=rows)), "never harms NNA") == expected
-    text = reasons.markdown(empty_reasons(coresets=[harm]))
-    assert "| a | epsilon 3 | NNA | 0.80 | 0.50 | +0.30 ± 0.02 | 3 |" in text
-
-
-def test_reasons_are_judged_by_gaps():
-    methods = {method for pairs in (reasons._CLOSE, reasons._NO_BETTER) for _, method in pairs}
-    near, far = ({method: [[cost, cost]] for method in methods} for cost in (1.2, 2.0))
-
-    def of(values):
-        every = dict.fromkeys(("epsilon 3", "rho 3", "no noise"), values)
-        return row() | {"m": 500, "coreset": 90, "cover": 20, "values": every}
-
-    for rows, close, no_better in (([of(near)] * 3, "holds", "missed"), ([of(far)] * 3, "missed", "holds")):
-        judged = list(reasons.verdicts(empty_reasons(sources=rows)))
-        assert {row["verdict"] for row in judged if "is close to" in row["claim"]} == {close}
-        assert {row["verdict"] for row in judged if "is no better" in row["claim"]} == {no_better}
-    mixed = list(reasons.verdicts(empty_reasons(sources=[of(near), of(far)])))
-    assert {row["verdict"] for row in mixed} == {"missed"}
-    few = list(reasons.verdicts(empty_reasons(sources=[of(near)], quick=True)))
-    assert verdict(few, "NNA is close to non-private") == "few sets"
 
 
 def test_reasons_are_measured_and_written(monkeypatch, tmp_path):

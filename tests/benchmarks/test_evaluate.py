@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.evaluate import run as module
-from benchmarks.evaluate.run import Piece, claims, fixed, measure, people, tables, truth, write_markdown
+from benchmarks.evaluate.run import Piece, fixed, measure, people, truth
 from dpadapt.evaluation import EVALUATION_METRICS
 
 
@@ -40,22 +40,3 @@ def test_persons_count_alike_in_the_population():
 def test_too_few_rows_are_counted_as_no_answer():
     row = measure(Piece("auc", "row", 20, 0.1, 5))
     assert (row["nothing"], row["coverage"], row["width"]) == (5, 1.0, None)
-
-
-def test_verdicts_follow_the_figures(tmp_path):
-    row = measure(Piece("accuracy", "row", 200, 1.0, 5))
-    good = row | {"coverage": 0.95, "width": 1.1, "needed": 1.0}
-
-    def verdicts(**changes):
-        rows = [good | changes, good | {"unit": "person"}]
-        return [claim["verdict"] for claim in claims({"rows": rows})]
-
-    assert verdicts() == ["holds"] * 4
-    assert verdicts(coverage=0.91) == ["missed"] + ["holds"] * 3
-    assert verdicts(width=1.4) == ["holds", "missed", "holds", "holds"]
-    page = tmp_path / "page.md"
-    page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")
-    results = {"quick": True, "versions": {"dpadapt": "0"}, "rows": [good, good | {"unit": "person"}]}
-    write_markdown(results, page)
-    assert "| accuracy | 200 rows | 1 |" in page.read_text()
-    assert len(tables(results)[0]["rows"]) == 2

@@ -7,15 +7,11 @@ import pytest
 
 from benchmarks.peers import run as module
 from benchmarks.peers.run import (
-    DIFFPRIVLIB,
     MODELS,
     OPACUS,
     OURS,
-    cells,
     measure,
     outcomes,
-    tables,
-    write_markdown,
 )
 
 
@@ -40,26 +36,6 @@ def made_up(ours=0.5, rival=1.0, spread=0.01):
 def test_who_wins_follows_the_figures(ours, word):
     said = outcomes(made_up(ours))["fine-tuning"]
     assert {name: len(places) for name, places in said.items()}[word] == 6
-
-
-def test_the_best_rate_of_opacus_counts():
-    (first, *_) = cells(made_up())
-    assert first["errors"][OPACUS].mean() == 1.0
-    assert not any(name.startswith(f"{OPACUS}, rate") for name in first["errors"])
-
-
-def test_the_page_bolds_the_least_error_and_names_what_was_left_out(tmp_path):
-    results = made_up()
-    for row in results["rows"]:
-        for name in [name for name in row if name.startswith(OPACUS)] + [DIFFPRIVLIB]:
-            del row[name]
-    page = tmp_path / "page.md"
-    page.write_text(f"# Page\n\n{module.START}\n{module.END}\n")
-    write_markdown(results, page)
-    text = page.read_text()
-    assert f"Not measured: {OPACUS} and {DIFFPRIVLIB}." in text
-    assert "| randhie by plan | 100 | 0.3 | **.5000** |" in text
-    assert len(tables(results)) == 4
 
 
 @pytest.mark.slow

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from benchmarks.performance import networks, peers, people, performance
+from benchmarks.performance import networks, peers, performance
 from benchmarks.performance.performance import Case
 from dpadapt.accounting import ledger
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, gradient_weights, released_gradients
+from dpadapt.learning.descent import gradient_weights, released_gradients
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.noise import Gaussian
@@ -26,15 +27,6 @@ TINY = (
     Case("softmax, full batch", 200, 6, 4, 1.0, 20, np.float32),
     Case("binary, full batch", 150, 5, 1, 1.0, 20, np.float64),
 )
-
-
-@pytest.fixture
-def tiny(monkeypatch):
-    """Small cases, and no processes of their own."""
-    monkeypatch.setattr(performance, "CASES", TINY)
-    monkeypatch.setattr(performance, "steps_memory", lambda: 1.0)
-    monkeypatch.setattr(performance, "calibration_times", lambda: {"Poisson, cold": 1.0, "Poisson, cached": 0.0})
-    monkeypatch.setattr(performance, "import_time", lambda: 0.5)
 
 
 class Unaccounted:
@@ -142,21 +134,6 @@ def test_peer_adds_noise_of_the_stated_scale(name):
 # People who are asked in simulation.
 
 
-def test_all_are_asked_and_the_verdict_follows(monkeypatch, capsys):
-    monkeypatch.setattr(people, "MILLION", 500)
-    monkeypatch.setattr(people, "POPULATIONS", ((500, True, 3), (40, False, 2)))
-    monkeypatch.setattr(people, "find_spec", lambda name: None)
-    results = people.run(quick=True)
-    assert [row["rows"] for row in results["simulated"]] == [500, 40]
-    people.show(results)
-    out = capsys.readouterr().out
-    assert "holds" in out
-    assert "Flower is not installed" in out
-    results["simulated"][0]["cpu"] = 0.6
-    people.show(results)
-    assert "missed" in capsys.readouterr().out
-
-
 # Networks.
 
 
@@ -168,17 +145,6 @@ def test_network_steps_are_compared_with_the_plain_one(monkeypatch):
     assert rows["plain"]["ratio"] == 1.0
     assert rows.keys() == {"plain", "private, ghost", "private, vmap"}
     assert all(row["ms"] > 0 for row in rows.values())
-
-
-def test_network_verdicts_follow_the_figures(capsys):
-    row = {"method": "warm", "seed": 1, "accuracy": 0.86, "loss": 0.5, "scaled loss": 0.4, "epsilon": 1.0, "cpu s": 9.0}
-    steps = [{"what": "plain", "ms": 1.0, "ratio": 1.0}, {"what": "private, ghost", "ms": 1.9, "ratio": 1.9}]
-    results = {"steps": steps, "agreement": 2e-5, "fashion": [row, {**row, "seed": 2, "accuracy": 0.85}]}
-    assert [claim["verdict"] for claim in networks.claims(results)] == ["missed", "missed", "undecided"]
-    for accuracy, verdict in ((0.80, "missed"), (0.90, "holds")):
-        assert networks.claims(results | {"fashion": [row | {"accuracy": accuracy}]})[-1]["verdict"] == verdict
-    networks.show(results)
-    assert "0.8550" in capsys.readouterr().out
 
 
 def test_ghost_and_vmap_agree_on_the_emnist_network():

@@ -11,7 +11,6 @@ from benchmarks.theory.adaptation import (
     discrepancy,
     gradient_mapping,
     learning_bound,
-    local_discrepancy,
     relaxation_bound,
 )
 from benchmarks.theory.adaptation_problems import (
@@ -107,13 +106,6 @@ def test_the_gap_bounds_the_distance_from_the_minimum(penalties):
             assert value >= fine.objective - 1e-9
 
 
-def test_without_a_source_and_with_weak_weights_it_is_least_squares():
-    _, _, X, y = samples()
-    solution = solve(None, None, X, y, radius=100.0, penalties=Penalties(1e3))
-    assert solution.coef == pytest.approx(np.linalg.lstsq(X, y, rcond=None)[0], abs=1e-8)
-    assert solution.weights == pytest.approx(np.full(len(y), 1 / len(y)))
-
-
 def smooth_problem(losses, q, p, penalties, sharpness):
     """(5) with (1 / sharpness) log sum exp(sharpness q) in place of the largest weight, as printed."""
     smooth_maximum = np.log(np.sum(np.exp(sharpness * q))) / sharpness
@@ -177,21 +169,6 @@ def test_solution_of_problem_7_is_not_improved_by_a_general_method(k, loss, pena
             assert solution.objective <= found.fun + 1e-6
 
 
-def test_problem_7_with_weights_at_their_reference_is_logistic_regression():
-    from sklearn.linear_model import LogisticRegression
-
-    rng = np.random.default_rng(3)
-    X, codes = rng.standard_normal((400, 3)), rng.integers(2, size=400)
-    X[:, 0] += codes
-    solution = solve_smooth(
-        X[:150], codes[:150], X[150:], codes[150:], alpha=0.3, radius=50.0, penalties=Penalties(99.0)
-    )
-    p = reference_weights(150, 250, 0.3)
-    assert solution.weights == pytest.approx(p)
-    plain = LogisticRegression(C=1e12, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, codes, sample_weight=p)
-    assert solution.coef == pytest.approx(plain.coef_[0], abs=1e-4)
-
-
 OPTIONS = {"n_source": 40, "alpha": 0.25, "discrepancy": 0.3, "complexity": 0.1, "loss_bound": 4.0, "risk": 0.1}
 
 
@@ -210,22 +187,6 @@ def test_every_term_is_the_theorem_s():
     assert bound.total == pytest.approx(sum(bound.terms.values()))
 
 
-def test_the_largest_term_and_its_remedy_are_shown():
-    p = reference_weights(40, 20, 0.25)
-    losses = np.zeros(60)
-    assert learning_bound(losses, p, **{**OPTIONS, "discrepancy": 50.0}).limit == "discrepancy"
-    assert learning_bound(losses, p, **{**OPTIONS, "complexity": 50.0}).limit == "complexity"
-    few = learning_bound(losses, p, **OPTIONS)
-    assert few.limit == "deviation"
-    assert "add rows" in str(few)
-    assert "says nothing" in str(learning_bound(losses, p, **{**OPTIONS, "complexity": 50.0}))
-    many = learning_bound(np.zeros(60_000), reference_weights(40_000, 20_000, 0.25), **{**OPTIONS, "n_source": 40_000})
-    assert "says nothing" not in str(many)
-    # At the reference weights the cost of choosing them is 0.
-    assert few.distance == 0.0
-    assert few.deviation == pytest.approx(4 * np.linalg.norm(p) * math.sqrt(math.log(20) / 2))
-
-
 @pytest.mark.parametrize("center", [None, [0.5, -0.2, 0.1]])
 def test_discrepancy_is_the_largest_difference_of_mean_losses(center):
     X_s, y_s, X, y = samples(30, 20, 3, seed=1)
@@ -236,14 +197,6 @@ def test_discrepancy_is_the_largest_difference_of_mean_losses(center):
     W = V + (0.0 if center is None else np.array(center))
     gaps = np.abs(((W @ X.T - y) ** 2).mean(axis=1) - ((W @ X_s.T - y_s) ** 2).mean(axis=1))
     assert gaps.max() <= computed <= gaps.max() * 1.02
-
-
-def test_local_discrepancy_is_smaller_and_grows_to_the_whole():
-    X_s, y_s, X, y = samples(30, 20, 3, seed=2)
-    center = np.zeros(3)
-    near, wide = (local_discrepancy(X_s, y_s, X, y, center=center, radius=r) for r in (0.1, 2.0))
-    assert near < wide == discrepancy(X_s, y_s, X, y, radius=2.0)
-    assert local_discrepancy(X_s, y_s, X, y, center=center) == discrepancy(X_s, y_s, X, y, radius=20**-0.5)
 
 
 def short_samples(m=12, n=8, d=2, seed=0):

@@ -127,13 +127,21 @@ class Site:
         return not Ledger.open(self.ledger).entries and not (self.out / MODEL_FILE).exists()
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory) -> Path:
+    """Return a folder with the tables and the schema of every job, which are made once."""
+    folder = tmp_path_factory.mktemp("template")
+    make_table(200, 1).to_csv(folder / "public.csv", index=False)
+    make_table(600, 2).to_csv(folder / "private.csv", index=False)
+    make_table(7, 3).drop(columns=["id", "cost"]).to_csv(folder / "new.csv", index=False)
+    assert main(["schema", str(folder / "public.csv"), "-o", str(folder / "schema.toml"), "--dataset", "patients"]) == 0
+    return folder
+
+
 @pytest.fixture
-def site(tmp_path, run) -> Site:
-    make_table(200, 1).to_csv(tmp_path / "public.csv", index=False)
-    make_table(600, 2).to_csv(tmp_path / "private.csv", index=False)
-    make_table(7, 3).drop(columns=["id", "cost"]).to_csv(tmp_path / "new.csv", index=False)
+def site(tmp_path, template) -> Site:
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     site = Site(tmp_path)
-    assert run("schema", tmp_path / "public.csv", "-o", site.schema, "--dataset", "patients").code == 0
     Ledger.open(site.ledger, epsilon=3.0, delta=1e-6, dataset="patients")
     return site
 

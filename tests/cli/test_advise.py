@@ -6,6 +6,8 @@ import pytest
 
 from dpadapt.accounting.ledger import Ledger
 
+pytestmark = pytest.mark.thorough
+
 QUICK = ["--epsilon", "1", "--seed", "0"]
 
 

@@ -25,6 +25,8 @@ from dpadapt import (
     load,
 )
 
+pytestmark = pytest.mark.thorough
+
 
 def visits(n, seed, *, public):
     """Return visits to a clinic; the public ones are all of 2019, from one town, and know two of three plans."""

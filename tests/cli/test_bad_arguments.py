@@ -21,6 +21,8 @@ from dpadapt.cli import main
 from dpadapt.persist import MODEL_FILE
 from tests.saved_models import json_of, rewrite
 
+pytestmark = pytest.mark.every_fourth
+
 # One for each type of private cell: text, number, date, label of a regression and of a classification.
 SECRETS = {"region": "ZEBRA7731", "bmi": "98765.4321", "visit": "1987-03-14", "cost": "7351.9271", "ill": "QUAGGA"}
 # More than one command takes; a hang is caught long before the test runner's own limit.

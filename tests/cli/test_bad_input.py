@@ -9,6 +9,8 @@ from refusals import SECRET_NUMBER, SECRET_TEXT, edit_private, refused
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.persist import MODEL_FILE
 
+pytestmark = pytest.mark.every_fourth
+
 PRIVATE = {
     "missing column": (lambda f: f.drop(columns="age"), ["--private", "'age'", "missing"]),
     "missing label": (lambda f: f.drop(columns="cost"), ["--private", "'cost'", "missing"]),

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 BOTH = pytest.mark.parametrize("command", ["forecast", "rehearse"])
 TASKS = pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
 QUICK = {"forecast": {}, "rehearse": {"repeats": 2, "seed": 0}}

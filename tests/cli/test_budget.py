@@ -313,7 +313,7 @@ def test_a_fit_says_which_ledger_was_charged_and_what_is_left(run, site):
 def test_a_server_gets_no_second_ledger_for_a_renamed_file(tmp_path, monkeypatch):
     """A server is not asked: it knows the rows by the name that their file had."""
     # Without the driver of a server, which finds passwords in an address.
-    monkeypatch.setattr("dpadapt.accounting.postgres.without_passwords", lambda address: address)
+    monkeypatch.setattr("dpadapt.integrations.postgres.without_passwords", lambda address: address)
     server = "postgresql://ann@host/budgets"
     (tmp_path / "july.ledger").write_text(f"{server}\njuly\n", encoding="utf-8")
     (tmp_path / "clean.csv").touch()

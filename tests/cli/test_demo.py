@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 from dpadapt.demo.side_by_side import CASES, EPSILONS
 from dpadapt.methods import PREDICTORS, find
+
+pytestmark = pytest.mark.thorough
 
 
 def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):

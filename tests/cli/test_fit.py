@@ -314,7 +314,7 @@ def _full_disk(monkeypatch, *, refuses):
             raise OSError(28, "No space left on device")
         sync(file)
 
-    monkeypatch.setattr(persist, "_sync", fail)
+    monkeypatch.setattr("dpadapt.disk.sync", fail)
 
 
 def test_a_model_is_saved_elsewhere_if_its_folder_fails_after_spending(run, site, temporary, monkeypatch):
@@ -379,6 +379,7 @@ STAGES = {
 }
 
 
+@pytest.mark.every_fourth
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("kind", "ledger"), [*((kind, "a file") for kind in ERRORS), ("memory", "none")])
 def test_any_failure_after_the_charge_is_said_to_be_one(run, site, monkeypatch, stage, kind, ledger):

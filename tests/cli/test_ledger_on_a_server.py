@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "accounting"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "integrations"))
 
 from postgres_server import PASSWORD, Server, why_not
 

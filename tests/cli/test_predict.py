@@ -163,6 +163,7 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("label", "task", "options"),
     [
@@ -203,6 +204,7 @@ def test_predictions_in_chunks_are_those_of_the_whole_table(run, site, tmp_path,
                 assert ending == "parquet" or out.read_bytes() == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("place", ["file", "folder"])
 def test_a_failure_midway_leaves_the_old_file_and_no_scraps(run, site, fitted, tmp_path, small_chunks, ending, place):
@@ -290,6 +292,7 @@ def test_a_warning_about_intervals_is_given_once(run, site, fitted, tmp_path, sm
     assert outcome.out.count("warning: intervals of coverage 0.99") == 1
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_number_of_rows(run, site, fitted, tmp_path, monkeypatch):
     fitted()
     monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 1_000)

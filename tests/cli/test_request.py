@@ -14,6 +14,8 @@ from dpadapt.cli.request import read_request
 from dpadapt.tables import read_schema
 from tests.saved_models import json_of
 
+pytestmark = pytest.mark.every_fourth
+
 
 @pytest.fixture
 def asked(run, site):

@@ -13,7 +13,7 @@ import pytest
 from refusals import SECRET_NUMBER, SECRET_TEXT, refused
 
 from dpadapt import Ledger
-from dpadapt.streaming import spill
+from dpadapt.inputs import spill
 from dpadapt.tables import TableModel
 from tests.saved_models import arrays_of, json_of
 
@@ -71,6 +71,7 @@ def nothing_happened(site):
 # One model
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_files_and_folders_give_the_model_of_the_same_rows_in_memory(run, site, rows, task, monkeypatch):
     changes = {"task": task, "label": TASKS[task], "ledger": None}
@@ -95,7 +96,7 @@ def test_rows_in_the_spill_file_give_the_same_model(run, site, rows, monkeypatch
     place = spill.Spill._open
     monkeypatch.setattr(spill.Spill, "_open", lambda self: opened.append(place(self)) or opened[-1])
     monkeypatch.setattr("dpadapt.cli.inputs.memory_in_bytes", lambda *_: 0)
-    monkeypatch.setattr("dpadapt.streaming.source._LEAST_MEMORY", 0)
+    monkeypatch.setattr("dpadapt.inputs.sources._LEAST_MEMORY", 0)
     assert run(*site.fit(seed=7, ledger=None)).code == 0
     assert opened
     assert_same(whole, result_of(site.out))
@@ -199,7 +200,7 @@ def test_a_number_of_rows_that_is_private_is_not_written(run, site):
 def full_disk(monkeypatch, *, after):
     """Keep no row in memory, and fail at a write to a spill file that follows so many others."""
     monkeypatch.setattr("dpadapt.cli.inputs.memory_in_bytes", lambda *_: 0)
-    monkeypatch.setattr("dpadapt.streaming.source._LEAST_MEMORY", 0)
+    monkeypatch.setattr("dpadapt.inputs.sources._LEAST_MEMORY", 0)
     written, write = [0], spill.os.write
 
     def limited(descriptor, content):
@@ -230,7 +231,7 @@ def test_a_disk_that_is_full_after_the_charge_is_said_to_have_spent(run, site, m
         return runs
 
     monkeypatch.setattr("dpadapt.cli.inputs.memory_in_bytes", lambda *_: 0)
-    monkeypatch.setattr("dpadapt.streaming.source._LEAST_MEMORY", 0)
+    monkeypatch.setattr("dpadapt.inputs.sources._LEAST_MEMORY", 0)
     monkeypatch.setattr(Ledger, "start_all", charged)
     arguments = site.fit(private=folder, ledger=None) if ledger == "none" else fit(site, folder, seed=None)
     outcome = run(*arguments)

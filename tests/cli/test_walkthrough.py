@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 _GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 _TEXT = "".join((_GUIDES / f"{name}.md").read_text(encoding="utf-8") for name in ("cli", "cli-fit", "schema", "teams"))
 

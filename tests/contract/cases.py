@@ -34,7 +34,7 @@ from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearne
 from dpadapt.tables import Category, Date, Number
 
 # Packages that need more than the core; they are searched where that is installed.
-EXTRAS = ("dpadapt.networks", "dpadapt.hybrid.flower")
+EXTRAS = ("dpadapt.networks", "dpadapt.integrations.flower")
 ADJACENCIES = tuple(adjacency.value for adjacency in Adjacency)
 # A release with an entry per row shows how many rows there are.
 FIXED_ROWS = ("zero-out", "replace-one")

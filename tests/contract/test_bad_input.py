@@ -39,7 +39,7 @@ from dpadapt.mechanisms import Gaussian
 WORD, NUMBER = "ZEBRA7731", 77319.125  # what no message may show
 N, N_PUBLIC, D = 397, 60, 3  # no message may show the number of private rows
 DEFAULT, THOROUGH = 300, 3000
-OPTIONAL = ("dpadapt.networks", "dpadapt.hybrid.flower")  # they need torch or Flower
+OPTIONAL = ("dpadapt.networks", "dpadapt.integrations.flower")  # they need torch or Flower
 REFUSALS = (ValueError, TypeError, PrivacyError, BudgetExceeded)
 CALIBRATING = ("adaptation.noisy_sgd", "mirror.base", "mirror.gradient_descent", "subspace.probes", "subspace.solvers")
 # Parameters of the estimators that have them: few steps, and noise that can be repeated.

@@ -33,13 +33,12 @@ from dpadapt import (
     PrivateTransferRegressor,
     Source,
     evaluation,
-    persons,
-    weights,
 )
 from dpadapt.evaluation import EVALUATION_METRICS
+from dpadapt.inputs import persons
 from dpadapt.inputs.labels import label_codes
+from dpadapt.integrations import dask as workers
 from dpadapt.representation import encoders
-from dpadapt.streaming import workers
 from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells
 from dpadapt.tables.chunks import table_chunks
 
@@ -735,7 +734,7 @@ def test_fits_read_each_label_cell_and_weight_by_itself(n_each, n_cells):
         y = number._check_rows(np.zeros((len(y), 1)), y, y_numeric=False, least_rows=1)[1]
         return label_codes(y, classes, "y")
 
-    for read in (features, targets, codes, lambda column: weights._numbers(column, len(column))):
+    for read in (features, targets, codes, lambda column: persons._numbers(column, len(column))):
         for make in (list, array_of, series_of):
             assert differences(read, drawn(n_each, make), min(8 * n_cells, 50_000), refuses=True) == []
         for name in (

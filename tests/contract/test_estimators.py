@@ -22,6 +22,7 @@ def test_contract(case, name):
     CHECKS[name](case)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "exempt"), [(name, exempt) for name, reasons in EXEMPTIONS.items() for exempt in reasons]
 )

@@ -29,7 +29,7 @@ from dpadapt.mechanisms import (
 )
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, NonPrivate, Repeated, Sampled
-from dpadapt.mechanisms.parity import RandomParity, equations, pack
+from dpadapt.papers.reweigh.parity import RandomParity, equations, pack
 from dpadapt.rows import Rows
 
 ROWS = np.array([[3.0, 4.0], [0.3, 0.4], [-1.0, 0.0]])

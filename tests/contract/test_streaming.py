@@ -12,7 +12,8 @@ from cases import CASES, Case
 from requirements import CHECKS, OF_RELEASES, concerns, recorded
 
 from dpadapt import Source
-from dpadapt.streaming import blocks, source
+from dpadapt import rows as blocks
+from dpadapt.inputs import sources as source
 
 CHUNK, BLOCK = 130, 150  # rows
 

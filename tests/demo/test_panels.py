@@ -5,6 +5,8 @@ import pytest
 from dpadapt.demo import panels
 from dpadapt.demo.side_by_side import CASES
 
+pytestmark = pytest.mark.thorough
+
 EPSILONS = [0.5, 5.0]
 
 

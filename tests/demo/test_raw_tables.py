@@ -1,9 +1,12 @@
 """The raw tables of the demo are as awkward as they say."""
 
 import pandas as pd
+import pytest
 
 from dpadapt.demo.raw_tables import raw_tables, write_raw_tables
 from dpadapt.tables import read_table
+
+pytestmark = pytest.mark.thorough
 
 
 def test_the_tables_differ_in_age_and_share_no_record(tmp_path):

@@ -8,6 +8,8 @@ from dpadapt.demo.side_by_side import CASES, compared, contributions, demo_page,
 from dpadapt.methods import PREDICTORS, find
 from tests.pages import NASTY, case, check_page, demo, spread_over
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def without_other_panels(monkeypatch):

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit import lower_bound
 from dpadapt.errors import BudgetExceeded, PrivacyError
-from dpadapt.hybrid.agents import Answers, Reception, SimulatedAgents, bit_scale, noisy_bits
+from dpadapt.hybrid.agents import Reception, SimulatedAgents, bit_scale, noisy_bits
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question
 from dpadapt.mechanisms import Adjacency, RandomizedResponse
 from dpadapt.mechanisms.mechanism import PureEvent
@@ -159,21 +159,6 @@ def test_threads_ask_different_people():
     assert sorted(np.concatenate(question.seen)) == names.tolist()
 
 
-def test_people_who_do_not_answer_are_missing_and_not_asked_again():
-    agents = crowd(0.0, n=10_000, response_rate=0.7, random_state=5)
-    answers = agents.ask(FirstFeature(), 10_000)
-    assert 6_700 < len(answers) < 7_300
-    assert agents.available == 0
-
-
-def test_with_n_people_the_rows_are_the_population():
-    agents, question = SimulatedAgents(np.arange(5.0).reshape(-1, 1), None, 1.0, n_people=50_000), FirstFeature()
-    agents.ask(question, 50_000)
-    counts = np.unique(np.concatenate(question.seen), return_counts=True)[1]
-    assert len(counts) == 5
-    assert (abs(counts - 10_000) < 500).all()
-
-
 def test_noise_is_secure_by_default_and_repeats_with_a_seed():
     def bits(**settings):
         agents = crowd(0.0, n=256, **settings)
@@ -236,15 +221,6 @@ def test_the_first_answer_counts_and_duplicates_are_refused():
     assert made.refused == Counter(duplicate=3)
 
 
-def test_late_answers_are_refused():
-    made, ticket = reception()
-    told(made, ticket, [3], [1])
-    closed = made.close(ticket)
-    told(made, ticket, [4, 3], [1, -1])
-    assert made.refused == Counter(late=2)
-    assert closed.bits.tolist() == made.record[-1].bits.tolist() == [1]
-
-
 def test_answers_of_people_who_were_not_asked_are_refused():
     made, ticket = reception()
     told(made, ticket, [0, 8, -1, 7], [1, 1, 1, -1])
@@ -261,39 +237,6 @@ def test_malformed_answers_are_refused_and_may_be_given_anew(bit):
     assert made.refused == Counter(malformed=1)
     told(made, ticket, [4], [-1])
     assert made.close(ticket).bits.tolist() == [-1]
-
-
-def test_the_record_holds_each_question_and_its_answers():
-    agents, question = crowd(0.2, n=50, random_state=0), FirstFeature()
-    first, second = agents.ask(question, 20), agents.ask(question, 30)
-    assert [asked.ticket for asked in agents.record] == [0, 1]
-    for asked, answers in zip(agents.record, (first, second), strict=True):
-        assert asked.question is question
-        np.testing.assert_array_equal(asked.bits, answers.bits)
-    assert agents.reception.refused == Counter()
-
-
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: SimulatedAgents([[1.0]], None, 0.0), "epsilon must be a positive number"),
-        (lambda: SimulatedAgents([[1.0]], None, math.inf), "epsilon must be a positive number"),
-        (lambda: SimulatedAgents([1.0], None, 1.0), "X must have one row per person"),
-        (lambda: SimulatedAgents([[1.0], [1.0, 2.0]], None, 1.0), "X must have one row per person"),
-        (lambda: SimulatedAgents(np.array([["a"]]), None, 1.0).check_columns(1), "agents must hold numbers"),
-        (lambda: SimulatedAgents(np.zeros((0, 2)), None, 1.0), "X must have one row per person"),
-        (lambda: SimulatedAgents([[1.0]], [1, 2], 1.0), "y must have one label per row"),
-        (lambda: SimulatedAgents([[1.0]], None, 1.0, n_people=0), "n_people"),
-        (lambda: SimulatedAgents([[1.0]], None, 1.0, response_rate=0.0), "response_rate"),
-        (lambda: SimulatedAgents([[1.0]], None, 1.0, random_state="a"), "random_state"),
-        (lambda: crowd(0.0).ask(FirstFeature(), 0), "n must be a whole number"),
-        (lambda: crowd(0.0).ask(FirstFeature(), 2.0), "n must be a whole number"),
-        (lambda: Answers(np.zeros(0, np.int8), np.zeros(0, np.int64), 1.0).mean(), "nobody answered"),
-    ],
-)
-def test_bad_arguments_are_named(make, match):
-    with pytest.raises(ValueError, match=match):
-        make()
 
 
 def test_a_question_must_have_one_coin_and_one_value_per_person():

@@ -14,9 +14,6 @@ from dpadapt.hybrid.classifier_fit import (
     correct_constant,
     correction_step,
     fit_locally,
-    local_momentum,
-    mean_curvature,
-    pool,
 )
 from dpadapt.hybrid.curator_releases import Moments
 from dpadapt.hybrid.mapped_questions import probability, public_map, scores
@@ -35,15 +32,6 @@ def test_a_correction_is_newtons_step_without_noise_and_about_0_for_noise_alone(
     assert np.linalg.norm(0.1 / np.diag(hessian)) > 2  # the length of Newton's step
 
 
-def test_pooling_weighs_by_precision():
-    first, variance = pool(np.zeros(1), math.inf, np.array([1.0]), 2.0)
-    assert first[0] == 1.0
-    assert variance == 2.0
-    second, variance = pool(first, variance, np.array([4.0]), 1.0)
-    assert second[0] == pytest.approx(3.0)
-    assert variance == pytest.approx(2 / 3)
-
-
 def people(n, coef, seed=0, n_people=None):
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, 3))
@@ -60,22 +48,6 @@ def test_the_constant_is_corrected_and_nothing_else():
     assert np.array_equal(model[:-1], start[:-1])
     assert start[-1] == 0.0
     assert np.array_equal(correct_constant(people(50_000, truth), WHERE, truth, np.eye(4), 50_000, (0, 1)), truth)
-
-
-def test_a_constant_without_answers_is_left_as_it_is():
-    silent = SimulatedAgents(np.zeros((10, 3)), None, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
-    start = np.ones(4)
-    assert np.array_equal(correct_constant(silent, WHERE, start, np.eye(4), 100, (0, 1)), start)
-
-
-def test_the_mean_curvature_is_that_of_normal_scores():
-    X = np.random.default_rng(0).standard_normal((200_000, 3)) * 0.5 + [0.5, 0.0, -0.2]
-    coef = np.array([1.5, -1.0, 0.6, 0.3])
-    rows = np.column_stack([X, np.ones(len(X))])
-    p = probability(rows @ coef)
-    assert mean_curvature(coef, rows.T @ rows / len(rows)) == pytest.approx(np.mean(p * (1 - p)), abs=1e-3)
-    assert mean_curvature(np.zeros(4), np.eye(4)) == pytest.approx(0.25)
-    assert mean_curvature(np.array([0.0, 0.0, 0.0, 50.0]), np.eye(4)) == classifier_fit._LEAST_CURVATURE
 
 
 def test_correction_learns_a_wrong_coefficient_from_residuals():
@@ -115,34 +87,6 @@ def test_the_test_estimates_every_error_and_chooses_the_least():
         chosen.append(name)
         assert np.array_equal(coef, candidates[name])
     assert set(chosen) == {"good"}
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_the_constant_is_the_more_frequent_label(label):
-    X, _, candidates = voters()
-    y = np.where(np.arange(1000) < 950, label, 1 - label)
-    agents = SimulatedAgents(X, y, 1.0, n_people=9000, random_state=0)
-    chosen, coef, estimates, _ = choose(agents, WHERE, {"bad": candidates["bad"]}, 9000, (0, 1))
-    assert chosen == "constant"
-    assert np.array_equal(coef, [0, 0, 0, 1 if label else -1])
-    assert abs(estimates["error of constant"] - 0.05) < 0.05
-
-
-def test_without_answers_the_first_candidate_is_kept():
-    X, y, candidates = voters()
-    silent = SimulatedAgents(X, y, 1.0, n_people=1000, response_rate=1e-9, random_state=0)
-    chosen, _, estimates, _ = choose(silent, WHERE, candidates, 900, (0, 1))
-    assert chosen == "good"
-    assert math.isnan(estimates["error of bad"])
-
-
-def test_momentum_falls_with_the_noise():
-    many, fewer, few = (local_momentum(WHERE, n, 2.0) for n in (10**9, 10**6, 10**4))
-    assert 0.68 < many <= 0.7
-    assert 0.3 < fewer < 0.6
-    assert few == 0.0
-    # It is the noise that matters, not the number of columns, of people, or epsilon.
-    assert local_momentum(WHERE, 4 * 10**6, 4.0) == pytest.approx(fewer)
 
 
 def test_people_alone_learn_the_direction_of_the_coefficients():

@@ -41,13 +41,6 @@ def test_auto_never_uses_people_without_planning_a_test(n_people, n_rows, column
     assert sum(plan.people.values()) == n_people
 
 
-def test_people_alone_are_a_candidate_where_their_noise_is_small():
-    assert "people alone" in plan_for(n_people=1_000_000).people
-    assert "people alone" not in plan_for(n_people=100_000).people
-    assert "people alone" not in plan_for(n_people=1_000_000, columns=100).people
-    assert "people alone" not in plan_for(n_people=1_000_000, epsilon=0.5).people
-
-
 def test_the_test_asks_as_many_as_its_tolerance_needs():
     plan = plan_for(n_people=50_000_000)
     # Four candidates; the standard deviation of the difference of two estimated errors is half the tolerance.
@@ -60,13 +53,6 @@ def test_the_first_people_make_the_share_of_readable_labels_as_precise_as_planne
     assert plan_for(n_people=200_000).people["labels"] == 2000
     assert plan_for("hybrid", n_people=5000).people["labels"] == 118  # 2.164 / 2 / sqrt(118) is 0.1
     assert plan_for("hybrid", n_people=1000).people["labels"] == 100
-
-
-def test_rows_are_weighted_only_if_the_noise_is_small():
-    assert "tilted model" in plan_for().releases
-    assert "tilted model" not in plan_for(n_rows=1000).releases
-    assert "tilted model" not in plan_for(n_rows=4000, columns=100).releases
-    assert [plan_for(n_rows=n).bound for n in (1000, 10**6)] == [1.0, 10.0]
 
 
 def test_replace_one_neighbours_double_the_noise_of_sums_and_not_of_second_moments():

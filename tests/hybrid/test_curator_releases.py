@@ -52,15 +52,6 @@ def test_without_a_public_number_of_rows_the_release_estimates_it():
     assert np.allclose(moments.mean, rows.X.mean(axis=0), atol=1e-4)
 
 
-def test_indicators_of_one_category_exclude_each_other_however_noisy_the_release():
-    where = public_map(3, None, [[0, 1, 2]])
-    X = np.eye(3)[np.random.default_rng(0).integers(0, 3, 3000)]
-    rows = Rows(where.transform(X), np.zeros(3000), intercept=True)
-    noisy = Ledger(math.inf, random_state=0).start(Gaussian(20.0), label="test")
-    moments = release_moments(noisy, rows, where, n_rows=3000, public=True, noise=20 * where.max_norm**2)
-    assert np.allclose(moments.covariance, np.diag([1 / 3] * 3) - 1 / 9, atol=0.05)
-
-
 def test_tilted_rows_have_the_peoples_means():
     rows = curators_rows()
     wanted = np.array([0.6, 0.0, -0.4])
@@ -124,33 +115,3 @@ def test_every_stage_reads_the_rows_only_through_its_releases():
     # Noise over sensitivity is 1 here, so that a scale is a sensitivity.
     bounds = [WHERE.max_norm**2, *[WHERE.max_norm] * TILT_RELEASES, 1.0, *[1.0] * 2 * DESCENT_STEPS]
     assert scales == pytest.approx(bounds)
-
-
-def test_a_shift_within_noise_is_not_tilted_away():
-    rows = curators_rows()
-    moments = released_moments(rows, rows.n_rows)
-    wanted = moments.mean + np.array([0.05, -0.05, 0.5])
-    tilt = find_tilt(quiet(TILT_RELEASES), rows, WHERE, moments, wanted, bound=10.0, noise=0.1, scale=0.01)
-    assert np.array_equal(tilt.theta[:2], [0.0, 0.0])
-    assert tilt.theta[2] > 0.2
-
-
-def test_weighted_descent_fits_the_weighted_rows():
-    rows = curators_rows()
-    # The label is 1[x0 > 0], and the opposite in rows with x1 > 0.
-    rows.y[rows.X[:, 1] > 0] = 1 - rows.y[rows.X[:, 1] > 0]
-    tilt = Tilt(np.array([0.0, -50.0, 0.0]), 0.0, 1.0)
-    second = np.eye(4)
-    weights = tilt.of(rows.X)
-    coef = descend(
-        quiet(DESCENT_STEPS),
-        rows,
-        second,
-        float(weights.sum()),
-        clip_norm=WHERE.max_norm,
-        blur=0.0,
-        weights=tilt.weights,
-    )
-    assert coef[0] > 1
-    unweighted = descend(quiet(DESCENT_STEPS), rows, second, rows.n_rows, clip_norm=WHERE.max_norm, blur=0.0)
-    assert abs(unweighted[0]) < 0.2

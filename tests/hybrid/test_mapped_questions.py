@@ -5,11 +5,9 @@ import pytest
 from scipy.stats import chi2
 
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.device import pack, unpack
 from dpadapt.hybrid.mapped_questions import (
     ErrorQuestion,
     LabelQuestion,
-    PublicMap,
     ResidualQuestion,
     VectorQuestion,
     probability,
@@ -17,6 +15,7 @@ from dpadapt.hybrid.mapped_questions import (
     scores,
 )
 from dpadapt.hybrid.questions import question_from
+from dpadapt.integrations.device import pack, unpack
 
 GROUPS = [[2, 3, 4], [5, 6]]
 
@@ -66,30 +65,6 @@ def test_mapped_rows_are_bounded_and_a_category_has_one_indicator():
         assert (np.count_nonzero(np.nan_to_num(mapped[:, group]), axis=1) <= 1).all()
 
 
-def test_a_typical_row_is_not_scaled_down():
-    X, _ = rows(1)
-    X[0, :2] = 0.5
-    assert np.array_equal(WHERE.transform(X)[0, :2], [1.0, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("bounds", "groups", "words"),
-    [
-        ((1, -1), None, "low below high"),
-        ((0, np.inf), None, "finite"),
-        ([(0, 1)] * 2, None, "one pair for each of 7"),
-        ("wide", None, "pair"),
-        (None, [[1]], "two or more"),
-        (None, [[1, 9]], "columns 0 to 6"),
-        (None, [[1, 1]], "two or more"),
-        (None, [[1, 2], [2, 3]], "overlap"),
-    ],
-)
-def test_bad_bounds_and_groups_are_named(bounds, groups, words):
-    with pytest.raises(ValueError, match=words):
-        public_map(7, bounds, groups)
-
-
 @every_question
 def test_values_lie_between_minus_one_and_one_whatever_the_row(question):
     X, y = np.vstack([rows(300)[0], EXTREME]), np.append(rows(300)[1], [0, 1, 1, 0, 1, 0])
@@ -119,12 +94,6 @@ def test_questions_are_unchanged_when_sent(question):
     assert np.array_equal(again.value(X, y, coins), question.value(X, y, coins), equal_nan=True)
 
 
-def test_a_map_is_unchanged_when_sent():
-    again = PublicMap.from_message(WHERE.message())
-    X, _ = rows(20)
-    assert np.array_equal(again.transform(X), WHERE.transform(X))
-
-
 @pytest.mark.parametrize("coef", [None, COEF], ids=["means", "residuals"])
 def test_vector_question_is_unbiased_with_the_stated_noise(coef):
     X, y = rows(4000)
@@ -145,13 +114,6 @@ def test_vector_question_is_unbiased_with_the_stated_noise(coef):
     assert total > chi2(errors.size).isf(1e-3) * 0.5
     # The test rejects noise stated at two thirds.
     assert total * 1.5**2 > chi2(errors.size).isf(1e-3)
-
-
-def test_residual_question_is_unbiased():
-    X, y = rows(4000)
-    truth = np.mean(y - probability(scores(WHERE.transform(X), COEF)))
-    answers = SimulatedAgents(X, y, 1.0, n_people=400_000, random_state=0).ask(ResidualQuestion(WHERE, COEF), 400_000)
-    assert abs(answers.mean() - truth) < 4 * answers.scale / np.sqrt(len(answers)) < 0.02
 
 
 def test_error_question_is_unbiased_with_the_stated_noise():

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.linear import _residual_rows
 from dpadapt.learning.logistic import _coordinate_rows
-from dpadapt.learning.preparation import public_geometry
-from dpadapt.learning.task_model import task_prior
+from dpadapt.learning.scaling import public_geometry
 from dpadapt.papers.mirror.public_fit import public_coordinates
 from dpadapt.papers.subspace.probes import probe_rows
 from dpadapt.papers.subspace.solvers import _projected, _residual_sizes
 from dpadapt.representation.subspace import task_model
 from dpadapt.representation.subspace_regression import _inside
-from dpadapt.streaming.source import Part
+from dpadapt.representation.task_model import task_prior
 from dpadapt.transfer.classification_plan import Coordinates
 
 D, K = 20, 3

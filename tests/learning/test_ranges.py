@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import declared_geometry
 from dpadapt.learning.ranges import (
     ROWS_RANGE,
     TARGET_RANGE,
@@ -16,9 +16,9 @@ from dpadapt.learning.ranges import (
     shrunk_geometry,
     target_range,
 )
+from dpadapt.learning.scaling import declared_geometry
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.streaming.blocks import InMemory
-from dpadapt.streaming.source import Part
+from dpadapt.rows import InMemory
 
 BOTH = ROWS_RANGE | TARGET_RANGE
 random = np.random.default_rng(21)

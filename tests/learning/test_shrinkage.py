@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from dpadapt.learning.shrinkage import james_stein, least_threshold, regret, water_fill
+from dpadapt.learning.shrinkage import james_stein, least_threshold, regret, shrunk_spectrum, water_fill
 
 
 def _risk_by_quadrature(k, threshold, energy):
@@ -136,3 +136,28 @@ def test_a_direction_with_no_slope_gets_nothing():
 
 def test_costs_beyond_rounding_leave_everything_to_the_cheapest_direction():
     assert water_fill(np.array([1e20, 1e17, 1e18])).tolist() == [0.0, 1.0, 0.0]
+
+
+def _values(n, p, variances, seed=3):
+    rows = np.random.default_rng(seed).standard_normal((n, p)) * np.sqrt(variances)
+    return np.maximum(np.linalg.eigvalsh(rows.T @ rows / n), 0.0)
+
+
+@pytest.mark.parametrize(("n", "p"), [(300, 200), (120, 200)])
+def test_the_corrected_spectrum_of_isotropic_rows_is_flat(n, p):
+    values = _values(n, p, np.ones(p))
+    shrunk = shrunk_spectrum(values, n)
+    assert np.all(np.diff(shrunk) >= 0)
+    assert np.mean((shrunk - 1) ** 2) < 0.1 * np.mean((values - 1) ** 2)
+
+
+def test_exactly_dependent_columns_do_not_change_the_other_variances():
+    values = _values(300, 200, np.ones(200))
+    with_null = shrunk_spectrum(np.concatenate([[0.0, 0.0], values]), 300)
+    assert with_null[:2] == pytest.approx([0.0, 0.0])
+    assert with_null[2:] == pytest.approx(shrunk_spectrum(values, 300))
+
+
+def test_the_spectrum_of_many_rows_is_not_corrected():
+    values = _values(1000, 5, np.arange(1, 6))
+    assert np.array_equal(shrunk_spectrum(values, 1000), values)

@@ -10,7 +10,6 @@ from torch import nn  # noqa: E402
 
 from dpadapt.networks import ghost_clipping  # noqa: E402
 from dpadapt.networks.ghost_clipping import GhostEngine, Unsupported  # noqa: E402
-from dpadapt.networks.models import cifar_cnn  # noqa: E402
 from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy  # noqa: E402
 
 
@@ -49,14 +48,6 @@ def test_norms_from_inner_products_are_close_upper_bounds(name, monkeypatch):
     assert np.allclose(clipped_gradient_sum(ghost, inputs, targets, 1e6).value, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_network_for_cifar_is_supported():
-    torch.manual_seed(0)
-    rows_loss = RowsLoss(cifar_cnn(), cross_entropy)
-    inputs, targets = torch.randn(3, 3, 32, 32), torch.tensor([0, 5, 9])
-    plain = one_by_one(rows_loss, inputs, targets)
-    assert norms(GhostEngine(rows_loss), inputs, targets) == pytest.approx(np.linalg.norm(plain, axis=1), rel=1e-3)
-
-
 def test_large_batches_are_split_into_parts():
     rows_loss, inputs, targets = problem("perceptron", 2500)
     engine = GhostEngine(rows_loss)
@@ -64,28 +55,6 @@ def test_large_batches_are_split_into_parts():
     parts = slice(1200), slice(1200, None)
     halves = [clipped_gradient_sum(engine, inputs[part], targets[part], 0.1).value for part in parts]
     assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.1).value, sum(halves), atol=1e-4)
-
-
-def test_parts_are_smaller_where_layers_record_much(monkeypatch):
-    rows_loss, inputs, targets = problem("emnist", 90)
-    engine = GhostEngine(rows_loss)
-    expected = clipped_gradient_sum(engine, inputs, targets, 0.1).value
-    assert engine.part_rows == 1024
-    # An input and an output gradient per layer, taken to be of one size.
-    recorded = 2 * sum(layer_inputs(rows_loss.module, inputs[:1]))
-    monkeypatch.setattr(ghost_clipping, "_GHOST_RECORDED", 20 * recorded)
-    clipped_gradient_sum(engine, inputs[:4], targets[:4], 0.1)
-    assert engine.part_rows == 20
-    assert [len(part) for part, _ in engine.parts(inputs, targets)] == [20, 20, 20, 20, 10]
-    assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.1).value, expected, atol=1e-5)
-
-
-def layer_inputs(module, row):
-    """Yield how many numbers each layer with weights takes for one row."""
-    for layer in module:
-        if list(layer.parameters()):
-            yield row.numel()
-        row = layer(row)
 
 
 def test_tables_are_used_in_large_layers_where_they_take_less_arithmetic():

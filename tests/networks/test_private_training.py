@@ -18,7 +18,7 @@ from torch import nn  # noqa: E402
 from dpadapt import Adjacency, Ledger, PrivacyError, PrivacyWarning  # noqa: E402
 from dpadapt.networks import PrivateNetwork  # noqa: E402
 from dpadapt.networks.models import perceptron  # noqa: E402
-from dpadapt.networks.private_training import Recipe, State, mixing_weights, progress  # noqa: E402
+from dpadapt.networks.private_training import Recipe, State, mixing_weights  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 X, y = RANDOM.standard_normal((60, 4)), RANDOM.integers(0, 3, 60)
@@ -37,24 +37,6 @@ def test_the_weight_follows_the_cosine_and_never_turns_negative():
     assert np.all(weights >= 0)
     # As printed, four fifths of the training would be on public rows alone.
     assert np.count_nonzero(weights) == 2000
-
-
-def test_the_default_decay_is_slow():
-    weights = mixing_weights(100)
-    assert weights[-1] == pytest.approx(math.cos(math.pi * 99 / 400))
-    assert np.all(np.diff(weights) < 0)
-
-
-def test_the_weight_stays_above_its_floor():
-    weights = mixing_weights(100, decay_steps=10, floor=0.3)
-    assert weights.min() == 0.3
-    assert weights[0] == 1.0
-
-
-@pytest.mark.parametrize("options", [{"decay_steps": 0}, {"floor": 1.0}, {"floor": -0.1}, {"floor": "half"}])
-def test_bad_schedules_are_refused(options):
-    with pytest.raises(ValueError, match="must"):
-        mixing_weights(10, **options)
 
 
 def recipe(optimizer, momentum=0.9, average=0.0, n_steps=4):
@@ -86,22 +68,6 @@ def test_updates_are_those_of_torchs_optimizer(name):
         assert state.weights.numpy() == pytest.approx(weights.detach().numpy(), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_the_cosine_schedule_is_that_of_torchs_scheduler(name):
-    ours = State(torch.ones(3))
-    theirs = nn.Parameter(torch.ones(3))
-    made = torch.optim.SGD([theirs], lr=0.1, momentum=0.9) if name == "sgd" else torch.optim.Adam([theirs], lr=0.1)
-    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(made, T_max=7)
-    recipe_of_cosine = replace(recipe(name, n_steps=7), schedule="cosine")
-    for step in range(7):
-        gradient = torch.tensor([1.0, -2.0, 0.5]) * (step + 1)
-        ours.update(gradient, recipe_of_cosine)
-        theirs.grad = gradient.clone()
-        made.step()
-        cosine.step()
-        assert torch.allclose(ours.weights, theirs.detach(), rtol=1e-5)
-
-
 def test_the_rate_depends_on_the_number_of_the_step_and_falls_to_nearly_zero():
     rates = [replace(recipe("sgd", n_steps=200), schedule="cosine").rate_at(step) for step in range(200)]
     assert rates[0] == 0.1
@@ -129,13 +95,6 @@ def test_a_private_training_follows_its_schedule():
     assert seen["constant"][0] == seen["cosine"][0]
     factors = 0.5 * (1 + np.cos(np.pi * np.arange(12) / 12))
     assert np.array(seen["cosine"]) == pytest.approx(factors * np.mean(seen["constant"]), rel=0.3)
-
-
-def test_unknown_schedules_are_refused_before_anything_is_spent():
-    ledger = Ledger(1.0, 1e-5)
-    with pytest.raises(ValueError, match="schedule must be"):
-        PrivateNetwork(schedule="linear", n_steps=2).fit(X, y, ledger=ledger)
-    assert not ledger.entries
 
 
 def test_the_average_forgets_the_start():
@@ -226,12 +185,3 @@ def test_no_warning_of_a_loss_shows_the_size_of_a_sample(recwarn):
     PrivateNetwork(nn.Linear(4, 2), n_steps=2, batch_size=60, loss=loss, random_state=0).fit(X, y)
     said = {str(each.message) for each in recwarn if not issubclass(each.category, PrivacyWarning)}
     assert said <= {"1 targets", "4 targets"}  # the rows of the trial
-
-
-def test_the_progress_bar_shows_only_steps(capsys):
-    with progress(5, verbose=True) as show:
-        for step in range(1, 6):
-            show(step)
-    shown = capsys.readouterr().out
-    assert "5/5" in shown
-    assert "loss" not in shown

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from torch import nn  # noqa: E402
 
 from dpadapt import Adjacency, Ledger, PrivacyError, Public  # noqa: E402
 from dpadapt.networks import PrivateNetwork, private_training  # noqa: E402
-from dpadapt.networks.resumable_training import digest_of_function  # noqa: E402
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 
@@ -162,27 +160,6 @@ def test_a_checkpoint_of_a_loss_whose_code_has_changed_is_refused(monkeypatch, t
         with pytest.raises(ValueError, match="belongs to another training"):
             estimator(tmp_path, **params).fit(X, y, public=public, ledger=opened(tmp_path))
     assert estimator(tmp_path, **params).fit(X, y, public=public, ledger=opened(tmp_path)).privacy_.epsilon > 0
-
-
-def test_a_checkpoint_needs_a_loss_that_can_be_recognised(tmp_path):
-    X, y, public = problem()
-
-    def inner(outputs, targets):
-        return outputs[:, 0] * targets
-
-    for loss in (lambda outputs, targets: outputs[:, 0] * targets, inner):
-        ledger = opened(tmp_path)
-        with pytest.raises(ValueError, match="checkpoint needs a loss that can be recognised"):
-            estimator(tmp_path, loss=loss, module=nn.Linear(4, 1), classes=None).fit(X, y, public=public, ledger=ledger)
-        assert ledger.entries == []
-
-
-def test_functions_and_objects_are_told_apart_by_their_digests():
-    several = [squared, absolute, partial(squared, targets=1), partial(squared, targets=2), nn.L1Loss(), nn.MSELoss()]
-    several.append(nn.MSELoss(reduction="none"))
-    digests = [digest_of_function(function, "loss") for function in several]
-    assert len(set(digests)) == len(several)
-    assert digests == [digest_of_function(function, "loss") for function in several]
 
 
 def test_a_checkpoint_of_other_frozen_weights_is_refused(monkeypatch, tmp_path):

@@ -11,11 +11,12 @@ torch = pytest.importorskip("torch")
 from small_networks import CASES, norms, one_by_one, problem  # noqa: E402
 from torch import nn  # noqa: E402
 
+from benchmarks.mirror.models import lstm_language_model  # noqa: E402
 from dpadapt import Adjacency, PrivacyError  # noqa: E402
 from dpadapt.inputs.persons import person_shares  # noqa: E402
 from dpadapt.networks import ghost_clipping, row_gradients  # noqa: E402
 from dpadapt.networks.ghost_clipping import GhostEngine  # noqa: E402
-from dpadapt.networks.models import lstm_language_model, sequence_loss  # noqa: E402
+from dpadapt.networks.models import sequence_loss  # noqa: E402
 from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy  # noqa: E402
 
 HOSTILE = [1e3, 1e10, 1e19, 1e30, 3e38, 1e-30, float("inf"), float("nan"), 0.0]
@@ -200,48 +201,10 @@ def test_without_the_shape_check_a_loss_of_the_wrong_shape_breaks_the_bound(monk
     assert np.linalg.norm(whole - without) > 2.0
 
 
-def test_an_empty_batch_gives_zeros():
-    rows_loss, inputs, targets = problem("emnist", 3)
-    for engine in (GhostEngine(rows_loss), VmapEngine(rows_loss)):
-        made = clipped_gradient_sum(engine, inputs[:0], targets[:0], 1.0)
-        assert made.value.shape == (rows_loss.n_parameters,)
-        assert not made.value.any()
-        assert made.l2 == 1.0
-
-
-def test_only_trainable_parameters_have_gradients():
-    rows_loss, inputs, targets = problem("perceptron", 8)
-    module = rows_loss.module
-    module[1].requires_grad_(False)
-    probe = RowsLoss(module, cross_entropy)
-    assert probe.n_parameters == rows_loss.n_parameters - 12 * 7 - 7
-    plain = one_by_one(probe, inputs, targets)
-    for engine in (GhostEngine(probe), VmapEngine(probe)):
-        assert norms(engine, inputs, targets) == pytest.approx(np.linalg.norm(plain, axis=1), rel=1e-5)
-    assert all(not weights.requires_grad for weights in module[1].parameters())
-
-
-def test_parameters_are_read_and_set_as_one_flat_vector():
-    rows_loss, _, _ = problem("perceptron", 5)
-    flat = rows_loss.get()
-    assert flat.shape == (rows_loss.n_parameters,)
-    rows_loss.put(flat + 1)
-    assert np.array_equal(rows_loss.get(), flat + 1)
-    first = rows_loss.trainable[0]
-    assert np.array_equal(first.detach().numpy().ravel(), (flat + 1)[: first.numel()])
-
-
 def test_the_gradient_is_that_of_the_mean_loss():
     rows_loss, inputs, targets = problem("perceptron", 7)
     mean = one_by_one(rows_loss, inputs, targets).mean(axis=0)
     assert np.allclose(rows_loss.gradient(inputs, targets), mean, atol=1e-6)
-
-
-def test_frozen_parameters_require_gradients_again_afterwards():
-    rows_loss, _, _ = problem("perceptron", 1)
-    with rows_loss.frozen():
-        assert not any(weights.requires_grad for weights in rows_loss.trainable)
-    assert all(weights.requires_grad for weights in rows_loss.trainable)
 
 
 def test_vmap_takes_rows_in_chunks_that_fit_into_memory(monkeypatch):

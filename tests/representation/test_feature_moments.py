@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, PrivateTransferClassifier, Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.representation import PrivateProbe, feature_moments
 from dpadapt.representation.feature_moments import (
@@ -19,8 +20,7 @@ from dpadapt.representation.feature_moments import (
     release_moments,
     shrunk_mean,
 )
-from dpadapt.streaming.blocks import InMemory
-from dpadapt.streaming.source import Part
+from dpadapt.rows import InMemory
 
 random = np.random.default_rng(11)
 D = 6

@@ -1,7 +1,6 @@
 """The public models that a transfer starts from: robust scales, out-of-fold scores, the blend, saving."""
 
 import io
-import json
 import math
 
 import numpy as np
@@ -10,13 +9,10 @@ from sklearn.linear_model import LinearRegression
 
 import dpadapt
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, persist
-from dpadapt.learning.descent import SoftmaxLoss
 from dpadapt.transfer import base as module
 from dpadapt.transfer.base import (
     FEWEST_BOOSTED_ROWS,
-    LINEAR_ONLY_NOTE,
     Base,
-    Columns,
     LinearModel,
     blend_weights,
     boosting_fails,
@@ -76,16 +72,6 @@ def test_a_rare_indicator_has_a_scale_and_no_row_becomes_long(count):
     assert abs(columns.standardise(np.array([[0.0, 0.0]]))[0, 1]) < 0.5
 
 
-def test_one_bad_cell_of_a_rare_indicator_does_not_set_its_scale():
-    X = _generator().standard_normal((1000, 1))
-    X[:, 0] = np.arange(1000) < 8
-    clean = robust_columns(X, 10.0)
-    X[3, 0] = 1000.0
-    columns = robust_columns(X, 10.0)
-    assert columns.scale == pytest.approx(clean.scale, rel=1e-9)
-    assert columns.center == pytest.approx(clean.center, abs=1e-9)
-
-
 def test_a_constant_column_is_kept_with_one_unit():
     X = np.column_stack([_generator().standard_normal(500), np.full(500, 7.0)])
     columns = robust_columns(X, 10.0)
@@ -106,33 +92,11 @@ def test_public_rows_have_noise_in_constant_columns_alone():
     assert np.array_equal(columns.standardise(X)[:, 1], np.zeros(4000))
 
 
-@pytest.mark.parametrize("size", [1e-6, 1e-3])
-def test_a_nearly_constant_column_is_scaled_by_its_own_spread(size):
-    X = 100.0 + size * _generator().standard_normal((400, 1))
-    columns = robust_columns(X, 10.0)
-    assert not columns.constant[0]
-    assert columns.scale[0] == pytest.approx(size, rel=0.15)
-
-
 def test_rounding_errors_of_a_constant_column_are_no_scale():
     X = 0.1 * (1.0 + 1e-15 * _generator().integers(-3, 4, (400, 1)))
     columns = robust_columns(X, 10.0)
     assert columns.constant[0]
     assert np.abs(columns.standardise(X)).max() < 1e-10
-
-
-def test_columns_that_share_a_unit_keep_their_relative_scales():
-    X = _generator().standard_normal((2000, 60)) * np.linspace(0.5, 3.0, 60)
-    X[:, 10] = 2.0
-    shared, own = robust_columns(X, 3.0, shared_units=True), robust_columns(X, 3.0)
-    kept = ~shared.constant
-    assert np.unique(shared.scale[kept]).size == 1
-    assert shared.scale[0] == pytest.approx(np.sqrt(np.mean(own.scale[kept] ** 2)))
-    # The limit is at the same raw value as without shared units.
-    assert np.allclose(shared.limit[kept] * shared.scale[kept], 3.0 * own.scale[kept])
-    assert (shared.scale[10], shared.limit[10]) == (1.0, 1.0)
-    table = robust_columns(X[:, :40], 3.0, shared_units=True)  # few columns are a table
-    assert np.array_equal(table.scale, own.scale[:40])
 
 
 def test_standardising_is_cell_by_cell_and_accepts_any_cell():
@@ -153,15 +117,6 @@ def test_bad_labels_are_clipped_and_the_others_stay(n_rows):
     assert np.array_equal(tamed[~bad], y[~bad])
     assert np.abs(tamed - 3.0).max() < 10.0
     assert tamed.mean() == pytest.approx(y.mean(), abs=0.2)
-
-
-def test_heavy_tails_inside_the_range_and_constant_labels_stay():
-    heavy = _generator().laplace(size=2000)
-    assert np.array_equal(tamed_labels(heavy), heavy)
-    constant = np.full(100, 4.0)
-    assert np.array_equal(tamed_labels(constant), constant)
-    rare = (np.arange(1000) < 3).astype(float)  # both quantiles are 0
-    assert np.array_equal(tamed_labels(rare), rare)
 
 
 def test_values_too_far_away_to_be_true_are_left_out():
@@ -216,31 +171,6 @@ def test_labels_that_are_bad_for_their_row_alone_are_clipped():
 
 
 # Linear models
-
-
-def test_long_rows_are_shortened_and_short_ones_stay():
-    columns = Columns(np.zeros(2), np.ones(2), np.full(2, 100.0), np.zeros(2, dtype=bool))
-    model = LinearModel(columns, 2.0, np.array([1.0, 1.0, 0.5]), 3.0)
-    X = np.array([[0.5, 0.5], [30.0, 40.0], [0.0, 0.0]])
-    rows = model.rows(X)
-    assert rows[0].tolist() == [0.5, 0.5, 1.0]
-    assert np.linalg.norm(rows[1]) == pytest.approx(2.0)
-    assert rows[1] == pytest.approx(2.0 * np.array([30.0, 40.0, 1.0]) / math.sqrt(2501.0))
-    assert np.allclose(model.scores(X), 3.0 + rows @ [1.0, 1.0, 0.5])
-    endless = LinearModel(columns, math.inf, model.coef, 3.0)
-    assert endless.scores(X).tolist() == [4.5, 73.5, 3.5]
-
-
-def test_rows_are_shortened_further_out_where_there_are_many_per_column():
-    X = _generator().standard_normal((300, 5))
-    models = []
-    for n_rows in (100, 101):  # 20 rows per column, and more
-        rows = X[:n_rows]
-        columns = robust_columns(rows, 10.0)
-        model, _ = module._ridge(columns, rows, rows[:, 0], module.SHORTENED_RIDGES, shorten=True)
-        lengths = np.linalg.norm(np.column_stack([columns.standardise(rows), np.ones(n_rows)]), axis=1)
-        models.append(model.longest / np.quantile(lengths, 0.95))
-    assert models == pytest.approx([1.0, module._LONGER_ROWS])
 
 
 def test_leave_one_out_predictions_are_those_of_models_without_the_row():
@@ -309,37 +239,6 @@ def test_weights_are_close_to_the_optimum():
     assert weights == pytest.approx(np.array([4.0, 2.0, 1.0]) / 7.0, abs=0.06)
 
 
-def test_weights_are_equal_where_no_loss_is_a_number():
-    assert blend_weights(np.zeros((2, 5)), lambda blend: math.nan, 0.1).tolist() == [0.5, 0.5]
-
-
-def test_far_residuals_count_linearly_in_the_loss_of_the_weights():
-    sizes = np.ones(101)
-    assert module._robust_square(sizes) == 1.0
-    sizes[0] = 1e6
-    assert module._robust_square(sizes) == pytest.approx((100.0 + 5.0 * (2e6 - 5.0)) / 101.0)
-    assert module._robust_square(np.zeros(10)) == 0.0
-
-
-@pytest.mark.parametrize("shape", ["linear", "step"])
-def test_the_better_model_gets_the_larger_weight(shape):
-    draw = _generator()
-    X = draw.uniform(-1, 1, (600, 3))
-    y = X[:, 0] if shape == "linear" else np.sign(X[:, 0]) * np.sign(X[:, 1])
-    y = y + 0.05 * draw.standard_normal(600)
-    public_base = regression_base(Public(X, y), X, y, None)
-    weights, least = public_base.base.weights, module._LEAST_WEIGHT
-    assert weights.min() >= least - 1e-12
-    assert weights[2] == pytest.approx(least if shape == "linear" else 1.0 - 2.0 * least)
-    codes = (y > 0).astype(np.int64)
-    public_base = classification_base(Public(X, codes), X, codes, np.array([0, 1]), None)
-    assert bool(public_base.base.weights[1] > 0.5) is (shape == "step")
-    loss = SoftmaxLoss()
-    scores = public_base.scores
-    blended = loss.value(np.tensordot(public_base.base.weights, scores, 1), codes)
-    assert blended <= min(loss.value(0.9 * scores[k] + 0.1 * scores[1 - k], codes) for k in (0, 1)) + 1e-12
-
-
 # Bases
 
 PLACES = _generator(5).standard_normal((400, 4))
@@ -379,20 +278,6 @@ def test_scores_on_public_rows_are_out_of_fold_in_classification():
     assert np.corrcoef(base.base.models[1].scores(PLACES)[:, 1], codes)[0, 1] > 0.8
     for scores in base.scores:
         assert np.corrcoef(scores[:, 1], codes)[0, 1] < 0.2
-
-
-@pytest.mark.parametrize("n_classes", [1, 2, 3])
-def test_shapes_of_a_base(n_classes, public_bases):
-    base, n_models = public_bases[n_classes], 3 if n_classes == 1 else 2
-    tail = () if n_classes == 1 else (n_classes,)
-    assert len(base.base.models) == n_models
-    assert base.scores.shape == (n_models, 400, *tail)
-    assert base.base.scores(NEW).shape == (n_models, 150, *tail)
-    assert base.rows.shape == (400, 4)
-    assert base.base.weights.sum() == pytest.approx(1.0)
-    assert not base.base.given
-    if n_classes > 1:
-        assert np.allclose(base.base.scores(NEW).sum(axis=2), 0.0, atol=1e-8)
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 3])
@@ -474,14 +359,6 @@ def test_the_linear_model_alone_is_the_one_of_the_blend_that_shortens():
     assert np.array_equal(alone.scores[0], blend.scores[1])
 
 
-def test_the_receipt_says_that_the_public_model_is_linear():
-    X, y = PLACES[:30], PLACES[:30, 0]
-    regressor = PrivateTransferRegressor(random_state=0).fit(NEW, NEW[:, 0], public=Public(X, y))
-    classifier = PrivateTransferClassifier(random_state=0).fit(NEW, NEW[:, 0] > 0, public=Public(X, y > 0))
-    for model in (regressor, classifier):
-        assert LINEAR_ONLY_NOTE in json.dumps(model.privacy_.to_json())
-
-
 def test_a_base_is_remembered_until_its_public_rows_change():
     X, y = PLACES[:60].copy(), PLACES[:60, 0].copy()
     public = Public(X, y)
@@ -506,30 +383,6 @@ def test_a_class_absent_from_public_rows_has_a_small_probability():
     for scores in (*base.scores, *base.base.scores(NEW)):
         assert np.isfinite(scores).all()
         assert np.mean(scores[:, 1] < scores.max(axis=1) - 2.0) > 0.9
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_class_with_fewer_rows_than_folds_is_fitted(count):
-    codes = np.zeros(60, dtype=np.int64)
-    codes[:count] = 1
-    base = classification_base(Public(PLACES[:60], codes), PLACES[:60], codes, np.arange(2), None)
-    assert np.isfinite(base.scores).all()
-    assert np.isfinite(base.base.scores(NEW)).all()
-    model = PrivateTransferClassifier(random_state=0).fit(NEW, NEW[:, 0] > 1, public=Public(PLACES[:60], codes == 1))
-    assert np.isfinite(model.predict_proba(NEW)).all()
-
-
-def test_constant_public_labels_predict_the_constant():
-    y = np.full(400, -2.0)
-    base = regression_base(Public(PLACES, y), PLACES, y, None)
-    assert np.allclose(base.scores, -2.0)
-    assert np.allclose(base.base.scores(NEW), -2.0)
-    assert boosting_fails(400, np.zeros(400, dtype=np.int64))
-    assert not boosting_fails(400, np.arange(400) % 2)
-    model = PrivateTransferClassifier(classes=[0, 1], random_state=0)
-    model.fit(NEW, NEW[:, 0] > 0, public=Public(PLACES, np.zeros(400, dtype=np.int64)))
-    assert model.public_base_ is None
-    assert LINEAR_ONLY_NOTE in json.dumps(model.privacy_.to_json())
 
 
 # Saving

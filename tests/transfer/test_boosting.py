@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.transfer import boosting
 from dpadapt.transfer.boosting import LEAST_CLASS_PROBABILITY, BoostedModel, Trees, centred_logs, fit_boosting
 
@@ -70,13 +70,6 @@ def test_sums_are_those_of_a_walk_through_each_tree_for_any_cells(n_classes, mod
     assert np.array_equal(trees.sums(rows), expected)
 
 
-def test_a_tree_of_one_leaf_adds_its_value():
-    model = HistGradientBoostingRegressor(max_iter=3, early_stopping=False, min_samples_leaf=200).fit(X, y)
-    trees = Trees.of(model)
-    assert (trees.left < 0).all()
-    assert np.array_equal(trees.sums(NEW)[:, 0], model.predict(NEW))
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_scores_are_the_centred_log_probabilities_of_scikit_learn(n_classes, models):
     labels = _labels(n_classes)
@@ -114,46 +107,6 @@ def test_a_class_that_the_rows_lack_gets_the_least_probability():
     assert np.all(most >= math.log(0.5 * 4 / LEAST_CLASS_PROBABILITY))
     two = fit_boosting(X, _labels(2), 2).scores(NEW)
     assert np.array_equal(scores[:, 2] > scores[:, 0], two[:, 1] > two[:, 0])
-
-
-@pytest.mark.parametrize("n_rows", [60, boosting._EARLY_STOPPING_ROWS])
-def test_a_class_with_one_row_does_not_break_the_fit(n_rows):
-    rows = np.resize(X, (n_rows, 4))
-    for n_classes in (2, 3):
-        codes = np.arange(n_rows) % (n_classes - 1)
-        codes[5] = n_classes - 1
-        scores = fit_boosting(rows, codes, n_classes).scores(NEW)
-        assert scores.shape == (200, n_classes)
-        assert np.isfinite(scores).all()
-        assert np.mean(scores[:, -1] == scores.min(axis=1)) > 0.9
-
-
-def test_constant_labels_give_constant_scores():
-    assert np.allclose(fit_boosting(X, np.full(300, 7.5), 1).scores(NEW), 7.5, rtol=1e-12)
-    scores = fit_boosting(X, np.ones(300, dtype=np.int64), 3).scores(NEW)
-    expected = centred_logs(np.array([[0.0, 1.0, 0.0]]))
-    assert np.array_equal(scores, np.repeat(expected, 200, axis=0))
-
-
-@pytest.mark.parametrize(("n_rows", "stops"), [(999, False), (1000, True)])
-@pytest.mark.parametrize("n_classes", [1, 2])
-def test_boosting_stops_early_from_a_thousand_rows_on(n_rows, stops, n_classes):
-    draw = np.random.default_rng(1)
-    rows = draw.standard_normal((n_rows, 2))
-    # Noise as labels: without early stopping all 100 trees are made.
-    labels = draw.standard_normal(n_rows)
-    model = fit_boosting(rows, labels if n_classes == 1 else (labels > 0).astype(np.int64), n_classes)
-    assert (len(model.trees.roots) < 50) is stops
-    assert (len(model.trees.roots) == 100) is not stops
-
-
-def test_more_classes_than_held_out_rows_are_fitted_without_early_stopping(monkeypatch):
-    monkeypatch.setattr(boosting, "_EARLY_STOPPING_ROWS", 60)
-    codes = np.arange(60) % 7  # a tenth are 6 rows
-    model = fit_boosting(X[:60], codes, 7)
-    assert model.known.tolist() == list(range(7))
-    assert len(model.trees.roots) == 700
-    assert np.isfinite(model.scores(NEW)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

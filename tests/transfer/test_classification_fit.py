@@ -8,10 +8,10 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms import clipped_sum
-from dpadapt.streaming.blocks import InMemory
-from dpadapt.streaming.source import Part
+from dpadapt.rows import InMemory
 from dpadapt.transfer.classification_fit import _varying, private_change
 from dpadapt.transfer.classification_plan import make_plan, prepare
 
@@ -50,12 +50,6 @@ def test_with_hardly_any_noise_the_whole_change_is_adopted_and_reaches_the_priva
 
 def test_with_far_too_much_noise_the_gate_stays_shut():
     assert change(Budget(0.002, 4000.0, 1.0))[2] < 0.05
-
-
-def test_without_public_labels_there_is_no_gate():
-    prepared, _, fraction = change(Budget(1.0, 4000.0, 1.0), None)
-    assert fraction == 1.0
-    assert not prepared.start.any()
 
 
 @pytest.mark.parametrize("mu", [0.3, 3.0])

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, forecast
-from dpadapt.representation import PrivateProbe
+from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, forecast
 from dpadapt.transfer.forecast import (
-    ClassificationForecast,
     TransferForecast,
     forecast_classification,
     forecast_regression,
@@ -36,50 +34,9 @@ def test_classes_of_the_estimator_are_used_where_public_rows_have_no_labels():
         forecast(PrivateTransferClassifier(), Public(X), 3000)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((PrivateLinearRegression(), public, 10), TypeError, "has none"),
-        ((PrivateTransferRegressor(), X, 10), TypeError, "wrapped"),
-        ((PrivateTransferRegressor(), public, 0), ValueError, "n_private"),
-        ((PrivateTransferRegressor(), Public(X), 10), ValueError, "labels"),
-        ((PrivateTransferRegressor(prior="same-population"), public, 10), ValueError, "prior"),
-    ],
-)
-def test_bad_input_is_named(arguments, error, message):
-    with pytest.raises(error, match=message):
-        forecast(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("rows", "epsilon", "said"), [(10, 0.01, "nothing spent"), (300, 0.3, "some"), (90_000, 3.0, "hardly any")]
-)
-def test_a_classifier_says_in_words_how_much_the_noise_hides(rows, epsilon, said):
-    assert said in str(forecast(PrivateTransferClassifier(epsilon=epsilon), labelled, rows))
-
-
-def test_without_public_labels_the_words_say_that_there_is_no_gate():
-    assert "no gate" in str(forecast(PrivateTransferClassifier(classes=[0, 1]), Public(X), 3000))
-
-
-@pytest.mark.parametrize("model", [PrivateTransferRegressor(), PrivateTransferClassifier(), PrivateProbe(encoder=abs)])
-def test_raw_arrays_are_refused_as_public_data(model):
-    with pytest.raises(TypeError, match="must be wrapped"):
-        model.forecast(X, 300)
-
-
 class_random = np.random.default_rng(6)
 X_class = class_random.uniform(-1, 1, (400, 5))
 class_public = Public(X_class, (X_class[:, 0] > 0).astype(int))
-
-
-def test_more_rows_and_more_budget_mean_less_noise_in_a_score():
-    noise = [forecast_classification(class_public, n, e).blur for n, e in ((1000, 1.0), (1000, 4.0), (10_000, 4.0))]
-    assert noise == sorted(noise, reverse=True)
-    assert (
-        forecast_classification(class_public, 1000, adjacency="replace-one").blur
-        > forecast_classification(class_public, 1000).blur
-    )
 
 
 def test_gate_is_shut_at_a_tiny_budget_and_open_at_a_large_one():
@@ -133,28 +90,9 @@ def test_forecast_is_not_worthwhile_when_the_budget_is_too_small():
         forecast_regression(Public(rows.X), 100)
 
 
-@pytest.mark.parametrize("n_private", [20, 5000], ids=["too small a budget", "enough"])
-@pytest.mark.parametrize("forecast_of", [forecast_regression, forecast_classification])
-def test_a_word_that_is_no_public_model_is_refused(forecast_of, n_private):
-    public = _labelled(3, 300)
-    if forecast_of is forecast_classification:
-        public = Public(public.X, np.asarray(public.y) > 0)
-    with pytest.raises(ValueError, match="public_model must be 'linear', a model with predict, or left out"):
-        forecast_of(public, n_private, 0.1, public_model="boosting")
-
-
 def test_a_regressor_says_in_words_from_which_shift_on_the_gate_opens():
     good = forecast_regression(_labelled(10, 300), 10_000, 4.0)
     assert f"save at least {good.opens_at:.0%} of the public model's mean squared error" in str(good)
     assert "can't say" in str(good)
     never = TransferForecast(True, 3, (0.0, 1.0), (1.0, 1.0), np.inf)
     assert "stay shut for every shift" in str(never)
-
-
-@pytest.mark.parametrize(
-    ("gate", "said"), [("open", "will probably open"), ("shut", "stay shut"), ("undecided", "uncertain")]
-)
-def test_a_classifier_says_in_words_whether_the_gate_opens(gate, said):
-    words = str(ClassificationForecast(True, 3, 0.5, 0.02, 1.0, gate))
-    assert "must save 0.02 of log-loss per row before the gate opens" in words
-    assert said in words

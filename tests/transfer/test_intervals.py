@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -27,9 +26,7 @@ from dpadapt.transfer.intervals import (
     Calibration,
     coverage_in_words,
     interval_plan,
-    log_loss_bounds,
     residual_bounds,
-    score_limit,
     set_plan,
 )
 
@@ -108,13 +105,6 @@ def test_intervals_follow_private_errors_not_public_ones():
     model = regressor().fit(*wide, public=PUBLIC)
     half = np.diff(model.predict_interval(wide[0][:1], coverage=0.9))[0, 0] / 2
     assert half == pytest.approx(1.5 * 1.645, rel=0.15)
-
-
-@pytest.mark.parametrize("model", ["fitted", "fitted_classifier"])
-def test_a_larger_coverage_never_has_smaller_intervals(model, request):
-    limits = [request.getfixturevalue(model).calibration_.limit(each) for each in np.linspace(0.001, 0.9999, 300)]
-    assert limits == sorted(limits)
-    assert limits[0] < limits[150] < limits[-1] == math.inf
 
 
 def test_unlabelled_public_rows_are_enough_for_sets():
@@ -240,16 +230,6 @@ def test_no_record_moves_the_calibration_further_than_its_noise_assumes(make, ad
     assert 0.5 < worst <= 1 + 1e-9
 
 
-def test_ties_and_scores_of_zero_are_counted():
-    """A public model without errors: all residuals are equal, or zero."""
-    X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
-    y = X[:, 0] + 0.0
-    model = regressor(epsilon=5.0).fit(X, y, public=Public(X[:200] + 1e-9, y[:200]))
-    low, high = model.predict_interval(X, coverage=0.9).T
-    assert np.mean((low <= y) & (y <= high)) > 0.88
-    assert np.isfinite(high - low).all()
-
-
 def test_a_null_row_counts_nothing():
     X, y = PRIVATE[0].copy(), PRIVATE[1].copy()
     X[:2000] = 1e200
@@ -283,14 +263,6 @@ def test_noise_moves_the_limit_up():
     assert noisy.imprecise(0.9)
 
 
-def test_bounds_have_one_ratio_and_a_wide_range():
-    for bounds in (residual_bounds(np.linspace(-3, 2, 100)), log_loss_bounds(), residual_bounds(np.zeros(4))):
-        assert np.diff(np.log(bounds)) == pytest.approx(np.log(bounds[1] / bounds[0]))
-        assert bounds[0] > 0
-        assert 100 < len(bounds) < 300
-    assert residual_bounds(np.array([0.0] * 99 + [1.0]))[-1] > 1e-3
-
-
 # Warnings and refusals.
 
 
@@ -313,22 +285,6 @@ def test_the_warning_begins_where_n_times_mu_is_151_at_90_percent(coverage, sign
         assert Calibration(np.ones(bins), np.zeros(bins), noise, n_rows, 0.15).imprecise(coverage) == expected
 
 
-@pytest.mark.parametrize("coverage", [0, 1, 0.0, 1.0, -0.1, 1.5, 90, math.nan, "0.9", None, True, [0.9]])
-def test_a_coverage_must_lie_between_0_and_1(fitted, coverage):
-    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
-        fitted.predict_interval(NEW[0], coverage=coverage)
-
-
-def test_a_model_without_intervals_says_so():
-    plain = regressor(intervals=False).fit(*PRIVATE, public=PUBLIC)
-    assert plain.calibration_ is None
-    with pytest.raises(ValueError, match="Fit it with intervals=True"):
-        plain.predict_interval(NEW[0])
-    sure = classifier(intervals=False).fit(*classes(PRIVATE), public=PUBLIC_CLASSES)
-    with pytest.raises(ValueError, match="Fit it with intervals=True"):
-        sure.predict_set(NEW[0])
-
-
 @pytest.mark.parametrize("public", [None, Public(PUBLIC.X)])
 def test_intervals_without_public_labels_are_refused_before_anything_is_spent(public):
     ledger = Ledger(10.0, 1e-6)
@@ -342,11 +298,6 @@ def test_intervals_without_public_labels_are_refused_before_anything_is_spent(pu
     assert ledger.entries == []
 
 
-def test_score_limit_warns_with_a_category_of_its_own():
-    with pytest.warns(CalibrationWarning, match="infinite"):
-        assert score_limit(None, 0.9, asked=True) == math.inf
-
-
 # With the rest of the package.
 
 
@@ -354,21 +305,6 @@ def test_intervals_leave_the_fit_alone_unless_they_are_asked_for():
     default = PrivateTransferRegressor(2.0, random_state=0).fit(*PRIVATE, public=PUBLIC)
     assert "calibration" not in [entry.label for entry in default.privacy_.entries]
     assert clone(regressor()).intervals
-
-
-def test_the_public_model_has_no_calibration(fitted, fitted_classifier):
-    with pytest.warns(CalibrationWarning):
-        assert np.isinf(fitted.public_only().predict_interval(NEW[0][:2])).all()
-    assert fitted_classifier.public_only().calibration_ is None
-    assert fitted.calibration_ is not None
-
-
-def test_data_frames_give_no_warning_about_their_names():
-    names = ["a", "b", "c"]
-    public = Public(pd.DataFrame(PUBLIC.X, columns=names), PUBLIC.y)
-    for params in ({}, {"prior": "same-population"}):
-        model = regressor(**params).fit(pd.DataFrame(PRIVATE[0], columns=names), PRIVATE[1], public=public)
-        assert model.predict_interval(pd.DataFrame(NEW[0], columns=names)).shape == (4000, 2)
 
 
 @pytest.mark.parametrize("model", ["fitted", "fitted_classifier"])

@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
-from dpadapt.learning.descent import SoftmaxLoss, softmax
-from dpadapt.learning.preparation import WHITENING_FLOOR
+from dpadapt.learning.losses import softmax
+from dpadapt.learning.scaling import WHITENING_FLOOR
 from dpadapt.transfer import public_softmax as module
 from dpadapt.transfer.public_softmax import cross_fitted_softmax, mixed_units, public_softmax, whitening
 
@@ -44,30 +44,6 @@ def test_whitening_leaves_out_constant_and_collinear_columns():
     basis, _ = whitening(collinear)
     assert basis.shape == (4, 2)
     assert np.abs(basis).max() < 10
-
-
-def test_whitening_of_constant_rows_gives_one_direction_of_zeros():
-    basis, shares = whitening(np.zeros((20, 3)))
-    assert np.array_equal(basis, np.zeros((3, 1)))
-    assert shares.tolist() == [1.0]
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_coefficients_reproduce_the_scores_of_the_whole_model(n_classes):
-    rows = 2.0 + random.standard_normal((400, 5))
-    codes = np.digitize(rows[:, 0] - rows[:, 1] + 0.5 * random.standard_normal(400), [0.0, 1.0][: n_classes - 1])
-    coef, scores = cross_fitted_softmax(rows, codes, n_classes, _folds(400))
-    assert coef.shape == (6, n_classes)
-    assert np.allclose(coef.sum(axis=1), 0.0, atol=1e-9)
-    center = rows.mean(axis=0)
-    basis, shares = whitening(rows - center)
-    new = 2.0 + random.standard_normal((50, 5))
-    whole, _ = public_softmax(np.column_stack([np.ones(400), (rows - center) @ basis]), codes, n_classes, shares)
-    expected = np.column_stack([np.ones(50), (new - center) @ basis]) @ whole
-    assert np.allclose(np.column_stack([new, np.ones(50)]) @ coef, expected, atol=1e-9)
-    # Rows that a part was not fitted to are scored nearly as well as by the whole model.
-    own = SoftmaxLoss().value(np.column_stack([rows, np.ones(400)]) @ coef, codes)
-    assert own < SoftmaxLoss().value(scores, codes) < own + 0.1
 
 
 def test_predictions_agree_with_logistic_regression():
@@ -118,23 +94,6 @@ def test_a_class_without_rows_becomes_improbable_and_stays_finite():
     probabilities = softmax(scores.copy())
     assert probabilities[:, 1].mean() < 0.05
     assert np.mean(np.argmax(probabilities, axis=1) == codes) > 0.9
-
-
-def test_a_class_that_a_fold_lacks_does_not_break_the_fit():
-    rows = random.standard_normal((80, 2))
-    codes = (rows[:, 0] > 0).astype(np.int64)
-    codes[17] = 2
-    _, scores = cross_fitted_softmax(rows, codes, 3, _folds(80))
-    assert np.isfinite(scores).all()
-    assert scores[17, 2] < scores[17].max()
-
-
-def test_constant_rows_give_the_class_frequencies():
-    codes = (np.arange(200) % 4 == 0).astype(np.int64)
-    coef, scores = cross_fitted_softmax(np.ones((200, 2)), codes, 2, _folds(200))
-    assert np.allclose(coef[:2], 0.0)
-    assert softmax(coef[-1:].copy())[0, 1] == pytest.approx(0.25, abs=0.01)
-    assert np.allclose(softmax(scores.copy())[:, 1], 0.25, atol=0.06)
 
 
 def test_fewer_than_fifty_columns_or_one_of_a_large_scale_are_a_table():

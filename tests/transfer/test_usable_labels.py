@@ -8,13 +8,12 @@ import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.inputs.persons import person_shares
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import row_shares
-from dpadapt.streaming.source import Part
 from dpadapt.tables import Schema, TableModel
-from dpadapt.transfer.usable_labels import _readable, count_plan
+from dpadapt.transfer.usable_labels import UsableLabels, _readable, count_plan
 
 ESTIMATORS = {"classification": PrivateTransferClassifier, "regression": PrivateTransferRegressor}
 
@@ -55,6 +54,7 @@ def _count_of_60_fits(task, *, level, hide_labels):
     return adopted, above
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", [0.0, 1.0], ids=["same population", "shifted"])
 @pytest.mark.parametrize("task", ESTIMATORS)
 def test_at_most_1_of_60_fits_adopts_anything_without_readable_labels(task, level):
@@ -123,3 +123,25 @@ def test_the_noise_of_the_share_is_the_noise_of_its_release():
     assert plan.budget.mu**2 + plan.multiplier**-2 == pytest.approx(0.09)
     usable = UsableLabels(0.2, plan.multiplier / 400.0)
     assert usable.none == (2.5 * plan.multiplier >= 0.2 * 400.0)
+
+
+def test_a_share_within_its_noise_counts_as_none():
+    assert UsableLabels(0.25, 0.1).none
+    assert not UsableLabels(0.26, 0.1).none
+    assert UsableLabels(0.2, 0.1).interval()[1] == 0.0
+    assert UsableLabels(0.26, 0.1).interval()[1] > 0.0
+
+
+def test_the_interval_covers_9_of_10_shares_and_stays_within_0_and_1():
+    shares = 0.5 + 0.1 * np.random.default_rng(0).standard_normal(4000)
+    covered = [low <= 0.5 <= high for _, low, high in (UsableLabels(share, 0.1).interval() for share in shares)]
+    # Three standard deviations: the seed fails once in 370.
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.0143)
+    assert UsableLabels(1.1, 0.1).interval()[::2] == (1.0, 1.0)
+    assert UsableLabels(-0.1, 0.1).interval()[:2] == (0.0, 0.0)
+
+
+def test_the_budget_has_the_rows_with_a_label_and_never_more():
+    budget = Budget(0.3, 400.0, 1.0)
+    assert UsableLabels(1.3, 0.1).budget(budget).n_rows == 400.0
+    assert UsableLabels(0.5, 0.1).budget(budget).n_rows == 200.0

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dpadapt.hybrid.device import Device
-from dpadapt.hybrid.flower import client_app
+from dpadapt.integrations.device import Device
+from dpadapt.integrations.flower import client_app
 
 
 def device(context):

@@ -1,7 +1,7 @@
 """The server's side: what is the error of each of two classifiers? Half of the people are asked about each."""
 
-from dpadapt.hybrid.flower import server_app
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
+from dpadapt.integrations.flower import server_app
 
 
 def survey(agents):

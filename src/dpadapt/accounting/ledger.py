@@ -20,10 +20,9 @@ from dpadapt import checks, notebook
 from dpadapt.accounting.chain import Past, Terms
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
-from dpadapt.accounting.places import ServerPlace, ledger_of
-from dpadapt.accounting.postgres import Address, PostgresStore, is_address
+from dpadapt.accounting.places import ServerPlace, ledger_of, store_at
 from dpadapt.accounting.receipt import Entry, Receipt
-from dpadapt.accounting.store import AllowanceStore, Check, ChildStore, DurableStore, FileStore, MemoryStore, Store
+from dpadapt.accounting.store import AllowanceStore, Check, ChildStore, DurableStore, MemoryStore, Store
 from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
@@ -387,7 +386,7 @@ class Ledger:
             Only read the ledger, which needs no right to write to it. Otherwise a ledger that can't be written to is
             refused at once.
         """
-        place, kind = _place(path, dataset)
+        place, kind = store_at(path, dataset)
         if not kind.exists(place):
             if epsilon is None or delta is None or read_only:
                 raise ValueError(
@@ -759,15 +758,6 @@ def _require_unit(bounded: Bounded, unit: Unit) -> None:
             if unit == "person"
             else 'this statistic is bounded for persons, and the ledger protects rows. Use a ledger with unit="person".'
         )
-
-
-def _place(path: str | Path, dataset: str | None) -> tuple[Any, Any]:
-    """Return where a ledger is, and the store of such places."""
-    if is_address(path):
-        return Address.of(str(path), dataset), PostgresStore
-    if isinstance(path, Path) and path.parts[:1] in (("postgresql:",), ("postgres:",)):
-        raise TypeError("the address of a server must be a str: a Path drops one of its slashes.")
-    return Path(path), FileStore
 
 
 def _reopened(path: str, read_only: bool, dataset: str | None = None, id: str = "") -> Ledger:

@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from dpadapt.accounting import postgres
+from dpadapt.accounting.store import FileStore
 
+_SERVER_SCHEMES = ("postgresql://", "postgres://")
 _LEDGER_ENDING = ".ledger"
 # Endings of tables, without that of a compressed one. A folder with such a name is a table in parts.
 _TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet", ".pq")
@@ -44,19 +46,40 @@ Place = Path | ServerPlace
 Ask = Callable[[str, Path], Place]
 
 
+def is_address(place: object) -> bool:
+    """Return whether `place` is the address of a server, not the path of a file."""
+    return isinstance(place, str) and place.startswith(_SERVER_SCHEMES)
+
+
+def store_at(path: str | Path, dataset: str | None) -> tuple[Any, Any]:
+    """Return where a ledger is, and the class of the stores there."""
+    if is_address(path):
+        return _server().Address.of(str(path), dataset), _server().PostgresStore
+    if isinstance(path, Path) and path.parts[:1] in (("postgresql:",), ("postgres:",)):
+        raise TypeError("the address of a server must be a str: a Path drops one of its slashes.")
+    return Path(path), FileStore
+
+
+def _server() -> Any:
+    """Return the module for ledgers on a server: the seam by which it is reached, imported only if there is one."""
+    from dpadapt.integrations import postgres
+
+    return postgres
+
+
 def ledger_place(given: str, dataset: str = "") -> Place:
     """Return the place that a text names: a file, or postgresql://user@host/database."""
     try:
         os.fsencode(given)
     except UnicodeEncodeError:
         raise ValueError("--ledger: no file can have this name. Leave out what is no character.") from None
-    return ServerPlace(given, postgres.without_passwords(given), dataset) if postgres.is_address(given) else Path(given)
+    return ServerPlace(given, _server().without_passwords(given), dataset) if is_address(given) else Path(given)
 
 
 def ledger_exists(place: Place) -> bool:
     """Return whether there is a ledger; an error of the system if that can't be known."""
     if isinstance(place, ServerPlace):
-        return postgres.PostgresStore.exists(postgres.Address.of(place.address, place.dataset))
+        return bool(_server().PostgresStore.exists(_server().Address.of(place.address, place.dataset)))
     return place.exists()
 
 
@@ -216,7 +239,7 @@ def _led_to(file: Path) -> Place:
             with file.open("rb") as opened:
                 lines = opened.read(_LONGEST_POINTER).decode().splitlines()
             # A ledger's own first line is the name of its format.
-            if len(lines) == 2 and postgres.is_address(lines[0]):
+            if len(lines) == 2 and is_address(lines[0]):
                 return ledger_place(*lines)
     return file
 

@@ -2,7 +2,7 @@
 
 A store does one thing atomically: it lets a check compare a charge with what all earlier ones add up to, and appends it
 only if the check raises nothing. A charge is one or more entries, appended together. A durable store keeps a chain of
-records (`chain.py`), here in a file; `postgres.py` keeps it on a server.
+records (`chain.py`), here in a file; `integrations/postgres.py` keeps it on a server.
 
 **The file** is text: the name of the format, two commit lines, and one line per record, the terms first. Each record
 carries a hash of itself and of the record before it; each commit line states how many records and bytes are committed
@@ -48,13 +48,8 @@ from dpadapt.accounting import chain
 from dpadapt.accounting.chain import FORMAT, Allowance, Charge, Past, Record, State, Terms, link
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.receipt import Entry
+from dpadapt.disk import network_file_system, sync, sync_folder, try_lock, unlock
 from dpadapt.errors import LedgerError, PrivacyError
-from dpadapt.file_systems import network_file_system
-
-try:
-    import fcntl
-except ImportError:  # Windows: `_require_tested` refuses every durable ledger there
-    fcntl = None  # type: ignore[assignment]
 
 # Takes a function, because adding up takes time that a ledger without a cap, or with one charge, can do without.
 Check = Callable[[Callable[[], Sums]], None]
@@ -500,7 +495,7 @@ class FileStore(DurableStore):
             with _scratch(path, _content(terms, [])) as scratch, suppress(FileExistsError):
                 # A link appears with the complete content and never replaces another ledger.
                 os.link(scratch, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
             cause = "there is no such folder; make it first" if missing else _cause(error, "write to this folder")
@@ -640,8 +635,7 @@ class FileStore(DurableStore):
                         self._require_only_name(file)
                     yield file
                 finally:
-                    # Closing alone would keep the lock if another thread forked meanwhile.
-                    _unlock(file)
+                    unlock(file)
         except OSError as error:
             cause = _cause(error, "write to it" if write else "read it")
             hint = " `dpadapt ledger show` can still read it." if write and error.errno in _NOT_WRITABLE else ""
@@ -654,7 +648,7 @@ class FileStore(DurableStore):
         deadline = monotonic() + _LOCK_PATIENCE
         file: IO[bytes] = self.path.open(mode, buffering=0)
         try:
-            while not _try_lock(file):
+            while not try_lock(file):
                 if monotonic() > deadline:
                     raise LedgerError(
                         f"the ledger {self.name} is held by another process and did not become free within "
@@ -763,7 +757,7 @@ def _scratch(path: Path, content: bytes) -> Iterator[Path]:
     try:
         with os.fdopen(handle, "r+b", buffering=0) as file:
             # Whoever opens the file under its final name waits until it has no other.
-            _try_lock(file)
+            try_lock(file)
             _put(file, 0, content)
             yield scratch
             scratch.unlink(missing_ok=True)  # before the lock ends
@@ -783,34 +777,10 @@ def _place(number: int) -> int:
 
 def _put(file: IO[bytes], place: int, data: bytes) -> None:
     """Write `data` at a place of the file, through to the disk."""
-    # Claim: when this returns, the data are on the disk.
-    # Not proved: a disk that reports data as written when they are not.
     file.seek(place)
     while data:
         data = data[file.write(data) :]
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make sure that the name of a new file survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    """Lock the file for this opening of it, against other threads too; return False if somebody else holds it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def _unlock(file: IO[bytes]) -> None:
-    fcntl.flock(file, fcntl.LOCK_UN)
+    sync(file)
 
 
 def _resolved(path: Path) -> Path:

@@ -46,8 +46,8 @@ from dpadapt.mechanisms import (
     votes,
 )
 from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.mechanisms.parity import RandomParity, equations, pack
 from dpadapt.methods import PREDICTORS, Method
+from dpadapt.papers.reweigh.parity import RandomParity, equations, pack
 
 Data = tuple[Any, ...]
 

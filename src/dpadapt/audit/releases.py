@@ -15,8 +15,8 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled, SampledEvent
-from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
+from dpadapt.papers.reweigh.parity import RandomParity
 from dpadapt.rows import Unit
 
 

@@ -23,8 +23,8 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Event, Mechanism
-from dpadapt.mechanisms.parity import RandomParity
 from dpadapt.mechanisms.randomness import Random
+from dpadapt.papers.reweigh.parity import RandomParity
 from dpadapt.rows import Unit
 
 Fit = Callable[[Any, Ledger], Any]

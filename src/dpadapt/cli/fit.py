@@ -784,12 +784,13 @@ def _dataset(order: Order, schema: "Schema") -> str:
 def _save(model: "TableModel", order: Order) -> None:
     """Save the model; if its folder fails, save it elsewhere, because another fit would spend again."""
     from dpadapt import persist
+    from dpadapt.disk import write_atomically
 
     try:
         # The report of an earlier model must not stand beside this one.
         (order.out / _REPORT).unlink(missing_ok=True)
         persist.save(model, order.out)
-        persist.write_atomically(order.out / "receipt.json", model.privacy_.to_json().encode())
+        write_atomically(order.out / "receipt.json", model.privacy_.to_json().encode())
     except BaseException as error:
         failed = f"--out {order.out}: can't write there any more ({reason(error)})."
         if not model.privacy_.entries:
@@ -819,8 +820,8 @@ def _write_report(
     of_table: "TableModel", order: Order, method: Method, inputs: _Inputs, ledger: "Ledger | None"
 ) -> dict[str, Any]:
     """Write report.html and return its summary."""
-    from dpadapt import persist
     from dpadapt.cli.inputs import predicted
+    from dpadapt.disk import write_atomically
     from dpadapt.report.fit import errors_on_public, fit_page, summarise_fit
     from dpadapt.report.previews import forecast_of_fit
 
@@ -843,7 +844,7 @@ def _write_report(
         ledger=None if ledger is None else _ledger_facts(ledger, order.ledger.allowance),
         n_private=None if _rows_are_private(order) else n_private,
     )
-    persist.write_atomically(order.out / _REPORT, fit_page(summary).encode())
+    write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary
 
 
@@ -868,7 +869,7 @@ def _ledger_facts(ledger: "Ledger", allowance: str | None) -> dict[str, Any]:
 
 def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[str, Any]:
     """Write chosen.csv, the rows of the public table that were chosen, and return the summary."""
-    from dpadapt import persist
+    from dpadapt.disk import write_atomically
     from dpadapt.report.receipt import receipt_facts
     from dpadapt.tables import to_csv
 
@@ -876,7 +877,7 @@ def _write_chosen(model: "TableModel", order: Order, inputs: _Inputs) -> dict[st
         raise ValueError("--public must be the table of rows to choose from with --task clustering.")
     rows = inputs.public.table.frame.iloc[model.centers_].copy()
     rows.insert(0, "row", rows.index, allow_duplicates=True)
-    persist.write_atomically(order.out / _CHOSEN, to_csv(rows))
+    write_atomically(order.out / _CHOSEN, to_csv(rows))
     facts = {"chosen": f"{order.clusters} of {len(inputs.public.X):,} public rows"}
     if hasattr(model, "cost_estimate_"):
         facts["distance to expect"] = (

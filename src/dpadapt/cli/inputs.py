@@ -8,9 +8,9 @@ import numpy as np
 
 from dpadapt import checks
 from dpadapt.cli.options import progress_bar
+from dpadapt.inputs.sources import memory_in_bytes
+from dpadapt.inputs.spill import DEFAULT_MEMORY
 from dpadapt.methods import Method, Task, find
-from dpadapt.streaming.source import memory_in_bytes
-from dpadapt.streaming.spill import DEFAULT_MEMORY
 from dpadapt.tables import EncodedRows, Schema, Table, TableModel, read_table, sampled_table, table_chunks
 
 

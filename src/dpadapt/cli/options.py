@@ -285,7 +285,7 @@ def write_file(path: Path, option: str, content: bytes) -> None:
 @contextmanager
 def new_file(path: Path, option: str) -> Iterator[IO[bytes]]:
     """Open the file of a result to write piece by piece; it is there when the block ends, and only if it succeeds."""
-    from dpadapt.persist import atomic_file
+    from dpadapt.disk import atomic_file
 
     try:
         with atomic_file(path) as file:

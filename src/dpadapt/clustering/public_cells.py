@@ -15,8 +15,7 @@ from scipy.sparse import csr_array, eye_array, kron, vstack
 from scipy.spatial.distance import cdist
 
 from dpadapt.clustering.solver import Centres, each_k_medoids, greedy, nearest
-from dpadapt.data import Public
-from dpadapt.learning.preparation import Remembered
+from dpadapt.data import Public, Remembered
 
 Array = NDArray[Any]
 

@@ -24,8 +24,8 @@ from dpadapt.hybrid.mapped_questions import (
     VectorQuestion,
     probability,
 )
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.rows import Rows
+from dpadapt.transfer.usable_labels import UsableLabels
 
 Array = NDArray[np.float64]
 

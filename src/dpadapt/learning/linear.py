@@ -7,7 +7,7 @@ prediction & estimation in unbounded domain", UAI 2018 (AdaSSP), with one joint 
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +16,19 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.descent import SquaredLoss, constant, private_descent, steps_for, tail_noise
-from dpadapt.learning.preparation import (
-    Geometry,
-    declared_geometry,
-    label_spread,
-    public_geometry,
-    quantile_between,
-    ridge_by_leave_one_out,
-)
+from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
+from dpadapt.learning.losses import SquaredLoss
+from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.ranges import ROWS_RANGE, TARGET_RANGE, plan_ranges, shrunk_geometry, target_range
+from dpadapt.learning.scaling import Geometry, declared_geometry, label_spread, public_geometry, quantile_between
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Rows, row_products
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Blocks, Rows, row_products
 
 _SOLVERS = ("auto", "descent", "statistics")
 # Statistics are used from this n * mu / k^1.5 on. The noise in a released second moment has spectral norm about
@@ -107,7 +101,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        solver: str = "auto",
+        solver: Annotated[str, checks.choice(*_SOLVERS)] = "auto",
         target_bounds: tuple[float, float] | None = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
@@ -146,8 +140,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         {sample_weight}
         {ledger}
         """
-        checks.one_of(self.solver, _SOLVERS, "solver")
-        checks.bounds(self.target_bounds, "target_bounds")
         return self.fit_to(self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight))
 
     def fit_to(self, data: RegressionInput) -> "PrivateLinearRegression":
@@ -349,17 +341,30 @@ class _Statistics:
         k = len(moment) - 1
         moment = (moment + moment.T) / (2 * self.budget.n_rows)
         noise = self.budget.noise(clip_norm**2)
-        gram, cross = moment[:k, :k], moment[:k, k]
-        # AdaSSP's ridge: the most that the noise can take from the smallest eigenvalue; from the release itself.
-        values, vectors = np.linalg.eigh(gram)
-        ridge = max(0.0, noise * math.sqrt(2 * k) - float(values[0])) + 1e-9
-        return np.asarray(vectors @ ((vectors.T @ cross) / (values + ridge)) * self.unit)
+        return np.asarray(ridge_by_noise(moment[:k, :k], moment[:k, k], noise, least=1e-9) * self.unit)
 
 
 def _plan_statistics(budget: Budget, geometry: Geometry, variance: float) -> _Statistics:
     """Return the plan of a second moment; `variance` is the variance of public residuals."""
     # Residuals on the scale of a feature, so that neither dominates the joint row.
     unit = max(2 * math.sqrt(variance), 1e-300)
+    return _Statistics(budget, unit, joint_length(geometry))
+
+
+def joint_length(geometry: Geometry) -> float:
+    """Return the clipping norm of joint rows of features and target, for targets on the scale of a feature."""
     # Shortening a joint row keeps its linear relation: it acts as a least-squares weight and adds no bias. Once most
     # rows are shortened, noise and signal shrink alike.
-    return _Statistics(budget, unit, 0.8 * math.hypot(geometry.typical_norm, 1.0))
+    return 0.8 * math.hypot(geometry.typical_norm, 1.0)
+
+
+def ridge_by_noise(gram: Any, cross: Any, noise: float, *, least: float, floor: float = 0.0) -> NDArray[np.float64]:
+    """Return ridge coefficients from private moments whose entries have this noise, with the ridge of AdaSSP.
+
+    The ridge is the most that the noise can take from the smallest eigenvalue, plus `least` and `floor` times the mean
+    eigenvalue. It follows from the releases alone. `cross` has one column for each target, or is a vector.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    spectral = noise * math.sqrt(2 * len(values))
+    ridge = max(0.0, spectral - float(values[0])) + (floor * max(float(values.mean()), 0.0) + least)
+    return np.asarray(vectors @ ((vectors.T @ cross).T / (values + ridge)).T)

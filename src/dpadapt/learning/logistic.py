@@ -9,18 +9,19 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss, constant, decaying, private_descent, softmax, tail_noise
-from dpadapt.learning.preparation import Geometry, declared_geometry, public_classifier, public_geometry
+from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
+from dpadapt.learning.losses import log_loss, softmax
+from dpadapt.learning.public_models import public_classifier
 from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry
+from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Rows
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Blocks, Rows
 
 # Number of gradient steps; four times as many without public data. The noise does not depend on it; more steps cost
 # time and follow the curved loss more closely. Chosen by hand.
@@ -207,7 +208,7 @@ def _correction(
     solution = private_descent(
         run,
         rows,
-        LogisticLoss() if single else SoftmaxLoss(),
+        log_loss(n_scores),
         start[:, 0] if single else start,
         clip_norm=clip_norm,
         n_rows=budget.n_rows,

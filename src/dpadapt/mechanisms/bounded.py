@@ -1,9 +1,9 @@
 """`Bounded`: a statistic with its sensitivity, and the functions that make one: clipped sums, histograms, votes.
 
-Only this file, `bounded_neighbours.py`, `parity.py` and `papers/adaptation/bounded_losses.py` make a `Bounded`. Each
-maker enforces its bound and states the inequality above the line that returns. The bound holds when one record becomes
-null (ZERO_OUT) or is added or removed (ADD_REMOVE). Under REPLACE_ONE it is twice that, or the tighter bound that the
-maker proves. Rows that are not finite count as null rows.
+Only this file, `bounded_neighbours.py`, `papers/adaptation/bounded_losses.py` and `papers/reweigh/parity.py` make a
+`Bounded`. Each maker enforces its bound and states the inequality above the line that returns. The bound holds when one
+record becomes null (ZERO_OUT) or is added or removed (ADD_REMOVE). Under REPLACE_ONE it is twice that, or the tighter
+bound that the maker proves. Rows that are not finite count as null rows.
 
 Makers that take `shares` multiply the term of a row by its share, after clipping. The shares of one person's rows add
 up to at most 1 (`dpadapt.rows.Shares`), so the person's part is at most as long as one clipped term, and every bound
@@ -23,8 +23,7 @@ from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.prefix_sums import furthest_columns, root_length, times_root
-from dpadapt.rows import FLOAT32_EXCESS, Block, Rows, Shares, Unit, norm_bounds
-from dpadapt.streaming.blocks import Blocks
+from dpadapt.rows import FLOAT32_EXCESS, Block, Blocks, Rows, Shares, Unit, norm_bounds
 
 Norm = Literal["l1", "l2", "linf"]
 # A name for the type: inside an inner function the annotation would be evaluated at every step of a descent.

@@ -8,7 +8,6 @@ make more releases than were paid for. Loading a checkpoint runs no code.
 import hashlib
 import io
 import json
-import os
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
+from dpadapt.disk import write_atomically
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.networks.private_training import Recipe, State, progress, train_privately
@@ -137,16 +137,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     }
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    scratch = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    write_atomically(path, buffer.getbuffer())
 
 
 def load_checkpoint(path: Path, expected: str) -> Checkpoint:

@@ -19,15 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.data import Public
+from dpadapt.data import Public, Remembered
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget, split_noise
-from dpadapt.learning.preparation import WHITENING_FLOOR, Remembered
+from dpadapt.learning.scaling import WHITENING_FLOOR, Scaling
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram, histogram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Rows
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Blocks, Rows
 from dpadapt.transfer.classification_plan import Coordinates, Prepared, centre_and_units, sample_rows, step_charges
 
 Vector = NDArray[np.float64]
@@ -69,7 +68,7 @@ _ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class Frame(Scaling):
     """What the releases are relative to; from public rows alone.
 
     A *direction* is a row in units, divided by its length.
@@ -90,21 +89,12 @@ class Frame:
         How many public rows there are.
     """
 
-    center: Vector
-    scale: Vector
     length: float
     basis: Vector
     mean: Vector
     variances: Vector
     sample: Vector
     n_rows: int
-
-    def in_units(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return rows in units, in the precision of `X`; cell by cell, so that no row depends on another."""
-        with np.errstate(all="ignore"):
-            rows: NDArray[Any] = X - self.center.astype(X.dtype)
-            rows /= self.scale.astype(X.dtype)
-        return rows
 
 
 _FRAMES: Remembered[Frame | None] = Remembered()
@@ -235,7 +225,7 @@ def _extended_directions(frame: Frame) -> Callable[[NDArray[Any]], NDArray[Any]]
     """Return the function that maps each row to its direction beside the constant, together of length 1."""
 
     def extended(X: NDArray[Any]) -> NDArray[Any]:
-        rows = frame.in_units(X)
+        rows = frame.scaled(X)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         rows /= np.maximum(lengths, X.dtype.type(_least_length(frame.length)))[:, None]
         with_constant = np.column_stack([np.full(len(X), _CONSTANT_LENGTH, X.dtype), rows])
@@ -250,7 +240,7 @@ def _length_codes(frame: Frame, rows: Rows, edges: Vector) -> NDArray[np.int64]:
     codes = np.empty(rows.n_rows, dtype=np.int64)
     for start in range(0, rows.n_rows, _ROWS_AT_ONCE):
         chosen = slice(start, start + _ROWS_AT_ONCE)
-        units = frame.in_units(rows.X[chosen])
+        units = frame.scaled(rows.X[chosen])
         with np.errstate(all="ignore"):
             lengths = np.sqrt(np.einsum("ij,ij->i", units, units))
         usable = np.isfinite(lengths) & np.isfinite(rows.norms[chosen])

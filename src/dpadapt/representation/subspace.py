@@ -15,13 +15,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.data import Public
 from dpadapt.inputs.arrays import numeric_labels, public_labels, public_table
-from dpadapt.learning.task_model import SUBSPACE_METHODS, TaskModel, learn_tasks
-from dpadapt.learning.task_subspaces import (
+from dpadapt.representation.task_model import (
+    SUBSPACE_METHODS,
     Diversity,
     Scale,
+    TaskModel,
     TaskRows,
     by_task,
     identity_scale,
+    learn_tasks,
     orthonormal,
     task_diversity,
     whitened_scale,

@@ -44,6 +44,8 @@ _MOST_DIGITS = 300
 _PLAIN_MOMENT = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d(:\d\d(\.\d+)?)?)?)?", re.ASCII
 )
+# How every text begins that pandas reads as ISO 8601, and the signs that a text must have as often as its format.
+_ISO_BEGIN, _DATE_SIGNS = re.compile(r"\d{4}|[-./]", re.ASCII), "./:-,"
 _EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
 _DAY_MICROSECONDS = 86_400_000_000
 # The first second of the year 1 and of the year 10,000, in UTC, from 1970 on: the calendar of Python.
@@ -319,6 +321,8 @@ def _day(text: str, form: str) -> float:
     if not any(sign.isdigit() for sign in text):
         return math.nan
     for attempt in dict.fromkeys((form, ISO)):
+        if not _may_be_written_as(text, attempt):
+            continue
         try:
             if attempt == ISO and _PLAIN_MOMENT.fullmatch(text):
                 moment = datetime.datetime.fromisoformat(text)
@@ -334,6 +338,14 @@ def _day(text: str, form: str) -> float:
         low, high = (second * 1_000_000 for second in _CALENDAR_SECONDS)
         return microseconds / _DAY_MICROSECONDS if low <= microseconds < high else math.nan
     return math.nan
+
+
+def _may_be_written_as(text: str, form: str) -> bool:
+    """Return False for most texts that are no date in this format: pandas takes 200 times as long to refuse them."""
+    if form == ISO:
+        return _ISO_BEGIN.match(text) is not None
+    signs = re.sub("%.", "", form)
+    return all(text.count(sign) >= signs.count(sign) for sign in _DATE_SIGNS)
 
 
 def _days_of_column(moments: "pd.DatetimeIndex") -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.errors import PrivacyError
-from dpadapt.streaming.source import in_pieces
+from dpadapt.inputs.sources import in_pieces
 from dpadapt.tables.encoding import named_columns
 from dpadapt.tables.reading import (
     Table,

@@ -19,11 +19,11 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
+from dpadapt.inputs.sources import Source
+from dpadapt.inputs.spill import DEFAULT_MEMORY
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.rows import Shares, row_shares
-from dpadapt.streaming.source import Source
-from dpadapt.streaming.spill import DEFAULT_MEMORY
 from dpadapt.tables.cells import parse_numbers
 from dpadapt.tables.chunks import MOST_PUBLIC_ROWS, TableChunks, is_chunked, sampled_table, table_chunks
 from dpadapt.tables.encoding import (

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from dpadapt.data import Public
-from dpadapt.streaming.source import PARQUET_IN_PIECES
+from dpadapt.inputs.sources import PARQUET_IN_PIECES
 from dpadapt.tables.cells import cell_objects
 
 if TYPE_CHECKING:

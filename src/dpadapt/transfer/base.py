@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from dpadapt.data import Public
-from dpadapt.learning.descent import SoftmaxLoss
-from dpadapt.learning.preparation import Remembered, ridge_by_leave_one_out
+from dpadapt.data import Public, Remembered
+from dpadapt.learning.losses import SoftmaxLoss
+from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.rows import products_by_row
 from dpadapt.transfer.boosting import BoostedModel, Trees, fit_boosting
 from dpadapt.transfer.public_models import LINEAR, Offset, remembered_offset

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 
 Vector = NDArray[np.float64]
 

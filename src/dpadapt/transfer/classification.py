@@ -3,7 +3,7 @@
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.rows import products_by_row
-from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
@@ -36,7 +35,7 @@ from dpadapt.transfer.intervals import (
 )
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, count_plan
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
@@ -174,14 +173,14 @@ class PrivateTransferClassifier(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        prior: str = "shifted",
+        prior: Annotated[str, checks.choice(*PRIORS)] = "shifted",
         classes: Any = None,
         class_weight: Any = None,
         decision_threshold: Any = None,
         public_model: Any = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
-        intervals: bool = False,
+        intervals: checks.Flag = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -221,8 +220,6 @@ class PrivateTransferClassifier(LinearClassifier):
         {sample_weight}
         {ledger}
         """
-        checks.one_of(self.prior, PRIORS, "prior")
-        checks.flag(self.intervals, "intervals")
         data = self._read_classification(
             X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
         )

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.data import Public
+from dpadapt.data import Public, Remembered
 from dpadapt.learning.budget import Budget, split_noise
-from dpadapt.learning.descent import clipped_curvature, softmax
-from dpadapt.learning.preparation import Remembered, centre_and_scale
+from dpadapt.learning.losses import clipped_curvature, softmax
+from dpadapt.learning.scaling import centre_and_scale
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian

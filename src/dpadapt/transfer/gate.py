@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 from dpadapt.learning.shrinkage import least_threshold
 
 Vector = NDArray[np.float64]

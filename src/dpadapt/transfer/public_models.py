@@ -20,9 +20,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
-from dpadapt.data import Public
+from dpadapt.data import Public, Remembered
 from dpadapt.inputs.labels import label_codes
-from dpadapt.learning.preparation import Remembered
 from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced
 from dpadapt.transfer.boosting import centred_logs
 

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from dpadapt.learning.descent import SoftmaxLoss
-from dpadapt.learning.preparation import WHITENING_FLOOR, best_by_cross_validation
+from dpadapt.learning.losses import SoftmaxLoss
+from dpadapt.learning.public_models import best_by_cross_validation
+from dpadapt.learning.scaling import WHITENING_FLOOR
 
 # Total variances of the public model's scores that cross-validation tries, its number of folds, and the largest number
 # of rows it uses: a prior variance does not depend on the number of rows, so a part of them suffices. Chosen by hand.

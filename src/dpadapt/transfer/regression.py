@@ -4,7 +4,7 @@ import math
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import products_by_row
-from dpadapt.streaming.source import Part
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
@@ -49,7 +48,7 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
     worthwhile,
 )
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, count_plan
+from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _PRIORS = ("shifted", "same-population")
 _NOTHING_ADOPTED = (
@@ -210,12 +209,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        prior: str = "shifted",
+        prior: Annotated[str, checks.choice(*_PRIORS)] = "shifted",
         target_bounds: tuple[float, float] | None = None,
         public_model: Any = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
-        intervals: bool = False,
+        intervals: checks.Flag = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -253,13 +252,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {sample_weight}
         {ledger}
         """
-        prior = checks.one_of(self.prior, _PRIORS, "prior")
-        checks.bounds(self.target_bounds, "target_bounds")
-        intervals = checks.flag(self.intervals, "intervals")
+        prior = self.prior
         data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         calibration: CalibrationPlan | None = None
-        if intervals:
+        if self.intervals:
             require_public(data.labelled_public, "public rows with labels")
             calibration = interval_plan(data.budget)
             # Everything else is planned with what the calibration leaves.
@@ -458,7 +455,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         n_private : int
             Number of private rows; under "add-remove" a public estimate of it.
         """
-        if checks.one_of(self.prior, _PRIORS, "prior") != "shifted":
+        self._check_parameters(public)
+        if self.prior != "shifted":
             raise ValueError("prior must be 'shifted' for a forecast: 'same-population' has no gate. Use rehearse.")
         return forecast_regression(
             public,

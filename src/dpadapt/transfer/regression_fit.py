@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.descent import SquaredLoss, released_gradient
+from dpadapt.inputs.sources import Part
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_outer_sum, clipped_sum, votes
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Block, Rows, Shares, joined_shares
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Block, Blocks, Rows, Shares, joined_shares
 from dpadapt.transfer.base import Base, combined
 from dpadapt.transfer.gate import Gain, Kept, keep, keep_few, unseen_factors
 from dpadapt.transfer.regression_plan import (

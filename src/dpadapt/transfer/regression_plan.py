@@ -14,18 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadapt.data import Public
+from dpadapt.data import Public, Remembered
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import constant, tail_noise
-from dpadapt.learning.preparation import (
-    WHITENING_FLOOR,
-    Remembered,
-    centre_and_scale,
-    quantile_between,
-    ridge_by_leave_one_out,
-    shrunk_spectrum,
-)
-from dpadapt.learning.shrinkage import water_fill
+from dpadapt.learning.public_models import ridge_by_leave_one_out
+from dpadapt.learning.scaling import WHITENING_FLOOR, centre_and_scale, quantile_between
+from dpadapt.learning.shrinkage import shrunk_spectrum, water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.transfer.base import (

@@ -9,26 +9,55 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtri
 
 from dpadapt.accounting.ledger import Run
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.label_share import UsableLabels
 from dpadapt.mechanisms.bounded import Bounded, added, votes
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Blocks
 from dpadapt.transfer.base import LONGEST_CELL
 
 # The count gets the share of the budget (of mu squared) that makes n mu sqrt(share) equal to this number, within
 # limits: one standard deviation of its noise is then a tenth of the rows. A larger one leaves less for the model.
 # Chosen by hand.
 _COUNT_SIGNAL, _COUNT_SHARES = 10.0, (0.002, 0.1)
+# Labels count as readable if their number exceeds 0 by this many standard deviations of its noise: if there are none,
+# 6 of 1,000 fits take noise for labels. A larger number leaves more fits of few rows at the public model.
+_USABLE_DEVIATIONS = 2.5
 
 NO_LABELS_NOTE = (
     "the number of readable private labels did not exceed its noise, so the model is the public one, or a constant "
     "without public labels; the budget was spent. Compare how labels are written in the private and in the public table"
 )
+
+
+@dataclass(frozen=True)
+class UsableLabels:
+    """The share of private rows, or of people, with a readable label, as released, and the deviation of its noise."""
+
+    share: float
+    noise: float
+
+    @property
+    def none(self) -> bool:
+        """Whether noise alone may explain the share."""
+        return self.share <= _USABLE_DEVIATIONS * self.noise
+
+    def budget(self, budget: Budget) -> Budget:
+        """Return the budget with the number of rows that count, which must not be `none`; never more rows than given.
+
+        Means are then means over rows with a label, and their noise is that of so few rows.
+        """
+        return replace(budget, n_rows=budget.n_rows * min(self.share, 1.0))
+
+    def interval(self) -> tuple[float, float, float]:
+        """Return the share and the ends of a 90% interval, each from 0 to 1; the lower end is 0 if there are `none`."""
+        half = float(ndtri(0.95)) * self.noise
+        estimate, low, high = (min(max(self.share + move, 0.0), 1.0) for move in (0.0, -half, half))
+        return estimate, 0.0 if self.none else low, high
 
 
 @dataclass(frozen=True)

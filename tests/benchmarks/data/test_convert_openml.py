@@ -29,18 +29,6 @@ def test_mnist_takes_the_last_ten_thousand_as_test():
     assert arrays["X_train"].dtype == np.uint8
 
 
-def test_cifar10_moves_the_channels_last(monkeypatch):
-    pixels = np.zeros((2, 3072), dtype=np.int64)
-    pixels[0, 1024 + 33] = 200  # green, second row, second column
-    monkeypatch.setattr(
-        convert_openml, "_train_test", lambda images, labels, n_test: {"X_train": images, "y_train": labels}
-    )
-    arrays = convert_openml.cifar10(pd.DataFrame(pixels).assign(**{"class": ["9", "0"]}))
-    assert arrays["X_train"][0, 1, 1].tolist() == [0, 200, 0]
-    assert arrays["X_train"].shape == (2, 32, 32, 3)
-    assert arrays["classes"][9] == "truck"
-
-
 @pytest.mark.parametrize(("month", "weekday"), [("c-8", "c-7"), (8, 7), ("8", "7")])
 def test_airline_understands_numbers_and_categories(month, weekday):
     row = {"DepDelay": -3, "Month": month, "DayofMonth": 21, "DayOfWeek": weekday, "CRSDepTime": 1934}
@@ -48,13 +36,3 @@ def test_airline_understands_numbers_and_categories(month, weekday):
     frame = convert_openml.airline(pd.DataFrame([row]))
     wanted = {"month": 8, "day": 21, "dow": 6, "hour": 19, "minute": 34, "dep_delay": -3, "distance": 733}
     assert {name: frame.loc[0, name] for name in wanted} == wanted
-
-
-def test_california_totals_come_from_the_averages():
-    row = {"MedInc": 8.3252, "HouseAge": 41, "AveRooms": 880 / 126, "AveBedrms": 129 / 126, "Population": 322}
-    row |= {"AveOccup": 322 / 126, "Latitude": 37.88, "Longitude": -122.23, "MedHouseVal": 4.526}
-    frame = convert_openml.california(pd.DataFrame([row]))
-    # The first district of the compact file.
-    wanted = [-122.23, 37.88, 41, 880, 129, 322, 126, 8.3252, 452600]
-    np.testing.assert_allclose(frame.iloc[0, :9].astype(float), wanted, rtol=1e-6)
-    assert frame["ocean_proximity"].isna().all()

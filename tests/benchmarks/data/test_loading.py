@@ -6,15 +6,14 @@ import json
 import urllib.error
 import zipfile
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from benchmarks.data import loading, sources
-from benchmarks.data.loading import load, parse, serialise
+from benchmarks.data.loading import serialise
 from benchmarks.data.people import accent_by_country
-from benchmarks.data.sources import OpenML, SourceFile, UciArchive
+from benchmarks.data.sources import SourceFile, UciArchive
 from dpadapt.errors import DataUnavailable
 
 FRAME = pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]})
@@ -83,14 +82,6 @@ def test_download_is_complete_and_says_where_it_came_from(empty_home):
     assert "CC0" in dataset.provenance
 
 
-def test_second_load_reads_the_cache_and_keeps_the_note(empty_home):
-    source = with_remotes(archive(note="Without a column.", status="partial"))
-    first = loading.obtain(source, fetcher=fetcher())
-    second = loading.obtain(source, fetcher=offline)
-    pd.testing.assert_frame_equal(second.frame, first.frame)
-    assert (second.note, second.status, second.path) == (first.note, "partial", first.path)
-
-
 def test_damaged_download_is_found_on_the_next_load(empty_home):
     source = with_remotes(archive())
     path = loading.obtain(source, fetcher=fetcher()).path
@@ -148,29 +139,11 @@ def test_offline_message_names_set_attempts_and_remedies(empty_home):
     assert "put the file at <folder>/toy/toy.parquet and set DPADAPT_DATA to <folder>, or try again online." in message
 
 
-def test_set_without_origin_says_where_to_put_the_file(empty_home):
-    with pytest.raises(DataUnavailable) as caught:
-        load("office_caltech10")
-    assert "no original source is known" in str(caught.value)
-    assert "<folder>/office_caltech10/surf_l10.npz" in str(caught.value)
-    assert "online" not in str(caught.value)
-
-
 def test_download_false_never_fetches(empty_home):
     log = []
     with pytest.raises(DataUnavailable, match="switched off"):
         loading.obtain(with_remotes(archive()), download=False, fetcher=fetcher(log=log))
     assert log == []
-
-
-@pytest.mark.parametrize("data", [FRAME, {"a": FRAME["x"].to_numpy()}, "some text\n"])
-def test_formats_round_trip(data):
-    content, ending = serialise(data)
-    back = parse(content, "file" + ending)
-    if isinstance(data, dict):
-        assert back["a"].tolist() == data["a"].tolist()
-    else:
-        assert back.equals(data) if isinstance(data, pd.DataFrame) else back == data
 
 
 class Response(io.BytesIO):
@@ -201,18 +174,3 @@ def test_uci_archive_is_read_whole_with_its_checksum(monkeypatch, capsys, header
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "adult.zip" in captured.err
-
-
-@pytest.mark.parametrize(("details", "checksum"), [({"md5_checksum": "abc"}, "md5:abc"), (None, "")])
-def test_openml_is_asked_by_number_and_its_md5_kept(monkeypatch, details, checksum):
-    asked = []
-
-    def fetch_openml(**options):
-        asked.append(options["data_id"])
-        return SimpleNamespace(frame=FRAME, details=details)
-
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
-    fetched = loading.fetch(OpenML(503, lambda frame: frame))
-    assert asked == [503]
-    assert fetched.raw is FRAME
-    assert fetched.checksum == checksum

@@ -3,10 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks.data import measurements, sources
+from benchmarks.data import measurements
 from benchmarks.data.convert_openml import WIND_STATIONS
-from dpadapt.data import Public
-from dpadapt.datasets.domains import Dataset, split_rows
 
 
 def wind_table():
@@ -24,22 +22,6 @@ def test_wind_puts_one_month_in_the_target_and_the_station_in_the_label(fake_loa
     assert (domains.source.X.dtypes == np.float64).all()
     assert domains.target.X.index.tolist() == [0, 1]
     assert domains.provenance == dataset.provenance
-
-
-def test_source_of_domains_is_declared_public_in_one_step(fake_load):
-    fake_load(measurements, "wind", wind_table())
-    assert repr(Public(*measurements.wind_by_month().source)) == "Public(labelled)"
-
-
-def test_split_leaves_the_table_alone():
-    source = sources.find("wind", None)
-    table = wind_table()
-    before = table.copy()
-    dataset = Dataset(table, source, "complete", "")
-    mask = table["month"] == 1
-    domains = split_rows(dataset, table[["RPT"]], y=table["MAL"], source=~mask, target=mask, description="")
-    domains.source.X.iloc[0, 0] = 99.0
-    pd.testing.assert_frame_equal(table, before)
 
 
 def test_airline_leaves_out_cancelled_flights_and_counts_minutes(fake_load):

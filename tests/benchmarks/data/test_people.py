@@ -21,15 +21,6 @@ def adult_table(split="train"):
     return table.astype(dict.fromkeys([*words, "workclass", "sex", "income", "split"], "category"))
 
 
-def test_adult_leaves_out_incomplete_rows_and_encodes_by_the_alphabet(fake_load):
-    fake_load(people, "adult", adult_table())
-    domains = people.adult_by_sex("labels")
-    assert len(domains.feature_names) == 14
-    assert domains.source.X["workclass"].tolist() == [0]
-    assert domains.target.X["workclass"].tolist() == [1, 0]
-    assert domains.target.y.tolist() == [1, 0]
-
-
 def test_adult_one_hot_has_no_column_for_sex_or_for_missing(fake_load):
     fake_load(people, "adult", adult_table())
     domains = people.adult_by_sex()

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpadapt import Adjacency, Ledger, Public, audit
+from dpadapt import Public, audit
 from dpadapt.papers.adaptation import CnvxAdap, FeatureMapAdaptation
-from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
 from dpadapt.papers.adaptation.feature_map import MappedSource
 
 
@@ -51,41 +50,6 @@ def test_maps_are_kept_within_the_radius():
     assert np.linalg.norm(near - source.initial) == pytest.approx(0.5)
     assert np.linalg.matrix_rank(near - source.initial) == 1
     assert source.projected(near) == pytest.approx(near, abs=1e-12)
-
-
-def best_map_loss(source, S, t, coef):
-    """Return the least loss of any map within the radius, by a general solver."""
-    free = source.initial[:-1]
-
-    def value(change):
-        length = np.linalg.norm(change)
-        mapping = source.initial.copy()
-        mapping[:-1] = free + change.reshape(free.shape) * min(1.0, source.radius / max(length, 1e-300))
-        return loss(S, t, coef, mapping)
-
-    rng = np.random.default_rng(2)
-    return min(
-        minimize(value, 0.1 * rng.standard_normal(free.size), options={"gtol": 1e-9, "maxiter": 500}).fun
-        for _ in range(4)
-    )
-
-
-@pytest.mark.parametrize("radius", [0.05, 0.3, 2.0])
-def test_learning_the_map_is_fitting_the_source_near_what_the_initial_map_gives(radius):
-    """The identity of the docstring: the best map for given w gives coefficients within radius |w| of the initial."""
-    source, S, t = make_source(radius=radius)
-    coef = np.array([0.8, -0.5, 0.3, 0.2])
-    reach = radius * float(np.linalg.norm(coef[:-1]))
-    start = source.initial.T @ coef
-    change = minimise_in_ball(source.gram, source.cross - source.gram @ start, reach)
-    direct = float(np.mean((S @ (start + change) - t) ** 2))
-    assert best_map_loss(source, S, t, coef) == pytest.approx(direct, rel=1e-4, abs=1e-7)
-
-
-def test_without_a_limit_on_the_map_the_source_says_nothing_about_the_model():
-    source, S, t = make_source(radius=100.0)
-    least = [best_map_loss(source, S, t, coef) for coef in (np.array([1.0, 0, 0, 0]), np.array([-0.2, 0.7, 0.1, -1.0]))]
-    assert least[0] == pytest.approx(least[1], rel=1e-3, abs=1e-7)
 
 
 def data(n=200, m=150, seed=0):
@@ -160,31 +124,3 @@ def test_replay_finds_no_leak(params):
         X_other, y_other = X.copy(), y.copy()
         X_other[5], y_other[5] = row, label
         assert audit.leaks(make, (X, y), (X_other, y_other), public=public) == []
-
-
-def test_the_budget_is_spent_and_without_one_the_model_is_that_of_the_mapped_source():
-    assert fitted(1.0, n_steps=30).privacy_.epsilon == pytest.approx(1.0, rel=1e-6)
-    poor = fitted(1e-9, n_steps=30)
-    assert poor.privacy_.epsilon == 0.0
-    _, _, public = data()
-    assert poor.coef_ == pytest.approx(np.linalg.lstsq(public.X[:, :2], public.y, rcond=None)[0], abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("params", "name"),
-    [
-        ({"initial_map": np.eye(2)}, "initial_map"),
-        ({"initial_map": [[1.0, math.nan, 0.0]] * 2}, "initial_map"),
-        ({"initial_map": "identity"}, "initial_map"),
-        ({"map_radius": -1.0}, "map_radius"),
-        ({"alpha": 1.5}, "alpha"),
-        ({"radius": 0.0}, "radius"),
-        ({"n_steps": 0}, "n_steps"),
-    ],
-)
-def test_bad_parameters_are_named_and_nothing_is_spent(params, name):
-    X, y, public = data(30, 20)
-    ledger = Ledger(10.0, 0.01, adjacency=Adjacency.REPLACE_ONE)
-    with pytest.raises(ValueError, match=name):
-        FeatureMapAdaptation(1.0, 1e-5, **params).fit(X, y, public=public, ledger=ledger)
-    assert ledger.entries == []

@@ -9,7 +9,6 @@ from scipy.optimize import linprog, minimize
 from benchmarks.rivals.adaptation import AlphaMixture, DiscrepancyMinimization
 from dpadapt import Public
 from dpadapt.papers.adaptation.matching import (
-    PrivateBestDA,
     PrivateDiscrepancyMinimization,
     best_da_objective,
     discrepancy_weights,
@@ -50,12 +49,6 @@ def test_discrepancy_weights_reach_the_least_distance(stretch):
         assert matched.distance == pytest.approx(reached)
         assert matched.at_least <= least + 1e-5 * size
         assert least - 1e-5 * size <= matched.distance <= least + tolerance * size
-
-
-def test_discrepancy_of_a_sample_to_itself_needs_no_weights():
-    source = np.random.default_rng(0).normal(size=(50, 4))
-    matched = discrepancy_weights(source, source.T @ source / 50)
-    assert matched.weights == pytest.approx(np.full(50, 0.02))
 
 
 def shifted_features(m=800, n=2000):
@@ -129,22 +122,6 @@ def test_best_da_reaches_the_least_objective(penalties, local):
     assert least * 0.995 - 1e-4 <= solution.objective <= least * 1.01 + 1e-3
 
 
-def test_best_da_keeps_equal_weights_where_leaving_them_is_dear():
-    X, y, moment = best_da_problem(4, m=30)
-    solution = solve_best_da(X, y, moment, radius=1.0, penalties=Penalties(1e4))
-    assert solution.weights == pytest.approx(np.full(30, 1 / 30), abs=1e-4)
-    assert solution.discrepancy == pytest.approx(4 * np.linalg.norm(X.T @ X / 30 - moment, 2), rel=1e-2)
-
-
-def test_private_best_da_finds_the_slope_where_the_target_is():
-    rng = np.random.default_rng(0)
-    X_public, X = rng.uniform(-2, 2, (400, 1)), rng.uniform(1, 2, (3000, 1))
-    public = Public(X_public, X_public[:, 0] ** 2)
-    slopes = [float(PrivateBestDA(epsilon, random_state=0).fit(X, public=public).coef_[0]) for epsilon in (1.0, 1e-9)]
-    assert abs(slopes[0] - 3) < 1
-    assert abs(slopes[1]) < 0.5  # without a budget the model is that of the source
-
-
 def test_private_matching_uses_no_private_label(make_tape):
     X, y, public = shifted_features(n=300)
     tapes = [make_tape(), make_tape()]
@@ -154,10 +131,3 @@ def test_private_matching_uses_no_private_label(make_tape):
     assert np.array_equal(tapes[0].values[0], tapes[1].values[0])
     with pytest.raises(ValueError, match="requires y"):
         PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, public=Public(public.X))
-
-
-def test_private_matching_without_budget_is_the_source_alone():
-    X, y, public = shifted_features(n=50)
-    model = PrivateDiscrepancyMinimization(1e-3, 1e-9).fit(X, y, public=public)
-    assert model.privacy_.epsilon == 0.0
-    assert model.predict(X) == pytest.approx(AlphaMixture(1.0).fit(X, y, public=public).predict(X), abs=1e-2)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt import Adjacency, Ledger, PrivacyError, Public, audit
+from dpadapt import Adjacency, Ledger, Public, audit
 from dpadapt.papers.adaptation.bounded_losses import limited_rows
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap, smoothness_of
 from dpadapt.papers.adaptation.preparation import unit_geometry
@@ -116,28 +116,3 @@ def test_replay_finds_no_leak(noise, share):
         X_other, y_other = X.copy(), y.copy()
         X_other[5], y_other[5] = row, label
         assert audit.leaks(make, (X, y), (X_other, y_other), public=Public(X_s, y_s)) == []
-
-
-def test_it_learns_and_averaging_beats_one_iterate():
-    X_s, y_s, X, y = make_data(m=400, n=2000)
-    scores = {}
-    for average in ("mean", "paper"):
-        model = NCnvxAdap(2.0, 1e-5, n_steps=200, average=average, random_state=0).fit(X, y, public=Public(X_s, y_s))
-        scores[average] = model.score(X, y)
-        assert model.privacy_.epsilon == pytest.approx(2.0, rel=1e-6)
-    assert scores["mean"] > 0.9
-    assert scores["mean"] >= scores["paper"] - 0.01
-
-
-def test_a_target_of_one_class_is_fitted_but_a_label_set_of_one_class_is_refused():
-    X_s, y_s, X, y = make_data()
-    model = NCnvxAdap(2.0, 1e-5, n_steps=20, random_state=0).fit(X, np.zeros(len(y), int), public=Public(X_s, y_s))
-    assert model.classes_.tolist() == [0, 1]
-    ledger = Ledger(10.0, 1e-5, adjacency=Adjacency.REPLACE_ONE)
-    with pytest.raises(ValueError, match="two classes"):
-        NCnvxAdap(2.0, 1e-5).fit(X, np.zeros(len(y), int), ledger=ledger)
-    with pytest.raises(ValueError, match="not among the classes"):
-        NCnvxAdap(2.0, 1e-5).fit(X, y + 7, public=Public(X_s, y_s), ledger=ledger)
-    with pytest.raises(PrivacyError, match="number"):
-        NCnvxAdap(2.0, 1e-5, noise="paper", adjacency="add-remove", n_rows=60).fit(X, y, public=Public(X_s, y_s))
-    assert ledger.entries == []

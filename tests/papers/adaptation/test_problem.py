@@ -1,7 +1,5 @@
 """The derivatives in the weights, and the constants of the smooth losses."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from dpadapt.papers.adaptation.problem import (
     CrossEntropy,
     Penalties,
     SquaredError,
-    checked_loss,
     reference_weights,
     weight_gradient,
 )
@@ -51,24 +48,3 @@ def test_bounds_lipschitz_constants_and_smoothness_of_the_losses_hold(loss, k):
     bend = loss.weights(scores + step, codes).reshape(n, k) - slopes
     ratio = np.linalg.norm(bend, axis=1) / np.linalg.norm(step.reshape(n, k), axis=1)
     assert 0.3 * loss.smoothness(k) < ratio.max() <= loss.smoothness(k) * (1 + 1e-4)
-
-
-class Mixing(CrossEntropy):
-    def losses(self, scores, codes):
-        return super().losses(scores, codes) + scores.mean()
-
-
-class Unbounded(CrossEntropy):
-    def bound(self, n_scores, radius):
-        return math.inf
-
-
-@pytest.mark.parametrize("n_scores", [1, 3])
-def test_a_loss_is_tried_on_made_up_scores(n_scores):
-    for loss in (CrossEntropy(), SquaredError()):
-        assert checked_loss(loss, n_scores, 2.0) is loss
-    with pytest.raises(ValueError, match="by that row alone"):
-        checked_loss(Mixing(), n_scores, 2.0)
-    for loss in (Unbounded(), "hinge", CrossEntropy):
-        with pytest.raises(TypeError, match="loss must be a SmoothLoss"):
-            checked_loss(loss, n_scores, 2.0)

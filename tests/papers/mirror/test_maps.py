@@ -8,10 +8,8 @@ from scipy.special import logsumexp
 
 from dpadapt.papers.mirror.maps import (
     Ball,
-    EuclideanMap,
     LogisticMap,
     QuadraticMap,
-    smallest_eigenvalue,
     solve_factored,
 )
 
@@ -101,41 +99,8 @@ def test_solutions_by_a_factor_are_those_of_the_matrix():
         assert np.array_equal(factor[0], before)
 
 
-@pytest.mark.parametrize("k", [6, 90])
-@pytest.mark.parametrize("ball", [None, 0.1])
-def test_a_map_that_may_overwrite_its_hessian_takes_the_same_steps(k, ball):
-    rng = np.random.default_rng(1)
-    rows = rng.standard_normal((3 * k, k))
-    hessian = rows.T @ rows / k + 0.1 * np.eye(k)
-    start, gradient = rng.standard_normal(k), rng.standard_normal(k)
-    inside = None if ball is None else Ball(start, ball)
-    plain, scratch = QuadraticMap(hessian.copy(), inside), QuadraticMap(hessian.copy(), inside, scratch=True)
-    assert scratch.unit == pytest.approx(plain.unit, rel=1e-9)
-    assert scratch.step(start, gradient, 2.0) == pytest.approx(plain.step(start, gradient, 2.0), rel=1e-9)
-    assert np.array_equal(plain.hessian, hessian)
-
-
-def test_smallest_eigenvalue_of_a_large_matrix_is_found_from_its_factor():
-    rows = RANDOM.standard_normal((300, 150))
-    map_ = QuadraticMap(rows.T @ rows / 300)
-    wanted = np.linalg.eigvalsh(map_.hessian)[0]
-    assert smallest_eigenvalue(map_.hessian, map_.factor) == pytest.approx(wanted, rel=1e-6)
-
-
 def test_a_logistic_step_exists_for_any_noise():
     map_, _, _ = logistic(2)
     target = map_.gradient(np.zeros(4)) - 1e3 * map_.unit * np.ones(4)
     stepped = map_.step(np.zeros(4), np.ones(4), 1e3)
     assert np.allclose(map_.gradient(stepped), target, rtol=1e-8, atol=1e-8)
-
-
-def test_the_euclidean_map_is_gradient_descent_on_a_ball():
-    plain = EuclideanMap(Ball(np.zeros(2), 1.0))
-    assert np.allclose(plain.step(np.zeros(2), np.array([0.5, 0.0]), 1.0), [-0.5, 0.0])
-    assert np.allclose(plain.step(np.zeros(2), np.array([0.0, 3.0]), 1.0), [0.0, -1.0])
-
-
-def test_a_ridge_that_is_lost_in_rounding_ends_a_step_without_an_error():
-    rows = np.column_stack([ROWS, ROWS[:, 0]])
-    mirror = LogisticMap(rows * 1e8, 1e-60, np.zeros(5))
-    assert np.isfinite(mirror._solve(np.full(5, 1e-3), np.full(5, 1e-9), 0.0)).all()

@@ -6,25 +6,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from dpadapt import Adjacency, Ledger, PrivacyError, audit
+from dpadapt import Adjacency, Ledger, audit
 from dpadapt.accounting import epsilon as cost
 from dpadapt.audit.replay import differing
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
-from dpadapt.learning.descent import HuberLoss, LogisticLoss
+from dpadapt.learning.losses import HuberLoss, LogisticLoss
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.papers.reweigh.learners import (
-    Descent,
     DescentLearner,
     Facts,
     HingeLoss,
     OnlineLearner,
     Sample,
-    SeparatorLearner,
     choice_of,
     noise_of,
-    paper_noise_variance,
     strength,
 )
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, SparseLearner
@@ -204,14 +201,6 @@ def test_the_audit_finds_a_learner_that_leaks():
     assert leaks == ["path"] or "hypothesis_" in leaks
 
 
-def test_descent_of_squares_learns_a_ball():
-    rng = np.random.default_rng(0)
-    X = 0.1 * rng.standard_normal((4000, 4))
-    y = (X[:, 0] ** 2 + X[:, 1] ** 2 > 0.008).astype(int)
-    model = SubsampleTestReweigh(DescentLearner(Squares(0.1)), random_state=0).fit(X, y)
-    assert np.mean(model.predict(X) != y) < 0.08
-
-
 def test_descent_on_samples_learns_and_is_charged_as_sampled():
     X, y = data(20_000)
     learner = DescentLearner(sampling_rate=0.25, n_steps=20)
@@ -275,26 +264,6 @@ def test_online_learner_takes_the_steps_of_algorithm_3(strong):
     assert np.allclose(np.append(found.coef.ravel(), found.intercept), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_the_printed_steps_of_the_strongly_convex_case_converge_too_slowly_in_a_small_ball():
-    """Theorem A.1 bounds the error by (L² + d sigma²)(1 + ln R) / (2 lambda R). Steps of D / (lambda r) exceed it.
-
-    One dimension, loss lambda / 2 (h - c)², no noise: every step multiplies h - c by 1 - D / r, or by 1 - 1 / r.
-    """
-    strong, diameter, target, R = 1.0, 0.1, 0.05, 100_000
-    lipschitz = strong * diameter
-    bound = lipschitz**2 * (1 + math.log(R)) / (2 * strong * R)
-    errors = {}
-    for name, length in (("printed", diameter), ("ours", 1.0)):
-        h, total = 0.0, 0.0
-        for r in range(1, R + 1):
-            total += h
-            h = h - length / (strong * r) * strong * (h - target)
-            h = min(max(h, -diameter / 2), diameter / 2)
-        errors[name] = strong / 2 * (total / R - target) ** 2
-    assert errors["ours"] <= bound
-    assert errors["printed"] > 10 * bound
-
-
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss(), HingeLoss(0.3)], ids=["logistic", "hinge", "margin"])
 def test_losses_of_records_are_shares_of_the_largest_and_have_the_right_derivative(loss):
     X, y = data(400)
@@ -318,16 +287,6 @@ def test_losses_of_records_are_shares_of_the_largest_and_have_the_right_derivati
         assert set(learner.losses(LinearHypothesis(coef, intercept), huge, np.array([0, 1]))) <= {0.0, 1.0}
 
 
-def test_the_separator_needs_an_infinite_epsilon():
-    X, y = data(500)
-    model = SubsampleTestReweigh(SeparatorLearner(ridge=1e-3), epsilon=math.inf).fit(X, y)
-    assert np.mean(model.predict(X) != y) < 0.01
-    assert model.privacy_.epsilon == math.inf
-    assert any("not private" in text for text in model.privacy_.warnings)
-    with pytest.raises((PrivacyError, ValueError)):
-        SubsampleTestReweigh(SeparatorLearner()).fit(X, y)
-
-
 def test_strength_spends_the_budget_and_no_more():
     for plans in (
         lambda mu: [(choice_of(mu, 0.5, 6), "a"), (choice_of(mu, 0.5), "b")],
@@ -340,48 +299,3 @@ def test_strength_spends_the_budget_and_no_more():
     alone = strength(lambda mu: [(choice_of(mu, 1.0), "a")], 0.7, 0.0, Adjacency.ZERO_OUT)
     assert choice_of(alone, 1.0).mechanism.epsilon == pytest.approx(0.7, rel=1e-3)
     assert isinstance(noise_of(1.0, 1.0).mechanism, Gaussian)
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: FiniteLearner([]), "hypotheses must not be empty"),
-        (lambda: DescentLearner(n_steps=0), "n_steps"),
-        (lambda: DescentLearner(clip_norm=-1.0), "clip_norm"),
-        (lambda: DescentLearner(sampling_rate=0.0), "sampling_rate"),
-        (lambda: SparseLearner(most=0), "most"),
-        (lambda: SparseLearner(inside=2), "inside"),
-        (lambda: SparseLearner(scale=0.0), "scale"),
-        (lambda: SparseLearner(passes=-1), "passes"),
-        (lambda: OnlineLearner(lipschitz=0.0), "lipschitz"),
-        (lambda: SeparatorLearner(ridge=0.0), "ridge"),
-        (lambda: Squares(scale=-1.0), "scale"),
-    ],
-)
-def test_bad_settings_are_named(make, name):
-    with pytest.raises(ValueError, match=name):
-        make()
-
-
-def test_the_papers_noise_is_the_larger_of_two_terms():
-    for epsilon, delta, size in ((0.5, 1e-4, 30.0), (0.5, 1e-4, 1e12), (0.9, 1e-2, 40.0), (0.1, 1e-6, 2.0)):
-        second = (16 / epsilon * math.log(1 / delta) + 8) / math.log(size)
-        assert paper_noise_variance(epsilon, delta, size) == pytest.approx(max(20.0, second), rel=1e-12)
-    with pytest.raises(ValueError, match="density times n_rows"):
-        paper_noise_variance(0.5, 1e-4, 1.0)
-
-
-def test_strongly_convex_losses_need_the_printed_number_of_steps():
-    L, D, d, alpha, beta, square, strong = 1.5, 2.0, 7, 0.01, 1e-6, 20.0, 0.3
-    length = L**2 + square * L**2 * d
-    first = 4 * length / (strong * alpha) * math.log(length / (strong * alpha))
-    second = 8 * D**2 * L**2 * math.log(2 / beta) / alpha**2
-    steps = Descent(L, D, d, strong).steps(alpha, beta, square)
-    assert steps == math.ceil(max(first, second))
-    convex = Descent(L, D, d).steps(alpha, beta, square)
-    assert convex == math.ceil(max(9 * D**2 * length / alpha**2, second))
-    # At small alpha the first term falls behind: R goes as 1 / alpha instead of 1 / alpha^2, up to the confidence term.
-    assert steps < convex / 5
-    # A strong term decides at once; a weak one makes the first term the larger.
-    assert Descent(L, D, d, 100.0).steps(alpha, beta, square) == math.ceil(second)
-    assert Descent(L, D, d, 1e-3).steps(alpha, beta, square) > convex

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dpadapt.hybrid.questions import LinearHypothesis
-from dpadapt.mechanisms.parity import NOTHING
 from dpadapt.papers.reweigh import learners_discrete as module
-from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner, most_frequent
+from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 
@@ -17,20 +16,6 @@ def test_finite_learner_chooses_the_best_hypothesis():
     model = SubsampleTestReweigh(FiniteLearner(listed), epsilon=0.5, delta=0.0, random_state=0).fit(X, y)
     assert model.hypothesis_.intercept[0] == pytest.approx(-0.25)
     assert model.privacy_.epsilon == pytest.approx(0.5, rel=1e-3)
-
-
-@pytest.mark.parametrize("inside", [0, 1])
-def test_sparse_learner_finds_the_coordinates_and_an_ellipsoids_weights(inside):
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((60_000, 15))
-    outside = 2 * X[:, 2] ** 2 + 0.5 * X[:, 11] ** 2 > 0.6
-    y = (outside if inside == 0 else ~outside).astype(int)
-    ball = SubsampleTestReweigh(SparseLearner(4, inside=inside), random_state=0).fit(X, y)
-    ellipsoid = SubsampleTestReweigh(SparseLearner(4, passes=2, inside=inside), random_state=0).fit(X, y)
-    assert ball.hypothesis_.columns.tolist() == ellipsoid.hypothesis_.columns.tolist() == [2, 11]
-    ratio = ellipsoid.hypothesis_.weights[0] / ellipsoid.hypothesis_.weights[1]
-    assert 2.5 < ratio < 6.5
-    assert np.mean(ellipsoid.predict(X) != y) < 0.01 < np.mean(ball.predict(X) != y)
 
 
 def test_sparse_learner_counts_votes_once_for_all_choices(monkeypatch):
@@ -60,14 +45,6 @@ def test_parity_learner_finds_a_parity_of_biased_bits_too(share):
     assert model.privacy_.epsilon == pytest.approx(0.5, rel=1e-3)
     assert model.privacy_.delta == 0.0
     assert (model.predict(X) == y).all()
-
-
-def test_parity_learner_returns_a_constant_if_no_batch_answers():
-    assert most_frequent(np.full((4, 3), NOTHING, dtype=np.int8)) is None
-    X = np.zeros((400, 4))
-    y = np.arange(400) % 2  # contradictory
-    model = SubsampleTestReweigh(ParityLearner(), epsilon=2.0, delta=0.0, random_state=0).fit(X, y)
-    assert (model.predict(X) == 0).all()
 
 
 def test_a_null_record_is_an_equation_that_every_parity_satisfies(monkeypatch):

@@ -10,9 +10,8 @@ from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, audit
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
-from dpadapt.learning.descent import HuberLoss
 from dpadapt.mechanisms.mechanism import NonPrivate
-from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, SeparatorLearner
+from dpadapt.papers.reweigh.learners import DescentLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
@@ -50,24 +49,6 @@ def test_reweighing_finds_the_hypothesis_of_a_rare_part_of_the_curators_populati
     assert alone.hypothesis_ is UP
     assert fitted.baselines_["S-only"].estimate > 0.9
     assert fitted.baselines_["constant"].estimate == pytest.approx(0.5, abs=0.2)
-
-
-def test_the_first_round_is_enough_where_the_populations_agree():
-    X, y = sample(4000, 0, share=0.1)
-    agents = people(0.05)
-    fitted = model().fit(X, y, agents=agents)
-    assert (fitted.rounds_, fitted.accepted_, fitted.hypothesis_) == (1, True, UP)
-    assert fitted.users_asked_ == agents.asked == fitted.tests_[0].asked + fitted.baselines_["constant"].asked
-
-
-def test_without_an_accepted_round_the_best_tested_is_returned():
-    X, y = sample(4000, 0, share=0.1)
-    fitted = model(n_rounds=8).fit(X, y, agents=people(0.7))  # no listed hypothesis is good
-    assert not fitted.accepted_
-    best = min(fitted.tests_, key=lambda test: test.estimate)
-    assert best.estimate == pytest.approx(0.3, abs=0.1)
-    assert fitted.hypothesis_ is DOWN
-    assert fitted.rounds_ == 8
 
 
 def test_all_rounds_are_charged_before_the_first_draw():
@@ -194,35 +175,6 @@ def test_algorithm_1_halts_in_the_round_of_the_papers_loop(seed):
     assert fitted.accepted_ == (errors[halts - 1] <= low)
 
 
-def test_the_tolerance_is_a_tenth_of_alpha_and_algorithm_1s_alone():
-    settings = {"constants": "paper", "alpha": 0.05, "density": 0.1, "n_rounds": 3}
-    protocol = model(epsilon=math.inf, **settings)._protocol(4000, 2, people())
-    assert (protocol.low, protocol.high) == pytest.approx((0.1, 0.11))
-    protocol = model(epsilon=1.0, **settings)._protocol(4000, 2, people())
-    assert (protocol.low, protocol.high) == pytest.approx((0.1, 0.2))
-    protocol = model(epsilon=math.inf)._protocol(4000, 2, people())
-    assert (protocol.low, protocol.high) == pytest.approx((0.1, 0.2))
-
-
-def test_reweighing_by_losses_finds_the_hypothesis_of_a_rare_part_too():
-    X, y = sample(20_000, 0, share=0.1)
-    learner = OnlineLearner(lipschitz=1.0, diameter=8.0, n_steps=300)
-    settings = {"epsilon": math.inf, "n_rounds": 12, "alpha": 0.1, "learning_rate": 3.0}
-    fitted = model(learner, reweigh_by="losses", **settings).fit(X, y, agents=people(1.0))
-    assert fitted.accepted_
-    assert 1 < fitted.rounds_ <= 12
-    assert fitted.baselines_["S-only"].estimate > 0.7
-
-
-def test_the_receipt_says_what_the_histograms_are_of():
-    X, y = sample(60_000, 0)
-    learner = OnlineLearner(n_steps=20)
-    settings = {"density": 0.1, "n_rounds": 2, "delta": 1e-5, "alpha": 0.02}
-    for by, words in (("losses", "of sums of losses"), ("labels", "of rounds with a correct label")):
-        fitted = model(learner, reweigh_by=by, **settings).fit(X, y, agents=people(0.5))
-        assert sum(words in entry.label for entry in fitted.privacy_.entries) == 1
-
-
 def test_the_papers_constants_are_refused_if_they_need_too_many_steps():
     X, y = sample(4000, 0)
     with pytest.raises(ValueError, match=r"[\d,]+ rounds of [\d,]+ steps were planned"):
@@ -238,21 +190,6 @@ def test_too_few_people_are_not_asked_and_nothing_is_spent():
     assert agents.asked == 0
 
 
-@pytest.mark.parametrize(("response_rate", "tested"), [(0.1, 2), (1e-9, 0)])
-def test_hypotheses_are_kept_if_people_do_not_answer(response_rate, tested):
-    X, y = sample(4000, 0, share=0.1)
-    asked = model(n_rounds=8)
-    few = asked._protocol(4000, 2, people()).most_people(3.0)
-    # No listed hypothesis is good, so that no test ends the rounds before people run out.
-    agents = SimulatedAgents(*sample(9000, 1, 0.7), 3.0, n_people=few, response_rate=response_rate, random_state=1)
-    fitted = asked.fit(X, y, agents=agents)
-    assert len(fitted.tests_) == tested
-    assert not fitted.accepted_
-    assert any("a test was left out" in text for text in fitted.privacy_.warnings)
-    assert fitted.hypothesis_ is UP  # the first round's, which is the best of those tested
-    assert ("S-only" in fitted.baselines_) == bool(tested)
-
-
 def test_agents_with_other_columns_are_refused_and_nothing_is_spent():
     X, y = sample(2000, 0)
     ledger = Ledger(5.0, 1e-5)
@@ -261,80 +198,3 @@ def test_agents_with_other_columns_are_refused_and_nothing_is_spent():
         model().fit(X, y, agents=agents, ledger=ledger)
     assert ledger.entries == []
     assert agents.asked == 0
-
-
-@pytest.mark.parametrize("seed", [None, 0])
-def test_the_receipt_warns_of_seeded_people(seed):
-    X, y = sample(2000, 0)
-    agents = SimulatedAgents(*sample(60_000, 1, 0.1), 3.0, random_state=seed)
-    receipt = model(random_state=None).fit(X, y, agents=agents).privacy_
-    assert not receipt.seeded
-    assert any("people's noise came from a seed" in text for text in receipt.warnings) == (seed is not None)
-    assert any("epsilon = 3 for each" in fact for fact in receipt.assumptions)
-
-
-def test_labels_may_be_strings():
-    X, y = sample(4000, 0, share=0.0)
-    words = np.array(["no", "yes"])
-    agents = SimulatedAgents(X, words[y], 3.0, random_state=0)
-    fitted = model(FEW_STEPS, alpha=0.1).fit(X, words[y], agents=agents)
-    assert np.mean(fitted.predict(X) == words[y]) > 0.9
-    assert fitted.accepted_
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"alpha": 0.0}, "alpha"),
-        ({"alpha": 0.3}, "4 \\* alpha"),
-        ({"attainable": -0.1}, "attainable"),
-        ({"divergence": -1.0}, "divergence"),
-        ({"divergence": math.inf}, "divergence"),
-        ({"density": 1e-6}, "at least 1"),
-        ({"density": 2.0}, "density"),
-        ({"divergence": 1e9}, "at least 1"),
-        ({"n_rounds": 0}, "n_rounds"),
-        ({"learning_rate": -1.0}, "learning_rate"),
-        ({"constants": "theirs"}, "constants"),
-        ({"tolerance": 0.01}, "tolerance is for Algorithm 1"),
-        ({"tolerance": 0.0, "epsilon": math.inf, "constants": "paper"}, "tolerance"),
-        ({"tolerance": 0.5, "epsilon": math.inf, "constants": "paper"}, "2 \\* tolerance"),
-        ({"test_error": 0.0}, "test_error"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"delta": 0.0, "learner": FEW_STEPS}, "delta"),
-        ({"adjacency": "add-remove"}, "n_rows"),
-        ({"adjacency": "add-remove", "delta": 0.0}, "n_rows"),
-        ({"adjacency": "add-remove", "epsilon": math.inf}, "n_rows"),
-        ({"n_rows": 50}, "n_rows"),
-        ({"learner": OnlineLearner(n_steps=100), "constants": "paper", "n_rounds": 1, "density": 0.001}, "own noise"),
-        ({"classes": [0, 1, 2]}, "Only binary"),
-        ({"reweigh_by": "hinge"}, "reweigh_by"),
-        ({"reweigh_by": "losses", "learner": FEW_STEPS}, "reweigh_by='losses' needs"),
-        ({"reweigh_by": "losses", "learner": OnlineLearner(n_steps=5, loss=HuberLoss(1.0))}, "reweigh_by='losses'"),
-    ],
-)
-def test_bad_settings_are_named_and_nothing_is_spent(params, message):
-    X, y = sample(2000, 0)
-    ledger, agents = Ledger(5.0, 1e-5), people()
-    with pytest.raises(ValueError, match=message):
-        model(**params).fit(X, y, agents=agents, ledger=ledger)
-    assert ledger.entries == []
-    assert agents.asked == 0
-
-
-def test_every_question_can_be_sent_to_a_device():
-    X, y = sample(2000, 0, share=0.0)
-    agents = people(0.0)
-    fitted = model(FEW_STEPS, alpha=0.1).fit(X, y, agents=agents)
-    assert len(agents.record) > 1
-    for asked in agents.record:
-        asked.question.message()
-    assert fitted.baselines_["constant"].estimate == pytest.approx(0.5, abs=0.15)
-
-
-def test_agents_and_learner_must_have_the_right_type():
-    X, y = sample(200, 0)
-    with pytest.raises(TypeError, match="learner must be a Learner"):
-        model("descent").fit(X, y)
-    with pytest.raises(TypeError, match="agents must be Agents"):
-        model().fit(X, y, agents=(X, y))

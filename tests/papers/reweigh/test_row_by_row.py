@@ -8,7 +8,7 @@ import pytest
 from dpadapt import Ledger
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
 from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, labels_of
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh

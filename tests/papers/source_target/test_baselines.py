@@ -28,32 +28,11 @@ def test_summaries_spend_their_budget_and_lie_where_the_sources_are(kind, delta,
     assert np.mean(model.proxies_[:, 1] < 0.5) > 0.8
 
 
-@pytest.mark.parametrize("kind", SUMMARIES)
-def test_sources_out_of_range_give_the_same_summary_as_no_sources(kind, pair):
-    _, T = pair
-    far = kind(3, 1.0, random_state=0).fit(np.full((50, 2), 1e9), public=Public(T))
-    none = kind(3, 1.0, random_state=0).fit(np.empty((0, 2)), public=Public(T))
-    assert np.array_equal(far.proxies_, none.proxies_)
-
-
 def test_sources_outside_the_cube_or_not_finite_have_no_box(pair):
     S, T = pair
     more = np.vstack([S, [[np.nan, 0.0], [1e300, 0.0], [np.inf, -np.inf]]])
     first, second = (PrivateHistogramSource(2, random_state=0).fit(part, public=Public(T)) for part in (S, more))
     assert np.array_equal(first.proxies_, second.proxies_)
-
-
-def test_bad_parameters_are_refused(pair):
-    S, T = pair
-    for model, words in (
-        (PrivateKMeansSource(2, n_proxies=0), "n_proxies"),
-        (PrivateKMeansSource(2, n_steps=0), "n_steps"),
-        (PrivateKMeansSource(2, np.inf), "epsilon must be a positive number"),
-        (PrivateHistogramSource(2, n_splits=30), "n_splits must be at most 20"),
-        (PrivateHistogramSource(2, n_proxies=0), "n_proxies"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            model.fit(S, public=Public(T))
 
 
 @pytest.mark.parametrize("make", [PrivateKMeansSource, PrivateHistogramSource])

@@ -49,15 +49,6 @@ def test_printed_noise_that_breaks_its_claim_is_refused_and_nothing_is_spent():
     assert ledger.entries == []
 
 
-def test_ambssgd_learns_with_many_rows():
-    errors = []
-    for seed in range(5):
-        drawn = shared_subspace(500, 20_000, seed=seed)
-        model = DPAMBSSGD(**BUDGET, learning_rate=0.5, batch_size=2000, basis=drawn.basis, random_state=seed)
-        errors.append(np.linalg.norm(model.fit(drawn.X, drawn.y).coef_ - drawn.private_coef))
-    assert np.mean(errors) < 0.1
-
-
 @pytest.mark.parametrize("scale", [0.1, 1.0, 50.0])
 def test_the_clipping_norm_follows_the_residuals(scale):
     drawn = shared_subspace(500, 5000, seed=7)
@@ -79,27 +70,3 @@ def test_public_tasks_give_the_subspace_and_without_them_all_features_are_used()
     assert inside.n_components_ == 2
     assert np.linalg.matrix_rank(np.column_stack([inside.coef_, drawn.basis]), tol=0.5) == 2
     assert ProjectedDPSGD(**params).fit(drawn.X, drawn.y).n_components_ == 10
-
-
-@both
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
-        ({"batch_size": 0}, "batch_size must be a whole number"),
-        ({"method": "pca"}, "method must be one of"),
-        ({"basis": np.eye(3)}, "basis must have one row per feature"),
-    ],
-)
-def test_bad_parameters_are_refused_by_name_and_nothing_is_spent(make, params, words):
-    drawn = shared_subspace(500, 100, seed=6)
-    adjacency = make().adjacency
-    ledger = Ledger(epsilon=5.0, delta=1e-5, adjacency=adjacency)
-    with pytest.raises(ValueError, match=words):
-        make(**params).fit(drawn.X, drawn.y, ledger=ledger)
-    assert ledger.entries == []
-
-
-def test_unknown_noise_is_refused():
-    with pytest.raises(ValueError, match="noise must be one of"):
-        DPAMBSSGD(noise="none").fit(np.eye(4), np.ones(4))

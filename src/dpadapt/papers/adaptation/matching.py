@@ -17,7 +17,8 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import bounds_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry
+from dpadapt.learning.linear import joint_length
+from dpadapt.learning.scaling import Geometry, Scaling, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
@@ -27,12 +28,11 @@ from dpadapt.papers.adaptation.preparation import (
     Array,
     TargetScale,
     bounded_rows,
-    standard,
     target_scale,
     unit_geometry,
     weighted_ridge,
 )
-from dpadapt.papers.adaptation.private_statistics import joint_length, moment_noise, private_moment
+from dpadapt.papers.adaptation.private_statistics import moment_noise, private_moment
 from dpadapt.papers.adaptation.problem import Penalties
 
 
@@ -189,8 +189,8 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        tolerance: float = 0.01,
-        ridge: float = 1e-3,
+        tolerance: checks.Scale = 0.01,
+        ridge: checks.Scale = 1e-3,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -219,8 +219,7 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
             Public data with the same columns, with labels.
         {ledger}
         """
-        tolerance = checks.scale(self.tolerance, "tolerance")
-        ridge = checks.scale(self.ridge, "ridge")
+        tolerance, ridge = float(self.tolerance), float(self.ridge)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger, needs_y=getattr(public, "y", None) is None)
         if data.labelled_public is None:
@@ -236,8 +235,8 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
             moment, noise = _feature_moment(data.ledger, data.budget, geometry.transform(data.X))
             loose = max(tolerance, noise / max(float(np.linalg.norm(moment, 2)), 1e-300))
             weights = discrepancy_weights(_shortened(geometry, X_public), moment, tolerance=loose).weights
-        scaling = standard(X_public)
-        coef, intercept = scaling.undo(*weighted_ridge(scaling.apply(X_public), labels, weights, ridge))
+        scaling = Scaling.of(X_public)
+        coef, intercept = scaling.raw(*weighted_ridge(scaling.scaled(X_public), labels, weights, ridge))
         self._finish(data, coef, intercept, TargetScale(0.0, 1.0), [])
         return self
 
@@ -447,11 +446,11 @@ class PrivateBestDA(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        radius: float = 3.0,
-        lambda1: float = 0.1,
-        lambda2: float = 0.0,
-        lambda_inf: float = 0.0,
-        local_radius: float | None = None,
+        radius: checks.Scale = 3.0,
+        lambda1: checks.Penalty = 0.1,
+        lambda2: checks.Penalty = 0.0,
+        lambda_inf: checks.Penalty = 0.0,
+        local_radius: checks.Scale | None = None,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -483,8 +482,8 @@ class PrivateBestDA(AdaptationRegressor):
             Public data with the same columns, with labels.
         {ledger}
         """
-        radius, penalties = checks.scale(self.radius, "radius"), Penalties(self.lambda1, self.lambda2, self.lambda_inf)
-        local = None if self.local_radius is None else checks.scale(self.local_radius, "local_radius")
+        radius, penalties = float(self.radius), Penalties(self.lambda1, self.lambda2, self.lambda_inf)
+        local = None if self.local_radius is None else float(self.local_radius)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger, needs_y=getattr(public, "y", None) is None)
         if data.labelled_public is None:

@@ -1,4 +1,4 @@
-"""What the estimators of paper 1 share: public scales, base classes, and weighted regressions on standardised rows.
+"""What the estimators of paper 1 share: public scales, base classes, and weighted regression on standardised rows.
 
 The paper assumes |x| <= r and |y| <= 1 without saying how. Here columns are centred and scaled by public rows, a
 constant feature is appended, rows are divided by a public length (so r = 1), and `limited_rows` or a clipped sum
@@ -19,7 +19,7 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.base import PrivateEstimator, RegressionInput
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import Geometry, centre_and_scale
+from dpadapt.learning.scaling import Geometry, centre_and_scale
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import NonPrivate, Plan, Repeated
 from dpadapt.mechanisms.noise import Gaussian, Laplace
@@ -158,6 +158,10 @@ class AdaptationEstimator(PrivateEstimator):
 
     noise: str
 
+    def _check_combination(self, public: Any) -> None:
+        if self._protects:
+            super()._check_combination(public)
+
     @property
     def _protects(self) -> bool:
         return not (isinstance(self.epsilon, float) and self.epsilon == math.inf)
@@ -166,10 +170,7 @@ class AdaptationEstimator(PrivateEstimator):
         """Return what may be spent; at epsilon = inf, everything."""
         if self._protects:
             return super()._budget(n_rows)
-        checks.delta(self.delta)
-        if self.n_rows is not None:
-            n_rows = checks.count(self.n_rows, "n_rows")
-        return Budget(math.inf, float(n_rows), 1.0)
+        return Budget(math.inf, float(n_rows if self.n_rows is None else self.n_rows), 1.0)
 
     def _noise_plan(self, share: float, n_steps: int, printed_bound: float, bound: float) -> NoisePlan:
         """Return the noise of all releases.
@@ -236,29 +237,7 @@ class AdaptationEstimator(PrivateEstimator):
         ]
 
 
-# Weighted ridge and logistic regression on standardised rows: the last step of every reweighing method.
-
-
-@dataclass(frozen=True, eq=False)
-class Standard:
-    """How columns are centred and scaled. A constant column has an infinite scale, which leaves it out."""
-
-    center: Array
-    scale: Array
-
-    def apply(self, X: NDArray[Any]) -> Array:
-        """Return standardised rows."""
-        return np.asarray((X - self.center) / self.scale, dtype=np.float64)
-
-    def undo(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
-        """Return coefficients (last axis: features) and intercept for raw rows."""
-        raw = coef / self.scale
-        return raw, intercept - raw @ self.center
-
-
-def standard(X: NDArray[Any]) -> Standard:
-    """Return the standardisation by the columns of `X`."""
-    return Standard(*centre_and_scale(np.asarray(X, dtype=np.float64)))
+# Weighted ridge regression on standardised rows: the last step of every reweighing method.
 
 
 def weighted_ridge(Z: Array, y: Array, weights: Array, ridge: float) -> tuple[Array, float]:

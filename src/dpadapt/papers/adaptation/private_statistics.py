@@ -10,7 +10,7 @@ a private labelled source and a public target with some labels or none; they nam
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,15 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, RegressionInput, bounds_assumption
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.preparation import Geometry, declared_geometry, public_geometry, ridge_by_leave_one_out
+from dpadapt.learning.linear import joint_length, ridge_by_noise
+from dpadapt.learning.public_models import ridge_by_leave_one_out
+from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
 from dpadapt.rows import row_products
 
-# Length that joint rows of features and target are clipped to, in typical lengths of public rows. Clipping a joint
-# row keeps its linear relation: the row gets a smaller weight in the least squares, and no bias arises. Once most
-# rows are clipped, noise and signal shrink alike, so nothing is gained by a longer bound. Chosen by hand.
-_JOINT_CLIP_IN_TYPICAL_LENGTHS = 0.8
 # Ridge of every solution, in average eigenvalues of the second moment: it keeps directions that no row has shown from
 # blowing up. A stronger ridge shrinks the coefficients. Chosen by hand.
 _MOMENT_RIDGE_FLOOR = 1e-4
@@ -73,12 +71,9 @@ class Moment:
         One column for each target; a vector if there is one target.
         """
         k = len(self.value) - self.n_targets
-        values, vectors = np.linalg.eigh(self.value[:k, :k])
-        spectral = self.noise * math.sqrt(2 * k)
-        floor = _MOMENT_RIDGE_FLOOR * max(float(values.mean()), 0.0) + 1e-12
-        ridge = max(0.0, spectral - float(values[0])) + floor
-        coef = vectors @ ((vectors.T @ self.value[:k, k:]) / (values + ridge)[:, None])
-        return np.asarray(coef[:, 0] if self.n_targets == 1 else coef)
+        gram, cross = self.value[:k, :k], self.value[:k, k:]
+        coef = ridge_by_noise(gram, cross, self.noise, floor=_MOMENT_RIDGE_FLOOR, least=1e-12)
+        return coef[:, 0] if self.n_targets == 1 else coef
 
 
 def public_moment(Z: Array, e: Array) -> Moment:
@@ -107,11 +102,6 @@ def moment_noise(budget: Budget, clip_norm: float) -> float:
     """Return the noise in each entry of an average of outer products, if the whole budget is spent on it."""
     # Under replace-one the bound is sqrt 2 clip_norm², where `Budget.noise` counts twice.
     return budget.noise(clip_norm**2) / (math.sqrt(2) if budget.factor == 2.0 else 1.0)
-
-
-def joint_length(geometry: Geometry) -> float:
-    """Return the clipping norm of joint rows, for targets on the scale of a feature."""
-    return _JOINT_CLIP_IN_TYPICAL_LENGTHS * math.hypot(geometry.typical_norm, 1.0)
 
 
 class PrivateMixture(AdaptationRegressor):
@@ -170,7 +160,7 @@ class PrivateMixture(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float = 0.5,
+        alpha: Annotated[float, mixture_share] = 0.5,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -194,7 +184,7 @@ class PrivateMixture(AdaptationRegressor):
         {public}
         {ledger}
         """
-        alpha = mixture_share(self.alpha)
+        alpha = float(self.alpha)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger)
         n_features = data.X.shape[1]
@@ -305,7 +295,7 @@ class ReverseAdaptation(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float | None = None,
+        alpha: Annotated[float, mixture_share] | None = None,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -332,7 +322,7 @@ class ReverseAdaptation(AdaptationRegressor):
             The public target, with the same columns, with or without labels.
         {ledger}
         """
-        alpha = None if self.alpha is None else mixture_share(self.alpha)
+        alpha = None if self.alpha is None else float(self.alpha)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger)
         n_features = data.X.shape[1]
@@ -414,7 +404,7 @@ class ReverseAdaptationClassifier(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float | None = None,
+        alpha: Annotated[float, mixture_share] | None = None,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -443,7 +433,7 @@ class ReverseAdaptationClassifier(LinearClassifier):
             The public target, with the same columns, with or without labels.
         {ledger}
         """
-        alpha = None if self.alpha is None else mixture_share(self.alpha)
+        alpha = None if self.alpha is None else float(self.alpha)
         data = self._read_classification(X, y, public, ledger, self.classes)
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         n_classes, target = len(data.classes), None

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.learning.descent import LogisticLoss, SoftmaxLoss
+from dpadapt.learning.losses import log_loss
 
 Array = NDArray[np.float64]
 
@@ -53,10 +53,10 @@ class Penalties:
         return self.one + self.two + self.infinity
 
 
-def mixture_share(alpha: float) -> float:
+def mixture_share(alpha: float, name: str = "alpha") -> float:
     """Return `alpha`, the source's share of the reference weights, if it lies in [0, 1]."""
     if not isinstance(alpha, int | float | np.floating) or isinstance(alpha, bool) or not 0 <= alpha <= 1:
-        raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}.")
+        raise ValueError(f"{name} must lie in [0, 1], got {alpha!r}.")
     if 1 - 1e-6 < alpha < 1:
         # With a source this heavy the private sums, and their bounds, would be lost in rounding.
         raise ValueError(f"alpha must be 1 or at most 1 - 1e-6, got {alpha!r}.")
@@ -142,16 +142,13 @@ class CrossEntropy:
 
     def weights(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
         """Return probabilities minus the true class's indicator."""
-        return (LogisticLoss() if scores.ndim == 1 else SoftmaxLoss()).weights(scores, codes)
+        return log_loss(scores.ndim).weights(scores, codes)
 
     def losses(self, scores: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
         """Return minus the log-probability of the true class."""
         # A numerical warning or error would tell of an extreme row, whatever the caller's settings are.
         with np.errstate(all="ignore"):
-            if scores.ndim == 1:
-                return np.asarray(np.logaddexp(0.0, scores) - codes * scores)
-            shifted = scores - scores.max(axis=1, keepdims=True)
-            return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(codes)), codes])
+            return log_loss(scores.ndim).each(scores, codes)
 
     def lipschitz(self, n_scores: int, radius: float) -> float:
         """Return 1 for one score, sqrt 2 for several: the largest length of p - e_y."""

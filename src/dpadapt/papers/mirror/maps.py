@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import logsumexp
 
-from dpadapt.learning.descent import softmax
+from dpadapt.learning.losses import softmax
 
 Vector = NDArray[np.float64]
 

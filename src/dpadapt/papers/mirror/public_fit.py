@@ -14,12 +14,12 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, cg
 
-from dpadapt import checks
-from dpadapt.learning.descent import LogisticLoss, Loss, SoftmaxLoss, softmax
-from dpadapt.learning.preparation import centre_and_scale, public_classifier
+from dpadapt.inputs.sources import Part
+from dpadapt.learning.losses import log_loss, softmax
+from dpadapt.learning.public_models import public_classifier
+from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.mirror.maps import solve_factored
 from dpadapt.rows import Rows, row_products
-from dpadapt.streaming.source import Part
 
 Vector = NDArray[np.float64]
 
@@ -58,15 +58,14 @@ class Coordinates:
 
     Parameters
     ----------
-    center, scale : ndarray of shape (n_features,), or None
-        None leaves the features as they are. A column that is constant in public has scale infinity: it is left out.
+    scaling : Scaling or None
+        None leaves the features as they are.
     n_features : int
     intercept : bool
         Whether rows have a further constant feature 1.
     """
 
-    center: Vector | None
-    scale: Vector | None
+    scaling: Scaling | None
     n_features: int
     intercept: bool
 
@@ -77,12 +76,7 @@ class Coordinates:
 
     def transform(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return rows without their constant, of the same type; an overflow gives values that are not finite."""
-        if self.center is None or self.scale is None:
-            return X
-        with np.errstate(all="ignore"):
-            moved = X - self.center.astype(X.dtype)
-            moved /= self.scale.astype(X.dtype)
-        return np.asarray(moved)
+        return X if self.scaling is None else self.scaling.scaled(X)
 
     def extend(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return rows with their constant."""
@@ -110,21 +104,18 @@ class Coordinates:
         """Return coefficients and intercept for raw rows."""
         coef = solution[: self.n_features]
         intercept = solution[-1] if self.intercept else np.zeros(solution.shape[1:])
-        if self.center is None or self.scale is None:
-            return coef.copy(), intercept
-        coef = (coef.T / self.scale).T
-        return coef, intercept - self.center @ coef
+        return (coef.copy(), intercept) if self.scaling is None else self.scaling.raw(coef, intercept)
 
 
 def public_coordinates(X_public: Vector | None, n_features: int, *, standardise: bool, intercept: bool) -> Coordinates:
     """Return coordinates standardised by public rows; without public rows the features stay as they are."""
     if X_public is None or not standardise:
-        return Coordinates(None, None, n_features, intercept)
+        return Coordinates(None, n_features, intercept)
     if intercept:
-        return Coordinates(*centre_and_scale(X_public), n_features, intercept)
+        return Coordinates(Scaling.of(X_public), n_features, intercept)
     # Without a constant feature the model could not undo a shift, so features are scaled but not centred.
     scale = np.sqrt(np.mean(X_public**2, axis=0))
-    return Coordinates(np.zeros(n_features), np.where(scale > 0, scale, np.inf), n_features, intercept)
+    return Coordinates(Scaling(np.zeros(n_features), np.where(scale > 0, scale, np.inf)), n_features, intercept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,7 +351,7 @@ def logistic_fit(Z: Vector, codes: NDArray[np.int64], n_scores: int) -> PublicFi
     sample, target = Z[chosen], codes[chosen]
     scores = Z @ solution
     curvature = _class_curvature(scores)
-    loss: Loss = LogisticLoss() if n_scores == 1 else SoftmaxLoss()
+    loss = log_loss(n_scores)
     hessian = Z.T @ (Z * curvature[:, None]) / n
     fit = PublicFit(solution, hessian, n, sample, curvature[chosen], np.ones(len(sample)), 1.0)
     # At the solution the gradient is minus the ridge times the solution, which gives the ridge that was chosen.
@@ -523,10 +514,3 @@ def _averaged(decay: Vector, steps: int, first: int) -> tuple[Vector, Vector]:
         gain += reach**2
         reach = reach * (1.0 - decay)
     return bias, gain
-
-
-def checked_ridge(ridge: Any) -> float | None:
-    """Return `ridge` if it is None or a number of at least 0."""
-    if ridge is None:
-        return None
-    return checks.penalty(ridge, "ridge")

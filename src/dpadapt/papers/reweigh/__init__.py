@@ -3,6 +3,7 @@
 R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. ICML 2022.
 """
 
+from dpadapt.papers.reweigh.deciding import Verdict, decide, people_needed
 from dpadapt.papers.reweigh.learners import DescentLearner, HingeLoss, OnlineLearner, SeparatorLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
@@ -16,4 +17,7 @@ __all__ = [
     "SeparatorLearner",
     "SparseLearner",
     "SubsampleTestReweigh",
+    "Verdict",
+    "decide",
+    "people_needed",
 ]

@@ -27,7 +27,8 @@ from dpadapt.hybrid.questions import (
     ParityHypothesis,
     RowMap,
 )
-from dpadapt.learning.descent import LogisticLoss, Loss, constant, private_descent, released_gradient
+from dpadapt.learning.descent import constant, private_descent, released_gradient
+from dpadapt.learning.losses import LogisticLoss, Loss
 from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced, try_on_made_up_rows
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded

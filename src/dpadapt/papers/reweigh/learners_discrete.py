@@ -24,8 +24,8 @@ from dpadapt.hybrid.questions import (
 )
 from dpadapt.mechanisms.bounded import kept_entries, threshold_votes, weighted_votes
 from dpadapt.mechanisms.mechanism import Mechanism
-from dpadapt.mechanisms.parity import NOTHING, RandomParity, equations, pack
 from dpadapt.papers.reweigh.learners import Facts, Plans, Sample, choice_of, chosen, labels_of, require_hypothesis
+from dpadapt.papers.reweigh.parity import NOTHING, RandomParity, equations, pack
 
 Array = NDArray[np.float64]
 

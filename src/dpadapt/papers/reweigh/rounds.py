@@ -18,10 +18,10 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.agents import Agents
-from dpadapt.hybrid.deciding import CUT_SHARE, decide, people_needed
 from dpadapt.hybrid.questions import Hypothesis, LinearHypothesis, LossQuestion
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.mechanism import NoiseMechanism, NonPrivate
+from dpadapt.papers.reweigh.deciding import CUT_SHARE, decide, people_needed
 from dpadapt.papers.reweigh.learners import Facts, Learner, Sample, labels_of
 
 Array = NDArray[np.float64]

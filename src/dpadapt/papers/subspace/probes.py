@@ -8,7 +8,7 @@ solves a ridge regression on class indicators from moments that are released onc
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,24 +19,21 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
+from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import LinearClassifier, PrivateEstimator
 from dpadapt.learning.budget import Budget, split_noise
-from dpadapt.learning.descent import SoftmaxLoss, released_gradient
+from dpadapt.learning.descent import released_gradient
+from dpadapt.learning.losses import SoftmaxLoss
+from dpadapt.learning.scaling import WHITENING_FLOOR
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Block, Rows, row_products
-from dpadapt.streaming.blocks import Blocks
-from dpadapt.streaming.source import Part
+from dpadapt.rows import Block, Blocks, Rows, row_products
 
 ROWS = ("unit", "whitened")
 _GRAMS = ("public", "private")
 
-# Floor added to the public variances when rows are whitened, as a share of their average. A larger floor amplifies
-# directions with little public variance less, but whitens less exactly. The same share as in learning/preparation.py;
-# neighbouring values were not compared.
-_PROBE_WHITENING_FLOOR = 1e-2
 # Ridge of the least-squares probe where the noise is small, as a share of the mean eigenvalue of the Gram matrix. A
 # larger ridge is more stable and shrinks more. Chosen by hand.
 _LEAST_PROBE_RIDGE = 0.01
@@ -84,7 +81,7 @@ def probe_rows(X_public: NDArray[np.float64] | None, n_features: int, rows: str)
         return ProbeRows(center, None, np.sqrt(2.0))
     values, vectors = np.linalg.eigh((X_public - center).T @ (X_public - center) / len(X_public))
     values = np.maximum(values, 0.0)
-    basis = vectors / np.sqrt(values + _PROBE_WHITENING_FLOOR * max(float(values.mean()), 1e-300))
+    basis = vectors / np.sqrt(values + WHITENING_FLOOR * max(float(values.mean()), 1e-300))
     lengths = np.linalg.norm((X_public - center) @ basis, axis=1)
     return ProbeRows(center, basis, float(np.sqrt(np.median(lengths) ** 2 + 1.0)))
 
@@ -158,12 +155,12 @@ class DescentProbe(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        rows: str = "unit",
-        n_steps: int = 100,
-        batch_size: int | None = None,
-        learning_rate: float = 1.0,
-        momentum: float = 0.9,
-        clip_norm: float | None = None,
+        rows: Annotated[str, checks.choice(*ROWS)] = "unit",
+        n_steps: checks.Count = 100,
+        batch_size: checks.Count | None = None,
+        learning_rate: checks.Scale = 1.0,
+        momentum: checks.Share = 0.9,
+        clip_norm: checks.Scale | None = None,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -195,15 +192,12 @@ class DescentProbe(LinearClassifier):
             Public features with the same columns; their labels, if any, are used only as the list of classes.
         {ledger}
         """
-        checks.one_of(self.rows, ROWS, "rows")
-        learning_rate = checks.scale(self.learning_rate, "learning_rate")
-        checks.share(self.momentum, "momentum")
         data = self._read_classification(X, y, public, ledger, self.classes)
         budget, classes = data.budget, data.classes
         form = probe_rows(data.X_public, data.n_features, self.rows)
         clip_norm = form.typical_norm / math.sqrt(2.0)
         if self.clip_norm is not None:
-            clip_norm = checks.scale(self.clip_norm, "clip_norm")
+            clip_norm = float(self.clip_norm)
         plan = self._plan(budget)
         width = data.n_features if form.basis is None else form.basis.shape[1]
         solution = np.zeros((width + 1, len(classes)))
@@ -216,7 +210,7 @@ class DescentProbe(LinearClassifier):
                 solution,
                 clip_norm=clip_norm,
                 n_rows=budget.n_rows,
-                learning_rate=learning_rate,
+                learning_rate=float(self.learning_rate),
                 momentum=float(self.momentum),
             )
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
@@ -228,10 +222,9 @@ class DescentProbe(LinearClassifier):
 
     def _plan(self, budget: Budget) -> Plan:
         """Return the plan of all steps, with the least noise that the budget allows."""
-        steps = checks.count(self.n_steps, "n_steps")
-        rate = 1.0
+        steps, rate = int(self.n_steps), 1.0
         if self.batch_size is not None:
-            rate = min(1.0, checks.count(self.batch_size, "batch_size") / budget.n_rows)
+            rate = min(1.0, self.batch_size / budget.n_rows)
         noise = calibrate(self.epsilon, self.delta, steps=steps, rate=rate, adjacency=Adjacency.of(self.adjacency))
         return Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
 
@@ -316,7 +309,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        gram: str = "public",
+        gram: Annotated[str, checks.choice(*_GRAMS)] = "public",
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -343,7 +336,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             Public features with the same columns; their labels, if any, are used only as the list of classes.
         {ledger}
         """
-        private_gram = checks.one_of(self.gram, _GRAMS, "gram") == "private"
+        private_gram = self.gram == "private"
         if public is None and not private_gram:
             raise ValueError("gram='public' needs public rows. Give public=, or gram='private'.")
         data = self._read_classification(X, y, public, ledger, self.classes)
