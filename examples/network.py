@@ -10,7 +10,7 @@ import torch
 from dpadapt import Ledger, Public
 from dpadapt.datasets import bundled
 from dpadapt.networks import PrivateNetwork
-from dpadapt.networks.models import n_parameters, perceptron
+from dpadapt.networks.models import perceptron
 
 arrays = bundled.digits().arrays
 X, y = (arrays["X"] / 8 - 1).astype(np.float32), arrays["y"]
@@ -35,5 +35,6 @@ probed = PrivateNetwork(start, 1e-9, 1e-15).fit(X[private], y[private], public=p
 for weights in list(probed.parameters())[:-2]:
     weights.requires_grad_(False)
 model = fitted(probed, public_steps=0)
-print(f"probe    accuracy {model.score(X[test], y[test]):.3f}, {n_parameters(probed)} parameters")
+trained = sum(weights.numel() for weights in probed.parameters() if weights.requires_grad)
+print(f"probe    accuracy {model.score(X[test], y[test]):.3f}, {trained} parameters")
 print(model.privacy_)

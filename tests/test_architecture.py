@@ -123,7 +123,7 @@ OWN_SUBJECT = {
     "integrations.device": "a person's device, which knows no transport: it is tested without Flower",
     "integrations.postgres": "ledgers on a server, which accounting reaches by a seam",
     "networks.ghost_clipping": "clipped gradients without a gradient per row; an oracle checks it",
-    "networks.models": "networks to start from",
+    "networks.models": "layers and losses to start from",
     "networks.resumable_training": "what is written down so that a killed training goes on",
     "networks.trial": "the check that a model trains row by row",
     "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",

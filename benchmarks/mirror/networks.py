@@ -20,6 +20,7 @@ from benchmarks.performance import networks
 from benchmarks.running import cores, in_order
 from benchmarks.transfer.common import ONE_SPLIT, real_data
 from dpadapt.data import Public
+from dpadapt.learning.losses import SoftmaxLoss
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
@@ -135,7 +136,7 @@ def _cifar_net() -> Any:
 
 
 def _text_net() -> Any:
-    from dpadapt.networks.models import lstm_language_model
+    from benchmarks.mirror.models import lstm_language_model
 
     return lstm_language_model(N_WORDS, n_units=32, n_layers=1)
 
@@ -279,19 +280,19 @@ class Curve:
 
     def __call__(self, step: int, module: Any) -> None:
         """Record the loss of the network after this step."""
-        from dpadapt.networks.public_training import as_inputs, log_loss, outputs_of
+        from dpadapt.networks.public_training import as_inputs, outputs_of
         from dpadapt.networks.trial import n_words
 
         if step in self._at:
             scores = outputs_of(module, as_inputs(self._test[0], n_words(module), "X"))
             scores, codes = scores.reshape(-1, scores.shape[-1]).astype(np.float64), self._test[1].ravel()
-            loss = log_loss(scores, codes) if np.all(np.isfinite(scores)) else np.inf
+            loss = SoftmaxLoss().value(scores, codes) if np.all(np.isfinite(scores)) else np.inf
             self.points.append({"x": step, "mean": float(min(loss, 1e9)), "spread": 0.0})
 
 
 def _scores(model: Any, split: Split) -> dict[str, float]:
     """Return accuracy, loss, and the loss of scores divided by a temperature that was fitted on public rows."""
-    from dpadapt.networks.public_training import fit_temperature, log_loss
+    from dpadapt.networks.public_training import fit_temperature
 
     codes = split.test[1].ravel()
     if split.held_out is None:
@@ -306,8 +307,8 @@ def _scores(model: Any, split: Split) -> dict[str, float]:
         return {"accuracy": 0.0, "loss": np.inf, "scaled loss": np.inf}
     return {
         "accuracy": float(np.mean(np.argmax(scores, axis=1) == codes)),
-        "loss": log_loss(scores, codes),
-        "scaled loss": log_loss(scores, codes, temperature),
+        "loss": SoftmaxLoss().value(scores, codes),
+        "scaled loss": SoftmaxLoss().value(scores / temperature, codes),
     }
 
 

@@ -27,6 +27,7 @@ from benchmarks.pages import pipes, state_run, write_between
 from benchmarks.running import command, cores, in_order
 from benchmarks.transfer.common import compared, mean_intervals, real_data, versions
 from dpadapt.data import Public
+from dpadapt.learning.losses import SoftmaxLoss
 
 PARTS = ("fits", "cost")
 Array = NDArray[Any]
@@ -56,9 +57,8 @@ def measure(one: Fit) -> dict[str, Any]:
     """Train once and return accuracy, test loss and CPU seconds."""
     import torch
 
+    from benchmarks.mirror.models import emnist_cnn
     from dpadapt.networks.estimator import PrivateNetwork
-    from dpadapt.networks.models import emnist_cnn
-    from dpadapt.networks.public_training import log_loss
 
     torch.set_num_threads(1)
     torch.manual_seed(one.seed)
@@ -84,7 +84,7 @@ def measure(one: Fit) -> dict[str, Any]:
     ).fit(X[private], y[private], public=Public(X[public], y[public]))
     seconds = time.process_time() - start
     scores = model.decision_function(X_test)
-    loss = log_loss(scores, y_test) if np.all(np.isfinite(scores)) else math.inf
+    loss = SoftmaxLoss().value(scores, y_test) if np.all(np.isfinite(scores)) else math.inf
     accuracy = float(np.mean(np.argmax(scores, axis=1) == y_test))
     return {**vars(one), "accuracy": accuracy, "loss": loss, "seconds": seconds}
 
@@ -105,8 +105,9 @@ def measure_cost(one: Cost) -> dict[str, Any]:
     """Return the parameters of a network and the mean CPU seconds of its private steps, on made-up rows."""
     import torch
 
-    from dpadapt.networks import models
+    from benchmarks.mirror import models
     from dpadapt.networks.estimator import PrivateNetwork
+    from dpadapt.networks.models import sequence_loss
 
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
@@ -114,7 +115,7 @@ def measure_cost(one: Cost) -> dict[str, Any]:
     y: Array
     loss = None
     if one.network == "WikiText-2":
-        module, loss = models.lstm_language_model(), models.sequence_loss
+        module, loss = models.lstm_language_model(), sequence_loss
         X, y = (random.integers(0, 8000, (N_TIMED_ROWS, LENGTH)) for _ in range(2))
     else:
         grey = one.network == "EMNIST"

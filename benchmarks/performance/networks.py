@@ -69,8 +69,8 @@ def step_times(*, repetitions: int) -> list[dict[str, Any]]:
 def _contenders() -> dict[str, Callable[[], Any]]:
     import torch
 
+    from benchmarks.mirror.models import emnist_cnn
     from dpadapt.networks.ghost_clipping import GhostEngine
-    from dpadapt.networks.models import emnist_cnn
     from dpadapt.networks.private_training import Recipe, State
     from dpadapt.networks.row_gradients import Engine, RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy
 
@@ -117,8 +117,8 @@ def agreement() -> float:
     """Return the relative difference of the clipped sums of ghost clipping and vmap."""
     import torch
 
+    from benchmarks.mirror.models import emnist_cnn
     from dpadapt.networks.ghost_clipping import GhostEngine
-    from dpadapt.networks.models import emnist_cnn
     from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy
 
     generator = torch.Generator().manual_seed(0)
@@ -158,8 +158,8 @@ def images() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 def fashion(*, seeds: int, names: list[str]) -> list[dict[str, Any]]:
     """Return accuracy and losses of each method on each split."""
+    from dpadapt.learning.losses import SoftmaxLoss
     from dpadapt.networks.estimator import PrivateNetwork
-    from dpadapt.networks.public_training import log_loss
 
     X, y = images()
     rows = []
@@ -183,8 +183,8 @@ def fashion(*, seeds: int, names: list[str]) -> list[dict[str, Any]]:
                     "method": name,
                     "seed": seed,
                     "accuracy": float(model.score(X[test], y[test])),
-                    "loss": log_loss(scores, y[test]),
-                    "scaled loss": log_loss(scores, y[test], model.temperature_),
+                    "loss": SoftmaxLoss().value(scores, y[test]),
+                    "scaled loss": SoftmaxLoss().value(scores / model.temperature_, y[test]),
                     "epsilon": 0.0 if name == "public only" else model.privacy_.epsilon,
                     "cpu s": time.process_time() - start,
                 }

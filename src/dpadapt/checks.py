@@ -2,10 +2,10 @@
 
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 
@@ -19,6 +19,41 @@ _MOST = 2**53
 
 
 Choice = TypeVar("Choice", bound=str)
+# Takes a value and its name; returns the value, or raises an error. Estimators declare one for each parameter.
+Check = Callable[[Any, str], Any]
+
+
+def declared_by(annotation: Any) -> tuple[Any, Check | None]:
+    """Return the plain type of an annotation such as `Count` or `Count | None`, and the check that it declares.
+
+    Examples
+    --------
+    >>> plain, check = declared_by(Count | None)
+    >>> plain, check(None, "n_steps"), check(3, "n_steps")
+    (int | None, None, 3)
+    """
+    for part in (annotation, *get_args(annotation)):
+        if hasattr(part, "__metadata__"):
+            kind, check = part.__origin__, part.__metadata__[0]
+            return (kind, check) if part is annotation else (kind | None, optional(check))
+    return annotation, None
+
+
+def optional(check: Check) -> Check:
+    """Return a check that takes None, and what `check` takes."""
+    return lambda value, name: None if value is None else check(value, name)
+
+
+def choice(*choices: str) -> Check:
+    """Return the check of a text that must be one of `choices`."""
+    return lambda value, name: one_of(value, choices, name)
+
+
+def function(value: Any, name: str) -> Any:
+    """Return `value` if it can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function or None, got {type(value).__name__}.")
+    return value
 
 
 def positive(value: Any, name: str, *, infinite: bool = False) -> float:
@@ -28,6 +63,11 @@ def positive(value: Any, name: str, *, infinite: bool = False) -> float:
     if not number >= sys.float_info.min or (math.isinf(number) and not (infinite and value == math.inf)):
         raise ValueError(f"{name} must be a positive number, got {_shown(value)}.")
     return number
+
+
+def or_infinite(value: Any, name: str) -> float:
+    """Return `value` as a float if it is a positive number, or infinity."""
+    return positive(value, name, infinite=True)
 
 
 def scale(value: Any, name: str) -> float:
@@ -157,3 +197,14 @@ def _shown(value: Any) -> str:
     except ValueError:
         text = type(value).__name__
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# Annotations of an estimator's parameters, which `fit` checks before it reads anything; others are written
+# Annotated[str, choice(...)].
+Positive = Annotated[float, positive]
+Scale = Annotated[float, scale]
+Penalty = Annotated[float, penalty]
+Proportion = Annotated[float, unit]
+Share = Annotated[float, share]
+Count = Annotated[int, count]
+Flag = Annotated[bool, flag]

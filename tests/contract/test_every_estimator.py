@@ -2,9 +2,11 @@
 
 import ast
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 
+import pytest
 from cases import CASES, RECIPES, estimators
 
 import dpadapt
@@ -41,6 +43,27 @@ def test_the_search_misses_no_class_whose_fit_takes_a_ledger():
 def fits_with_a_ledger(node):
     methods = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "fit"]
     return any(argument.arg == "ledger" for method in methods for argument in method.args.kwonlyargs)
+
+
+# Parameters whose check needs the data: their columns or classes, or public rows.
+NEED_DATA = {"basis", "bounds", "class_weight", "classes", "decision_threshold", "encoder", "groups", "initial_map"}
+NEED_DATA |= {"learner", "loss", "public_model"}
+
+
+class Unreadable:
+    """Rows that fail when anything is asked of them."""
+
+    def __getattribute__(self, name):
+        pytest.fail("a row was read")
+
+
+@pytest.mark.parametrize("cls", estimators(), ids=lambda cls: cls.__name__)
+def test_every_parameter_is_checked_before_a_row_is_read(cls):
+    parameters = {} if cls.__name__ == "TableModel" else inspect.signature(cls).parameters
+    needed = {name: 2 for name, parameter in parameters.items() if parameter.default is parameter.empty}
+    for name in parameters.keys() - NEED_DATA:
+        with pytest.raises((ValueError, TypeError), match=name):
+            cls(**{**needed, name: object()}).fit(Unreadable())
 
 
 # Files whose releases no estimator makes, and who does.

@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from dpadapt.networks.models import LSTMLayer, emnist_cnn, perceptron  # noqa: E402
+from benchmarks.mirror.models import emnist_cnn  # noqa: E402
+from dpadapt.networks.models import LSTMLayer, perceptron  # noqa: E402
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy  # noqa: E402
 
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from sklearn.base import is_classifier  # noqa: E402
 from torch import nn  # noqa: E402
 
+from benchmarks.mirror.models import lstm_language_model  # noqa: E402
 from dpadapt import (  # noqa: E402
     Adjacency,
     Ledger,
@@ -21,7 +22,7 @@ from dpadapt import (  # noqa: E402
 )
 from dpadapt.mechanisms.randomness import SeededRandom  # noqa: E402
 from dpadapt.networks import PrivateNetwork  # noqa: E402
-from dpadapt.networks.models import linear, lstm_language_model, perceptron, sequence_loss, squared_loss  # noqa: E402
+from dpadapt.networks.models import perceptron, sequence_loss, squared_loss  # noqa: E402
 
 
 def data(n=400, seed=3):
@@ -261,7 +262,7 @@ def test_labels_of_any_type_are_predicted(labels):
 def test_a_custom_loss_gives_a_regressor():
     target = (X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]]
     public = Public(PUBLIC.X, (PUBLIC.X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]])
-    model = make(module=linear(4, 2), loss=squared_loss, public_learning_rate=0.05, public_steps=200)
+    model = make(module=torch.nn.Linear(4, 2), loss=squared_loss, public_learning_rate=0.05, public_steps=200)
     model.fit(X, target, public=public)
     assert not is_classifier(model)
     assert not hasattr(model, "predict_proba")
@@ -394,9 +395,9 @@ def test_bad_rows_are_refused_before_the_charge_and_not_shown(name, adjacency):
     refuse(BAD_ROWS[name], y[:397], adjacency)
 
 
-@pytest.mark.parametrize("params", [{"classes": [0, 1, 2]}, {"loss": squared_loss, "module": linear(4, 1)}])
+@pytest.mark.parametrize("params", [{"classes": [0, 1, 2]}, {"loss": squared_loss, "module": torch.nn.Linear(4, 1)}])
 @pytest.mark.parametrize("name", BAD_LABELS)
 def test_bad_labels_are_refused_before_the_charge_and_not_shown(name, params):
     if name == "two axes" and "loss" in params:
-        params = {**params, "module": linear(4, 2)}  # three targets for two outputs
+        params = {**params, "module": torch.nn.Linear(4, 2)}  # three targets for two outputs
     refuse(X[:397], BAD_LABELS[name], "add-remove", **params)

@@ -8,13 +8,13 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from dpadapt import Ledger  # noqa: E402
+from dpadapt.learning.losses import SoftmaxLoss  # noqa: E402
 from dpadapt.networks import PrivateNetwork  # noqa: E402
 from dpadapt.networks.models import perceptron  # noqa: E402
 from dpadapt.networks.public_training import (  # noqa: E402
     as_targets,
     fit_temperature,
     held_out_loss,
-    log_loss,
     train_publicly,
 )
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy  # noqa: E402
@@ -28,7 +28,7 @@ def test_the_temperature_undoes_a_scale_and_lowers_the_loss():
     scores = np.eye(4)[codes] + random.gumbel(size=(4000, 4))
     temperature = fit_temperature(7 * scores, codes)
     assert temperature == pytest.approx(7 * fit_temperature(scores, codes), rel=1e-2)
-    assert log_loss(7 * scores, codes, temperature) < log_loss(7 * scores, codes) - 0.1
+    assert SoftmaxLoss().value(7 * scores / temperature, codes) < SoftmaxLoss().value(7 * scores, codes) - 0.1
 
 
 def rows(n, seed):

@@ -11,11 +11,12 @@ torch = pytest.importorskip("torch")
 from small_networks import CASES, norms, one_by_one, problem  # noqa: E402
 from torch import nn  # noqa: E402
 
+from benchmarks.mirror.models import lstm_language_model  # noqa: E402
 from dpadapt import Adjacency, PrivacyError  # noqa: E402
 from dpadapt.inputs.persons import person_shares  # noqa: E402
 from dpadapt.networks import ghost_clipping, row_gradients  # noqa: E402
 from dpadapt.networks.ghost_clipping import GhostEngine  # noqa: E402
-from dpadapt.networks.models import lstm_language_model, sequence_loss  # noqa: E402
+from dpadapt.networks.models import sequence_loss  # noqa: E402
 from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy  # noqa: E402
 
 HOSTILE = [1e3, 1e10, 1e19, 1e30, 3e38, 1e-30, float("inf"), float("nan"), 0.0]

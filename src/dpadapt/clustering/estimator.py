@@ -1,7 +1,7 @@
 """`PrivateSourceTargetClustering`: centres among public targets when private sources already serve as centres."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -15,6 +15,19 @@ from dpadapt.learning.base import PrivateEstimator
 
 # Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
 _LEAST_BOUND_EPSILON = 1e-9
+
+
+def _numbers_of_centres(value: Any, name: str) -> list[int]:
+    numbers = [value] if np.ndim(value) == 0 else list(value)
+    if not numbers:
+        raise ValueError(f"{name} must be a whole number or several of them, got none.")
+    return list(dict.fromkeys(checks.count(number, name) for number in numbers))
+
+
+def _failure_probability(value: Any, name: str) -> float:
+    if not checks.unit(value, name) < 0.5:
+        raise ValueError(f"{name} must be below 0.5, got {value!r}.")
+    return float(value)
 
 
 class PrivateSourceTargetClustering(PrivateEstimator):
@@ -87,14 +100,14 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 
     def __init__(
         self,
-        n_clusters: int | Sequence[int] = 8,
-        epsilon: float = 1.0,
+        n_clusters: Annotated[int | Sequence[int], _numbers_of_centres] = 8,
+        epsilon: checks.Positive = 1.0,
         delta: float = 0.0,
         *,
-        noise: str = "laplace",
-        gate: float = 0.001,
-        certificate_share: float = 0.0,
-        gamma: float = 0.05,
+        noise: Annotated[str, checks.choice("laplace", "gaussian")] = "laplace",
+        gate: checks.Proportion = 0.001,
+        certificate_share: checks.Share = 0.0,
+        gamma: Annotated[float, _failure_probability] = 0.05,
         adjacency: str = "add-remove",
         random_state: int | None = None,
     ) -> None:
@@ -130,7 +143,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         {persons}
         {ledger}
         """
-        numbers, share = self._checked_parameters()
+        numbers, share = _numbers_of_centres(self.n_clusters, "n_clusters"), float(self.certificate_share)
         public, sources, T = releases.checked_inputs(S, public, blocks=persons is None)
         if max(numbers) > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {max(numbers)}.")
@@ -164,22 +177,14 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             self.cost_bound_ = bounds[numbers[0]] if one else bounds
         return self
 
-    def _checked_parameters(self) -> tuple[list[int], float]:
-        """Check the parameters, before anything is read; return the numbers of centres and the share for bounds."""
-        given = [self.n_clusters] if np.ndim(self.n_clusters) == 0 else list(self.n_clusters)  # type: ignore[arg-type]
-        if not given:
-            raise ValueError("n_clusters must be a whole number or several of them, got none.")
-        epsilon, delta = checks.positive(self.epsilon, "epsilon"), checks.delta(self.delta)
-        if checks.one_of(self.noise, ("laplace", "gaussian"), "noise") == "gaussian" and delta == 0:
+    def _check_combination(self, public: Any) -> None:
+        super()._check_combination(public)
+        share, gaussian = self.certificate_share, self.noise == "gaussian"
+        if gaussian and self.delta == 0:
             raise ValueError("delta must be positive for noise='gaussian', got 0. A common choice is 1e-6.")
-        checks.unit(self.gate, "gate")
-        if not checks.unit(self.gamma, "gamma") < 0.5:
-            raise ValueError(f"gamma must be below 0.5, got {self.gamma!r}.")
-        numbers = list(dict.fromkeys(checks.count(k, "n_clusters") for k in given))
-        share = checks.share(self.certificate_share, "certificate_share")
-        if share and self.noise == "gaussian":
+        if share and gaussian:
             raise ValueError("certificate_share must be 0 for noise='gaussian': the bound has Laplace noise.")
-        if share and share * epsilon / len(numbers) < _LEAST_BOUND_EPSILON:
+        numbers = _numbers_of_centres(self.n_clusters, "n_clusters")
+        if share and share * self.epsilon / len(numbers) < _LEAST_BOUND_EPSILON:
             least = f"less than {_LEAST_BOUND_EPSILON:g} of epsilon for each bound"
             raise ValueError(f"certificate_share must be larger, or 0: it leaves {least}, got {share!r}.")
-        return numbers, share

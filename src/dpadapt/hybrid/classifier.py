@@ -6,7 +6,7 @@ method is ours.
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,10 +134,10 @@ class PrivateHybridClassifier(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        mode: str = "auto",
+        mode: Annotated[str, checks.choice(*MODES)] = "auto",
         bounds: Any = None,
         groups: Any = None,
-        tolerance: float = 0.01,
+        tolerance: checks.Proportion = 0.01,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -177,9 +177,7 @@ class PrivateHybridClassifier(LinearClassifier):
         ledger : Ledger, optional
             The curator's ledger, to which this fit is charged.
         """
-        # Prepare: check the arguments; everything but X and y is public.
-        mode = checks.one_of(self.mode, MODES, "mode")
-        tolerance = checks.unit(self.tolerance, "tolerance")
+        # Prepare; everything but X and y is public.
         if agents is not None and not isinstance(agents, Agents):
             raise TypeError(f"agents must be Agents, e.g. SimulatedAgents, got {type(agents).__name__}.")
         X, y = self._check_rows(X, y, y_numeric=False)
@@ -197,11 +195,11 @@ class PrivateHybridClassifier(LinearClassifier):
 
         # Plan.
         plan = make_plan(
-            mode,
+            self.mode,
             where,
             budget,
             agents,
-            tolerance=tolerance,
+            tolerance=float(self.tolerance),
             classes=classes.tolist(),
             exact_rows=fixed,
         )

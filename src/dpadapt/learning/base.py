@@ -4,6 +4,7 @@
 charged. Also here: `LinearClassifier`, the base of classifiers that are linear in the features.
 """
 
+import math
 import re
 import sys
 from abc import ABCMeta
@@ -39,9 +40,10 @@ from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
 from dpadapt.inputs.sources import Part, in_chunks, is_dask, lazily, rows_of, source_of
 from dpadapt.learning.budget import Budget
-from dpadapt.learning.call_warnings import asked_by, is_budget, no_ledger, warn_once_per_line
+from dpadapt.learning.call_warnings import asked_by, no_ledger, warn_once_per_line
 from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.randomness import random_source
 from dpadapt.rows import Blocks, InMemory, Shares, Unit, block_slices, products_by_row, row_shares
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
@@ -118,6 +120,7 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
+        self._check_parameters(kwargs.get("public"))
         if not self._streams and any(map(in_chunks, [*args, *kwargs.values()])):
             raise TypeError(
                 f"{type(self).__name__} can't read private rows in chunks: it needs all of them at once. Give arrays "
@@ -177,6 +180,19 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     max_weight: float | None
     mean_weight: float | None
 
+    # What each parameter may be; `fit` refuses anything else before it reads a row. The annotations of a subclass's
+    # `__init__` declare further ones.
+    _checks: ClassVar[Mapping[str, checks.Check]] = {
+        "epsilon": checks.scale,
+        "delta": checks.delta,
+        "adjacency": lambda value, _name: Adjacency.of(value),
+        "n_rows": checks.optional(checks.count),
+        "target_bounds": checks.bounds,
+        "max_weight": checks.optional(checks.scale),
+        "mean_weight": checks.optional(checks.scale),
+        "random_state": lambda value, _name: random_source(value),
+    }
+
     # Whether `fit` takes a `Source`, and data frames of Dask.
     _streams: ClassVar[bool] = False
 
@@ -190,6 +206,11 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         """Complete the docstrings with the parameters that many estimators share, and protect `fit`."""
         super().__init_subclass__(**kwargs)
         cls.__doc__ = _with_shared_parameters(cls.__doc__)
+        annotations = getattr(cls.__init__, "__annotations__", {})
+        declared = {name: checks.declared_by(annotation) for name, annotation in annotations.items()}
+        cls._checks = {**cls._checks, **{name: check for name, (_, check) in declared.items() if check is not None}}
+        # Help shows plain types.
+        annotations.update({name: kind for name, (kind, _) in declared.items()})
         if "fit" in vars(cls):
             cls.fit.__doc__ = _with_shared_parameters(cls.fit.__doc__)
             if "persons" in signature(cls.fit).parameters:
@@ -207,19 +228,31 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
                 part.poor_score = True
         return tags
 
-    def _budget(self, n_rows: int) -> Budget:
-        """Check the privacy parameters and return what may be spent."""
+    def _check_parameters(self, public: Any) -> None:
+        """Refuse parameters that can't be, each by itself and then together with others and with the public data."""
+        for name, value in self.get_params(deep=False).items():
+            if name in self._checks:
+                self._checks[name](value, name)
+        self._check_combination(public)
+
+    def _check_combination(self, public: Any) -> None:
+        """Refuse parameters that don't go together, or not with the public data."""
+        if "n_rows" not in self._get_param_names():
+            return
         adjacency = Adjacency.of(self.adjacency)
-        if adjacency is Adjacency.ADD_REMOVE:
-            if self.n_rows is None:
-                raise ValueError(
-                    "n_rows must be given under add-remove adjacency: the true number of rows is private there. "
-                    "Give a public estimate of it; with persons, of the number of persons."
-                )
-            n_rows = checks.count(self.n_rows, "n_rows")
-        elif self.n_rows is not None:
-            raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
-        return Budget.of(self.epsilon, self.delta, n_rows, adjacency)
+        if adjacency is not Adjacency.ADD_REMOVE:
+            if self.n_rows is not None:
+                raise ValueError(f"n_rows is only for add-remove adjacency; under {adjacency.value} leave it out.")
+        elif self.n_rows is None:
+            raise ValueError(
+                "n_rows must be given under add-remove adjacency: the true number of rows is private there. Give a "
+                "public estimate of it; with persons, of the number of persons."
+            )
+
+    def _budget(self, n_rows: int) -> Budget:
+        """Return what may be spent by a fit on `n_rows` rows; a declared number takes the place of the true one."""
+        n_rows = n_rows if self.n_rows is None else self.n_rows
+        return Budget.of(self.epsilon, self.delta, n_rows, self.adjacency)
 
     def _ledger(self, ledger: Ledger | None, unit: Unit = "row") -> Ledger:
         """Return a ledger capped at this fit's epsilon and delta, a child of the caller's if there is one."""
@@ -239,11 +272,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     def _taken_for_granted(self, given: Mapping[str, Any]) -> list[tuple[type[Warning], str]]:
         """Return the warnings about a call of `fit` with these keyword arguments; no private row is read."""
         texts: list[tuple[type[Warning], str]] = []
-        budget = getattr(self, "epsilon", None), getattr(self, "delta", 0.0)
-        if given.get("ledger") is None and is_budget(*budget):
+        # A model of tables has no epsilon of its own, and a fit at infinity protects nothing.
+        epsilon = getattr(self, "epsilon", math.inf)
+        if given.get("ledger") is None and epsilon < math.inf:
             unit: Unit = "row" if given.get("persons") is None else "person"
             adjacency = str(getattr(self, "adjacency", Adjacency.ZERO_OUT.value))
-            texts.append((NoLedgerWarning, no_ledger("fit", *budget, adjacency, unit)))
+            texts.append((NoLedgerWarning, no_ledger("fit", epsilon, getattr(self, "delta", 0.0), adjacency, unit)))
         public = given.get("public")
         assumed = []
         if getattr(self, "target_bounds", 0) is None and getattr(public, "y", None) is None:

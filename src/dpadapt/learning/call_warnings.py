@@ -1,10 +1,8 @@
 """Warnings before a fit: shown once for each line that asks for fits, and naming the ledger to open."""
 
-import math
 import sys
 import warnings
 from types import FrameType
-from typing import Any
 
 from dpadapt.errors import NoLedgerWarning
 from dpadapt.mechanisms.adjacency import Adjacency
@@ -22,12 +20,7 @@ _SHOWN: set[tuple[str, int, str]] = set()
 PROPOSED_FITS = 3.0
 
 
-def is_budget(epsilon: Any, delta: Any) -> bool:
-    """Return whether these are a finite budget; a fit refuses anything else, or protects nothing."""
-    return all(isinstance(number, int | float) for number in (epsilon, delta)) and 0 < epsilon < math.inf
-
-
-def no_ledger(call: str, epsilon: Any, delta: Any, adjacency: str, unit: Unit) -> str:
+def no_ledger(call: str, epsilon: float, delta: float, adjacency: str, unit: Unit) -> str:
     """Return the text of a `NoLedgerWarning` about a call, with the line to write."""
     further = "" if adjacency == Adjacency.ZERO_OUT.value else f', adjacency="{adjacency}"'
     further += "" if unit == "row" else f', unit="{unit}"'

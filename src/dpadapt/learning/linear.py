@@ -7,7 +7,7 @@ prediction & estimation in unbounded domain", UAI 2018 (AdaSSP), with one joint 
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        solver: str = "auto",
+        solver: Annotated[str, checks.choice(*_SOLVERS)] = "auto",
         target_bounds: tuple[float, float] | None = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
@@ -140,8 +140,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         {sample_weight}
         {ledger}
         """
-        checks.one_of(self.solver, _SOLVERS, "solver")
-        checks.bounds(self.target_bounds, "target_bounds")
         return self.fit_to(self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight))
 
     def fit_to(self, data: RegressionInput) -> "PrivateLinearRegression":

@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from dpadapt.networks.estimator import PrivateNetwork
-from dpadapt.networks.fine_tuning import freeze_batch_norm, pretrained, three_ways
+from dpadapt.networks.fine_tuning import freeze_batch_norm, pretrained
 from dpadapt.networks.private_training import mixing_weights
 
-__all__ = ["PrivateNetwork", "freeze_batch_norm", "mixing_weights", "pretrained", "three_ways"]
+__all__ = ["PrivateNetwork", "freeze_batch_norm", "mixing_weights", "pretrained"]

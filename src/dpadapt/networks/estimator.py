@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -33,10 +33,20 @@ from dpadapt.networks.public_training import (
     train_publicly,
 )
 from dpadapt.networks.resumable_training import Keeping, carry_out, digest, digest_of_function, fingerprint
-from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
+from dpadapt.networks.row_gradients import Engine, RowsLoss, cross_entropy
 from dpadapt.networks.trial import n_words, new_module, require_private_rows, tried_engine
+from dpadapt.rows import Shares
+
+Table = tuple[NDArray[Any], NDArray[Any]]
 
 TRANSFERS = ("cold", "warm", "mirror", *WAYS)
+
+
+def _float32_norm(value: Any, name: str) -> float:
+    """Return a clipping norm, or refuse one whose sums might not be finite in float32."""
+    if not 1e-12 <= checks.positive(value, name) <= 1e12:
+        raise ValueError(f"{name} must lie between 1e-12 and 1e12, got {value!r}.")
+    return float(value)
 
 
 def _classifies(estimator: Any) -> bool:
@@ -164,30 +174,30 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        transfer: str = "warm",
-        loss: Callable[[Any, Any], Any] | None = None,
-        n_steps: int = 300,
-        batch_size: int = 1000,
-        clip_norm: float = 1.0,
-        clip_released: bool = False,
-        learning_rate: float = 1.0,
-        schedule: str = "constant",
-        optimizer: str = "sgd",
-        momentum: float = 0.0,
-        average: float = 0.97,
-        decay_steps: int | None = None,
-        mixing_floor: float = 0.0,
-        public_steps: int = 1000,
-        public_batch_size: int = 64,
-        public_learning_rate: float = 0.002,
-        holdout: float = 0.15,
+        transfer: Annotated[str, checks.choice(*TRANSFERS)] = "warm",
+        loss: Annotated[Callable[[Any, Any], Any], checks.function] | None = None,
+        n_steps: checks.Count = 300,
+        batch_size: checks.Count = 1000,
+        clip_norm: Annotated[float, _float32_norm] = 1.0,
+        clip_released: checks.Flag = False,
+        learning_rate: checks.Positive = 1.0,
+        schedule: Annotated[str, checks.choice(*SCHEDULES)] = "constant",
+        optimizer: Annotated[str, checks.choice(*OPTIMIZERS)] = "sgd",
+        momentum: checks.Share = 0.0,
+        average: checks.Share = 0.97,
+        decay_steps: checks.Count | None = None,
+        mixing_floor: checks.Share = 0.0,
+        public_steps: Annotated[int, partial(checks.count, least=0)] = 1000,
+        public_batch_size: checks.Count = 64,
+        public_learning_rate: checks.Positive = 0.002,
+        holdout: checks.Proportion = 0.15,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         checkpoint: Any = None,
-        checkpoint_every: int = 20,
+        checkpoint_every: checks.Count = 20,
         verbose: bool = False,
-        watch: Callable[[int, Any], None] | None = None,
+        watch: Annotated[Callable[[int, Any], None], checks.function] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.module = module
@@ -235,10 +245,6 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         {persons}
         {ledger}
         """
-        checks.one_of(self.transfer, TRANSFERS, "transfer")
-        for name in ("loss", "watch"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise TypeError(f"{name} must be a function or None, got {type(getattr(self, name)).__name__}.")
         frame, classifies = X, _classifies(self)
         shapes = {"allow_nd": True, "multi_output": not classifies}
         X, y = self._check_rows(X, y, y_numeric=False, fixed_rows=persons is None, **shapes)
@@ -257,53 +263,10 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         shares = self._counting(persons, None, len(X))
         budget, child = self._spending(ledger, len(X), shares)
         generator = np.random.default_rng(self.random_state)
+        public_table = None if X_public is None else (X_public, y_public)
         with _torch_seed(generator):
-            n_scores = None if classes is None else len(classes)
-            module = new_module(self.module, X.shape[1:], n_scores)
-            module = prepare_module(module, self.transfer, n_scores)
-            words = n_words(module)
-            # A further row changes how float32 rounds the gradients of all others (see `clipped_term_sum`).
-            dtype = np.float32 if child.fixed_rows else np.float64
-            rows = as_inputs(X, words, "X", dtype=dtype), as_targets(y, "y", dtype=dtype)
-            public_rows = None
-            if X_public is not None:
-                labelled = (
-                    as_inputs(X_public, words, "public X", dtype=dtype),
-                    as_targets(y_public, "public y", dtype=dtype),
-                )
-                public_rows = split_rows(*labelled, checks.unit(self.holdout, "holdout"), generator)
-            recipe = self._recipe(budget, public=public_rows is not None)
-            trained = copy.deepcopy(module)
-            trained = trained.double() if dtype is np.float64 else trained
-            rows_loss = RowsLoss(trained, cross_entropy if self.loss is None else self.loss)
-            engine = tried_engine(rows_loss, rows, None if public_rows is None else public_rows.training, classes)
-            if self.module is not None or self.loss is not None:
-                require_private_rows(rows_loss, rows)
-            prepare = partial(self._prepare, rows_loss, public_rows, generator)
-            if not budget.worthwhile:
-                prepare()
-            else:
-                # The facts do not include the true number of rows, which is private under add-remove and with persons.
-                fixed = [weights for weights in module.parameters() if not weights.requires_grad]
-                fixed = [weights.detach().double().numpy() for weights in (*fixed, *module.buffers())]
-                facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module)]
-                facts += [digest(X_public, y_public), digest(*fixed)]
-                carry_out(
-                    child,
-                    engine,
-                    recipe,
-                    rows,
-                    shares=shares,
-                    prepare=prepare,
-                    public=None if public_rows is None else public_rows.training,
-                    public_batch_size=self.public_batch_size,
-                    generator=generator,
-                    keeping=self._keeping(facts, ledger),
-                    verbose=self.verbose,
-                    look=None if self.watch is None else partial(self._look, RowsLoss(module, rows_loss.loss)),
-                )
-            # The trained parameters are put into a fresh module: the trained one may have stored private rows.
-            RowsLoss(module, rows_loss.loss).put(rows_loss.get())
+            trained = self._trained((X, y), public_table, classes, shares, budget, child, ledger, generator)
+        module, engine, public_rows = trained
         temperature = 1.0
         if classifies and public_rows is not None:
             held_out = public_rows.held_out[0]
@@ -318,6 +281,64 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         if self.checkpoint is not None:
             Path(self.checkpoint).unlink(missing_ok=True)
         return self
+
+    def _trained(
+        self,
+        private: Table,
+        public: Table | None,
+        classes: NDArray[Any] | None,
+        shares: Shares | None,
+        budget: Budget,
+        child: Ledger,
+        ledger: Ledger | None,
+        generator: np.random.Generator,
+    ) -> tuple[Any, Engine, PublicRows | None]:
+        """Return the trained module, the engine that clipped its gradients, and the public rows as they were split."""
+        (X, y), n_scores = private, None if classes is None else len(classes)
+        module = prepare_module(new_module(self.module, X.shape[1:], n_scores), self.transfer, n_scores)
+        words = n_words(module)
+        # A further row changes how float32 rounds the gradients of all others (see `clipped_term_sum`).
+        dtype = np.float32 if child.fixed_rows else np.float64
+        rows = as_inputs(X, words, "X", dtype=dtype), as_targets(y, "y", dtype=dtype)
+        public_rows = None
+        if public is not None:
+            inputs, targets = public
+            labelled = as_inputs(inputs, words, "public X", dtype=dtype), as_targets(targets, "public y", dtype=dtype)
+            public_rows = split_rows(*labelled, float(self.holdout), generator)
+        recipe = self._recipe(budget, public=public_rows is not None)
+        trained = copy.deepcopy(module)
+        trained = trained.double() if dtype is np.float64 else trained
+        rows_loss = RowsLoss(trained, cross_entropy if self.loss is None else self.loss)
+        training = None if public_rows is None else public_rows.training
+        engine = tried_engine(rows_loss, rows, training, classes)
+        if self.module is not None or self.loss is not None:
+            require_private_rows(rows_loss, rows)
+        prepare = partial(self._prepare, rows_loss, public_rows, generator)
+        if not budget.worthwhile:
+            prepare()
+        else:
+            # The facts do not include the true number of rows, which is private under add-remove and with persons.
+            fixed = [weights for weights in module.parameters() if not weights.requires_grad]
+            fixed = [weights.detach().double().numpy() for weights in (*fixed, *module.buffers())]
+            facts = [budget.n_rows, X.shape[1:], y.shape[1:], classes, str(module)]
+            facts += [digest(*((None, None) if public is None else public)), digest(*fixed)]
+            carry_out(
+                child,
+                engine,
+                recipe,
+                rows,
+                shares=shares,
+                prepare=prepare,
+                public=training,
+                public_batch_size=self.public_batch_size,
+                generator=generator,
+                keeping=self._keeping(facts, ledger),
+                verbose=self.verbose,
+                look=None if self.watch is None else partial(self._look, RowsLoss(module, rows_loss.loss)),
+            )
+        # The trained parameters are put into a fresh module: the trained one may have stored private rows.
+        RowsLoss(module, rows_loss.loss).put(rows_loss.get())
+        return module, engine, public_rows
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -358,41 +379,35 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return outputs_of(self.module_, as_inputs(X, n_words(self.module_), "X")).astype(np.float64)
 
     def _recipe(self, budget: Budget, *, public: bool) -> Recipe:
-        """Check the parameters of the private training and return its recipe."""
-        n_steps = checks.count(self.n_steps, "n_steps")
+        """Return the recipe of the private training."""
+        n_steps = int(self.n_steps)
         mixing = np.ones(n_steps)
         if self.transfer == "mirror":
             mixing = mixing_weights(n_steps, decay_steps=self.decay_steps, floor=self.mixing_floor)
-        rate = min(1.0, checks.count(self.batch_size, "batch_size") / budget.n_rows)
-        for name in ("momentum", "average"):
-            checks.share(getattr(self, name), name)
         return Recipe(
-            rate=rate,
+            rate=min(1.0, self.batch_size / budget.n_rows),
             n_rows=budget.n_rows,
-            clip_norm=_clip_norm(self.clip_norm),
-            learning_rate=checks.positive(self.learning_rate, "learning_rate"),
-            optimizer=checks.one_of(self.optimizer, OPTIMIZERS, "optimizer"),
+            clip_norm=float(self.clip_norm),
+            learning_rate=float(self.learning_rate),
+            optimizer=self.optimizer,
             momentum=float(self.momentum),
             average=float(self.average),
             # Without public rows there is nothing to mix in.
             mixing=mixing if public else np.ones(n_steps),
-            clip_released=checks.flag(self.clip_released, "clip_released"),
-            schedule=checks.one_of(self.schedule, SCHEDULES, "schedule"),
+            clip_released=bool(self.clip_released),
+            schedule=self.schedule,
         )
 
     def _prepare(self, rows_loss: RowsLoss, public_rows: PublicRows | None, generator: np.random.Generator) -> None:
         """Train on the public rows first, if the transfer is "warm" or "mirror"."""
-        steps = checks.count(self.public_steps, "public_steps", least=0)
-        size = checks.count(self.public_batch_size, "public_batch_size")
-        rate = checks.positive(self.public_learning_rate, "public_learning_rate")
-        if public_rows is not None and self.transfer in ("warm", "mirror") and steps:
+        if public_rows is not None and self.transfer in ("warm", "mirror") and self.public_steps:
             train_publicly(
                 rows_loss,
                 public_rows.training,
                 public_rows.held_out,
-                n_steps=steps,
-                batch_size=size,
-                learning_rate=rate,
+                n_steps=int(self.public_steps),
+                batch_size=int(self.public_batch_size),
+                learning_rate=float(self.public_learning_rate),
                 generator=generator,
             )
 
@@ -411,12 +426,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise ValueError(
                 "checkpoint needs random_state=None: after a crash, a seed would repeat the same noise in other steps."
             )
-        every = checks.count(self.checkpoint_every, "checkpoint_every")
         # Parameters that may differ between the calls, or that the facts and the digest of the loss stand for.
         left_out = {"module", "loss", "checkpoint", "checkpoint_every", "verbose", "watch", "random_state"}
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
         loss = None if self.loss is None else digest_of_function(self.loss, "loss")
-        return Keeping(Path(self.checkpoint), every, fingerprint([*facts, params, loss]))
+        return Keeping(Path(self.checkpoint), int(self.checkpoint_every), fingerprint([*facts, params, loss]))
 
 
 @contextmanager
@@ -425,10 +439,3 @@ def _torch_seed(generator: np.random.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator.integers(2**63)))
         yield
-
-
-def _clip_norm(value: float) -> float:
-    """Return the clipping norm, or refuse one whose sums might not be finite in float32."""
-    if not 1e-12 <= checks.positive(value, "clip_norm") <= 1e12:
-        raise ValueError(f"clip_norm must lie between 1e-12 and 1e12, got {value!r}.")
-    return float(value)

@@ -1,27 +1,19 @@
 """Three ways to train a publicly pretrained network on private rows: from scratch, fine-tuned, or as a linear probe.
 
-`pretrained` trains a network on a public task. `freeze_batch_norm` makes a network with batch normalisation fit for
-private training. `three_ways` compares the ways: the columns of Figure 1 of "On the Benefits of Public Representations
-for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
+They are the columns of Figure 1 of "On the Benefits of Public Representations for Private Transfer Learning under
+Distribution Shift", arXiv:2312.15551. `pretrained` trains a network on a public task. `freeze_batch_norm` makes a
+network with batch normalisation fit for private training.
 """
 
 import copy
-import math
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from torch import nn
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.errors import BudgetExceeded
-from dpadapt.learning.call_warnings import warn_of_no_ledger
 from dpadapt.networks.public_training import as_inputs, as_targets, split_rows, train_publicly
 from dpadapt.networks.row_gradients import RowsLoss, cross_entropy
 
@@ -196,84 +188,3 @@ def pretrained(
             generator=generator,
         )
     return with_head(network.eval(), n_classes)
-
-
-@dataclass(frozen=True)
-class WayResult:
-    """The accuracy of one way at one budget.
-
-    Parameters
-    ----------
-    transfer : {"public only", "scratch", "finetune", "probe"}
-    epsilon : float
-        0 for "public only".
-    accuracy : float
-        On the test rows.
-    """
-
-    transfer: str
-    epsilon: float
-    accuracy: float
-
-
-def three_ways(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    *,
-    test: tuple[Any, Any],
-    epsilons: Sequence[float] = (1.0,),
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    ledger: Ledger | None = None,
-) -> list[WayResult]:
-    """Train a network privately in all three ways at every epsilon, and return the accuracies.
-
-    Parameters
-    ----------
-    estimator : PrivateNetwork
-        With a publicly pretrained module and declared `classes`. Its `transfer` and `epsilon` are not used.
-    X : array-like of shape (n_rows, ...)
-        Private rows.
-    y : array-like of shape (n_rows,)
-        Private labels.
-    test : pair of array-like
-        Rows and labels to measure on. They are not protected, so they must not be private.
-    epsilons : sequence of float, default=(1.0,)
-    settings : mapping, optional
-        Parameters of the estimator for one way only, e.g. ``{"probe": {"learning_rate": 4.0}}``.
-    ledger : Ledger, optional
-        The private data set's ledger. Every fit is charged, three at each epsilon, and the cap must allow for all of
-        them. If it does not, the results so far are returned, with a warning. Without a ledger the total cost of the
-        fits is not recorded, and a `NoLedgerWarning` says so.
-
-    Returns
-    -------
-    results : list of WayResult
-        The first is "public only": the accuracy of the module before any private row is read. If that is no better than
-        chance, the private task is out of the public data's distribution, and only the features can help.
-    """
-    if ledger is None:
-        spent = len(WAYS) * math.fsum(epsilons)
-        warn_of_no_ledger("three_ways", spent, estimator.delta, estimator.adjacency, "row")
-    settings = {} if settings is None else settings
-    for way in settings:
-        checks.one_of(way, WAYS, "settings")
-    module = estimator.module if isinstance(estimator.module, nn.Module) else None
-    if module is None or estimator.classes is None:
-        raise ValueError("estimator must be a PrivateNetwork with a pretrained module and with classes.")
-    classes = np.unique(np.asarray(estimator.classes))
-    with torch.no_grad():
-        scores = copy.deepcopy(module).eval()(as_inputs(np.asarray(test[0]), None, "test rows")).numpy()
-    public_accuracy = float(np.mean(classes[np.argmax(scores, axis=1)] == np.asarray(test[1])))
-    results = [WayResult("public only", 0.0, public_accuracy)]
-    for epsilon in epsilons:
-        for way in WAYS:
-            model = clone(estimator, safe=False).set_params(transfer=way, epsilon=epsilon, **settings.get(way, {}))
-            try:
-                model.fit(X, y, ledger=ledger)
-            except BudgetExceeded as error:
-                # The results that were paid for must not be lost.
-                warnings.warn(f"stopped before {way} at epsilon {epsilon:g}: {error}", stacklevel=2)
-                return results
-            results.append(WayResult(way, float(epsilon), float(model.score(*test))))
-    return results

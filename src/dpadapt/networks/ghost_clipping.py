@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from dpadapt.networks.row_gradients import RowsLoss
+from dpadapt.networks.row_gradients import Part, RowsLoss
 
 # Numbers up to which the per-row gradients of a layer are stored (64 MB). A larger limit takes more memory and needs
 # the tables of inner products less often. Chosen by hand.
@@ -396,9 +396,7 @@ class GhostEngine:
         self.part_rows = _GHOST_FIXED_ROWS if rows_loss.dtype == torch.float64 else _GHOST_ROWS
         self._layers = list(_trained_layers(rows_loss))
 
-    def parts(
-        self, inputs: Any, targets: Any
-    ) -> Iterator[tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]]:
+    def parts(self, inputs: Any, targets: Any) -> Iterator[Part]:
         """Yield, for each part of the batch, its rows' gradient norms and a function that sums gradients times factors.
 
         The norms are upper bounds.

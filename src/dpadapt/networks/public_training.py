@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 
+from dpadapt.learning.losses import SoftmaxLoss
 from dpadapt.networks.row_gradients import RowsLoss
 
 Pair = tuple[Any, Any]
@@ -146,12 +146,6 @@ def outputs_of(module: Any, inputs: Any) -> NDArray[Any]:
     return np.asarray(torch.cat(parts).numpy())
 
 
-def log_loss(scores: NDArray[np.float64], codes: NDArray[np.int64], temperature: float = 1.0) -> float:
-    """Return the mean cross-entropy of scores divided by a temperature."""
-    scaled = scores / temperature
-    return float(np.mean(logsumexp(scaled, axis=1) - scaled[np.arange(len(codes)), codes]))
-
-
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
     """Return the temperature with the least cross-entropy on these public rows, between 1/50 and 50.
 
@@ -167,7 +161,7 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> fl
     5.0
     """
     best = minimize_scalar(
-        lambda power: log_loss(scores, codes, math.exp(power)) + power**2 / (2 * len(codes)),
+        lambda power: SoftmaxLoss().value(scores / math.exp(power), codes) + power**2 / (2 * len(codes)),
         bounds=(-_LOG_MOST_TEMPERATURE, _LOG_MOST_TEMPERATURE),
         method="bounded",
     )

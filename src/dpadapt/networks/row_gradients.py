@@ -116,9 +116,7 @@ class Engine(Protocol):
     rows_loss: RowsLoss
     part_rows: int
 
-    def parts(
-        self, inputs: Any, targets: Any
-    ) -> Iterator[tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]]:
+    def parts(self, inputs: Any, targets: Any) -> Iterator[Part]:
         """Yield, for each part of the batch, its rows' gradient norms and a function that sums gradients times factors.
 
         The norms are upper bounds.
@@ -193,9 +191,7 @@ class VmapEngine:
         if rows_loss.dtype == torch.float64:
             self.part_rows = next(size for size in _VMAP_FIXED_CHUNKS if size <= self.part_rows)
 
-    def parts(
-        self, inputs: Any, targets: Any
-    ) -> Iterator[tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]]:
+    def parts(self, inputs: Any, targets: Any) -> Iterator[Part]:
         """Yield, for each part of the batch, its rows' gradient norms and a function that sums gradients times factors.
 
         The norms are upper bounds.
@@ -204,7 +200,7 @@ class VmapEngine:
             part = slice(start, start + self.part_rows)
             yield self._part(inputs[part], targets[part])
 
-    def _part(self, inputs: Any, targets: Any) -> tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]:
+    def _part(self, inputs: Any, targets: Any) -> Part:
         trained = {name: weights.detach() for name, weights in self._trained.items()}
         fixed = {name: weights.detach() for name, weights in self._fixed.items()}
         gradients = self._gradients(trained, fixed, inputs, targets)

@@ -7,7 +7,7 @@ Distribution Shift", arXiv:2312.15551, with a solver that needs no tuning.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,7 @@ class PrivateProbe(LinearClassifier):
         delta: float = 1e-6,
         *,
         encoder: Any = None,
-        prior: str = "shifted",
+        prior: Annotated[str, checks.choice(*PRIORS)] = "shifted",
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -158,7 +158,6 @@ class PrivateProbe(LinearClassifier):
             X, public = self._encoded(X, public)
             name = encoder_name(self.encoder)
             assumed = [f"the encoder ({name}): it was made without the private rows and treats each row by itself"]
-        checks.one_of(self.prior, PRIORS, "prior")
         data = self._read_classification(X, y, public, ledger, self.classes, persons=persons)
         count, plan = count_plan(data.budget), None
         if public is not None and data.X_public is not None and data.codes_public is None:
@@ -211,6 +210,7 @@ class PrivateProbe(LinearClassifier):
         n_private : int
             Number of private rows; under "add-remove" a public estimate of it.
         """
+        self._check_parameters(public)
         if self.encoder is not None:
             encoder = as_encoder(self.encoder)
             rows = features_of(encoder, checks.declared_public(public).X, name="public X", private=False)
@@ -224,7 +224,7 @@ class PrivateProbe(LinearClassifier):
                 prepared = recoloured(
                     plan.frame, public_estimate(plan.frame), len(label_set(self.classes, None, np.zeros(0))[0])
                 )
-                head = make_plan(prepared, plan.head, checks.one_of(self.prior, PRIORS, "prior"))
+                head = make_plan(prepared, plan.head, self.prior)
                 return ClassificationForecast(True, len(head.used), head.blur, 0.0, math.inf, "none")
         return self._head().forecast(public, n_private)
 

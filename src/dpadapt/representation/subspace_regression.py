@@ -8,7 +8,7 @@ from public data, then averaged and shrunk.
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -278,11 +278,11 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        n_components: int | None = None,
-        method: str = "em",
-        projection: str = "soft",
+        n_components: checks.Count | None = None,
+        method: Annotated[str, checks.choice(*SUBSPACE_METHODS)] = "em",
+        projection: Annotated[str, checks.choice(*_PROJECTIONS)] = "soft",
         basis: Any = None,
-        fit_intercept: bool = True,
+        fit_intercept: checks.Flag = True,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -313,12 +313,6 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             Public data with the same columns, with labels and tasks.
         {ledger}
         """
-        checks.one_of(self.method, SUBSPACE_METHODS, "method")
-        soft = checks.one_of(self.projection, _PROJECTIONS, "projection") == "soft"
-        if self.n_components is not None:
-            checks.count(self.n_components, "n_components")
-        checks.bounds(self.target_bounds, "target_bounds")
-        checks.flag(self.fit_intercept, "fit_intercept")
         data = self._read_regression(X, y, public, ledger)
         basis = None if self.basis is None else checked_basis(self.basis, data.n_features)
         budget = data.budget
@@ -332,7 +326,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             intercept=self.fit_intercept,
             basis=basis,
         )
-        prior = task_prior(model, intercept=self.fit_intercept, soft=soft)
+        prior = task_prior(model, intercept=self.fit_intercept, soft=self.projection == "soft")
         solution, predicted = prior.mean, float(prior.variance.sum())
         if budget.worthwhile:
             plan = plan_descent(prior, budget)

@@ -3,7 +3,7 @@
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,14 +169,14 @@ class PrivateTransferClassifier(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        prior: str = "shifted",
+        prior: Annotated[str, checks.choice(*PRIORS)] = "shifted",
         classes: Any = None,
         class_weight: Any = None,
         decision_threshold: Any = None,
         public_model: Any = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
-        intervals: bool = False,
+        intervals: checks.Flag = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -216,8 +216,6 @@ class PrivateTransferClassifier(LinearClassifier):
         {sample_weight}
         {ledger}
         """
-        checks.one_of(self.prior, PRIORS, "prior")
-        checks.flag(self.intervals, "intervals")
         data = self._read_classification(
             X, y, public, ledger, self.classes, persons=persons, sample_weight=sample_weight
         )

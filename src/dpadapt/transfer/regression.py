@@ -4,7 +4,7 @@ import math
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,12 +204,12 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        prior: str = "shifted",
+        prior: Annotated[str, checks.choice(*_PRIORS)] = "shifted",
         target_bounds: tuple[float, float] | None = None,
         public_model: Any = None,
         max_weight: float | None = None,
         mean_weight: float | None = None,
-        intervals: bool = False,
+        intervals: checks.Flag = False,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -247,13 +247,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         {sample_weight}
         {ledger}
         """
-        prior = checks.one_of(self.prior, _PRIORS, "prior")
-        checks.bounds(self.target_bounds, "target_bounds")
-        intervals = checks.flag(self.intervals, "intervals")
+        prior = self.prior
         data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
         require_shifted_labelled(self.public_model, prior, data.labelled_public)
         calibration: CalibrationPlan | None = None
-        if intervals:
+        if self.intervals:
             require_public(data.labelled_public, "public rows with labels")
             calibration = interval_plan(data.budget)
             # Everything else is planned with what the calibration leaves.
@@ -434,7 +432,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         n_private : int
             Number of private rows; under "add-remove" a public estimate of it.
         """
-        if checks.one_of(self.prior, _PRIORS, "prior") != "shifted":
+        self._check_parameters(public)
+        if self.prior != "shifted":
             raise ValueError("prior must be 'shifted' for a forecast: 'same-population' has no gate. Use rehearse.")
         return forecast_regression(
             public,

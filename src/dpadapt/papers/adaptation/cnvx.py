@@ -10,7 +10,7 @@ of rows are known. These sums change with the sample weights only, so they are r
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from dpadapt.papers.adaptation.bounded_losses import (
     shorten,
     squared_loss_discrepancy,
 )
-from dpadapt.papers.adaptation.noise import ADAPTATION_NOISES, discrepancy_share
+from dpadapt.papers.adaptation.noise import AdaptationNoise, discrepancy_share
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
     MAX_TARGET,
@@ -132,18 +132,18 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: Annotated[float, checks.or_infinite] = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float = 0.5,
-        radius: float = 3.0,
-        kappa1: float = 1.0,
-        kappa2: float = 0.0,
-        kappa_inf: float = 0.0,
-        n_steps: int = 1000,
-        noise: str = "exact",
-        discrepancy_share: float | None = None,
-        average: str = "paper",
+        alpha: Annotated[float, mixture_share] = 0.5,
+        radius: checks.Scale = 3.0,
+        kappa1: checks.Penalty = 1.0,
+        kappa2: checks.Penalty = 0.0,
+        kappa_inf: checks.Penalty = 0.0,
+        n_steps: checks.Count = 1000,
+        noise: AdaptationNoise = "exact",
+        discrepancy_share: checks.Share | None = None,
+        average: Annotated[str, checks.choice(*_CNVX_AVERAGES)] = "paper",
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "replace-one",
         n_rows: int | None = None,
@@ -176,8 +176,6 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
             The public source, with the same columns. Without labels only the scales come from it.
         {ledger}
         """
-        checks.one_of(self.average, _CNVX_AVERAGES, "average")
-        checks.one_of(self.noise, ADAPTATION_NOISES, "noise")
         data = self._read_regression(X, y, public, ledger)
         width = data.X.shape[1] + 1
         geometry, scale = unit_geometry(width - 1, data.X_public), target_scale(self.target_bounds, data.y_public)
@@ -213,8 +211,8 @@ class CnvxAdap(AdaptationRegressor, AdaptationEstimator):
 
     def _schedule(self, budget: Budget, source: LimitedRows | None, width: int) -> "Schedule":
         """Return noise, step lengths (line 4 of Algorithm 1) and renewals; everything here is public."""
-        alpha = mixture_share(self.alpha) if source is not None else 0.0
-        radius, T = checks.scale(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
+        alpha = float(self.alpha) if source is not None else 0.0
+        radius, T = float(self.radius), int(self.n_steps)
         penalties = Penalties(self.kappa1, self.kappa2, self.kappa_inf)
         share = self._share(source)
         single, replaced = gradient_bounds(MAX_NORM, MAX_TARGET, radius)

@@ -15,7 +15,7 @@ needs no release: given w, it is a function of public rows.
 import math
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -161,14 +161,14 @@ class FeatureMapAdaptation(AdaptationRegressor, AdaptationEstimator):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: Annotated[float, checks.or_infinite] = 1.0,
         delta: float = 1e-6,
         *,
         initial_map: Any = None,
-        map_radius: float = 1.0,
-        alpha: float = 0.5,
-        radius: float = 3.0,
-        n_steps: int = 1000,
+        map_radius: checks.Penalty = 1.0,
+        alpha: Annotated[float, mixture_share] = 0.5,
+        radius: checks.Scale = 3.0,
+        n_steps: checks.Count = 1000,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "replace-one",
         n_rows: int | None = None,
@@ -200,8 +200,8 @@ class FeatureMapAdaptation(AdaptationRegressor, AdaptationEstimator):
             not used.
         {ledger}
         """
-        radius, n_steps = checks.scale(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
-        map_radius, alpha = checks.penalty(self.map_radius, "map_radius"), mixture_share(self.alpha)
+        radius, n_steps = float(self.radius), int(self.n_steps)
+        map_radius, alpha = float(self.map_radius), float(self.alpha)
         source_rows, labels = self._source(public, X)
         data = self._read_regression(X, y, None, ledger)
         n_features = data.X.shape[1]

@@ -189,8 +189,8 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        tolerance: float = 0.01,
-        ridge: float = 1e-3,
+        tolerance: checks.Scale = 0.01,
+        ridge: checks.Scale = 1e-3,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -219,8 +219,7 @@ class PrivateDiscrepancyMinimization(AdaptationRegressor):
             Public data with the same columns, with labels.
         {ledger}
         """
-        tolerance = checks.scale(self.tolerance, "tolerance")
-        ridge = checks.scale(self.ridge, "ridge")
+        tolerance, ridge = float(self.tolerance), float(self.ridge)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger, needs_y=getattr(public, "y", None) is None)
         if data.labelled_public is None:
@@ -447,11 +446,11 @@ class PrivateBestDA(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        radius: float = 3.0,
-        lambda1: float = 0.1,
-        lambda2: float = 0.0,
-        lambda_inf: float = 0.0,
-        local_radius: float | None = None,
+        radius: checks.Scale = 3.0,
+        lambda1: checks.Penalty = 0.1,
+        lambda2: checks.Penalty = 0.0,
+        lambda_inf: checks.Penalty = 0.0,
+        local_radius: checks.Scale | None = None,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -483,8 +482,8 @@ class PrivateBestDA(AdaptationRegressor):
             Public data with the same columns, with labels.
         {ledger}
         """
-        radius, penalties = checks.scale(self.radius, "radius"), Penalties(self.lambda1, self.lambda2, self.lambda_inf)
-        local = None if self.local_radius is None else checks.scale(self.local_radius, "local_radius")
+        radius, penalties = float(self.radius), Penalties(self.lambda1, self.lambda2, self.lambda_inf)
+        local = None if self.local_radius is None else float(self.local_radius)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger, needs_y=getattr(public, "y", None) is None)
         if data.labelled_public is None:

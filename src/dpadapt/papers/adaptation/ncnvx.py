@@ -6,7 +6,7 @@ R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptatio
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from dpadapt.learning.descent import gradient_weights
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
 from dpadapt.papers.adaptation.bounded_losses import limited_rows, listed_discrepancy, own_losses
-from dpadapt.papers.adaptation.noise import ADAPTATION_NOISES, discrepancy_share
+from dpadapt.papers.adaptation.noise import AdaptationNoise, discrepancy_share
 from dpadapt.papers.adaptation.preparation import MAX_NORM, AdaptationEstimator, NoisePlan, unit_geometry
 from dpadapt.papers.adaptation.problem import (
     Array,
@@ -123,20 +123,20 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: Annotated[float, checks.or_infinite] = 1.0,
         delta: float = 1e-6,
         *,
         loss: SmoothLoss | None = None,
-        alpha: float = 0.5,
-        radius: float = 20.0,
-        lambda1: float = 1.0,
-        lambda2: float = 0.0,
-        lambda_inf: float = 0.0,
-        sharpness: float | None = None,
-        n_steps: int = 1000,
-        noise: str = "exact",
-        discrepancy_share: float | None = None,
-        average: str = "mean",
+        alpha: Annotated[float, mixture_share] = 0.5,
+        radius: checks.Scale = 20.0,
+        lambda1: checks.Penalty = 1.0,
+        lambda2: checks.Penalty = 0.0,
+        lambda_inf: checks.Penalty = 0.0,
+        sharpness: checks.Scale | None = None,
+        n_steps: checks.Count = 1000,
+        noise: AdaptationNoise = "exact",
+        discrepancy_share: checks.Share | None = None,
+        average: Annotated[str, checks.choice(*_NCNVX_AVERAGES)] = "mean",
         classes: Any = None,
         adjacency: str = "replace-one",
         n_rows: int | None = None,
@@ -171,8 +171,6 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
             The public source, with the same columns. Without labels only the scales come from it.
         {ledger}
         """
-        checks.one_of(self.average, _NCNVX_AVERAGES, "average")
-        checks.one_of(self.noise, ADAPTATION_NOISES, "noise")
         data = self._read_classification(X, y, public, ledger, self.classes)
         geometry, width = unit_geometry(data.n_features, data.X_public), data.n_features + 1
         shape = (width,) if len(data.classes) == 2 else (width, len(data.classes))
@@ -198,14 +196,13 @@ class NCnvxAdap(AdaptationEstimator, LinearClassifier):
 
     def _settings(self, budget: Budget, source: "Labelled | None", shape: tuple[int, ...], share: float) -> "Settings":
         """Return noise and settings of the descent; everything here is public."""
-        alpha = mixture_share(self.alpha) if source is not None else 0.0
-        radius, steps = checks.scale(self.radius, "radius"), checks.count(self.n_steps, "n_steps")
+        alpha = float(self.alpha) if source is not None else 0.0
+        radius, steps = float(self.radius), int(self.n_steps)
         penalties = Penalties(self.lambda1, self.lambda2, self.lambda_inf)
         n_scores = 1 if len(shape) == 1 else shape[1]
         loss = CrossEntropy() if self.loss is None else checked_loss(self.loss, n_scores, radius)
         m = 0 if source is None else len(source.codes)
-        sharpness = math.sqrt(m + budget.n_rows) if self.sharpness is None else self.sharpness
-        sharpness = checks.scale(sharpness, "sharpness")
+        sharpness = math.sqrt(m + budget.n_rows) if self.sharpness is None else float(self.sharpness)
         # In units of G: the printed noise is over 2 G; under zero-out and add-remove a gradient sum moves by G.
         bound = 2.0 if Adjacency.of(self.adjacency) is Adjacency.REPLACE_ONE else 1.0
         noise = self._noise_plan(share, steps, 2.0, bound)

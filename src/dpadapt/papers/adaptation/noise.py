@@ -23,6 +23,7 @@ squared loss does not: there the largest (gradient / 2 G)² + (loss / B)² is 1.
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -31,7 +32,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
 
-ADAPTATION_NOISES = ("exact", "paper")
+AdaptationNoise = Annotated[str, checks.choice("exact", "paper")]
 # The part of epsilon that the paper gives to the discrepancy.
 PAPER_SHARE = 0.5
 
@@ -168,7 +169,7 @@ def discrepancy_share(share: float | None, noise: str) -> float:
     """Return the part of epsilon that the discrepancy gets: by default half under "paper", none under "exact"."""
     if share is None:
         return PAPER_SHARE if noise == "paper" else 0.0
-    return checks.share(share, "discrepancy_share")
+    return float(share)
 
 
 @lru_cache(maxsize=64)

@@ -104,9 +104,9 @@ class NoisySGD(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        radius: float = 2.0,
-        n_steps: int | None = None,
-        sampling_rate: float = 1.0,
+        radius: checks.Scale = 2.0,
+        n_steps: checks.Count | None = None,
+        sampling_rate: checks.Proportion = 1.0,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -133,11 +133,7 @@ class NoisySGD(AdaptationRegressor):
             Public data with the same columns, used for scales only.
         {ledger}
         """
-        radius = checks.scale(self.radius, "radius")
-        rate = checks.unit(self.sampling_rate, "sampling_rate")
-        if self.n_steps is not None:
-            checks.count(self.n_steps, "n_steps")
-        checks.bounds(self.target_bounds, "target_bounds")
+        radius, rate = float(self.radius), float(self.sampling_rate)
         data = self._read_regression(X, y, public, ledger)
         budget = data.budget
         scale = target_scale(self.target_bounds, data.y_public)

@@ -158,6 +158,10 @@ class AdaptationEstimator(PrivateEstimator):
 
     noise: str
 
+    def _check_combination(self, public: Any) -> None:
+        if self._protects:
+            super()._check_combination(public)
+
     @property
     def _protects(self) -> bool:
         return not (isinstance(self.epsilon, float) and self.epsilon == math.inf)
@@ -166,10 +170,7 @@ class AdaptationEstimator(PrivateEstimator):
         """Return what may be spent; at epsilon = inf, everything."""
         if self._protects:
             return super()._budget(n_rows)
-        checks.delta(self.delta)
-        if self.n_rows is not None:
-            n_rows = checks.count(self.n_rows, "n_rows")
-        return Budget(math.inf, float(n_rows), 1.0)
+        return Budget(math.inf, float(n_rows if self.n_rows is None else self.n_rows), 1.0)
 
     def _noise_plan(self, share: float, n_steps: int, printed_bound: float, bound: float) -> NoisePlan:
         """Return the noise of all releases.

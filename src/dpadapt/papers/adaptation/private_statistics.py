@@ -10,7 +10,7 @@ a private labelled source and a public target with some labels or none; they nam
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,7 @@ class PrivateMixture(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float = 0.5,
+        alpha: Annotated[float, mixture_share] = 0.5,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -184,7 +184,7 @@ class PrivateMixture(AdaptationRegressor):
         {public}
         {ledger}
         """
-        alpha = mixture_share(self.alpha)
+        alpha = float(self.alpha)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger)
         n_features = data.X.shape[1]
@@ -295,7 +295,7 @@ class ReverseAdaptation(AdaptationRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float | None = None,
+        alpha: Annotated[float, mixture_share] | None = None,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -322,7 +322,7 @@ class ReverseAdaptation(AdaptationRegressor):
             The public target, with the same columns, with or without labels.
         {ledger}
         """
-        alpha = None if self.alpha is None else mixture_share(self.alpha)
+        alpha = None if self.alpha is None else float(self.alpha)
         scale = target_scale(self.target_bounds, None)
         data = self._read_regression(X, y, public, ledger)
         n_features = data.X.shape[1]
@@ -404,7 +404,7 @@ class ReverseAdaptationClassifier(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        alpha: float | None = None,
+        alpha: Annotated[float, mixture_share] | None = None,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -433,7 +433,7 @@ class ReverseAdaptationClassifier(LinearClassifier):
             The public target, with the same columns, with or without labels.
         {ledger}
         """
-        alpha = None if self.alpha is None else mixture_share(self.alpha)
+        alpha = None if self.alpha is None else float(self.alpha)
         data = self._read_classification(X, y, public, ledger, self.classes)
         geometry = declared_geometry(data.n_features) if data.X_public is None else public_geometry(data.X_public)
         n_classes, target = len(data.classes), None

@@ -53,10 +53,10 @@ class Penalties:
         return self.one + self.two + self.infinity
 
 
-def mixture_share(alpha: float) -> float:
+def mixture_share(alpha: float, name: str = "alpha") -> float:
     """Return `alpha`, the source's share of the reference weights, if it lies in [0, 1]."""
     if not isinstance(alpha, int | float | np.floating) or isinstance(alpha, bool) or not 0 <= alpha <= 1:
-        raise ValueError(f"alpha must lie in [0, 1], got {alpha!r}.")
+        raise ValueError(f"{name} must lie in [0, 1], got {alpha!r}.")
     if 1 - 1e-6 < alpha < 1:
         # With a source this heavy the private sums, and their bounds, would be lost in rounding.
         raise ValueError(f"alpha must be 1 or at most 1 - 1e-6, got {alpha!r}.")

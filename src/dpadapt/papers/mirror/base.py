@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from dpadapt.papers.mirror.public_fit import (
     Coordinates,
     DescentModel,
     PublicFit,
-    checked_ridge,
     choose_clip_and_rate,
     classification_fit,
     gradient_descent_model,
@@ -41,8 +40,9 @@ from dpadapt.rows import Blocks, Rows
 
 Vector = NDArray[np.float64]
 MIRROR_NOISES = ("exact", "paper")
-_MIRROR_STEPS = ("exact", "first-order")
-_MIRROR_AVERAGES = ("all", "tail", "last")
+MirrorNoise = Annotated[str, checks.choice(*MIRROR_NOISES)]
+MirrorStep = Annotated[str, checks.choice("exact", "first-order")]
+MirrorAverage = Annotated[str, checks.choice("all", "tail", "last")]
 
 # Smallest clipping norms that are tried by default, as quantiles of the lengths of public gradients. A lower quantile
 # needs less noise and clips more rows. In a regression residuals are taken to be symmetric, so clipping only shortens
@@ -149,16 +149,6 @@ class DescentEstimator(PrivateEstimator):
         """Whether public labels are used where there are any."""
         return True
 
-    def _check_parameters(self, public: Public | None) -> None:
-        """Check what can be checked before data is read."""
-        checks.count(self.n_steps, "n_steps")
-        for name in ("learning_rate", "clip_norm"):
-            if getattr(self, name) is not None:
-                checks.scale(getattr(self, name), name)
-        for name in ("standardise", "fit_intercept"):
-            checks.flag(getattr(self, name), name)
-        checked_ridge(self.ridge)
-
     def _descend(self, ledger: Ledger, problem: Problem, budget: Budget) -> Descended:
         """Plan from public facts and, if the budget is worthwhile, charge and take all steps."""
         raise NotImplementedError
@@ -171,7 +161,6 @@ class DescentEstimator(PrivateEstimator):
         self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, target_bounds: Any
     ) -> tuple[Vector, float]:
         """Fit a regression and write its receipt; return coefficients and intercept for raw rows."""
-        self._check_parameters(public)
         bounds = checks.bounds(target_bounds, "target_bounds")
         data = self._read_regression(X, y, public, ledger)
         labels = data.y_public if self._uses_public_labels else None
@@ -193,7 +182,6 @@ class DescentEstimator(PrivateEstimator):
         self, X: Any, y: Any, public: Public | None, ledger: Ledger | None, declared_classes: Any
     ) -> tuple[Vector, Vector, NDArray[Any]]:
         """Fit a classification and write its receipt; return coefficients and intercepts for raw rows, and classes."""
-        self._check_parameters(public)
         data = self._read_classification(X, y, public, ledger, declared_classes)
         codes = data.codes_public if self._uses_public_labels else None
         coordinates, Z_public = self._coordinates(data.X_public, data.n_features)
@@ -315,16 +303,8 @@ class MirrorEstimator(DescentEstimator):
     schedule_steps: int | None
     average: str
 
-    def _check_parameters(self, public: Public | None) -> None:
-        """Check what can be checked before data is read."""
-        checks.one_of(self.step, _MIRROR_STEPS, "step")
-        checks.one_of(self.noise, MIRROR_NOISES, "noise")
-        checks.one_of(self.average, _MIRROR_AVERAGES, "average")
-        super()._check_parameters(public)
-        if self.radius is not None:
-            checks.scale(self.radius, "radius")
-        if self.schedule_steps is not None:
-            checks.count(self.schedule_steps, "schedule_steps")
+    def _check_combination(self, public: Any) -> None:
+        super()._check_combination(public)
         if self.step == "first-order" and getattr(public, "y", None) is None:
             raise ValueError(
                 "step='first-order' needs public labels: it follows the public gradient. Use step='exact'."

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import LinearClassifier
-from dpadapt.papers.mirror.base import MirrorEstimator, Problem
+from dpadapt.papers.mirror.base import MirrorAverage, MirrorEstimator, MirrorNoise, MirrorStep, Problem
 from dpadapt.papers.mirror.maps import Ball, LogisticMap, MirrorMap, QuadraticMap
-from dpadapt.papers.mirror.public_fit import DescentModel, PublicFit, checked_ridge, mirror_descent_model
+from dpadapt.papers.mirror.public_fit import DescentModel, PublicFit, mirror_descent_model
 
 Vector = NDArray[np.float64]
 
@@ -119,17 +120,17 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        step: str = "exact",
-        noise: str = "exact",
-        n_steps: int = 100,
-        learning_rate: float | None = None,
-        clip_norm: float | None = None,
-        ridge: float | None = None,
-        radius: float | None = None,
-        schedule_steps: int | None = None,
-        average: str = "all",
-        standardise: bool = True,
-        fit_intercept: bool = True,
+        step: MirrorStep = "exact",
+        noise: MirrorNoise = "exact",
+        n_steps: checks.Count = 100,
+        learning_rate: checks.Scale | None = None,
+        clip_norm: checks.Scale | None = None,
+        ridge: checks.Penalty | None = None,
+        radius: checks.Scale | None = None,
+        schedule_steps: checks.Count | None = None,
+        average: MirrorAverage = "all",
+        standardise: checks.Flag = True,
+        fit_intercept: checks.Flag = True,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -174,7 +175,7 @@ class PDADPMDRegressor(RegressorMixin, MirrorEstimator):  # type: ignore[misc]
 
     def _mirror_map(self, fit: PublicFit, Z_public: Vector, ball: Ball | None) -> tuple[MirrorMap, DescentModel]:
         """Return the public squared loss as a mirror map and the model of mirror descent with it."""
-        mirror = QuadraticMap(fit.ridged(fit.ridge(checked_ridge(self.ridge))), ball, scratch=True)
+        mirror = QuadraticMap(fit.ridged(fit.ridge(self.ridge)), ball, scratch=True)
         return mirror, mirror_descent_model(fit, mirror.inverse(fit.sample.T), mirror.unit)
 
     def _public_gradient(self, problem: Problem) -> Callable[[Vector], Vector] | None:
@@ -278,17 +279,17 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        step: str = "exact",
-        noise: str = "exact",
-        n_steps: int = 50,
-        learning_rate: float | None = None,
-        clip_norm: float | None = None,
-        ridge: float | None = None,
-        radius: float | None = None,
-        schedule_steps: int | None = None,
-        average: str = "all",
-        standardise: bool = True,
-        fit_intercept: bool = True,
+        step: MirrorStep = "exact",
+        noise: MirrorNoise = "exact",
+        n_steps: checks.Count = 50,
+        learning_rate: checks.Scale | None = None,
+        clip_norm: checks.Scale | None = None,
+        ridge: checks.Penalty | None = None,
+        radius: checks.Scale | None = None,
+        schedule_steps: checks.Count | None = None,
+        average: MirrorAverage = "all",
+        standardise: checks.Flag = True,
+        fit_intercept: checks.Flag = True,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -329,9 +330,9 @@ class PDADPMDClassifier(LinearClassifier, MirrorEstimator):
 
     def _mirror_map(self, fit: PublicFit, Z_public: Vector, ball: Ball | None) -> tuple[MirrorMap, DescentModel]:
         """Return the public log-loss as a mirror map and the model of mirror descent with it."""
-        if checked_ridge(self.ridge) == 0:
+        if self.ridge == 0:
             raise ValueError("ridge must be positive for a classifier: without it a noisy mirror step may not exist.")
-        ridge = fit.ridge(checked_ridge(self.ridge))
+        ridge = fit.ridge(self.ridge)
         mirror = LogisticMap(Z_public, ridge, fit.solution, ball)
         # Near the start the map is quadratic.
         near = QuadraticMap(fit.ridged(ridge))

@@ -5,7 +5,7 @@ DP-SGD is due to Abadi et al., "Deep Learning with Differential Privacy", 2016.
 """
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.papers.mirror.base import Descended, DescentEstimator, Problem
 from dpadapt.papers.mirror.maps import QuadraticMap
 from dpadapt.papers.mirror.public_fit import (
-    checked_ridge,
     choose_clip_and_rate,
     gradient_descent_model,
     whitened_descent_model,
@@ -46,13 +45,9 @@ class _GradientDescent(DescentEstimator):
         """Whether the start is warm; a cold start ignores public labels."""
         return self.start == "warm"
 
-    def _check_parameters(self, public: Public | None) -> None:
-        """Check what can be checked before data is read."""
-        checks.one_of(self.start, _STARTS, "start")
-        super()._check_parameters(public)
-        if self.batch_size is not None:
-            checks.count(self.batch_size, "batch_size")
-        if checks.flag(self.whiten, "whiten") and public is None:
+    def _check_combination(self, public: Any) -> None:
+        super()._check_combination(public)
+        if self.whiten and public is None:
             raise ValueError("whiten=True needs public rows to whiten by. Give public=, or leave it out.")
 
     def _plan(self, budget: Budget) -> tuple[Plan, float]:
@@ -68,7 +63,7 @@ class _GradientDescent(DescentEstimator):
         """Plan from public facts and, if the budget is worthwhile, charge and take all steps."""
         fit, basis = problem.public_fit, None
         if self.whiten:
-            curved = QuadraticMap(fit.ridged(fit.ridge(checked_ridge(self.ridge))))
+            curved = QuadraticMap(fit.ridged(fit.ridge(self.ridge)))
             model = whitened_descent_model(fit, curved.inverse(fit.sample.T), curved.unit)
             lower = np.tril(curved.factor[0])
             # H = L L'; rows times L'^-1 have second moment 1.
@@ -164,15 +159,15 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        start: str = "warm",
-        whiten: bool = False,
-        n_steps: int = 100,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        clip_norm: float | None = None,
-        ridge: float | None = None,
-        standardise: bool = True,
-        fit_intercept: bool = True,
+        start: Annotated[str, checks.choice(*_STARTS)] = "warm",
+        whiten: checks.Flag = False,
+        n_steps: checks.Count = 100,
+        batch_size: checks.Count | None = None,
+        learning_rate: checks.Scale | None = None,
+        clip_norm: checks.Scale | None = None,
+        ridge: checks.Penalty | None = None,
+        standardise: checks.Flag = True,
+        fit_intercept: checks.Flag = True,
         target_bounds: tuple[float, float] | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -256,15 +251,15 @@ class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        start: str = "warm",
-        whiten: bool = False,
-        n_steps: int = 100,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        clip_norm: float | None = None,
-        ridge: float | None = None,
-        standardise: bool = True,
-        fit_intercept: bool = True,
+        start: Annotated[str, checks.choice(*_STARTS)] = "warm",
+        whiten: checks.Flag = False,
+        n_steps: checks.Count = 100,
+        batch_size: checks.Count | None = None,
+        learning_rate: checks.Scale | None = None,
+        clip_norm: checks.Scale | None = None,
+        ridge: checks.Penalty | None = None,
+        standardise: checks.Flag = True,
+        fit_intercept: checks.Flag = True,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,

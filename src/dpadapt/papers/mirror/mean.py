@@ -17,8 +17,7 @@ from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms.bounded import clipped_sum
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.papers.mirror.base import MIRROR_NOISES, noise_multiplier, paper_note
-from dpadapt.papers.mirror.public_fit import checked_ridge
+from dpadapt.papers.mirror.base import MirrorNoise, noise_multiplier, paper_note
 
 Vector = NDArray[np.float64]
 
@@ -96,11 +95,11 @@ class PDADPMDMean(PrivateEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        noise: str = "exact",
-        n_steps: int = 1,
-        learning_rate: float = 1.0,
-        clip_norm: float | None = None,
-        ridge: float | None = None,
+        noise: MirrorNoise = "exact",
+        n_steps: checks.Count = 1,
+        learning_rate: checks.Scale = 1.0,
+        clip_norm: checks.Scale | None = None,
+        ridge: checks.Penalty | None = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
         random_state: int | None = None,
@@ -131,15 +130,11 @@ class PDADPMDMean(PrivateEstimator):
             Public rows with the same columns.
         {ledger}
         """
-        checks.one_of(self.noise, MIRROR_NOISES, "noise")
-        steps = checks.count(self.n_steps, "n_steps")
-        rate = checks.scale(self.learning_rate, "learning_rate")
-        given = None if self.clip_norm is None else checks.scale(self.clip_norm, "clip_norm")
-        ridge = checked_ridge(self.ridge)
+        steps, rate = int(self.n_steps), float(self.learning_rate)
         data = self._read_regression(X, None, public, ledger, needs_y=False)
         budget, child = data.budget, data.ledger
-        start, shape, default_clip = public_shape(data.X_public, data.n_features, ridge)
-        clip_norm = default_clip if given is None else given
+        start, shape, default_clip = public_shape(data.X_public, data.n_features, self.ridge)
+        clip_norm = default_clip if self.clip_norm is None else float(self.clip_norm)
         multiplier = noise_multiplier(self.noise, self.epsilon, self.delta, steps=steps)
         notes: list[str] = []
         mean = start

@@ -14,7 +14,6 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, cg
 
-from dpadapt import checks
 from dpadapt.inputs.sources import Part
 from dpadapt.learning.losses import log_loss, softmax
 from dpadapt.learning.public_models import public_classifier
@@ -515,10 +514,3 @@ def _averaged(decay: Vector, steps: int, first: int) -> tuple[Vector, Vector]:
         gain += reach**2
         reach = reach * (1.0 - decay)
     return bias, gain
-
-
-def checked_ridge(ridge: Any) -> float | None:
-    """Return `ridge` if it is None or a number of at least 0."""
-    if ridge is None:
-        return None
-    return checks.penalty(ridge, "ridge")

@@ -6,7 +6,7 @@ R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. 
 import math
 import sys
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,19 @@ _DEFAULT_ROUNDS = 4
 _TOLERANCE_SHARE = 0.1
 # The largest number of rounds times steps: more take hours. The paper's constants ask for many millions.
 _MOST_STEPS_IN_ALL = 2_000_000
+
+
+def check_divergence(divergence: float, name: str = "divergence") -> float:
+    """Return the divergence, or raise a ValueError if the theorems can't use it."""
+    if isinstance(divergence, bool) or not isinstance(divergence, int | float):
+        raise ValueError(f"{name} must be a number, got {type(divergence).__name__}.")
+    # Not inf: a whole number may be too large for a float.
+    if not 0 <= divergence <= sys.float_info.max:
+        raise ValueError(
+            f"{name} must be finite and not negative. It is infinite if the curator's "
+            "population lacks a part of the target population; then no weights can help."
+        )
+    return float(divergence)
 
 
 class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -154,18 +167,18 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         self,
         learner: Learner | None = None,
         *,
-        alpha: float = 0.05,
-        epsilon: float = 1.0,
+        alpha: checks.Positive = 0.05,
+        epsilon: Annotated[float, checks.or_infinite] = 1.0,
         delta: float = 1e-6,
-        divergence: float = 1.0,
-        attainable: float = 0.0,
-        n_rounds: int | None = None,
-        learning_rate: float | None = None,
-        density: float | None = None,
-        constants: str = "exact",
-        tolerance: float | None = None,
-        reweigh_by: str = "labels",
-        test_error: float = 1e-3,
+        divergence: Annotated[float, check_divergence] = 1.0,
+        attainable: checks.Share = 0.0,
+        n_rounds: checks.Count | None = None,
+        learning_rate: checks.Positive | None = None,
+        density: checks.Proportion | None = None,
+        constants: Annotated[str, checks.choice("exact", "paper")] = "exact",
+        tolerance: checks.Positive | None = None,
+        reweigh_by: Annotated[str, checks.choice("labels", "losses")] = "labels",
+        test_error: checks.Positive = 1e-3,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -274,7 +287,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
     def _terms(self, n_rows: int) -> Budget:
         """Check the privacy parameters and return the budget; epsilon = inf is allowed, and delta = 0 if pure."""
-        epsilon, delta = checks.positive(self.epsilon, "epsilon", infinite=True), checks.delta(self.delta)
+        epsilon, delta = float(self.epsilon), float(self.delta)
         pure = self.learner is not None and getattr(self.learner, "pure", False)
         if epsilon < math.inf and not (pure and delta == 0):
             return self._budget(n_rows)
@@ -295,10 +308,8 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
     def _protocol(self, n_rows: float, n_features: int, agents: Agents | None) -> Protocol:
         """Return the constants of the rounds, all public."""
-        paper = checks.one_of(self.constants, ("exact", "paper"), "constants") == "paper"
-        alpha = checks.positive(self.alpha, "alpha")
-        divergence = check_divergence(self.divergence)
-        attainable = checks.share(self.attainable, "attainable")
+        paper, alpha = self.constants == "paper", float(self.alpha)
+        divergence, attainable = float(self.divergence), float(self.attainable)
         private = self.epsilon < math.inf
         gap = self._gap(alpha, algorithm_1=paper and not private)
         if not 2 * alpha + gap + attainable < 1:
@@ -306,10 +317,10 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             raise ValueError(
                 f"{what} + attainable must lie below 1, the largest error, got {2 * alpha + gap + attainable!r}."
             )
-        error = checks.positive(self.test_error, "test_error")
+        error = float(self.test_error)
         rounds = paper_rounds(alpha, divergence, private=private) if paper else _DEFAULT_ROUNDS
         if self.n_rounds is not None:
-            rounds = checks.count(self.n_rounds, "n_rounds")
+            rounds = int(self.n_rounds)
         if agents is None:
             rounds = 1
         density = self.density
@@ -325,7 +336,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             rate = alpha / 8 if paper else 1.0
         protocol = Protocol(
             rounds,
-            checks.positive(rate, "learning_rate"),
+            float(rate),
             density,
             2 * alpha + attainable,
             2 * alpha + gap + attainable,
@@ -333,7 +344,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             paper=paper,
             # The sample size of Appendix C, for hyperplanes.
             draws=math.ceil((n_features + math.log(rounds / 0.05)) / alpha) if paper and not private else 0,
-            by_loss=checks.one_of(self.reweigh_by, ("labels", "losses"), "reweigh_by") == "losses",
+            by_loss=self.reweigh_by == "losses",
         )
         return replace(protocol, error=min(error / len(protocol.tested), 0.49))
 
@@ -342,7 +353,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         if algorithm_1:
             # The oracle's reply is within tau of the error and is compared with 2 alpha + tau (Theorem 3.1).
             tolerance = _TOLERANCE_SHARE * alpha if self.tolerance is None else self.tolerance
-            return 2 * checks.positive(tolerance, "tolerance")
+            return 2 * float(tolerance)
         if self.tolerance is not None:
             raise ValueError(
                 f'tolerance is for Algorithm 1, epsilon=inf with constants="paper", got {self.tolerance!r}. Use None: '
@@ -405,16 +416,3 @@ def paper_rounds(alpha: float, divergence: float, *, reach: float = 1.0, private
     """
     constant = 128 if private else 32
     return math.ceil(constant * reach**2 * math.log2(8 * (divergence + 1) / alpha) / alpha**2)
-
-
-def check_divergence(divergence: float) -> float:
-    """Return the divergence, or raise a ValueError if the theorems can't use it."""
-    if isinstance(divergence, bool) or not isinstance(divergence, int | float):
-        raise ValueError(f"divergence must be a number, got {type(divergence).__name__}.")
-    # Not inf: a whole number may be too large for a float.
-    if not 0 <= divergence <= sys.float_info.max:
-        raise ValueError(
-            "divergence must be finite and not negative. It is infinite if the curator's "
-            "population lacks a part of the target population; then no weights can help."
-        )
-    return float(divergence)

@@ -1,6 +1,7 @@
 """Private summaries of all sources, without regard to the targets: what paper 5 compares its algorithms with."""
 
 import math
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,12 +73,12 @@ class PrivateKMeansSource(ProxyClustering):
 
     def __init__(
         self,
-        n_clusters: int,
-        epsilon: float = 3.0,
+        n_clusters: checks.Count,
+        epsilon: checks.Positive = 3.0,
         delta: float = 0.0,
         *,
-        n_proxies: int = 100,
-        n_steps: int = 5,
+        n_proxies: checks.Count = 100,
+        n_steps: checks.Count = 5,
         adjacency: str = "add-remove",
         random_state: int | None = None,
     ) -> None:
@@ -88,11 +89,6 @@ class PrivateKMeansSource(ProxyClustering):
         self.n_steps = n_steps
         self.adjacency = adjacency
         self.random_state = random_state
-
-    def _check(self) -> None:
-        checks.positive(self.epsilon, "epsilon")
-        checks.count(self.n_proxies, "n_proxies")
-        checks.count(self.n_steps, "n_steps")
 
     def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
         # Pure costs add up over the steps; the squares of Gaussian costs mu do.
@@ -109,6 +105,12 @@ class PrivateKMeansSource(ProxyClustering):
             lengths = np.linalg.norm(moved, axis=1, keepdims=True)
             means[full] = moved * np.minimum(1.0, RADIUS / np.maximum(lengths, RADIUS))
         return np.asarray(means[full])
+
+
+def _number_of_splits(value: int, name: str) -> int:
+    if checks.count(value, name) > 20:
+        raise ValueError(f"{name} must be at most 20, a million boxes, got {value!r}.")
+    return int(value)
 
 
 class PrivateHistogramSource(ProxyClustering):
@@ -158,12 +160,12 @@ class PrivateHistogramSource(ProxyClustering):
 
     def __init__(
         self,
-        n_clusters: int,
-        epsilon: float = 3.0,
+        n_clusters: checks.Count,
+        epsilon: checks.Positive = 3.0,
         delta: float = 0.0,
         *,
-        n_proxies: int = 100,
-        n_splits: int = 10,
+        n_proxies: checks.Count = 100,
+        n_splits: Annotated[int, _number_of_splits] = 10,
         adjacency: str = "add-remove",
         random_state: int | None = None,
     ) -> None:
@@ -174,12 +176,6 @@ class PrivateHistogramSource(ProxyClustering):
         self.n_splits = n_splits
         self.adjacency = adjacency
         self.random_state = random_state
-
-    def _check(self) -> None:
-        checks.positive(self.epsilon, "epsilon")
-        checks.count(self.n_proxies, "n_proxies")
-        if checks.count(self.n_splits, "n_splits") > 20:
-            raise ValueError(f"n_splits must be at most 20, a million boxes, got {self.n_splits!r}.")
 
     def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
         d = T.shape[1]

@@ -7,7 +7,7 @@ with the proxies as centres that already exist. They differ in the proxies.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +83,7 @@ class ProxyClustering(PrivateEstimator):
             The targets.
         {ledger}
         """
-        k = checks.count(self.n_clusters, "n_clusters")
-        checks.positive(self.epsilon, "epsilon", infinite=True)
-        checks.delta(self.delta)
-        self._check()
+        k = self.n_clusters
         public, sources, T = checked_inputs(S, public)
         if k > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {k!r}.")
@@ -99,9 +96,6 @@ class ProxyClustering(PrivateEstimator):
         self.proxies_ = proxies
         self.centers_ = capped_k_medoids(T, k, nearest(T, proxies)[1] if len(proxies) else None)
         return self
-
-    def _check(self) -> None:
-        """Check the parameters of the subclass, before anything is spent."""
 
     @abstractmethod
     def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
@@ -224,13 +218,13 @@ class NAS(ProxyClustering):
 
     def __init__(
         self,
-        n_clusters: int = 8,
-        epsilon: float = 3.0,
+        n_clusters: checks.Count = 8,
+        epsilon: Annotated[float, checks.or_infinite] = 3.0,
         delta: float = 0.0,
         *,
-        n_neighbours: int = 150,
-        constants: str = "tight",
-        coreset_distance: float | None = 0.05,
+        n_neighbours: checks.Count = 150,
+        constants: Annotated[str, checks.choice(*CONSTANTS)] = "tight",
+        coreset_distance: checks.Positive | None = 0.05,
         adjacency: str = "add-remove",
         random_state: int | None = None,
     ) -> None:
@@ -242,12 +236,6 @@ class NAS(ProxyClustering):
         self.coreset_distance = coreset_distance
         self.adjacency = adjacency
         self.random_state = random_state
-
-    def _check(self) -> None:
-        checks.count(self.n_neighbours, "n_neighbours")
-        checks.one_of(self.constants, CONSTANTS, "constants")
-        if self.coreset_distance is not None:
-            checks.positive(self.coreset_distance, "coreset_distance")
 
     def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
         around = T if self.coreset_distance is None else T[coreset(T, self.coreset_distance)]
@@ -347,14 +335,14 @@ class NNA(ProxyClustering):
 
     def __init__(
         self,
-        n_clusters: int = 8,
-        epsilon: float = 3.0,
+        n_clusters: checks.Count = 8,
+        epsilon: Annotated[float, checks.or_infinite] = 3.0,
         delta: float = 0.0,
         *,
-        constants: str = "tight",
-        threshold: str = "corrected",
-        gamma: float = 0.1,
-        coreset_distance: float | None = 0.05,
+        constants: Annotated[str, checks.choice(*CONSTANTS)] = "tight",
+        threshold: Annotated[str, checks.choice(*THRESHOLDS)] = "corrected",
+        gamma: checks.Proportion = 0.1,
+        coreset_distance: checks.Positive | None = 0.05,
         adjacency: str = "add-remove",
         random_state: int | None = None,
     ) -> None:
@@ -367,13 +355,6 @@ class NNA(ProxyClustering):
         self.coreset_distance = coreset_distance
         self.adjacency = adjacency
         self.random_state = random_state
-
-    def _check(self) -> None:
-        checks.one_of(self.constants, CONSTANTS, "constants")
-        checks.one_of(self.threshold, THRESHOLDS, "threshold")
-        checks.unit(self.gamma, "gamma")
-        if self.coreset_distance is not None:
-            checks.positive(self.coreset_distance, "coreset_distance")
 
     def _proxies(self, S: Array, T: Array, ledger: Ledger) -> Array:
         around = T if self.coreset_distance is None else T[coreset(T, self.coreset_distance)]

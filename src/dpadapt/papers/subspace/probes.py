@@ -8,7 +8,7 @@ solves a ridge regression on class indicators from moments that are released onc
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,12 +155,12 @@ class DescentProbe(LinearClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        rows: str = "unit",
-        n_steps: int = 100,
-        batch_size: int | None = None,
-        learning_rate: float = 1.0,
-        momentum: float = 0.9,
-        clip_norm: float | None = None,
+        rows: Annotated[str, checks.choice(*ROWS)] = "unit",
+        n_steps: checks.Count = 100,
+        batch_size: checks.Count | None = None,
+        learning_rate: checks.Scale = 1.0,
+        momentum: checks.Share = 0.9,
+        clip_norm: checks.Scale | None = None,
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -192,15 +192,12 @@ class DescentProbe(LinearClassifier):
             Public features with the same columns; their labels, if any, are used only as the list of classes.
         {ledger}
         """
-        checks.one_of(self.rows, ROWS, "rows")
-        learning_rate = checks.scale(self.learning_rate, "learning_rate")
-        checks.share(self.momentum, "momentum")
         data = self._read_classification(X, y, public, ledger, self.classes)
         budget, classes = data.budget, data.classes
         form = probe_rows(data.X_public, data.n_features, self.rows)
         clip_norm = form.typical_norm / math.sqrt(2.0)
         if self.clip_norm is not None:
-            clip_norm = checks.scale(self.clip_norm, "clip_norm")
+            clip_norm = float(self.clip_norm)
         plan = self._plan(budget)
         width = data.n_features if form.basis is None else form.basis.shape[1]
         solution = np.zeros((width + 1, len(classes)))
@@ -213,7 +210,7 @@ class DescentProbe(LinearClassifier):
                 solution,
                 clip_norm=clip_norm,
                 n_rows=budget.n_rows,
-                learning_rate=learning_rate,
+                learning_rate=float(self.learning_rate),
                 momentum=float(self.momentum),
             )
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
@@ -225,10 +222,9 @@ class DescentProbe(LinearClassifier):
 
     def _plan(self, budget: Budget) -> Plan:
         """Return the plan of all steps, with the least noise that the budget allows."""
-        steps = checks.count(self.n_steps, "n_steps")
-        rate = 1.0
+        steps, rate = int(self.n_steps), 1.0
         if self.batch_size is not None:
-            rate = min(1.0, checks.count(self.batch_size, "batch_size") / budget.n_rows)
+            rate = min(1.0, self.batch_size / budget.n_rows)
         noise = calibrate(self.epsilon, self.delta, steps=steps, rate=rate, adjacency=Adjacency.of(self.adjacency))
         return Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
 
@@ -313,7 +309,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        gram: str = "public",
+        gram: Annotated[str, checks.choice(*_GRAMS)] = "public",
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -340,7 +336,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             Public features with the same columns; their labels, if any, are used only as the list of classes.
         {ledger}
         """
-        private_gram = checks.one_of(self.gram, _GRAMS, "gram") == "private"
+        private_gram = self.gram == "private"
         if public is None and not private_gram:
             raise ValueError("gram='public' needs public rows. Give public=, or gram='private'.")
         data = self._read_classification(X, y, public, ledger, self.classes)

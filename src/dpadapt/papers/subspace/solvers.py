@@ -8,7 +8,7 @@ Representations for Private Transfer Learning under Distribution Shift", arXiv:2
 
 import math
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,9 +63,6 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             Public data with the same columns, with labels and tasks, to learn the subspace from.
         {ledger}
         """
-        checks.one_of(self.method, SUBSPACE_METHODS, "method")
-        checks.count(self.batch_size, "batch_size")
-        self._check_parameters()
         data = self._read_regression(X, y, public, ledger)
         basis = self._subspace(public, data.n_features)
         solution: Vector = np.zeros(basis.shape[1])
@@ -89,10 +86,6 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         # Neither whitening nor intercepts, as in the paper's model.
         learned = PublicSubspace(self.n_components, method=self.method, whiten=False, fit_intercept=False)
         return np.asarray(learned.fit(public).components_.T)
-
-    def _check_parameters(self) -> None:
-        """Check the solver's own parameters, before data is read."""
-        raise NotImplementedError
 
     def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
         """Return the `k` coefficients along the subspace, and notes for the receipt."""
@@ -176,11 +169,11 @@ class DPAMBSSGD(ProjectedRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        noise: str = "exact",
-        batch_size: int = 250,
-        learning_rate: float | None = None,
-        n_components: int | None = None,
-        method: str = "moments",
+        noise: Annotated[str, checks.choice(*_NOISES)] = "exact",
+        batch_size: checks.Count = 250,
+        learning_rate: checks.Scale | None = None,
+        n_components: checks.Count | None = None,
+        method: Annotated[str, checks.choice(*SUBSPACE_METHODS)] = "moments",
         basis: Any = None,
         adjacency: str = "replace-one",
         n_rows: int | None = None,
@@ -197,11 +190,6 @@ class DPAMBSSGD(ProjectedRegressor):
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        checks.one_of(self.noise, _NOISES, "noise")
-        if self.learning_rate is not None:
-            checks.scale(self.learning_rate, "learning_rate")
 
     def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
         steps = max(2, round(budget.n_rows / self.batch_size))
@@ -328,12 +316,12 @@ class ProjectedDPSGD(ProjectedRegressor):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        clip_norm: float = 0.5,
-        learning_rate: float = 0.1,
-        n_epochs: int = 50,
-        batch_size: int = 250,
-        n_components: int | None = None,
-        method: str = "moments",
+        clip_norm: checks.Scale = 0.5,
+        learning_rate: checks.Scale = 0.1,
+        n_epochs: checks.Count = 50,
+        batch_size: checks.Count = 250,
+        n_components: checks.Count | None = None,
+        method: Annotated[str, checks.choice(*SUBSPACE_METHODS)] = "moments",
         basis: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
@@ -351,11 +339,6 @@ class ProjectedDPSGD(ProjectedRegressor):
         self.adjacency = adjacency
         self.n_rows = n_rows
         self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        checks.scale(self.clip_norm, "clip_norm")
-        checks.scale(self.learning_rate, "learning_rate")
-        checks.count(self.n_epochs, "n_epochs")
 
     def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
         rate = min(1.0, self.batch_size / budget.n_rows)
