@@ -58,12 +58,12 @@ demo: $(STAMP)
 
 ## what protects users, in five minutes on two cores
 test: $(STAMP)
-	# One thread per process: boosting would start one per core in both processes.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not thorough"
+	# One thread per process: boosting would start one per core in both processes. Neighbouring tests share what they fit.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not thorough"
 
 ## the rest but the heavy audits: variants, algorithms of the papers, benchmarks, code on pages, planted bugs
 test-all: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "thorough and not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "thorough and not slow"
 
 ## what needs torch: networks, their examples and their page
 test-networks: $(TORCH_STAMP)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ SOURCE = Path(dpadapt.__file__).parent
 ROOT = Path(__file__).parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 EXPERIMENTS = sorted((ROOT / "benchmarks").rglob("*.py"))
-NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
 
 # Each may import what stands on earlier lines, and itself; parts on one line don't import each other.
 LAYERS = [
@@ -47,6 +47,7 @@ def module_name(path):
 MODULES = {module_name(path): path for path in FILES}
 
 
+@cache
 def imports(path, *, at_import_only=False):
     """Return the modules of the package that a file imports: anywhere in it, or only when it is imported itself."""
     tree = ast.parse(path.read_text())
@@ -83,13 +84,13 @@ def test_every_part_has_a_layer():
     assert parts == LEVEL.keys()
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_point_one_way(path):
-    name = module_name(path)
-    mine = part(name)
-    assert not SEAMS.get(name, set()) & imports(path, at_import_only=True)
-    for other in {part(module) for module in imports(path) - SEAMS.get(name, set())} - {mine, ""}:
-        assert mine in ("", "__main__") or LEVEL[other] < LEVEL[mine], f"{mine} must not import {other}"
+def test_imports_point_one_way():
+    for path in FILES:
+        name = module_name(path)
+        mine, seams = part(name), SEAMS.get(name, set())
+        assert not seams & imports(path, at_import_only=True), name
+        for other in {part(module) for module in imports(path) - seams} - {mine, ""}:
+            assert mine in ("", "__main__") or LEVEL[other] < LEVEL[mine], f"{name} must not import {other}"
 
 
 def test_papers_do_not_import_each_other():
@@ -179,6 +180,7 @@ def sources(pattern, *, but=()):
     return [str(path) for path in (*FILES, *experiments) if path not in allowed and pattern.search(code_of(path))]
 
 
+@cache
 def code_of(path):
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):

@@ -95,6 +95,7 @@ class Entry:
         return list(dict.fromkeys(test for mutant in self.mutants for test in mutant.tests))
 
 
+@cache
 def places(file: str, source: str) -> list[Place]:
     """Return the functions, classes and constants of a file; each stands before those inside it."""
     result: list[Place] = []
@@ -147,6 +148,7 @@ def paragraphs(source: str) -> Iterator[tuple[int, list[str]]]:
                     start = number + 1
 
 
+@cache
 def claims(file: str, source: str) -> list[Claim]:
     """Return the marks of a file, in its order."""
     here, result = places(file, source), []
@@ -162,6 +164,7 @@ def claims(file: str, source: str) -> list[Claim]:
     return result
 
 
+@cache
 def makers(file: str, source: str) -> list[Place]:
     """Return the functions that make a `Bounded`, from numbers or from another one."""
     if file.startswith("audit/"):
