@@ -6,20 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import (
-    EncodingOption,
-    Epsilons,
-    LabelOption,
-    TaskName,
-    check_parent,
-    console,
-    parse_epsilons,
-    progress_bar,
-    teach,
-    working,
-    write_file,
-)
+from dpadapt.cli.options import EncodingOption, Epsilons, LabelOption, TaskName, parse_epsilons, teach
 from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, SchemaOptions, say_notes
+from dpadapt.cli.screen import check_parent, console, progress_bar, working, write_file
 
 if TYPE_CHECKING:
     from dpadapt.advice import Advice

@@ -20,7 +20,6 @@ from dpadapt.cli import (
     advise,
     audit,
     before_spending,
-    check,
     cost,
     demo,
     evaluate,
@@ -31,7 +30,8 @@ from dpadapt.cli import (
     schema,
     statement,
 )
-from dpadapt.cli.options import Incomplete, printable, reason, say, teach
+from dpadapt.cli.options import teach
+from dpadapt.cli.screen import Incomplete, printable, reason, say
 
 _HELP = teach(
     """
@@ -55,7 +55,6 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 # One line per command or group of commands.
 schema.mount(app)
-check.mount(app)
 advise.mount(app)
 before_spending.mount_forecast(app)
 before_spending.mount_rehearse(app)

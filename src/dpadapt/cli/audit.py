@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadapt.cli.ledger import open_existing
-from dpadapt.cli.options import Json, console, print_json, say, teach
+from dpadapt.cli.options import Json, teach
+from dpadapt.cli.screen import console, print_json, say
 
 if TYPE_CHECKING:
     from rich.table import Table

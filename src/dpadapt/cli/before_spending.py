@@ -17,14 +17,10 @@ from dpadapt.cli.options import (
     SchemaOption,
     TaskName,
     TaskOption,
-    check_parent,
-    console,
     parse_epsilons,
-    progress_bar,
     teach,
-    working,
-    write_file,
 )
+from dpadapt.cli.screen import check_parent, console, progress_bar, working, write_file
 
 if TYPE_CHECKING:
     import numpy as np

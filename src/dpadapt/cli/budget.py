@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpadapt.cli.options import at_a_terminal
+from dpadapt.cli.screen import at_a_terminal
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger

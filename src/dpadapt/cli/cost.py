@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import (
-    AdjacencyName,
-    AdjacencyOption,
-    Delta,
-    Json,
-    print_json,
-    say,
-    teach,
-    time_limit,
-    working,
-)
+from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, Json, teach
+from dpadapt.cli.screen import print_json, say, time_limit, working
 from dpadapt.errors import made_here
 
 if TYPE_CHECKING:

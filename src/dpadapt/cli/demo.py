@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import console, progress_bar, teach, write_file
+from dpadapt.cli.options import teach
+from dpadapt.cli.screen import console, progress_bar, write_file
 
 _HELP = teach(
     """

@@ -12,15 +12,10 @@ from dpadapt.cli.options import (
     AllowanceOption,
     DatasetOption,
     EncodingOption,
-    Incomplete,
     Json,
-    console,
-    print_json,
-    reason,
-    say,
     teach,
-    working,
 )
+from dpadapt.cli.screen import Incomplete, console, print_json, reason, say, working
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger

@@ -23,12 +23,9 @@ from dpadapt.cli.options import (
     DatasetOption,
     Delta,
     EncodingOption,
-    Incomplete,
-    console,
-    reason,
     teach,
-    working,
 )
+from dpadapt.cli.screen import Incomplete, console, reason, working
 from dpadapt.methods import METHODS, Method, Task
 
 if TYPE_CHECKING:

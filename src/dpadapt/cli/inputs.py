@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpadapt import checks
-from dpadapt.cli.options import progress_bar
+from dpadapt.cli.screen import progress_bar
 from dpadapt.inputs.sources import memory_in_bytes
 from dpadapt.inputs.spill import DEFAULT_MEMORY
 from dpadapt.methods import Method, Task, find

@@ -5,17 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import (
-    AdjacencyName,
-    AdjacencyOption,
-    Json,
-    check_parent,
-    console,
-    print_json,
-    say,
-    teach,
-    write_file,
-)
+from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Json, teach
+from dpadapt.cli.screen import check_parent, console, print_json, say, write_file
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger

@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import (
-    EncodingOption,
-    check_parent,
-    check_suffix,
-    new_file,
-    progress_bar,
-    say,
-    teach,
-    working,
-)
+from dpadapt.cli.options import EncodingOption, teach
+from dpadapt.cli.screen import check_parent, check_suffix, new_file, progress_bar, say, working
 from dpadapt.errors import made_here
 
 if TYPE_CHECKING:

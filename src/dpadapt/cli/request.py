@@ -16,19 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from dpadapt.cli.fit import FitTask, LedgerOptions, Order, check_options, unfitted
-from dpadapt.cli.options import (
-    AdjacencyName,
-    AdjacencyOption,
-    Delta,
-    EncodingOption,
-    SchemaOption,
-    at_a_terminal,
-    check_parent,
-    console,
-    teach,
-    working,
-    write_file,
-)
+from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, EncodingOption, SchemaOption, teach
+from dpadapt.cli.screen import at_a_terminal, check_parent, console, working, write_file
 
 if TYPE_CHECKING:
     from dpadapt.cli.budget import LedgerPlan

@@ -1,4 +1,4 @@
-"""`dpadapt schema`: describe a table from public rows."""
+"""`dpadapt schema` and `dpadapt check`: a table described from public rows, and whether two tables fit it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import EncodingOption, check_parent, progress_bar, say, teach, working, write_file
+from dpadapt.cli.options import EncodingOption, SchemaOption, TaskName, teach
+from dpadapt.cli.screen import check_parent, progress_bar, say, working, write_file
 
 if TYPE_CHECKING:
     from dpadapt.tables import Schema, Table
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 # Notes on columns that are printed; all are comments in the schema. Chosen by hand.
 _MOST_NOTES = 20
 
-_HELP = teach(
+_SCHEMA = teach(
     """
 Describe a table from its public rows: columns, types, ranges, categories.
 
@@ -30,6 +31,20 @@ Example:
 """
 )
 
+_CHECK = teach(
+    """
+List all problems of two tables and their schema at once, each with its fix.
+
+Reads the public table, the schema and only the first line of the private table: no private cell. With --fix, the
+corrected schema is written. Nothing is spent.
+
+Example:
+
+\b
+  dpadapt check --public public.csv --private private.csv \\
+                --schema schema.toml --label cost --fix
+"""
+)
 
 DatasetOption = Annotated[
     str | None,
@@ -45,8 +60,9 @@ EncodeOption = Annotated[
 
 
 def mount(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("schema", help=_HELP)(_schema)
+    """Add the commands to `app`."""
+    app.command("schema", help=_SCHEMA)(_schema)
+    app.command("check", help=_CHECK)(_check)
 
 
 def _schema(
@@ -130,3 +146,41 @@ def _encoders(options: list[str]) -> dict[str, str]:
         except ValueError as error:
             raise ValueError(f"--encode: {error}") from None
     return encoders
+
+
+def _check(
+    public: Annotated[Path, typer.Option(help="Public rows, CSV or Parquet.")],
+    schema: SchemaOption,
+    private: Annotated[
+        Path | None, typer.Option(help="The private table: only the names of its columns are read.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    task: Annotated[TaskName | None, typer.Option(help="Predict a number or a class.")] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Write the corrected schema.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="With --fix: where to write it. Default: in place of --schema.")
+    ] = None,
+    encoding: EncodingOption = None,
+) -> None:
+    """Check everything and print one line per finding."""
+    from dpadapt.cli.inputs import predicted, public_table
+    from dpadapt.tables import check_tables, read_schema, to_toml
+
+    known = read_schema(schema, origin=f"--schema {schema}")
+    with working("checking"):
+        table = public_table(public, f"--public {public}", encoding)
+        wanted = None if task is None else predicted(task.value)
+        found = check_tables(table, known, private, label=label, task=wanted, encoding=encoding)
+    say(str(found))
+    if fix and found.fixed != known:
+        place = schema if out is None else out
+        write_file(place, "--schema" if out is None else "--out", to_toml(found.fixed, origin=schema.name).encode())
+        say(f"Wrote {place}, with {_counted(sum(f.column is not None for f in found.findings), 'column')} corrected.")
+    left = found.unfixable if fix else found.problems
+    if left:
+        remedy = "Correct the tables or the schema by hand" if fix else "Correct them, or add --fix"
+        raise ValueError(f"{_counted(len(left), 'problem')} left. {remedy}. No private cell was read.")
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"

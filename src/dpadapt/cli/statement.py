@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from dpadapt.cli.options import check_parent, say, teach, write_file
+from dpadapt.cli.options import teach
+from dpadapt.cli.screen import check_parent, say, write_file
 
 _HELP = teach(
     """
