@@ -583,3 +583,16 @@ def test_a_delta_has_a_filter_or_is_refused_by_name(rule):
     for tiny in (sys.float_info.min, 1e-301):
         with pytest.raises(ValueError, match=r"delta must be 0 or at least 1e-300"):
             Ledger(1.0, tiny, rule=rule)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 0.0)])
+def test_a_filter_answers_for_a_ledger_that_does_not_exist_yet(epsilon, delta):
+    terms = Filter.of("mixed", epsilon, delta, Adjacency.ZERO_OUT)
+    fitting = Gaussian(calibrate(epsilon, delta)) if delta else Laplace(1 / epsilon)
+    for plan in (fitting, Repeated(fitting), fitting.event()):
+        assert terms.allows(plan)
+        assert Ledger(epsilon, delta).allows(plan)
+    for plan in (Repeated(fitting, steps=2), NonPrivate()):
+        assert not terms.allows(plan)
+        assert not Ledger(epsilon, delta).allows(plan)
+    assert not terms.allows(fitting, terms.sums([Entry("an earlier fit", fitting.event())]))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting import oracles
 from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
-from dpadapt.accounting.cost import add_entries, dominating_mu, pure_epsilon, quick_epsilon
+from dpadapt.accounting.cost import add_entries, dominating_mu, pure_epsilon, quick_epsilon, tally
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import BudgetExceeded
@@ -29,6 +29,8 @@ from dpadapt.mechanisms.mechanism import (
     Event,
     GaussianEvent,
     LaplaceEvent,
+    Mechanism,
+    Plan,
     PureEvent,
     SampledEvent,
 )
@@ -249,6 +251,20 @@ class Filter:
             return exact
         # Without a privacy-loss distribution, the cost is a bound by other means, which a sum may undercut.
         return min(self.level(self.sums(charge)), exact)
+
+    def allows(self, plan: Plan | Mechanism | Event, before: Sums = Sums()) -> bool:
+        """Return whether `plan` would be let through after charges that add up to `before`; nothing is charged.
+
+        So a filter answers for a ledger that does not exist yet, as `Ledger.allows` does for one that exists.
+
+        Examples
+        --------
+        >>> from dpadapt.mechanisms import Gaussian
+        >>> Filter.of("mixed", 1.0, 1e-6, Adjacency.ZERO_OUT).allows(Gaussian(1.0))
+        False
+        """
+        charge = [Entry("", event, times) for event, times in tally(plan).items()]
+        return self.accepts(self.needs(before, charge))
 
     def accepts(self, needs: float) -> bool:
         """Return whether a charge that needs this cap is accepted."""

@@ -653,9 +653,9 @@ class Ledger:
             return max(0.0, self.epsilon - sums.plain)
         return gaussian_epsilon(self._filter.room(sums), self.delta)
 
-    def allows(self, event: Event) -> bool:
-        """Return whether a further release of this cost would be let through now; nothing is charged."""
-        return self._filter.accepts(self._filter.needs(self._store.sums(), [Entry("", event)]))
+    def allows(self, plan: Plan | Mechanism | Event) -> bool:
+        """Return whether `plan` would be let through now; nothing is charged. For a new ledger: `Filter.allows`."""
+        return self._filter.allows(plan, self._store.sums())
 
     @property
     def entries(self) -> list[Entry]:

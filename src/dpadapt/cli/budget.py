@@ -215,7 +215,7 @@ def plan_ledger(
             f"--allowance {allowance}: the ledger {path} does not exist yet. Make it with dpadapt ledger new, and the "
             f"allowance with dpadapt ledger allow. Nothing was spent."
         )
-    from dpadapt.accounting.ledger import Ledger
+    from dpadapt.accounting.filter import Filter
     from dpadapt.learning.call_warnings import PROPOSED_FITS
     from dpadapt.mechanisms.adjacency import Adjacency
 
@@ -224,7 +224,7 @@ def plan_ledger(
         epsilon = _asked_cap(path, wish, proposed)
         why = "three times this --epsilon, because --ledger-epsilon was not given" if epsilon == proposed else why
     delta = wish.delta if delta is None else delta
-    if not Ledger(epsilon, delta, adjacency=Adjacency.of(wish.adjacency)).allows(wish.event):
+    if not Filter.of("mixed", epsilon, delta, Adjacency.of(wish.adjacency)).allows(wish.event):
         raise ValueError(
             f"--ledger-epsilon {epsilon:g}: the cap of a new ledger must allow for this --epsilon, {wish.epsilon:g} at "
             f"--delta {wish.delta:g}. Nothing was spent."
