@@ -226,12 +226,6 @@ def test_a_given_threshold_spends_no_run_on_choosing():
         lower_bound(release, 0.0, 1.0, delta=0.1, runs=30, method="shift", threshold=0.5)
 
 
-def test_runs_are_reported_as_they_are_made():
-    made = []
-    lower_bound(laplace_release(1.0), 0.0, 1.0, delta=0.0, runs=40, tick=made.append)
-    assert made == [1] * 80
-
-
 def test_arguments_are_checked():
     release = laplace_release(1.0)
     for bad, match in (

@@ -245,7 +245,6 @@ def lower_bound(
     score: Callable[[Any], float] | None = None,
     threshold: float | None = None,
     progress: bool = False,
-    tick: Callable[[int], None] | None = None,
 ) -> LowerBound:
     """Return a lower bound on the epsilon of `fit`, from `runs` runs on each of two neighbouring data sets.
 
@@ -281,8 +280,6 @@ def lower_bound(
         such as log-likelihood ratios (0): no run is then spent on choosing.
     progress : bool, default=False
         Show a progress bar.
-    tick : callable, optional
-        Called with the number of runs that were made since the last call.
 
     Examples
     --------
@@ -297,10 +294,11 @@ def lower_bound(
     """
     delta, method = checks.delta(delta), checks.one_of(method, BOUND_METHODS, "method")
     runs = checks.count(runs, "runs", least=LEAST_RUNS)
-    confidence = check_confidence(confidence)
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0.5 < confidence < 1:
+        raise ValueError(f"confidence must be above 0.5 and below 1, got {confidence!r}.")
     if delta == 0 and method != "any":
         raise ValueError(f"delta must be positive for method={method!r}: Gaussian noise is never purely private.")
-    first, second = (_outputs(fit, data, runs, score, progress, tick) for data in (D, D_neighbour))
+    first, second = (_outputs(fit, data, runs, score, progress) for data in (D, D_neighbour))
     if first.shape[1:] != second.shape[1:]:
         raise ValueError("outputs on both data sets must have one shape; another shape reveals the data set.")
     train = runs // 3 if threshold is None else 0
@@ -308,13 +306,6 @@ def lower_bound(
         raise ValueError('threshold is for outputs that are one number, and not for method="shift". Leave it out.')
     a, b = _scalar_scores(first, second, train)
     return bound_from_scores(a, b, train=train, delta=delta, confidence=confidence, method=method, threshold=threshold)
-
-
-def check_confidence(confidence: float, name: str = "confidence") -> float:
-    """Return `confidence` if it is above 0.5 and below 1."""
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0.5 < confidence < 1:
-        raise ValueError(f"{name} must be above 0.5 and below 1, got {confidence!r}.")
-    return float(confidence)
 
 
 def bound_from_scores(
@@ -359,7 +350,7 @@ def bound_from_scores(
         threshold=threshold,
         fpr=float(false_positives[0]) / trials,
         fnr=float(false_negatives[0]) / trials,
-        confidence=confidence,
+        confidence=float(confidence),
         trials=trials,
         inequality=inequality,
         errors_seen=errors_seen,
@@ -421,10 +412,9 @@ def _outputs(
     runs: int,
     score: Callable[[Any], float] | None,
     progress: bool,
-    tick: Callable[[int], None] | None,
 ) -> Scores:
     """Return the outputs of `runs` runs on one data set, one row each (or one score each)."""
-    drawn: Iterable[Any] = _drawn(fit, data, runs, tick)
+    drawn: Iterable[Any] = _drawn(fit, data, runs)
     if progress:
         from rich.progress import track
 
@@ -436,15 +426,13 @@ def _outputs(
     return outputs
 
 
-def _drawn(fit: Callable[[Any], Any], data: Any, runs: int, tick: Callable[[int], None] | None) -> Iterator[Any]:
-    """Yield the outputs of `runs` runs, and report after each run, or after each block of `many`."""
+def _drawn(fit: Callable[[Any], Any], data: Any, runs: int) -> Iterator[Any]:
+    """Yield the outputs of `runs` runs, those of `many` in blocks."""
     many = getattr(fit, "many", None)
     block = 1 if many is None else _RUNS_PER_BLOCK
     for start in range(0, runs, block):
         size = min(block, runs - start)
         yield from [fit(data)] if many is None else many(data, size)
-        if tick is not None:
-            tick(size)
 
 
 def _vector(output: Any) -> Scores:

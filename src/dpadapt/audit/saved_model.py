@@ -1,7 +1,7 @@
 """`audit_model`: what can be checked about a saved model and its receipt, without the private rows.
 
 Does a second accountant confirm the receipt, do its entries add up, do they agree with the model's parameters and with
-the ledger? The code that released them is attacked by `dpadapt audit` without a model.
+the ledger?
 
 No check reads a private row, and none proves privacy. A receipt that was forged together with everything that it could
 be compared with looks genuine, except to a ledger.
@@ -12,18 +12,19 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
-from dpadapt.audit.battery import Verdict
 from dpadapt.errors import PrivacyError
 from dpadapt.inputs.persons import IDS_ASSUMPTION
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import NonPrivateEvent
 from dpadapt.persist import load
 from dpadapt.tables import TableModel
+
+Verdict = Literal["holds", "refuted"]
 
 # Relative difference between a receipt's epsilon and the cost of its entries that still counts as equal. Accountants of
 # two versions may differ by the step of their grid, 1e-4 of a typical epsilon.
@@ -38,7 +39,7 @@ class Finding:
     ----------
     check : str
         What was checked.
-    verdict : {"holds", "refuted", "undecided"}
+    verdict : {"holds", "refuted"}
     words : str
         What was found.
     """
@@ -64,9 +65,8 @@ class ModelAudit:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether some check refutes the receipt, all confirm it, or some are undecided."""
-        verdicts = {finding.verdict for finding in self.findings}
-        return "refuted" if "refuted" in verdicts else "undecided" if "undecided" in verdicts else "holds"
+        """Whether some check refutes the receipt."""
+        return "refuted" if any(finding.verdict == "refuted" for finding in self.findings) else "holds"
 
     @property
     def words(self) -> str:
@@ -75,9 +75,6 @@ class ModelAudit:
         if failed:
             return f"REFUTED: don't rely on this receipt ({'; '.join(failed)})."
         claim = f"epsilon = {self.receipt.epsilon:.4g}, delta = {self.receipt.delta:.3g}"
-        undecided = sum(finding.verdict == "undecided" for finding in self.findings)
-        if undecided:
-            return f"No check refutes the receipt ({claim}), but undecided: {undecided} of {len(self.findings)} checks."
         return f"holds: all {len(self.findings)} checks agree with the receipt ({claim}). This is no proof."
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -74,28 +73,11 @@ NOT_AUDITED: dict[str, str] = {
 class Case:
     """One mechanism or estimator to audit.
 
-    Parameters
-    ----------
-    name : str
-    subject : type
-        The class that is audited.
-    claim : callable
-        Returns epsilon at `delta`, by the accountant. It may take seconds, so that it is called when it is needed.
-    delta : float
-    method : str
-        The `method` of `lower_bound`.
-    fit : callable
-        Takes a factor on the noise (1, or less for a planted bug) and a seed; returns the `fit` of `lower_bound`.
-    D, D_neighbour : object
-        Two neighbouring data sets.
-    heavy : bool, default=False
-        Whether one run is a whole fit.
-    effort : float, default=1.0
-        How many runs detect half the noise, relative to other cases that are heavy (or not).
-    threshold : float, optional
-        The `threshold` of `lower_bound`.
-    tight : bool, default=False
-        Whether the claim is exact for this pair, so that the measured bound should come close to it.
+    `subject` is the class that is audited. `claim` returns epsilon at `delta`, by the accountant; it may take seconds.
+    `fit` takes a factor on the noise (1, or less for a planted bug) and a seed, and returns the `fit` of `lower_bound`;
+    `method` and `threshold` are its options. `heavy`: one run is a whole fit. `effort`: how many runs detect half the
+    noise, relative to other cases that are heavy (or not). `tight`: the claim is exact for this pair, so that the
+    measured bound should come close to it.
     """
 
     name: str
@@ -155,22 +137,10 @@ def _derived(base: type) -> Iterator[type]:
                 yield cls
 
 
-def reason_not_audited(cls: type) -> str | None:
-    """Return why `cls` is not audited, or None if it must be."""
-    return NOT_AUDITED.get(cls.__name__)
-
-
-def reasons_not_audited() -> dict[str, str]:
-    """Return the classes that are not audited, by name, each with its reason."""
-    reasons = {cls.__name__: reason_not_audited(cls) for cls in private_classes()}
-    missing = {} if find_spec("torch") else {"PrivateNetwork": "torch is not installed"}
-    return {name: reason for name, reason in reasons.items() if reason is not None} | missing
-
-
 def uncovered(cases: Iterable[Case]) -> list[str]:
     """Return the names of mechanisms and estimators that have neither a case nor a reason."""
     covered = {case.subject for case in cases}
-    return [cls.__name__ for cls in private_classes() if cls not in covered and reason_not_audited(cls) is None]
+    return [cls.__name__ for cls in private_classes() if cls not in covered and cls.__name__ not in NOT_AUDITED]
 
 
 # Mechanisms.
