@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt import Ledger, PrivateLinearRegression, persist
+from dpadapt import Ledger, PrivateLinearRegression, disk, persist
 from dpadapt.accounting.ledger import NOT_ADDED_UP
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.errors import BudgetExceeded
@@ -305,7 +305,7 @@ def test_the_schema_is_on_the_receipt_as_assumed(run, site):
 
 def _full_disk(monkeypatch, *, refuses):
     """Let writing fail, after the fit, for the files that `refuses` picks."""
-    sync = persist._sync
+    sync = disk.sync
 
     def fail(file):
         # The trial before the fit succeeds.

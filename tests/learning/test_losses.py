@@ -12,9 +12,20 @@ from dpadapt.learning.losses import (
     _over_columns,
     centred_residuals,
     clipped_curvature,
+    softmax,
 )
 
 clipping_random = np.random.default_rng(3)
+
+
+def test_softmax_changes_its_scores_only_where_it_is_told_to():
+    scores = np.array([[0.0, 1.0, 2.0], [5.0, 5.0, 5.0]])
+    before = scores.copy()
+    probabilities = softmax(scores)
+    np.testing.assert_array_equal(scores, before)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert softmax(scores, out=scores) is scores
+    np.testing.assert_array_equal(scores, probabilities)
 
 
 def _probabilities(n, k):

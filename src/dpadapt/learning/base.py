@@ -238,10 +238,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
 
     def _check_parameters(self, public: Any) -> None:
         """Refuse parameters that can't be, each by itself and then together with others and with the public data."""
+        self._check_each_parameter()
+        self._check_combination(public)
+
+    def _check_each_parameter(self) -> None:
+        """Refuse parameters that can't be, each by itself."""
         for name, value in self.get_params(deep=False).items():
             if name in self._checks:
                 self._checks[name](value, name)
-        self._check_combination(public)
 
     def _check_combination(self, public: Any) -> None:
         """Refuse parameters that don't go together, or not with the public data."""

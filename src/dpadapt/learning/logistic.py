@@ -228,7 +228,7 @@ def _mean_curvature(scores: NDArray[np.float64]) -> float:
     if scores.shape[1] == 1:
         p = 0.5 + 0.5 * np.tanh(scores / 2)
         return max(0.05, float(np.mean(p * (1 - p))))
-    p = softmax(scores.copy())
+    p = softmax(scores)
     most = 1.0 / scores.shape[1]
     spread = float(np.mean(1 - np.sum(p**2, axis=1)))
     return float(max(0.2 * most, spread / (scores.shape[1] - 1)))

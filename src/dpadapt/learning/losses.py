@@ -80,7 +80,7 @@ class SoftmaxLoss:
 
     def weights(self, scores: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Return the class probabilities minus the true class's indicator."""
-        scores = softmax(scores)
+        scores = softmax(scores, out=scores)
         scores[np.arange(len(y)), y] -= 1.0
         return scores
 
@@ -99,12 +99,12 @@ def log_loss(n_scores: int) -> LogisticLoss | SoftmaxLoss:
     return LogisticLoss() if n_scores == 1 else SoftmaxLoss()
 
 
-def softmax(scores: NDArray[Any]) -> NDArray[Any]:
-    """Turn scores into probabilities, row by row, in place."""
-    scores -= _over_columns(np.maximum, scores)[:, None]
-    np.exp(scores, out=scores)
-    scores /= _over_columns(np.add, scores)[:, None]
-    return scores
+def softmax(scores: NDArray[Any], *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Return the probabilities of each row of scores, as a new array or in `out`, which may be `scores` itself."""
+    out = np.subtract(scores, _over_columns(np.maximum, scores)[:, None], out=out)
+    np.exp(out, out=out)
+    out /= _over_columns(np.add, out)[:, None]
+    return out
 
 
 # Up to this number of columns, numpy reduces rows several times faster column by column, with the same result: it adds

@@ -265,6 +265,11 @@ class TableModel(PrivateEstimator):
         """Whether the estimator can be told how much each row counts."""
         return "persons" in signature(self.estimator.fit).parameters
 
+    def _check_combination(self, public: Any) -> None:
+        """Refuse parameters of the estimator that can't be, before a table is read."""
+        if isinstance(self.estimator, PrivateEstimator):
+            self.estimator._check_each_parameter()
+
     def _taken_for_granted(self, given: Mapping[str, Any]) -> list[tuple[type[Warning], str]]:
         """Return the warning of the estimator about a missing ledger; bounds are those of the schema."""
         asked = {"ledger": given.get("ledger"), "persons": self.person}

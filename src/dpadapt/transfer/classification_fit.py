@@ -221,7 +221,7 @@ def _gradients(private: _Private, *, coef: NDArray[np.float64], clip_norm: float
     def residuals(block: Block) -> Array:
         scores = block.product(coef)
         scores += private.scores[block.y]
-        return centred_residuals(softmax(scores), private.codes[block.y], private.limits[block.y])
+        return centred_residuals(softmax(scores, out=scores), private.codes[block.y], private.limits[block.y])
 
     return clipped_outer_sum(private.rows, residuals, clip_norm)
 

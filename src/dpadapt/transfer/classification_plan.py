@@ -117,7 +117,7 @@ class Prepared:
     @property
     def curvature(self) -> float:
         """Mean second derivative of the loss per direction of the scores, at the public model."""
-        p = softmax(self.sample_scores.copy())
+        p = softmax(self.sample_scores)
         k = p.shape[1]
         mean = float(np.mean(1.0 - np.sum(p**2, axis=1))) / (k - 1)
         # A public model that is sure of everything need not be right: at least a fifth of the largest possible value.
@@ -126,7 +126,7 @@ class Prepared:
     @property
     def entropy(self) -> float:
         """Mean loss that the public model expects of itself."""
-        p = softmax(self.sample_scores.copy())
+        p = softmax(self.sample_scores)
         return float(-np.mean(np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)))
 
 

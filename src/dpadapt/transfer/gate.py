@@ -120,7 +120,7 @@ class Path:
     """
 
     def __init__(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
-        losses = [np.log(np.maximum(softmax(scores.copy()), 1e-300)) for scores in (before, after)]
+        losses = [np.log(np.maximum(softmax(scores), 1e-300)) for scores in (before, after)]
         self._log_p = losses[0]
         # Centred under the public model, a change of all scores alike drops out.
         self._move = after - before
@@ -226,7 +226,7 @@ def loss_differences(before: NDArray[Any], after: NDArray[Any], codes: NDArray[n
 
 def row_divergences(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.float64]:
     """Return the divergence of each row's probabilities under scores `before` from those under `after`."""
-    logs = [np.log(np.maximum(softmax(scores.copy()), 1e-30)) for scores in (before, after)]
+    logs = [np.log(np.maximum(softmax(scores), 1e-30)) for scores in (before, after)]
     return np.asarray(np.sum(np.exp(logs[0]) * (logs[0] - logs[1]), axis=1), dtype=np.float64)
 
 

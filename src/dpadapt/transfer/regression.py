@@ -19,7 +19,16 @@ from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assu
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import products_by_row
-from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, LinearModel, combined, regression_base, shortened_rows
+from dpadapt.transfer.base import (
+    LINEAR_ONLY_NOTE,
+    Base,
+    LinearModel,
+    combined,
+    regression_base,
+    shortened_rows,
+    tamed_labels,
+    without_errors,
+)
 from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
     Calibration,
@@ -334,7 +343,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.public_center_, self.public_scale_ = geometry.center, geometry.scale
         self.public_longest_, self.public_target_mean_ = geometry.longest, geometry.target_center
         self.public_coef_, self.public_intercept_ = geometry.coefficients(geometry.solution)
-        self.public_errors_ = held_out_errors(y_public, y_public - geometry.residuals)
+        labels = tamed_labels(without_errors(X_public, y_public, numeric=True)[1])
+        self.public_errors_ = held_out_errors(labels, labels - geometry.residuals)
         self.coef_, self.intercept_ = geometry.coefficients(geometry.solution + change)
         self.coef_noise_, self.adopted_ = noise, adopted
         self.usable_share_ = None if usable is None else usable.interval()

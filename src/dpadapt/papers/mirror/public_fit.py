@@ -374,7 +374,7 @@ def _class_curvature(scores: Vector) -> Vector:
     if scores.ndim == 1:
         p = 0.5 + 0.5 * np.tanh(scores / 2)
         return np.asarray(p * (1 - p))
-    p = softmax(scores.copy())
+    p = softmax(scores)
     return np.asarray((1 - np.sum(p**2, axis=1)) / (scores.shape[1] - 1))
 
 
