@@ -4,22 +4,16 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dpadapt import (
     Ledger,
     PrivateLinearRegression,
-    PrivateTransferClassifier,
-    PrivateTransferRegressor,
     Public,
-    advise,
     evaluate,
     notebook,
-    rehearse,
 )
 from dpadapt.mechanisms import Gaussian
-from dpadapt.transfer.forecast import CAVEAT
 
 NASTY = "<script>alert('x')</script> & \"y\""
 PUBLIC_ROWS = np.random.default_rng(0).uniform(-1, 1, (200, 3))
@@ -68,12 +62,6 @@ def test_every_part_escapes_its_texts(part):
     assert NASTY in " ".join(Reader(page).text)
 
 
-def test_a_list_without_items_is_not_shown_and_a_bar_stays_inside():
-    assert notebook.folded("released", []) == ""
-    for share, width in ((-1.0, "0.0%"), (0.25, "25.0%"), (7.0, "100.0%")):
-        assert f"width:{width}" in notebook.meter(share)
-
-
 def test_a_receipt_shows_everything_that_its_text_has():
     receipt = fitted(random_state=0).privacy_
     text = shown(receipt)
@@ -106,51 +94,9 @@ def test_a_ledger_with_many_charges_shows_the_newest():
     assert "charge number 9." not in text
 
 
-@pytest.mark.parametrize(
-    "forecast",
-    [
-        PrivateTransferRegressor(epsilon=2.0).forecast(PUBLIC, 3000),
-        PrivateTransferRegressor(epsilon=0.01).forecast(PUBLIC, 20),
-        PrivateTransferClassifier().forecast(Public(PUBLIC.X, PUBLIC.y > 0), 3000),
-        PrivateTransferClassifier(classes=[0, 1]).forecast(Public(PUBLIC.X), 3000),
-        PrivateTransferClassifier(epsilon=0.01).forecast(Public(PUBLIC.X, PUBLIC.y > 0), 20),
-    ],
-    ids=["regression", "too little", "classification", "no gate", "too little for classes"],
-)
-def test_a_forecast_shows_its_words_its_numbers_and_that_it_is_no_error_bar(forecast):
-    text = shown(forecast)
-    assert str(forecast) in text
-    assert CAVEAT in text
-    assert ("coordinates" in text) is forecast.worthwhile
-    for ratio in getattr(forecast, "error_ratios", ()) if forecast.worthwhile else ():
-        assert f"{ratio:.2f}" in text
-    assert "inf" not in text.replace("information", "")
-
-
-def test_a_rehearsal_shows_every_error_and_whether_it_is_pessimistic():
-    rehearsal = rehearse(PrivateLinearRegression(), PUBLIC, 5000, epsilons=(0.3, 3.0), repeats=2, random_state=0)
-    text = shown(rehearsal)
-    for error in (rehearsal.public_only.mean(), *rehearsal.errors.mean(axis=0)):
-        assert f"{error:.4f} ±" in text
-    assert "over 2 splits" in text
-    assert "pessimistic" in text
-
-
 def test_an_evaluation_shows_interval_cost_and_receipt():
     result = evaluate(fitted(), PUBLIC.X, PUBLIC.y, epsilon=0.5, error_bound=2.0)
     text = shown(result)
     for part in (f"= {result.value:.4g}", f"{result.low:.4g} to {result.high:.4g}", "cost: epsilon = 0.5, delta = 0"):
         assert part in text
     assert all(fact in text for fact in result.receipt.assumptions)
-
-
-@pytest.mark.parametrize("n_rows", [200, 40])
-def test_advice_shows_its_sentences_and_its_table(n_rows):
-    frame = pd.DataFrame(PUBLIC.X, columns=["a", "b", "c"]).assign(y=PUBLIC.y).head(n_rows)
-    advice = advise(frame, 3000, label="y", epsilons=(1.0,), random_state=0)
-    text = shown(advice)
-    for sentence in advice.sentences:
-        assert " ".join(sentence.split()) in text
-    for line in advice.table():
-        assert " ".join(line.split()) in text
-    assert ("mean over differences" in text) is (n_rows == 200)

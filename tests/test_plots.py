@@ -7,8 +7,6 @@ import pytest
 from dpadapt import (
     Ledger,
     PrivateLinearRegression,
-    PrivateLogisticRegression,
-    PrivateTransferClassifier,
     PrivateTransferRegressor,
     Public,
     Schema,
@@ -43,16 +41,6 @@ def test_a_forecast_is_drawn_as_the_report_has_it():
     assert "from the smallest shift to the largest" in chart.note
 
 
-def test_a_forecast_of_classes_is_drawn_and_one_without_any_release_is_refused():
-    public = Public(PUBLIC.X, PUBLIC.y > 0)
-    chart = plot_forecast(PrivateTransferClassifier(), public, 3000, epsilons=[1.0, 3.0])
-    assert len(contents(chart)["noise in a logit (standard deviation)"].x) == 2
-    with pytest.raises(ValueError, match="epsilons: at none of them would anything be released"):
-        plot_forecast(PrivateTransferClassifier(), public, 20, epsilons=[0.001])
-    with pytest.raises(TypeError, match="estimator must have a forecast"):
-        plot_forecast(PrivateLinearRegression(), PUBLIC, 20)
-
-
 def test_rehearsals_are_drawn_with_their_names_and_their_spread():
     options = {"epsilons": (0.3, 3.0), "repeats": 3, "random_state": 0}
     rehearsals = {
@@ -68,19 +56,6 @@ def test_rehearsals_are_drawn_with_their_names_and_their_spread():
     assert chart.y_label == rehearsals["linear"].metric
 
 
-def test_rehearsals_that_can_not_share_a_chart_are_refused():
-    one, other = (
-        rehearse(PrivateLinearRegression(), PUBLIC, 200, epsilons=(epsilon,), repeats=1, random_state=0)
-        for epsilon in (1.0, 2.0)
-    )
-    with pytest.raises(ValueError, match="the same epsilons and error"):
-        plot_rehearsal({"a": one, "b": other})
-    for wrong in ({}, {"a": 1}, {"a": one, "b": "c"}):
-        with pytest.raises(TypeError, match="rehearsal must be a Rehearsal"):
-            plot_rehearsal(wrong)
-    assert contents(plot_rehearsal(one))["rehearsed fit"].x == [1.0]
-
-
 def test_coefficients_are_drawn_by_size_with_the_noise_that_is_known():
     model = PrivateTransferRegressor(public_model="linear", random_state=0).fit(X, X @ [1.5, 0.5, -1.0], public=PUBLIC)
     assert np.any(model.coef_noise_ > 0)
@@ -94,16 +69,6 @@ def test_coefficients_are_drawn_by_size_with_the_noise_that_is_known():
     assert chart.svg().count('class="bar') == 3
 
 
-def test_coefficients_of_one_class_are_drawn_if_there_are_several():
-    y = np.digitize(X[:, 0], [-0.3, 0.3])
-    model = PrivateLogisticRegression(classes=[0, 1, 2], random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="target must be the class whose coefficients are drawn, one of 0, 1, 2"):
-        plot_coefficients(model)
-    chart = plot_coefficients(model, target=2)
-    assert dict(zip(chart.names, chart.values, strict=True)) == {f"x{k}": model.coef_[2][k] for k in range(3)}
-    assert chart.note == ""  # this estimator does not know its noise
-
-
 def test_coefficients_of_a_table_model_have_the_names_of_its_columns():
     frame = pd.DataFrame(X, columns=["age", "bmi", "height"]).assign(cost=X[:, 0])
     schema = Schema.infer(frame.head(50), dataset="patients")
@@ -111,19 +76,6 @@ def test_coefficients_of_a_table_model_have_the_names_of_its_columns():
     chart = plot_coefficients(model)
     assert set(chart.names) <= set(model.get_feature_names_out())
     assert chart.x_label == "change of cost"
-
-
-def test_bad_arguments_of_coefficients_are_refused():
-    model = PrivateLinearRegression(random_state=0).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="names must have one entry per coefficient: 3, got 2"):
-        plot_coefficients(model, names=["a", "b"])
-    with pytest.raises(ValueError, match="public must have one entry per coefficient: 3, got 2"):
-        plot_coefficients(model, public=Public(PUBLIC.X[:, :2]))
-    with pytest.raises(TypeError, match="model must be fitted and have coefficients"):
-        plot_coefficients(PrivateLinearRegression())
-    model.coef_ = np.zeros(3)
-    with pytest.raises(ValueError, match="all coefficients of the model are 0"):
-        plot_coefficients(model)
 
 
 def test_the_curve_of_a_ledger_ends_at_what_is_spent():

@@ -1,4 +1,4 @@
-"""Figures 1 to 3 of paper 3: points run with the paper's constants, and verdicts follow the numbers that are shown."""
+"""Figures 1 to 3 of paper 3: points run with the constants of the paper."""
 
 import math
 
@@ -29,28 +29,6 @@ def test_figure_3_has_the_records_of_the_papers_formula_and_stays_private():
     assert row["epsilon"] <= 0.5
 
 
-def row(figure, n, losses, *, steps=0, alpha=0.01):
-    values = {"final": losses[-1], "constant": 0.3, "accepted": False, "seconds": 1.0, "epsilon": 0.5}
-    return {
-        "figure": figure,
-        "columns": 5,
-        "n": n,
-        "steps": steps,
-        "alpha": alpha,
-        "most": 9,
-        "losses": losses,
-        **values,
-    }
-
-
-def control(figure, name, n, loss, **others):
-    return {"figure": figure, "control": name, "n": n, "steps": 0, "loss on T": loss, "seconds": 1.0, **others}
-
-
-def fit(figure, name, n, loss, *, steps=0):
-    return control(figure, name, n, loss, steps=steps, **{"loss on S": loss / 2, "constant on S": 0.22})
-
-
 def test_a_control_fits_once_on_s_or_on_t():
     pair = GaussianPair(3, 2, 1.0, 0.4, 0.3, "ball")
     setting = figures.Setting("Figure 2", pair, 500, 0.01, 1)
@@ -60,22 +38,6 @@ def test_a_control_fits_once_on_s_or_on_t():
     # The ball has 30% of T and 6% of S, so that records of T show more of its border.
     assert on_t["loss on T"] < on_s["loss on T"] < 0.3
     assert on_s["constant on S"] == pytest.approx(0.055, abs=0.01)
-
-
-@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0.0), (1.0, 0.00125), (10.0, 0.0125)])
-def test_a_control_runs_rounds_at_a_multiple_of_the_papers_learning_rate(monkeypatch, rate, expected):
-    rates = []
-
-    class Watched(figures.SubsampleTestReweigh):
-        def fit(self, X, y, **others):
-            rates.append(self.learning_rate)
-            return super().fit(X, y, **others)
-
-    monkeypatch.setattr(figures, "SubsampleTestReweigh", Watched)
-    setting = figures.Setting("Figure 1", GaussianPair(12, 10, 1.0, 0.02, 0.01, "half-space"), 150, 0.01, 3)
-    found = figures.measure_control((figures.Control("a control", setting, rate=rate), 0))
-    assert rates == [pytest.approx(expected, abs=1e-9)]
-    assert 1 <= found["rounds"] <= found["most"] == 3
 
 
 def test_figure_2_at_the_papers_size_learns_from_squares():

@@ -1,13 +1,11 @@
 """The benchmark of the mirror-descent paper measures what it says."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.mirror import figure1, networks, run, theory
-from benchmarks.running import command, one_thread
+from benchmarks.mirror import figure1, networks, theory
 from dpadapt import Public
 from dpadapt.papers.mirror.estimators import PDADPMDRegressor
 from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
@@ -83,37 +81,6 @@ def test_the_printed_noise_is_judged_by_its_true_cost():
 # Networks.
 
 TASK = replace(networks.QUICK[0], paper=({"cold": (80.0, 0.7), "warm": (84.0, 0.5), "mirror": (85.0, 0.45)},))
-
-
-def made_up(title):
-    """A part that is measured at once."""
-    table = {"title": title, "columns": ["a"], "rows": [["1"]]}
-    return lambda *, quick: {"tables": [table], "claims": [{"claim": title, "measured": "1", "verdict": "holds"}]}
-
-
-def test_only_the_chosen_parts_are_measured_and_replaced_on_the_page(tmp_path, monkeypatch, capsys):
-    parts = {name: made_up(f"new {name}") for name in ("theory", "figure1")}
-    parts |= dict.fromkeys(("real", "networks"), lambda *, quick: pytest.fail("measured"))
-    monkeypatch.setattr(run, "PARTS", parts)
-    page = tmp_path / "page.md"
-    dates = [
-        f"- `python -m benchmarks mirror --only {part}`: measured on 2025-01-01; python 3. Data: a." for part in parts
-    ]
-    sections = ["\n".join([run.markers(part)[0], f"old {part}", run.markers(part)[1]]) for part in parts]
-    page.write_text("\n".join([*dates, *sections]), encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["x", "--quick", "--only", "theory", "figure1", f"--markdown={page}"])
-    for name in one_thread():
-        monkeypatch.setenv(name, "1")
-    writers = {"markdown": ("write", run.write_markdown)}
-    command("benchmarks.mirror.run", "About.", run.run, run.show, writers=writers, parts=tuple(parts))
-    text = page.read_text(encoding="utf-8")
-    for part in ("theory", "figure1"):
-        assert f"old {part}" not in text
-        assert text.count(f"**new {part}**") == 1
-    for part in ("real", "networks"):
-        assert f"old {part}" in text
-    assert text.count("measured on 2025-01-01") == 2
-    assert "new figure1" in capsys.readouterr().out
 
 
 def test_methods_run_on_a_tiny_set():

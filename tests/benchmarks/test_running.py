@@ -1,31 +1,12 @@
-"""What all benchmarks share: a command that refuses bad options before it measures, and work in several processes."""
-
-import sys
+"""What all benchmarks share: work in several processes, which goes on after an interruption."""
 
 import pytest
 
-from benchmarks.running import command, in_order, measured, watched
+from benchmarks.running import in_order, measured, watched
 
 
 def double(number):
     return 2 * number
-
-
-def test_command_refuses_a_file_in_a_missing_folder_before_measuring(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["x", f"--out={tmp_path / 'missing' / 'r.json'}"])
-    with pytest.raises(SystemExit):
-        command("x", "About.", lambda quick: pytest.fail("measured"), print)
-    assert "--out must name a file" in capsys.readouterr().err
-
-
-def test_a_page_states_the_run_that_wrote_it(tmp_path, monkeypatch):
-    results, page = tmp_path / "r.json", tmp_path / "page.md"
-    results.write_text('{"versions": {"measured on": "2026-01-02", "python": "4"}}')
-    page.write_text("- `python -m benchmarks evaluate`: measured on 2025-01-01; python 3. Data: a.\n")
-    monkeypatch.setattr(sys, "argv", ["x", f"--results={results}", f"--markdown={page}"])
-    writers = {"markdown": ("write", lambda results, path: None)}
-    command("benchmarks.evaluate.run", "About.", lambda quick: pytest.fail("measured"), print, writers=writers)
-    assert "measured on 2026-01-02; python 4. Data: a." in page.read_text()
 
 
 @pytest.mark.parametrize("processes", [1, 2])

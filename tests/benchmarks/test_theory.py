@@ -13,15 +13,13 @@ from benchmarks.theory.mirror import (
     population_risk_bound,
     prescribed_epsilon,
 )
-from benchmarks.theory.reweigh import algorithm_4_cost, paper_people, parity_rows, plan
+from benchmarks.theory.reweigh import algorithm_4_cost, paper_people, plan
 from benchmarks.theory.source_target import (
     approximate_bound,
     concentrated_bound,
     delta_t,
     diff_bound,
     pure_bound,
-    unavoidable_chance,
-    unavoidable_error,
 )
 from benchmarks.theory.subspace import lower_bound, private_rows_needed, upper_bound
 from dpadapt import Public
@@ -175,14 +173,6 @@ def test_the_difference_in_cost_is_bounded_for_every_choice_of_centres():
         assert abs(costs[0] - costs[1]) <= most + 1e-12
 
 
-def test_lower_bounds_have_the_values_of_the_paper():
-    assert unavoidable_error(10) == pytest.approx(1 / 24)
-    assert unavoidable_error(10, spread=0.1) == pytest.approx(0.1 / 12)
-    # The paper: above a third where both are at most 0.1.
-    assert unavoidable_chance(0.1, 0.1) > 1 / 3
-    assert unavoidable_chance(3.0) < unavoidable_chance(1.0) < 0.5
-
-
 def test_appendix_d_needs_324_7_million_records_as_in_the_paper():
     sizes = plan(**EASY, descent=Descent(0.1, 0.006, 9), n_rounds=997, n_steps=50_000_000, density=0.08 / (4 * 1.3515))
     assert sizes.rows == pytest.approx(324_700_000, rel=1e-3)
@@ -204,8 +194,3 @@ def test_algorithm_4_costs_a_tenth_of_what_its_accountant_says():
     assert cost.truncated <= 0.5
     assert cost.renyi == pytest.approx(0.057, abs=0.001)
     assert algorithm_4_cost(324_700_000, 0.0148, 997, 50_000_000, 1.0, 1e-4).truncated == math.inf  # not its conditions
-
-
-def test_corollary_b3_sizes():
-    assert parity_rows(64, 1e-3, 0.5, 1.0) == (27, 96_337)
-    assert parity_rows(128, 1e-3, 0.5, 1.0) == (27, 204_029)

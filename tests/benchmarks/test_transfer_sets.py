@@ -3,24 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.transfer import claims, sets
+from benchmarks.transfer import claims
 from benchmarks.transfer.sets import Domains, loaded, task_named
-
-
-def test_names_are_unique_and_every_kind_has_sets_that_need_no_files():
-    tasks = (*sets.TASKS, *sets.ROBUSTNESS_TASKS)
-    assert len({task.name for task in tasks}) == len(tasks)
-    for kind in sets.KINDS:
-        assert sum(task.bundled for task in sets.TASKS if task.kind == kind) >= 3
-    assert {task.kind for task in sets.CORRUPTED_TASKS} == set(sets.KINDS)
-
-
-@pytest.mark.parametrize("task", [task for task in sets.TASKS if task.bundled], ids=lambda task: task.name)
-def test_bundled_sets_load(task):
-    domains, _ = loaded(task)
-    assert domains.X.shape[1] == domains.X_public.shape[1]
-    assert len(domains.y) > 1000
-    assert np.isfinite(domains.X).all()
 
 
 def test_boosting_stages_have_not_seen_the_public_rows_of_their_task():

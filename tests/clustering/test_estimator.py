@@ -7,7 +7,6 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, PrivacyWarning, Public, audit, persist
 from dpadapt.accounting.closed_forms import rho_to_epsilon
@@ -15,11 +14,9 @@ from dpadapt.audit import lower_bound
 from dpadapt.audit.releases import ReleaseScores
 from dpadapt.clustering import PrivateSourceTargetClustering, inference
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
-from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dpadapt.mechanisms.mechanism import ConcentratedEvent, GaussianEvent, LaplaceEvent, PureEvent
 
 GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
-ADJACENCIES = ["add-remove", "zero-out", "replace-one"]
 FRAME = pd.DataFrame(np.arange(40.0).reshape(20, 2), columns=["x", "y"])
 
 
@@ -83,33 +80,6 @@ def test_persons_with_several_sources_move_centres_as_well(pair, params):
         assert kinds == {GaussianEvent if params else LaplaceEvent}
 
 
-@pytest.mark.parametrize("params", [{}, GAUSSIAN], ids=["laplace", "gaussian"])
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_one_person_moves_no_histogram_further_than_its_sensitivity(pair, adjacency, params):
-    """The last person has 40 sources in one bin, or in many; elsewhere, out of range, or none in the neighbour."""
-    S, _, public = pair
-    relation = Adjacency.of(adjacency)
-    l1, l2 = (2.0, math.sqrt(2)) if adjacency == "replace-one" else (1.0, 1.0)
-    other = {"add-remove": S[:0], "zero-out": np.full((3, 2), np.nan), "replace-one": S[:7] + 8.0}[adjacency]
-
-    def fit(rows, ledger):
-        ids = np.concatenate([np.arange(600) // 3, np.full(len(rows), 1000)])
-        model = make(adjacency=adjacency, **params)
-        return model.fit(np.vstack([S[:600], rows]), public=public, persons=ids, ledger=ledger)
-
-    furthest = 0.0
-    for rows in (np.repeat(S[:1], 40, axis=0), S[:40], np.vstack([S[:20], np.full((20, 2), 1e9)])):
-        tape = audit.record(fit, rows, adjacency=relation, unit="person")
-        played = audit.replay(fit, other, tape, adjacency=relation, unit="person")
-        for before, after in zip(tape.releases, played.releases, strict=True):
-            moved = np.abs(before.value - after.value)
-            assert moved.sum() <= l1 + 1e-9
-            assert np.linalg.norm(moved) <= l2 + 1e-9
-            furthest = max(furthest, float(moved.sum()))
-            assert before.kind == ("Gaussian" if params else "Laplace")
-    assert furthest == pytest.approx(l1)  # the bound is reached
-
-
 def test_persons_are_refused_where_they_are_not_protected_and_nothing_is_spent(pair):
     S, _, public = pair
     ledger = Ledger(epsilon=5.0, adjacency=Adjacency.ADD_REMOVE, unit="person")
@@ -163,68 +133,6 @@ def test_gaussian_noise_spends_its_zcdp(pair):
     assert sum(entry.event.rho for entry in receipt.entries) == pytest.approx(3.0, rel=1e-3)
     assert all(isinstance(entry.event, ConcentratedEvent) for entry in receipt.entries)
     assert receipt.epsilon <= epsilon * (1 + 1e-9)
-
-
-def neighbours(S, adjacency):
-    """Yield pairs of neighbouring sets of sources: ordinary, in an empty bin, far away, huge, not finite."""
-    rows = [S[3], S[3] + [8.0, 8.0], np.array([1e5, 0.0]), np.array([1e300, -1e300]), np.array([np.nan, 0.0])]
-    for row in rows:
-        if adjacency == "add-remove":
-            yield S, np.vstack([S[:7], row, S[7:]])
-            yield S[:0], row[None]
-        else:
-            other = S.copy()
-            other[7] = row if adjacency == "replace-one" else np.nan
-            base = S.copy()
-            if adjacency == "zero-out":
-                base[7] = row
-            yield base, other
-
-
-@pytest.mark.parametrize("params", [{}, GAUSSIAN, {"epsilon": 0.2}], ids=["laplace", "gaussian", "little"])
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_one_source_moves_no_histogram_further_than_its_sensitivity(pair, adjacency, params):
-    """The last histogram is compared given the earlier ones: their released values are replayed, not drawn again."""
-    S, _, public = pair
-    relation = Adjacency.of(adjacency)
-    l1, l2 = (2.0, math.sqrt(2)) if adjacency == "replace-one" else (1.0, 1.0)
-
-    def fit(data, ledger):
-        return make(adjacency=adjacency, **params).fit(data, public=public, ledger=ledger)
-
-    furthest = 0.0
-    for data, neighbour in neighbours(S, adjacency):
-        tape = audit.record(fit, data, adjacency=relation)
-        played = audit.replay(fit, neighbour, tape, adjacency=relation)
-        assert len(tape.releases) == 2
-        for before, after in zip(tape.releases, played.releases, strict=True):
-            moved = np.abs(before.value - after.value)
-            assert moved.sum() <= l1
-            assert np.linalg.norm(moved) <= l2 + 1e-12
-            furthest = max(furthest, float(moved.sum()))
-            mechanism = DiscreteGaussian if params.get("noise") == "gaussian" else DiscreteLaplace
-            assert before.kind == mechanism.__name__
-    assert furthest == l1  # the bound is reached
-
-
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_replay_finds_no_leak(pair, adjacency):
-    S, _, public = pair
-    for data, neighbour in neighbours(S[:400], adjacency):
-
-        def estimator():
-            return make([3, 6], adjacency=adjacency, random_state=None)
-
-        assert audit.leaks(estimator, (data,), (neighbour,), public=public) == []
-
-
-def test_replay_of_the_bound_finds_no_leak(pair):
-    S, _, public = pair
-    for data, neighbour in neighbours(S[:300], "add-remove"):
-        leaks = audit.leaks(
-            lambda: make(certificate_share=0.3, random_state=None), (data,), (neighbour,), public=public
-        )
-        assert leaks == []
 
 
 def test_partition_follows_from_released_counts_alone(pair):
@@ -339,33 +247,6 @@ def test_repeated_targets_give_distinct_centres(pair):
     assert len(make(4).fit(S, public=Public(np.arange(8.0).reshape(4, 2))).centers_) == 4
 
 
-def test_seeded_fits_repeat_and_unseeded_fits_do_not(pair):
-    S, _, public = pair
-    first, second = (make().fit(S, public=public) for _ in range(2))
-    assert np.array_equal(first.centers_, second.centers_)
-    drawn = []
-    for _ in range(2):
-        ledger = Ledger(epsilon=5.0, adjacency=Adjacency.ADD_REMOVE)
-        draw = ledger._draw
-        ledger._draw = lambda *release, draw=draw: drawn.append(draw(*release)) or drawn[-1]
-        assert not make(random_state=None).fit(S, public=public, ledger=ledger).privacy_.seeded
-    first, second = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
-    assert len(first) == 2
-    # The partition may differ, and with it the last release.
-    assert not any(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def test_pickled_and_saved_models_keep_their_centres(pair, tmp_path):
-    S, _, public = pair
-    model = make().fit(S, public=public)
-    copy = pickle.loads(pickle.dumps(model))
-    persist.save(model, tmp_path)
-    again = persist.load(tmp_path).model
-    for other in (copy, again):
-        assert np.array_equal(other.centers_, model.centers_)
-        assert other.privacy_ == model.privacy_
-
-
 def test_centres_that_cost_no_less_are_those_of_the_targets_alone(pair, monkeypatch):
     S, T, public = pair
     monkeypatch.setattr(inference, "_EMPTY_ODDS", 1e300)
@@ -445,28 +326,3 @@ def test_audit_does_not_refute_the_claimed_epsilon(params):
 @pytest.mark.slow
 def test_audit_refutes_halved_noise():
     assert audited(0.5).refutes(1.0)
-
-
-class WithTargets(PrivateSourceTargetClustering):
-    """The estimator with public targets made from the number of columns alone, since the checks pass no public data."""
-
-    def fit(self, S, y=None, *, public=None, ledger=None):
-        width = np.shape(S)[1] if np.ndim(S) == 2 else 1
-        T = np.random.default_rng(0).standard_normal((30, width))
-        return super().fit(S, y, public=Public(T) if public is None else public, ledger=ledger)
-
-
-ESTIMATOR = WithTargets(3, epsilon=10.0, random_state=0)
-EXPECTED_FAILURES = {
-    "check_estimators_empty_data_messages": "there may be no sources: the answer is then that of the targets alone",
-    "check_dtype_object": "a cell that is not a number is refused without showing its type",
-}
-
-
-@parametrize_with_checks([ESTIMATOR], expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
-
-
-def test_enough_checks_ran():
-    assert len(list(estimator_checks_generator(ESTIMATOR))) >= 30

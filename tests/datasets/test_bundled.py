@@ -65,26 +65,9 @@ def test_domains_cover_the_set_once():
         assert not domains.source.X.isna().any().any()
 
 
-def test_label_is_not_among_the_features():
-    assert "mdvis" not in bundled.randhie_by_plan().feature_names
-    assert "affairs" not in bundled.fair_by_age().feature_names
-
-
 def test_loaded_tables_are_fresh_copies():
     bundled.fair().frame.loc[0, "age"] = -1
     assert bundled.fair().frame.loc[0, "age"] != -1
-
-
-def test_digits_are_scaled_to_one():
-    domains = bundled.digits_by_digit(9, 6)
-    assert domains.source.X.max() == 1.0
-    assert set(domains.target.y) == {6}
-    with pytest.raises(ValueError, match="source must be a digit"):
-        bundled.digits_by_digit(10, 6)
-
-
-def test_breast_cancer_has_thirty_features_and_a_label():
-    assert bundled.breast_cancer().frame.shape == (569, 31)
 
 
 @pytest.mark.parametrize("load", [bundled.randhie, bundled.fair_by_age])

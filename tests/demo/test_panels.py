@@ -45,9 +45,3 @@ def test_private_rows_as_centres_lower_the_distance():
     levels, curves = measured(panels.centres_panel(EPSILONS))
     assert levels["not private"] <= curves["clustering"][-1] <= levels["public only"]
     assert set(curves) == {"clustering", "nna"}
-
-
-def test_panels_are_reproducible():
-    affairs = next(case for case in CASES if case.name == "affairs by age")
-    for make in (panels.digits_panel, lambda x: panels.people_panel(x, affairs.ranges), panels.centres_panel):
-        assert make([1.0]) == make([1.0])

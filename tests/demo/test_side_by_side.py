@@ -29,12 +29,6 @@ def test_the_panels_agree_where_all_rows_are_used_at_the_middle_epsilon():
     assert done == [measured["name"], f"{measured['name']}, papers", "other help"]
 
 
-@pytest.mark.usefixtures("without_other_panels")
-def test_the_demo_is_reproducible():
-    first, second = (side_by_side(CASES[:1], epsilons=[1.0], seeds=1, done=lambda name: None) for _ in range(2))
-    assert first == second
-
-
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_private_rows_alone_are_one_curve(task):
     alone = [line for line in compared(task) if not line.shared]

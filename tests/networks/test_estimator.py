@@ -40,10 +40,6 @@ def make(**params):
     return PrivateNetwork(**{**settings, **params})
 
 
-def convolution():
-    return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(3, 3))
-
-
 def flat(model):
     return np.concatenate([weights.detach().numpy().ravel() for weights in model.module_.parameters()])
 
@@ -77,27 +73,6 @@ def test_replay_finds_no_leak(adjacency, transfer):
         assert played.result.temperature_ == tape.result.temperature_
         for name in ("engine_", "privacy_", "n_features_in_"):
             assert getattr(played.result, name) == getattr(tape.result, name)
-
-
-@pytest.mark.parametrize("module", [None, convolution], ids=["perceptron", "convolution"])
-def test_no_row_moves_a_release_beyond_its_sensitivity(module):
-    def fit(data, ledger):
-        return make(module=module, classes=[0, 1, 2], n_steps=2, clip_norm=0.3).fit(*data, public=PUBLIC, ledger=ledger)
-
-    furthest = 0.0
-    for row in (np.full(4, 1e6), np.full(4, 1e30), np.array([1e3, -1e3, 0.0, 0.0])):
-        for label in (0, 2):
-            extreme = np.vstack([row, X[1:]]), np.append(label, y[1:])
-            null = np.vstack([np.full(4, 1e300), X[1:]]), np.append(label, y[1:])  # beyond float32: a null row
-            tape = audit.record(fit, extreme)
-            played = audit.replay(fit, null, tape)
-            for before, after in zip(tape.releases, played.releases, strict=True):
-                moved = float(np.linalg.norm(before.value - after.value))
-                noise = tape.entries[0].event.noise_multiplier
-                assert before.scale == pytest.approx(0.3 * noise)
-                assert moved <= 0.3 * (1 + 1e-5)
-                furthest = max(furthest, moved)
-    assert furthest > 0.25
 
 
 def test_under_add_remove_no_row_moves_a_release_of_many_aligned_rows_beyond_its_sensitivity():

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.tree import DecisionTreeRegressor
 
 from dpadapt import (
     Ledger,
@@ -20,7 +19,6 @@ from dpadapt import (
 from dpadapt.learning.fit_summary import FitSummary, People
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.fit import (
-    coefficients_of,
     errors_on_public,
     fit_in_words,
     fit_page,
@@ -94,15 +92,6 @@ def test_a_model_is_not_recommended_if_no_label_could_be_read(facts, title):
     assert "could be read (0% to 13%): not more than noise explains" in verdict["words"]
 
 
-def test_the_share_of_readable_labels_stands_beside_the_gain_unless_it_may_be_all():
-    some, all_of_them = (
-        verdict_on_fit(fitted((0.24, 0.17, 0.3), readable_labels=share), None, 600)["words"]
-        for share in ((0.5, 0.4, 0.6), (0.95, 0.88, 1.0))
-    )
-    assert "about 50% of the private labels could be read (40% to 60%)" in some
-    assert "could be read" not in all_of_them
-
-
 def test_the_words_have_the_numbers_and_what_would_pay():
     words = verdict_on_fit(fitted((0.24, 0.17, 0.3)), None, 600)["words"]
     assert "The 600 private rows lower the public model's mean squared error by about 24% (17% to 30%" in words
@@ -141,28 +130,10 @@ def sentences_on_fit():
 
 
 @TASKS
-def test_a_shut_gate_and_an_open_one_have_different_sentences(sentences_on_fit, task):
-    shut, opened = sentences_on_fit(task, "same", 0.01), sentences_on_fit(task, "shifted", 3.0)
-    assert "the gate stayed shut" in shut
-    assert "The error of the model on the private population is unknown." in shut
-    assert "was estimated" not in shut
-    assert "the private correction changes" in opened
-    assert "the gate stayed shut" not in opened
-    assert "less than the public model's was estimated from the releases. The error itself is unknown." in opened
-    assert "On public rows that it was not fitted on, the public model has a " in opened
-
-
-@TASKS
 def test_a_budget_that_buys_nothing_brings_nothing(sentences_on_fit, task):
     text = sentences_on_fit(task, "same", 1e-5)
     assert "The private rows brought nothing" in text
     assert "Nothing was spent" in text
-
-
-@TASKS
-def test_without_a_public_model_all_comes_from_private_rows(sentences_on_fit, task):
-    assert "There were no public rows" in sentences_on_fit(task, "same", 1.0, public=False)
-    assert "no labels" in sentences_on_fit(task, "same", 1.0, labels=False)
 
 
 def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_rows():
@@ -189,11 +160,6 @@ def test_a_fit_that_keeps_its_public_model_states_that_models_errors(fit):
         model, X, y = fit(method)
         assert errors_on_public(model, Public(X, y), task) == model.public_errors_
         assert public_model_of(model, Public(X, y)).privacy_ is model.privacy_
-
-
-def test_one_class_is_not_compared():
-    model = PrivateLinearRegression(random_state=0).fit(X, y)
-    assert errors_on_public(model, Public(X_public, np.zeros(300, dtype=int)), "classification") is None
 
 
 @pytest.mark.parametrize(("task", "name"), [("regression", "mean squared error"), ("classification", "log-loss")])
@@ -258,28 +224,6 @@ def test_groups_with_few_public_rows_are_named_with_their_number_and_the_noise()
     # Beside a group that public rows lack; and nothing where all groups have many rows.
     assert len(groups_in_words(summary_with(own_effect=np.array([np.nan, np.nan, 0.2, np.nan])), names, rows)) == 3
     assert groups_in_words(summary_with(), names, np.tile(rows, (20, 1))) == []
-
-
-@pytest.mark.parametrize(
-    ("public_model", "words"),
-    [
-        (None, "what the correction adds to"),
-        ("linear", "change of"),
-        (DecisionTreeRegressor(max_depth=2), "what the correction adds to"),
-    ],
-    ids=["blend", "linear", "given"],
-)
-def test_coefficients_beside_a_public_model_that_is_not_linear_are_called_those_of_the_correction(
-    fit, public_model, words
-):
-    model, *_ = fit(PREDICTORS[0], public_model=public_model)
-    model.coef_ = np.array([0.0, 2.0, -1.0])
-    (part,) = coefficients_of(model.summary(), ["b", "c", "d"], "a", np.array([1.0, 0.5, 3.0]))["parts"]
-    assert part["unit"] == f"{words} a"
-    # Per standard deviation, the largest first.
-    assert [(row["name"], row["value"]) for row in part["rows"]] == [("d", -3.0), ("c", 1.0), ("b", 0.0)]
-    model.coef_ = np.zeros(3)
-    assert coefficients_of(model.summary(), ["b", "c", "d"], "a", None)["parts"] == []
 
 
 # The page.

@@ -6,7 +6,7 @@ import pytest
 
 from dpadapt.accounting import Ledger, calibrate
 from dpadapt.mechanisms import Gaussian, Laplace
-from dpadapt.report.ledger import history_of, ledger_page, summarise_ledger
+from dpadapt.report.ledger import ledger_page, summarise_ledger
 from tests.pages import NASTY
 
 
@@ -60,51 +60,12 @@ def test_the_page_has_budget_allowances_charges_and_changes(ledger):
     assert not re.search(r"(src|href)=|url\(|@import", page)
 
 
-@pytest.mark.parametrize(
-    ("labels", "what", "rest"),
-    [
-        (["predict cost: PrivateThing: a", "predict cost: PrivateThing: b"], "predict cost: PrivateThing", ["a", "b"]),
-        (["predict cost: PrivateThing: a"], "predict cost: PrivateThing", ["a"]),
-        (["evaluation of cost: accuracy"], "evaluation of cost", ["accuracy"]),
-        (["Thing: a", "Thing: a: b"], "Thing", ["a", "a: b"]),
-        (["a: x", "b: x"], "a: x and 1 more", ["a: x", "b: x"]),
-        (["a sum"], "a sum", ["a sum"]),
-    ],
-    ids=str,
-)
-def test_a_charge_says_what_it_was_for(labels, what, rest):
-    ledger = Ledger(3.0, 1e-6)
-    ledger.start_all([(Gaussian(100.0), label) for label in labels])
-    (charge,) = history_of(ledger)
-    assert charge["what"] == what
-    assert [release["label"] for release in charge["releases"]] == rest
-
-
-def test_the_page_draws_what_was_spent_if_there_are_several_charges():
-    ledger = Ledger(3.0, 1e-6)
-    ledger.start(Gaussian(100.0), label="one")
-    assert "<svg" not in ledger_page(summarise_ledger(ledger, "x"))
-    ledger.start(Gaussian(100.0), label="two")
-    page = ledger_page(summarise_ledger(ledger, "x"))
-    assert f"<title>spent at 2: {ledger.spent():.4g}</title>" in page
-    free = Ledger(float("inf"), 1e-6)
-    for label in ("one", "two"):
-        free.start(Gaussian(100.0), label=label)
-    assert "<svg" not in ledger_page(summarise_ledger(free, "x"))  # no axis reaches an infinite cap
-
-
 def test_names_and_labels_are_shown_as_they_are(tmp_path):
     ledger = Ledger.open(tmp_path / "ledger", epsilon=3.0, delta=1e-6, dataset=NASTY)
     ledger.allow(NASTY, 1.0).start(Gaussian(100.0), label=NASTY)
     page = ledger_page(summarise_ledger(ledger, NASTY))
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 4
-
-
-def test_a_ledger_without_charges_or_allowances_says_so(tmp_path):
-    page = ledger_page(summarise_ledger(Ledger.open(tmp_path / "ledger", epsilon=3.0, delta=0.0), "ledger"))
-    assert "Nothing was charged yet." in page
-    assert "whoever may charge this ledger may spend all that is left" in page
 
 
 def test_a_seed_and_an_unlimited_cap_are_told():

@@ -1,27 +1,22 @@
 """Tables for the terminal: receipts, ledgers, panels and forecasts."""
 
 import io
-import re
 
 import pytest
 from rich.console import Console
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
-from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.ledger import history_of
 from dpadapt.report.receipt import receipt_facts
 from dpadapt.report.terminal import (
-    class_table,
     facts_table,
     fit_table,
     forecast_table,
     history_table,
-    panel_tables,
     receipt_table,
 )
-from tests.pages import case, demo
 
 
 def render(table) -> str:
@@ -63,44 +58,10 @@ def test_a_fit_shows_its_method_and_its_ledger(summary_of, method):
     assert "ledger" not in render(fit_table(summary | {"ledger": None}))
 
 
-def test_classes_are_shown_with_recall_and_precision():
-    numbers = {f"{measure} of {name} model": 0.5 for measure in ("recall", "precision") for name in ("public", "this")}
-    rows = [{"name": "[bold]ill[/]", "support": 1200} | numbers | {"precision of this model": None}]
-    text = render(class_table({"rows": rows}))
-    assert "another population" in text
-    assert "[bold]ill[/]" in text
-    assert "1,200" in text
-    assert text.count("50%") == 3
-
-
 def test_a_history_marks_seeded_charges(ledger):
     text = " ".join(render(history_table("h", history_of(ledger))).split())
     assert "(seeded: no guarantee)" in text
     assert "[bold]sum[/]" in text
-
-
-def test_a_history_is_readable_in_80_columns(tmp_path):
-    ledger = Ledger.open(tmp_path / "patients.ledger", epsilon=3.0, delta=1e-6)
-    child = ledger.allow("anna", 1.0).child(0.8, 1e-6, label="PrivateTransferRegressor")
-    child.start_all([(Gaussian(56.25), "scout"), (Repeated(Gaussian(108.58), 150), "correction")])
-    console = Console(file=io.StringIO(), width=80)
-    console.print(history_table("patients.ledger", history_of(ledger)))
-    lines = [line.strip("│ ").split("│")[-1].strip() for line in console.file.getvalue().splitlines()]
-    assert "allowance anna: epsilon = 1, delta = 1e-06" in lines
-    # No release and no time is broken into two lines.
-    assert "scout: Gaussian(noise_multiplier=56.25)" in lines
-    assert "correction: Gaussian(noise_multiplier=108.58) x 150" in lines
-    assert [past.time for past in ledger.records()] == re.findall(r"\d{4}-\d\d-\d\d \S+", console.file.getvalue())
-    (charged,) = (" ".join(lines[k : k + 2]) for k, line in enumerate(lines) if line.startswith("PrivateTransfer"))
-    assert charged.startswith("PrivateTransferRegressor, under the allowance anna: epsilon = ")
-
-
-def test_panels_show_every_mean():
-    console = Console(file=io.StringIO(), width=80)
-    panel_tables(console, demo(case([1.4, 0.7], [0.85, 0.6]))["cases"][0])
-    text = console.file.getvalue()
-    for mean in ("1.400", "0.700", "0.850", "0.600", "0.900"):
-        assert mean in text
 
 
 def test_a_forecast_has_one_row_per_epsilon_and_a_dash_for_what_is_unknown():

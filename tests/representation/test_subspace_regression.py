@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.data.synthetic import shared_subspace
-from dpadapt import Ledger, PrivateLinearRegression, Public, audit
+from dpadapt import Ledger, PrivateLinearRegression, Public
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.learning.budget import Budget
 from dpadapt.representation import PrivateSubspaceRegressor
@@ -98,35 +98,6 @@ def test_intercepts_scales_and_a_common_mean_of_tasks_are_transferred():
     y = X @ coef[40] + levels[40] + noise[4000:]
     model = PrivateSubspaceRegressor(random_state=0).fit(X, y, public=Public(X_public, y_public, tasks=names))
     assert np.mean((model.predict(X) - X @ coef[40] - levels[40]) ** 2) < 0.05
-
-
-@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-@pytest.mark.parametrize("params", [{}, {"projection": "hard", "method": "pairs"}, {"basis": np.eye(6)[:, :2]}])
-def test_neighbours_differ_only_in_releases_and_by_no_more_than_the_sensitivity(adjacency, params):
-    drawn = shared_subspace(600, 200, n_features=6, n_components=2, n_tasks=20, seed=3)
-
-    def make():
-        return PrivateSubspaceRegressor(2.0, 1e-5, n_components=2, adjacency=adjacency, random_state=0, **params)
-
-    def fit(data, ledger):
-        return make().fit(*data, public=drawn.public, ledger=ledger)
-
-    furthest = 0.0
-    for row, target in ((np.full(6, 1e8), 1e8), (np.full(6, -1.0), 50.0), (np.full(6, 1e200), 0.0), (np.zeros(6), 9.0)):
-        X, y = drawn.X.copy(), drawn.y.copy()
-        X[7], y[7] = row, target
-        assert audit.leaks(make, (drawn.X, drawn.y), (X, y), public=drawn.public) == []
-        tape = audit.record(fit, (X, y), adjacency=make().adjacency)
-        X, y = (drawn.X, drawn.y) if adjacency == "replace-one" else (X.copy(), y)
-        if adjacency == "zero-out":
-            X[7] = 1e200  # a null row: its square is not a number
-        played = audit.replay(fit, (X, y), tape, adjacency=make().adjacency)
-        noise = tape.entries[0].event.noise_multiplier
-        for before, after in zip(tape.releases, played.releases, strict=True):
-            moved, bound = np.linalg.norm(before.value - after.value), before.scale / noise
-            assert moved <= bound * (1 + 1e-9)
-            furthest = max(furthest, moved / bound)
-    assert furthest > 0.4
 
 
 @pytest.mark.parametrize(

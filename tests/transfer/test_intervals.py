@@ -14,8 +14,6 @@ from dpadapt import (
     PrivateTransferRegressor,
     Public,
     audit,
-    load,
-    save,
 )
 from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.learning.budget import Budget
@@ -305,17 +303,6 @@ def test_intervals_leave_the_fit_alone_unless_they_are_asked_for():
     default = PrivateTransferRegressor(2.0, random_state=0).fit(*PRIVATE, public=PUBLIC)
     assert "calibration" not in [entry.label for entry in default.privacy_.entries]
     assert clone(regressor()).intervals
-
-
-@pytest.mark.parametrize("model", ["fitted", "fitted_classifier"])
-def test_saved_models_keep_their_calibration(model, request, tmp_path):
-    model = request.getfixturevalue(model)
-    save(model, tmp_path)
-    again = load(tmp_path).model
-    for coverage in (0.3, 0.9):
-        assert covered(again, coverage) == covered(model, coverage)
-    for name, array in model.calibration_.arrays().items():
-        assert np.array_equal(again.calibration_.arrays()[name], array)
 
 
 def test_a_damaged_calibration_is_refused(fitted):

@@ -101,14 +101,6 @@ def test_source_that_changed_since_the_first_download_is_refused(empty_home):
     assert loading.obtain(source, fetcher=fetcher(b"second")).status == "complete"
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "not json"])
-def test_unreadable_record_is_an_error_with_a_remedy(empty_home, content):
-    (empty_home / "toy").mkdir(parents=True)
-    (empty_home / "toy" / "rows.json").write_text(content)
-    with pytest.raises(DataUnavailable, match=r"rows\.json can't be read .*Delete it"):
-        loading.obtain(with_remotes(archive()), fetcher=fetcher())
-
-
 def test_record_cannot_point_outside_its_folder(empty_home, tmp_path):
     (tmp_path / "secret.parquet").write_bytes(COMPACT)
     (empty_home / "toy").mkdir(parents=True)
@@ -128,22 +120,6 @@ def test_set_downloaded_as_a_zip_serves_its_split_from_then_on(empty_home):
     assert domains.source.y.tolist() == [0, 1]
     assert domains.target.X.shape == (1, 12)
     assert "Downloaded from UCI archive static/public/518/" in domains.provenance
-
-
-def test_offline_message_names_set_attempts_and_remedies(empty_home):
-    with pytest.raises(DataUnavailable) as caught:
-        loading.obtain(with_remotes(archive()), fetcher=offline)
-    message = str(caught.value)
-    for part in ("'toy'", "DPADAPT_DATA (not set)", str(empty_home), "static/public/0/toy.zip (no route to host)"):
-        assert part in message
-    assert "put the file at <folder>/toy/toy.parquet and set DPADAPT_DATA to <folder>, or try again online." in message
-
-
-def test_download_false_never_fetches(empty_home):
-    log = []
-    with pytest.raises(DataUnavailable, match="switched off"):
-        loading.obtain(with_remotes(archive()), download=False, fetcher=fetcher(log=log))
-    assert log == []
 
 
 class Response(io.BytesIO):

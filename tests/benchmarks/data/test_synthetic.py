@@ -49,18 +49,6 @@ def test_least_squares_finds_each_task():
     assert np.std(residual) == pytest.approx(0.5, abs=0.02)
 
 
-def test_rows_are_shared_out_evenly_and_seeds_repeat():
-    first, second = (shared_subspace(250, 10, n_tasks=100, seed=2) for _ in range(2))
-    assert np.ptp(np.bincount(first.public.tasks)) <= 1
-    assert np.array_equal(first.public.X, second.public.X)
-    assert not np.array_equal(first.y, shared_subspace(250, 10, n_tasks=100, seed=3).y)
-
-
-def test_more_dimensions_than_features_are_refused():
-    with pytest.raises(ValueError, match="n_components must be at most"):
-        shared_subspace(10, 10, n_features=3, n_components=4, seed=0)
-
-
 MAKERS = [synthetic.shifted_regression, synthetic.shifted_classification]
 
 
@@ -98,26 +86,3 @@ def test_shift_changes_what_it_says_and_nothing_else(make):
     np.testing.assert_array_equal(made["covariate"].private_coef, made["covariate"].public_coef)
     ratio = made["covariate"].domains.target.X / made["none"].domains.target.X
     np.testing.assert_allclose(ratio, [[1.7, 1.7, 1.7, 1, 1, 1]] * 50)
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_seed_decides_everything(make):
-    first, again, other = (make(10, 10, n_features=2, shift="none", seed=seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first.domains.target.X, again.domains.target.X)
-    np.testing.assert_array_equal(first.domains.target.y, again.domains.target.y)
-    assert not np.array_equal(first.domains.target.X, other.domains.target.X)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"shift": "label"}, "shift must be one of"),
-        ({"seed": None}, "seed must be a whole number"),
-        ({"n_features": 0}, "n_features must be a whole number"),
-        ({"size": 0.0}, "size must be a positive number"),
-    ],
-)
-@pytest.mark.parametrize("make", MAKERS)
-def test_wrong_arguments_are_named(make, wrong, message):
-    with pytest.raises(ValueError, match=message):
-        make(10, 10, **{"n_features": 2, "shift": "none", "seed": 0, **wrong})

@@ -134,24 +134,3 @@ def test_too_few_people_are_not_asked_at_all():
         decide(agents, Loss(), 0.1, 0.5, error=1e-3)
     assert agents.asked == 0
     assert agents.record == ()
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "error", "match"),
-    [
-        (-0.1, 0.5, 0.1, "low must be a loss in"),
-        (0.1, 1.5, 0.1, "high must be a loss in"),
-        (math.nan, 0.5, 0.1, "low must be a loss in"),
-        (0.5, 0.5, 0.1, "less than high"),
-        (0.1, 0.5, 0.5, "error must lie in"),
-        (0.1, 0.5, 0, "error must lie in"),
-        (0.1, "a", 0.1, "high must be a loss in"),
-    ],
-)
-def test_bad_limits_are_refused_before_anybody_is_asked(low, high, error, match):
-    agents = people(0.1, 1.0, random_state=0)
-    with pytest.raises(ValueError, match=match):
-        decide(agents, Loss(), low, high, error=error)
-    with pytest.raises(ValueError, match=match):
-        people_needed(low, high, error, 1.0)
-    assert agents.asked == 0

@@ -7,9 +7,7 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.accounting.closed_forms import gaussian_epsilon
-from dpadapt.audit.replay import leaks
 from dpadapt.clustering.solver import nearest
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.papers.source_target.proxies import NAS, NNA, advanced_composition, coreset
 
 RHO = gaussian_epsilon(math.sqrt(6), 1e-6)  # rho = 3
@@ -145,41 +143,3 @@ def test_sources_out_of_range_give_nna_the_centres_of_no_sources(nna_pair):
     assert len(model.proxies_) == 0
     other = NNA(7, 0.5, gamma=1e-6, random_state=1).fit(np.full((3, 2), 1e6), public=Public(T))
     assert np.array_equal(model.centers_, other.centers_)
-
-
-MAKERS = {
-    "NAS": lambda **options: NAS(4, n_neighbours=30, random_state=0, **options),
-    "NAS as printed": lambda **options: NAS(4, 3.0, 1e-6, constants="paper", coreset_distance=0.2, random_state=0),
-    "NNA": lambda **options: NNA(4, random_state=0, **options),
-    "NNA as printed": lambda **options: NNA(4, constants="paper", threshold="paper", random_state=0, **options),
-    "k-means": lambda **options: PrivateKMeansSource(4, n_proxies=10, random_state=0, **options),
-    "histogram": lambda **options: PrivateHistogramSource(4, random_state=0, **options),
-}
-_random = np.random.default_rng(0)
-T = _random.normal(size=(80, 2))
-S = _random.normal(size=(200, 2))
-# Pairs of data sets that differ by one source.
-NEIGHBOURS = {
-    "an outlier": (np.vstack([S, [[1e9, -1e9]]]), S),
-    "the mean": (S, np.delete(S, 7, axis=0)),
-    "too few": (S[:9], S[:8]),
-    "the only one": (S[:1], S[:0]),
-    "not finite": (np.vstack([S[:20], [[np.nan, 1.0]]]), S[:20]),
-    "huge": (np.vstack([S[:20], [[1e308, -1e308]]]), S[:20]),
-}
-
-
-@pytest.mark.parametrize("pair", NEIGHBOURS)
-@pytest.mark.parametrize("name", MAKERS)
-def test_replay_finds_no_leak(name, pair):
-    first, second = NEIGHBOURS[pair]
-    assert leaks(MAKERS[name], (first,), (second,), public=Public(T)) == []
-
-
-@pytest.mark.parametrize("name", ["NAS", "NNA", "k-means", "histogram"])
-@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_other_adjacencies_are_charged_their_epsilon(name, adjacency):
-    model = MAKERS[name](adjacency=adjacency, epsilon=2.0).fit(S, public=Public(T))
-    assert model.privacy_.epsilon == pytest.approx(2.0)
-    assert model.privacy_.adjacency.value == adjacency
-    assert model.privacy_.assumptions[0] == "the number of rows"
