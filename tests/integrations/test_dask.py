@@ -4,16 +4,12 @@ import gc
 import mmap
 import os
 import pickle
-import random
 import signal
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from dpadapt import (
     Ledger,
@@ -76,20 +72,6 @@ def test_two_workers_give_the_model_of_the_same_rows_in_memory(client, rows, kin
     assert list(fitted.feature_names_in_) == list(frame[0].columns)
 
 
-@pytest.mark.parametrize("n_workers", [1, 3])
-def test_any_number_of_workers_gives_the_same_model(rows, n_workers):
-    X, y, public = data_of("regressor", rows)
-    whole = MAKERS["regressor"]().fit(X, y, public=public)
-    with started(n_workers) as cluster, Client(cluster):
-        assert_same(whole, MAKERS["regressor"]().fit(*arrays(X, y, 1000 * n_workers + 1), public=public))
-
-
-def test_models_without_public_data_read_from_workers(client, rows):
-    X, y, _ = data_of("classifier", rows)
-    model = PrivateLogisticRegression(random_state=0, classes=[0, 1])
-    assert np.array_equal(clone(model).fit(X, y).coef_, clone(model).fit(*arrays(X, y)).coef_)
-
-
 def test_predictions_on_dask_are_lazy_and_the_same(client, rows):
     X, y, public = data_of("classifier", rows)
     model = MAKERS["classifier"]().fit(X, y, public=public)
@@ -125,41 +107,6 @@ def test_a_worker_that_dies_in_any_stage_changes_nothing(rows, at, monkeypatch):
     assert_same(whole, model)
     # Nothing was charged twice.
     assert struck.spent() == calm.spent()
-
-
-@pytest.mark.slow
-def test_ten_fits_while_workers_are_killed_at_random(rows):
-    """Of three workers, a random one is killed again and again, at random moments; a new one takes its place."""
-    draw, kinds, n_killed = random.Random(17), [*MAKERS] * 5, 0
-    with started(3) as cluster, Client(cluster):
-        for kind in kinds:
-            X, y, public = data_of(kind, rows)
-            calm, struck = Ledger(9.0, 1e-5), Ledger(9.0, 1e-5)
-            whole = MAKERS[kind]().fit(X, y, public=public, ledger=calm)
-            done, killed = threading.Event(), []
-
-            def strike(done=done, killed=killed):
-                # Dask gives a task up after it was on three workers that died.
-                while len(killed) < 3 and not done.wait(draw.uniform(0.1, 4.0)):
-                    pid = draw.choice([worker.pid for worker in cluster.workers.values()])
-                    with suppress(ProcessLookupError, TypeError):  # it is about to be replaced
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-
-            striking = threading.Thread(target=strike)
-            striking.start()
-            try:
-                model = MAKERS[kind]().fit(*arrays(X, y), public=public, ledger=struck)
-            finally:
-                done.set()
-                striking.join()
-            assert_same(whole, model)
-            # Nothing was charged twice.
-            assert struck.spent() == calm.spent()
-            assert struck.n_charges == 1
-            n_killed += len(killed)
-    print(f"{len(kinds)} fits on workers of which {n_killed} were killed: the same models and charges")
-    assert n_killed >= len(kinds)
 
 
 def test_bad_rows_on_a_worker_are_refused_at_no_cost_and_never_logged(client, rows):
@@ -323,13 +270,6 @@ def test_other_bad_input(client, rows):
         PrivateLinearRegression().fit(arrays(X, y)[0], y)
     with pytest.raises(ValueError, match="persons can't be given"):
         PrivateLinearRegression().fit(*arrays(X, y), persons=np.arange(len(X)))
-
-
-def test_without_a_client_there_is_advice(rows, monkeypatch):
-    X, y, _ = data_of("regressor", rows)
-    monkeypatch.setattr("distributed.client._get_global_client", lambda: None)
-    with pytest.raises(ValueError, match="no cluster is connected"):
-        PrivateLinearRegression().fit(*arrays(X, y))
 
 
 def test_functions_that_go_to_workers_hold_neither_ledger_nor_noise(client, rows, monkeypatch):

@@ -1,6 +1,5 @@
 """People asked through Flower: in one process, in Flower's simulation, and as separate processes."""
 
-import json
 import os
 import re
 import socket
@@ -22,7 +21,6 @@ from flwr.supercore.task_identity import TaskIdentity
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion
 from dpadapt.integrations.device import Device, unpack
 from dpadapt.integrations.flower import FlowerAgents, client_app
-from dpadapt.papers.reweigh.deciding import decide
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 QUESTION = LossQuestion(LinearHypothesis([1.0, 0.0]))
@@ -246,16 +244,6 @@ def test_a_reply_that_flower_cannot_read_costs_nobody_else_an_answer(hall):
     assert agents.reception.refused == Counter(unreadable=1)
 
 
-def test_late_replies_that_cannot_be_read_do_no_harm(hall):
-    made = hall(manners={1: "late"})
-    agents = FlowerAgents(made, 1.0, timeout=0.3)
-    agents._nodes.sort()
-    assert len(agents.ask(QUESTION, 1)) == 0
-    made._late = [(name, UNREADABLE) for name, _ in made._late]
-    assert len(agents.ask(QUESTION, 7)) == 7
-    assert agents.reception.refused == Counter(unreadable=1)
-
-
 def test_without_a_connection_the_error_is_shown_and_people_count_as_asked(hall):
     made = hall()
     agents = FlowerAgents(made, 1.0, timeout=0.3)
@@ -302,19 +290,6 @@ def test_a_question_that_cannot_be_sent_is_refused_before_anybody_is_asked(hall)
     assert agents.asked == 0
 
 
-def test_a_loss_is_tested_through_flower(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
-    def device(context):
-        return Device([2.0, 0.0], 1, 6.0, tmp_path / str(context.node_id))
-
-    hall = Hall({node: client_app(device) for node in range(1, 61)})
-    agents = FlowerAgents(hall, 6.0, timeout=5.0, n_people=60)
-    verdict = decide(agents, QUESTION, 0.1, 0.6, error=1e-3)
-    assert verdict.accepted
-    assert verdict.asked == agents.asked < 60
-
-
 def test_a_classifier_is_fitted_with_people_asked_through_flower(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     rng = np.random.default_rng(0)
@@ -330,24 +305,6 @@ def test_a_classifier_is_fitted_with_people_asked_through_flower(tmp_path, monke
     assert model.accepted_
     assert model.users_asked_ == agents.asked == len(list(tmp_path.iterdir()))
     assert model.score(people, people[:, 0] > 0) > 0.8
-
-
-def test_a_run_on_flowers_simulation_with_dropped_and_duplicate_clients(tmp_path):
-    driver = Path(__file__).parent / "flower_driver.py"
-    done = subprocess.run(
-        [sys.executable, str(driver), str(tmp_path)], capture_output=True, text=True, env=QUIET, timeout=300, check=True
-    )
-    counts = json.loads(re.search(r"^FOUND (.*)$", done.stdout, flags=re.MULTILINE).group(1))
-    bits = [bit for some in counts["bits"] for bit in some]
-    # 24 nodes: 4 are off, and of two pairs that are one person each the second is refused by its device.
-    assert len(bits) == 18
-    assert set(bits) <= {-1, 1}
-    assert counts["asked"] == 24
-    # Every message is sent twice and every reply handed over twice. Replies to the second message are refused, as it is
-    # none of ours; of those to the first, 18 bits come again, and 6 refusals come twice.
-    assert counts["refused"] == {"duplicate": 18, "stranger": 48}
-    assert counts["unanswered"] == 12
-    assert len(list(tmp_path.iterdir())) == 18
 
 
 def free_port():

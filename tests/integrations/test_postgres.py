@@ -481,14 +481,6 @@ def test_a_connection_that_is_refused_is_explained_in_one_line(server, change, w
     assert "Nothing was charged and nothing was released" in message
 
 
-def test_a_ledger_on_a_server_needs_a_data_set_and_a_text(server):
-    for dataset in (None, "", "x" * 501, "a\0b"):
-        with pytest.raises(ValueError, match="dataset"):
-            Ledger.open(server.url(), dataset=dataset, epsilon=1.0, delta=0.0)
-    with pytest.raises(TypeError, match="must be a str"):
-        Ledger.open(Path(server.url()), dataset="x")
-
-
 def test_a_missing_driver_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ImportError, match=r"needs psycopg: pip install 'dpadapt\[postgres\]'"):
@@ -621,12 +613,3 @@ def _own_server():
     if why_not():
         pytest.skip(why_not())
     return Server()
-
-
-def test_the_benchmark_measures_charges_to_a_file_and_to_a_server(place, monkeypatch):
-    from benchmarks.ledger import charges
-
-    monkeypatch.setenv(charges.ADDRESS, place.server.url(place.database))
-    assert list(charges.places()) == ["file", "server"]
-    for address in charges.places().values():
-        assert charges.rate(address, 1, 2, 3) > 0

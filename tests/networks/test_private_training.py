@@ -106,11 +106,6 @@ def test_the_average_forgets_the_start():
     assert state.average.tolist() == [0.0, 0.0]
 
 
-def test_steps_with_weight_zero_are_not_counted_as_releases():
-    settings = Recipe(1.0, 10.0, 1.0, 0.1, "sgd", 0.0, 0.0, mixing_weights(6, decay_steps=2))
-    assert settings.n_private == 2
-
-
 @pytest.mark.parametrize("size", [1e-3, 1.0, 50.0])
 def test_the_second_clip_shortens_long_released_gradients_and_no_others(size):
     """Appendix F.2: against the update by hand, for released sums of known length."""
@@ -129,14 +124,6 @@ def test_the_second_clip_shortens_long_released_gradients_and_no_others(size):
         moved[second] = before - flat(model.fit(X, y, ledger=ledger).module_)
     assert np.linalg.norm(moved[False]) == pytest.approx(0.5 * size, rel=1e-2)
     assert moved[True] == pytest.approx(moved[False] * min(1.0, 0.7 / size), rel=1e-2, abs=1e-6)
-
-
-def test_if_t_counts_epochs_alpha_never_turns_negative_and_hardly_falls():
-    """EMNIST: 50 epochs of 1,340 steps, K = 500; CIFAR-10: 100 epochs of 96 steps, K = 2,000."""
-    for epochs, each, K in ((50, 1340, 500), (100, 96, 2000)):
-        weights = mixing_weights(epochs * each, decay_steps=K * each)
-        assert weights[-1] == pytest.approx(np.cos(np.pi * epochs / (2 * K)), abs=1e-4)
-        assert weights[-1] > 0.98
 
 
 def test_gradients_are_divided_by_the_expected_batch_size_and_empty_batches_count(monkeypatch):

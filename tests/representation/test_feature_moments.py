@@ -227,21 +227,6 @@ def test_constant_features_take_no_part_and_without_any_variance_the_head_has_th
     assert not [entry for entry in flat.privacy_.entries if "feature" in entry.label]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda X: X[:, 1:], "public must have the private data's 60 columns, got 59"),
-        (lambda X: np.where(np.arange(60) == 2, np.nan, X), "public X must be a table of finite numbers"),
-    ],
-)
-def test_bad_public_features_are_refused_before_anything_is_spent(change, message):
-    X, y, other, _ = shifted_data()
-    ledger = Ledger(3.0, 1e-5)
-    with pytest.raises(ValueError, match=message):
-        PrivateProbe(classes=[0, 1, 2]).fit(X, y, public=Public(change(other)), ledger=ledger)
-    assert ledger.entries == []
-
-
 def test_a_noisy_histogram_gives_a_median_between_its_edges():
     edges = 2.0 ** (np.arange(-16, 41) / 4.0)
     counts = np.zeros(58)

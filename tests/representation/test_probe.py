@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
-from dpadapt import Ledger, PrivacyError, PrivacyWarning, PrivateTransferClassifier, Public
+from dpadapt import Ledger, PrivacyWarning, PrivateTransferClassifier, Public
 from dpadapt.representation import PrivateProbe
 from dpadapt.rows import row_shares
 
@@ -130,18 +130,6 @@ def test_the_error_of_an_encoder_on_private_rows_shows_none_of_them():
     assert ledger.entries == []
 
 
-def test_bad_input_is_refused_before_anything_is_spent():
-    X, y = data(500)
-    ledger = Ledger(5.0, 1e-5)
-    with pytest.raises(ValueError, match="not among the classes"):
-        PrivateProbe(classes=[0, 1]).fit(X, y, public=PUBLIC, ledger=ledger)
-    with pytest.raises(PrivacyError, match="private X itself"):
-        PrivateProbe(encoder=np.tanh).fit(X, y, public=Public(X), ledger=ledger)
-    with pytest.raises(TypeError, match="wrapped"):
-        PrivateProbe(encoder=np.tanh).fit(X, y, public=PUBLIC.X, ledger=ledger)
-    assert ledger.entries == []
-
-
 def test_features_without_public_variance_take_no_part():
     X, y = data(1000)
     constant = np.column_stack([X, np.linspace(0, 1, len(X))])
@@ -149,12 +137,6 @@ def test_features_without_public_variance_take_no_part():
     model = PrivateProbe(classes=[0, 1, 2], random_state=0).fit(constant, y, public=public)
     assert np.all(model.coef_[:, -1] == 0)
     assert np.any(model.coef_[:, 0] != 0)
-
-
-def test_a_forecast_encodes_public_rows_like_the_fit():
-    settings = {"classes": [0, 1, 2], "random_state": 0}
-    forecast = PrivateProbe(encoder=np.cbrt, **settings).forecast(PUBLIC, 1000)
-    assert forecast == PrivateProbe(**settings).forecast(Public(np.cbrt(PUBLIC.X)), 1000)
 
 
 def test_a_warning_of_an_encoder_about_private_rows_is_not_shown():
