@@ -35,7 +35,7 @@ from dpadapt import Public, Schema, TableModel, advise
 from dpadapt.advice import Candidate
 from dpadapt.methods import find
 from dpadapt.tables import Category
-from dpadapt.transfer.rehearsal import PUBLIC_ONLY_BUDGET
+from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET
 
 Array = NDArray[Any]
 EPSILONS = (1.0, 3.0)

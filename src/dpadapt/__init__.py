@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from dpadapt.tables.model import TableModel
     from dpadapt.tables.schema import Schema
     from dpadapt.transfer.classification import PrivateTransferClassifier
-    from dpadapt.transfer.forecast import forecast
+    from dpadapt.transfer.preview import forecast, rehearse
     from dpadapt.transfer.regression import PrivateTransferRegressor
-    from dpadapt.transfer.rehearsal import rehearse
 
 __version__ = "0.2.0"
 
@@ -112,9 +111,9 @@ _HOME = {
     "delta": "accounting.cost",
     "epsilon": "accounting.cost",
     "evaluate": "evaluation",
-    "forecast": "transfer.forecast",
+    "forecast": "transfer.preview",
     "load": "persist",
-    "rehearse": "transfer.rehearsal",
+    "rehearse": "transfer.preview",
     "save": "persist",
 }
 

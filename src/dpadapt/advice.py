@@ -20,7 +20,7 @@ from sklearn.isotonic import isotonic_regression
 from dpadapt import checks, notebook
 from dpadapt.methods import Method, find
 from dpadapt.tables import Category, Date, EncodedRows, Number, Schema, TableModel, parse_days, parse_numbers
-from dpadapt.transfer.rehearsal import Rehearsal, rehearse
+from dpadapt.transfer.preview import Rehearsal, rehearse
 
 # Most public rows that are rehearsed on, a random sample of more, and most rows in the role of private ones: more take
 # longer. Chosen by hand.

@@ -24,7 +24,7 @@ from dpadapt.report.charts import (
 from dpadapt.report.fit import coefficients_of
 from dpadapt.report.previews import Part, rehearsal_panel, summarise_forecast
 from dpadapt.tables.model import TableModel
-from dpadapt.transfer.rehearsal import Rehearsal
+from dpadapt.transfer.preview import Rehearsal
 
 
 def plot_forecast(

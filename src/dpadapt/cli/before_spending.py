@@ -207,7 +207,7 @@ def _measure(
     from threadpoolctl import threadpool_limits
 
     from dpadapt.report.previews import Part
-    from dpadapt.transfer.rehearsal import rehearse
+    from dpadapt.transfer.preview import rehearse
 
     parts = []
     with progress_bar("rehearsing", len(lines) * options["repeats"]) as done, threadpool_limits(1):

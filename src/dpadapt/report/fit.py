@@ -23,7 +23,7 @@ from dpadapt.report.charts import coefficient_charts, forecast_charts
 from dpadapt.report.receipt import best_guess, guarantee_in_words, percent, receipt_facts
 from dpadapt.transfer.base import combined, held_out_scores, regression_base
 from dpadapt.transfer.intervals import coverage_in_words
-from dpadapt.transfer.rehearsal import PUBLIC_ONLY_BUDGET
+from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET
 
 # Bars in one chart of coefficients, and charts (one per class) in one report. Twenty bars with a chart's axis are as
 # high as a screen of 600 units; six such charts are as many as a reader scrolls through.

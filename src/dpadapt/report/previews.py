@@ -13,8 +13,7 @@ from dpadapt.advice import VERDICTS, Advice
 from dpadapt.data import Public
 from dpadapt.report import page
 from dpadapt.report.charts import advice_chart, case_chart, forecast_charts
-from dpadapt.transfer.forecast import CAVEAT
-from dpadapt.transfer.rehearsal import Rehearsal
+from dpadapt.transfer.preview import CAVEAT, Rehearsal
 
 # Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand.
 _FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)

@@ -34,7 +34,7 @@ from dpadapt.representation.feature_moments import (
 from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan
-from dpadapt.transfer.forecast import ClassificationForecast
+from dpadapt.transfer.preview import ClassificationForecast
 from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, CountPlan, count_plan
 
 

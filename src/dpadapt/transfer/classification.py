@@ -21,7 +21,6 @@ from dpadapt.rows import products_by_row
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
-from dpadapt.transfer.forecast import ClassificationForecast, forecast_classification
 from dpadapt.transfer.gate import Gain
 from dpadapt.transfer.intervals import (
     Calibration,
@@ -34,6 +33,7 @@ from dpadapt.transfer.intervals import (
     started,
 )
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
+from dpadapt.transfer.preview import ClassificationForecast, forecast_classification
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 

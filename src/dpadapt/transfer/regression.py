@@ -29,7 +29,6 @@ from dpadapt.transfer.base import (
     tamed_labels,
     without_errors,
 )
-from dpadapt.transfer.forecast import TransferForecast, forecast_regression
 from dpadapt.transfer.intervals import (
     Calibration,
     CalibrationPlan,
@@ -40,6 +39,7 @@ from dpadapt.transfer.intervals import (
     score_limit,
     started,
 )
+from dpadapt.transfer.preview import TransferForecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.regression_fit import (
     CHANGED_PARTS,

@@ -1,10 +1,18 @@
-"""Forecasts of both transfer estimators: from public data alone, in numbers and in words."""
+"""Forecasts of both transfer estimators and rehearsals: from public data alone, in numbers and in words."""
 
 import numpy as np
 import pytest
 
-from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, forecast
-from dpadapt.transfer.forecast import (
+from dpadapt import (
+    PrivateLinearRegression,
+    PrivateTransferClassifier,
+    PrivateTransferRegressor,
+    Public,
+    forecast,
+    rehearse,
+)
+from dpadapt.representation import PrivateSubspaceRegressor
+from dpadapt.transfer.preview import (
     TransferForecast,
     forecast_classification,
     forecast_regression,
@@ -96,3 +104,60 @@ def test_a_regressor_says_in_words_from_which_shift_on_the_gate_opens():
     assert "can't say" in str(good)
     never = TransferForecast(True, 3, (0.0, 1.0), (1.0, 1.0), np.inf)
     assert "stay shut for every shift" in str(never)
+
+
+# Rehearsals.
+
+rehearsal_random = np.random.default_rng(9)
+X_rehearsed = rehearsal_random.uniform(-1, 1, (1500, 4))
+signal = X_rehearsed @ [1.0, -1.0, 0.5, 0.0]
+shifted = signal + 1.5 * (X_rehearsed[:, 3] > 0)
+rehearsed = Public(X_rehearsed, signal + 0.2 * rehearsal_random.standard_normal(1500))
+
+
+def test_a_large_budget_gives_a_small_rehearsed_error():
+    options = {"epsilons": (0.05, 10.0), "split_by": X_rehearsed[:, 0], "random_state": 0}
+    rehearsal = rehearse(PrivateLinearRegression(), rehearsed, 300, **options)
+    assert rehearsal.errors[:, 1].mean() < 0.2
+    assert not rehearsal.fewer_rows
+    assert "epsilon 10" in str(rehearsal)
+
+
+def test_private_rows_correct_a_shift_along_a_column():
+    moved = Public(X_rehearsed, shifted)
+    rehearsal = rehearse(
+        PrivateLinearRegression(), moved, 400, epsilons=(5.0,), split_by=X_rehearsed[:, 3], random_state=0
+    )
+    assert rehearsal.errors[:, 0].mean() < 0.8 * rehearsal.public_only.mean()
+
+
+def test_rehearsals_repeat_with_a_seed_and_differ_without():
+    first, second = (rehearse(PrivateLinearRegression(), rehearsed, 99, repeats=2, random_state=3) for _ in range(2))
+    assert np.array_equal(first.errors, second.errors)
+    assert not np.array_equal(first.errors, rehearse(PrivateLinearRegression(), rehearsed, 99, repeats=2).errors)
+
+
+def test_the_split_may_be_along_a_date():
+    days = np.datetime64("2020-01-01") + np.arange(1500)
+    rehearsal = rehearse(PrivateLinearRegression(), rehearsed, 99, epsilons=[1.0], repeats=1, split_by=days)
+    assert rehearsal.errors.shape == (1, 1)
+
+
+def test_private_rows_can_be_rehearsed_alone():
+    options = {"epsilons": [0.3], "repeats": 2, "random_state": 0}
+    alone = rehearse(PrivateTransferRegressor(), rehearsed, 99, use_public=False, **options)
+    assert alone.errors.mean() > 3 * rehearse(PrivateTransferRegressor(), rehearsed, 99, **options).errors.mean()
+
+
+def test_one_of_several_tasks_takes_the_role_of_the_private_rows():
+    tasks = np.repeat(np.arange(15), 100)
+    slopes = rehearsal_random.standard_normal((15, 2))
+    # Without noise in the labels: the tiny public residuals must not set the clipping norm.
+    y = np.einsum("ij,ij->i", X_rehearsed[:, :2], slopes[tasks])
+    several = Public(X_rehearsed, y, tasks=tasks)
+    rehearsal = rehearse(PrivateSubspaceRegressor(n_components=2), several, 60, epsilons=(50.0,), random_state=0)
+    assert rehearsal.errors.mean() < 0.05 * rehearsal.public_only.mean()
+    with pytest.raises(ValueError, match="split_by"):
+        rehearse(PrivateSubspaceRegressor(), several, 60, split_by=X_rehearsed[:, 0])
+    with pytest.raises(ValueError, match="at least 2 tasks"):
+        rehearse(PrivateSubspaceRegressor(), Public(X_rehearsed, y, tasks=np.zeros(1500)), 60)
