@@ -18,12 +18,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 ROOT = Path(__file__).parents[1]
 # Algorithms and experiments of the papers.
-THOROUGH = ("benchmarks/", "src/dpadapt/papers/", "tests/benchmarks/", "tests/papers/")
+THOROUGH = tuple(str(ROOT / name) for name in ("benchmarks", "src/dpadapt/papers", "tests/benchmarks", "tests/papers"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out folders of which no test would be selected: to import them takes seconds in each process."""
+    return True if "not thorough" in config.option.markexpr and str(collection_path) in THOROUGH else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         case = sum(item.callspec.indices.values()) if hasattr(item, "callspec") else 0
         one_of_many = item.get_closest_marker("every_fourth") is not None and case % 4
-        if item.path.relative_to(ROOT).as_posix().startswith(THOROUGH) or one_of_many:
+        if str(item.path).startswith(THOROUGH) or one_of_many:
             item.add_marker(pytest.mark.thorough)
