@@ -56,14 +56,17 @@ $(DOCS_STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/dpadapt demo --out demo-report
 
+# One thread per process: boosting would start one per core in both processes. Test files are compiled once, not in each.
+ONE_THREAD := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+
 ## what protects users, in five minutes on two cores
 test: $(STAMP)
-	# One thread per process: boosting would start one per core in both processes. Neighbouring tests share what they fit.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not thorough"
+	# Neighbouring tests share what they fit.
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not thorough"
 
 ## the rest but the heavy audits: variants, algorithms of the papers, benchmarks, code on pages, planted bugs
 test-all: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "thorough and not slow"
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "thorough and not slow"
 
 ## what needs torch: networks, their examples and their page
 test-networks: $(TORCH_STAMP)

@@ -8,7 +8,6 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.adaptation.nonprivate import BASELINES
 from benchmarks.rivals.adaptation import (
     AlphaMixture,
     DiscrepancyMinimization,
@@ -23,10 +22,6 @@ from benchmarks.theory.adaptation_problems import huber_objective
 from dpadapt import Public
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 
-every_open = pytest.mark.parametrize(
-    "entry", [entry for entry in BASELINES if not entry.private], ids=lambda entry: f"{entry.name}-{entry.task}"
-)
-
 
 def samples(task, seed=0, m=120, n=50):
     random = np.random.default_rng(seed)
@@ -36,33 +31,6 @@ def samples(task, seed=0, m=120, n=50):
     if task == "classification":
         return X, np.where(y > 0, "yes", "no"), Public(X_source, np.where(y_source > 0, "yes", "no"))
     return X, y, Public(X_source, y_source)
-
-
-@every_open
-@pytest.mark.parametrize("public_too", [True, False])
-def test_constant_columns_and_fewer_rows_than_columns_are_handled(entry, public_too):
-    random = np.random.default_rng(1)
-    X, X_source = random.normal(size=(12, 20)), random.normal(size=(15, 20))
-    X[:, 3] = 7.0
-    X_source[:, 4] = 7.0
-    if public_too:
-        X_source[:, 3] = 7.0
-    y, y_source = X[:, 0], X_source[:, 0]
-    if entry.task == "classification":
-        y, y_source = y > 0, y_source > 0
-    model = entry.estimator().fit(X, y, public=Public(X_source, y_source))
-    assert np.isfinite(model.coef_).all()
-    assert np.isfinite(model.intercept_).all()
-
-
-@every_open
-def test_one_class_or_one_value_in_the_target_is_handled(entry):
-    X, y, public = samples(entry.task)
-    same = np.full(len(y), y[0])
-    model = entry.estimator().fit(X, same, public=public)
-    assert len(model.predict(X)) == len(X)
-    if entry.task == "classification":
-        assert list(model.classes_) == ["no", "yes"]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
@@ -169,15 +137,6 @@ def test_kernel_weights_equal_those_of_a_general_solver(seed, largest):
     assert weights.min() >= 0
     assert weights.max() <= largest
     assert m * (1 - slack) - 1e-9 <= weights.sum() <= m * (1 + slack) + 1e-9
-
-
-def test_kernel_weights_agree_with_skada():
-    reweight = pytest.importorskip("skada._reweight", reason="skada is not installed (extra bench)")
-    source, target, value, _ = kernel_problem(1, m=150)
-    theirs = reweight.KMMReweightAdapter(kernel="rbf", gamma=1 / (2 * 1.5**2), max_iter=5000)
-    theirs.fit(np.vstack([source, target]), sample_domain=np.repeat([1, -2], [150, 25]))
-    ours = kernel_mean_weights(source, target, bandwidth=1.5)
-    assert value(ours) <= value(np.ravel(theirs.source_weights_)) + 1e-3 * abs(value(ours))
 
 
 def shifted(seed=0, m=400, n=80):

@@ -17,7 +17,6 @@ from benchmarks.theory.adaptation_problems import (
     best_weights,
     huber_objective,
     objective,
-    smooth_objective,
     solve,
     solve_smooth,
     stack,
@@ -111,31 +110,6 @@ def smooth_problem(losses, q, p, penalties, sharpness):
     smooth_maximum = np.log(np.sum(np.exp(sharpness * q))) / sharpness
     plain = losses @ q + penalties.one * (1 - q.sum()) + penalties.two * np.sqrt(np.sum(q**2))
     return plain + penalties.infinity * smooth_maximum
-
-
-@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
-@pytest.mark.parametrize("sharpness", [1.0, 8.0, 300.0])
-def test_best_weights_of_problem_7_are_those_of_a_general_method(penalties, sharpness):
-    rng = np.random.default_rng(6)
-    p = reference_weights(8, 5, 0.4)
-    losses = rng.exponential(0.2, 13)
-    q = best_weights(losses, p, penalties, "original", sharpness)
-    assert np.all((q >= 0) & (q <= p * (1 + 1e-12)))
-    value = smooth_problem(losses, q, p, penalties, sharpness)
-    assert smooth_objective(losses, q, p, penalties, sharpness) == pytest.approx(value, abs=1e-12)
-    # The problem in the weights is convex; a general method finds nothing better, from several starts.
-    for start in (p, p / 2, p * rng.random(13)):
-        other = minimize(
-            lambda q: smooth_problem(losses, q, p, penalties, sharpness),
-            start,
-            bounds=[(1e-12, top) for top in p],
-            tol=1e-14,
-        )
-        assert value <= other.fun + 1e-9
-    for size in (1e-6, 1e-3, 0.1, 1.0):
-        for _ in range(200):
-            near = np.clip(q + size * p * rng.standard_normal(13), 1e-300, p)
-            assert smooth_problem(losses, near, p, penalties, sharpness) >= value - 1e-13
 
 
 @pytest.mark.parametrize("k", [2, 3])

@@ -222,16 +222,6 @@ def test_a_fit_changes_neither_torchs_global_stream_nor_the_given_module():
     assert all(torch.equal(weights, before[name]) for name, weights in module.state_dict().items())
 
 
-@pytest.mark.parametrize("labels", [["a", "b", "c"], [10, 20, 30], [False, True]], ids=["text", "numbers", "two"])
-def test_labels_of_any_type_are_predicted(labels):
-    named = np.asarray(labels)[np.minimum(y, len(labels) - 1)]
-    model = make(transfer="cold").fit(X, named)
-    assert model.classes_.tolist() == labels
-    assert set(model.predict(X).tolist()) <= set(labels)
-    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
-    assert model.decision_function(X).shape == ((400,) if len(labels) == 2 else (400, 3))
-
-
 def test_a_custom_loss_gives_a_regressor():
     target = (X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]]
     public = Public(PUBLIC.X, (PUBLIC.X @ [1.0, -1.0, 0.5, 0.0])[:, None] + [[0.0, 1.0]])

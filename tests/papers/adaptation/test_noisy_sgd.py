@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt import Adjacency, Ledger, Public, calibrate
+from dpadapt import Adjacency, Public, calibrate
 from dpadapt.papers.adaptation.bounded_losses import gradient_bounds
 from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
 
@@ -48,14 +48,3 @@ def test_noisy_steps_equal_a_verbatim_loop(make_tape):
     whole = np.column_stack([(X - center) / scale, np.ones(len(X))]) / np.quantile(np.linalg.norm(source, axis=1), 0.95)
     assert predicted == pytest.approx(whole @ mean, abs=1e-9)
     assert tape.scales[0] == pytest.approx(sigma * len(X), rel=1e-6)
-
-
-def test_sampled_steps_are_charged_as_sampled_and_empty_batches_are_handled():
-    X, y, public = samples(n=60)
-    ledger = Ledger(epsilon=0.5, delta=1e-5)
-    sampled = NoisySGD(0.5, 1e-5, sampling_rate=0.02, n_steps=10, random_state=0)
-    model = sampled.fit(X, y, public=public, ledger=ledger)
-    (entry,) = ledger.entries
-    assert (entry.event.rate, entry.times) == (0.02, 10)
-    assert 0.49 < model.privacy_.epsilon <= 0.5 * (1 + 1e-9)
-    assert np.isfinite(model.coef_).all()

@@ -89,15 +89,6 @@ def test_every_sampled_release_is_a_sum_over_the_sample_of_its_own_step(learner,
         assert total[:-1] == pytest.approx(0.5 * sample.features[index].sum(axis=0))
 
 
-def test_descent_on_samples_learns_and_is_charged_as_sampled():
-    X, y = data(20_000)
-    learner = DescentLearner(sampling_rate=0.25, n_steps=20)
-    sampled = SubsampleTestReweigh(learner, delta=1e-4, random_state=0).fit(X, y)
-    assert np.mean(sampled.predict(X) != y) < 0.05
-    assert 0.99 < sampled.privacy_.epsilon <= 1.0
-    assert "Sampled" in str(sampled.privacy_.entries[0].event)
-
-
 def test_online_learner_with_the_papers_noise_learns_and_costs_what_the_ledger_says():
     X, y = data(60_000)
     learner = OnlineLearner(lipschitz=1.0, diameter=4.0, n_steps=800)
